@@ -1,0 +1,1 @@
+"""What the user touches: session, stream, operators, windows, writer, query handle."""

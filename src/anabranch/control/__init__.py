@@ -1,0 +1,1 @@
+"""How many channels a region should have (pure): signals, controllers, their decision logs."""

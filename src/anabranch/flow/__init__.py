@@ -1,0 +1,1 @@
+"""Tuples on their way (pure): packets, splitter, channel, merger, punctuations."""

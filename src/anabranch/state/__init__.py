@@ -1,0 +1,1 @@
+"""Managed state: codec, segments, manifests, the checkpoint."""
