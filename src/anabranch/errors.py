@@ -1,0 +1,66 @@
+"""Every error the user can see.
+
+Each says where (operator and line), what was expected, what was found, and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class AnabranchError(Exception):
+    """The base of all errors of this library."""
+
+
+class ProgramError(AnabranchError):
+    """The program is wrong: found while it is built, before anything runs."""
+
+
+class SchemaError(ProgramError):
+    """A column, a type or a schema does not fit."""
+
+
+class OrderError(ProgramError):
+    """A source has no order that is a function of its data."""
+
+
+class InputError(AnabranchError):
+    """A row of the input cannot be read or does not fit the source's schema."""
+
+
+class OperatorError(AnabranchError):
+    """An operator raised, or returned what its schema does not allow, for one tuple.
+
+    Attributes
+    ----------
+    operator : str
+        The operator's name and the line that put it into the program.
+    row : str
+        The tuple that was being processed, as text.
+    epoch : int or None
+        The epoch it happened in; None in a sequential run.
+    """
+
+    def __init__(self, message: str, operator: str = "", row: str = "", epoch: int | None = None) -> None:
+        super().__init__(message)
+        self.operator = operator
+        self.row = row
+        self.epoch = epoch
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str, int | None]]:
+        # The error crosses from a Python worker to the driver; the default would lose its fields.
+        return type(self), (str(self), self.operator, self.row, self.epoch)
+
+
+class StateError(AnabranchError):
+    """State was used in a way that cannot be kept."""
+
+
+class CheckpointError(AnabranchError):
+    """The checkpoint location does not fit the program, or what it holds is damaged."""
+
+
+class SinkError(AnabranchError):
+    """The sink cannot take the output."""
+
+
+class JavaNotFoundError(AnabranchError):
+    """There is no Java 17 or newer to run Spark with."""
