@@ -124,6 +124,8 @@ class Node:
         The columns of what it emits.
     key : tuple of str
         The columns (of its input) its state is partitioned by; empty if it has none.
+    forwards : frozenset of str
+        Columns that every output tuple has unchanged from the tuple it came from.
     """
 
     id: int
@@ -134,6 +136,7 @@ class Node:
     schema: Schema
     location: Location
     key: tuple[str, ...] = ()
+    forwards: frozenset[str] = frozenset()
     details: str = ""
 
     @property

@@ -1,0 +1,117 @@
+"""Calling user code: what an operator may return, how its failure is told, how instances are made.
+
+Shared by the sequential run and the channels, because it is the contract with the user and not a way of
+executing: what counts as "no tuple", "one tuple" and "many tuples", and what an error says.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from anabranch.compiler.graph import Keyed, Node
+from anabranch.errors import OperatorError, StateError
+from anabranch.flow.schema import Row, ShapeMisfit, ValueMisfit
+
+
+def emitted(result: Any) -> Any:
+    """The tuples in what a `process` or `flat_map` returned: None is none, a list or iterator is many.
+
+    A named tuple, tuple, dict or anything else is one tuple.
+    """
+    if result is None:
+        return ()
+    if isinstance(result, (list, Iterator)):
+        return result
+    if isinstance(result, (tuple, dict, str, bytes)) or not hasattr(result, "__iter__"):
+        return (result,)
+    return result
+
+
+def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | None = None) -> OperatorError:
+    """The error for an operator that raised or returned what does not fit."""
+    where = f"operator {node.title}"
+    if epoch is not None:
+        where += f", epoch {epoch}"
+    shown = repr(row)
+    if len(shown) > 500:
+        shown = shown[:497] + "…"
+    if isinstance(problem, (ShapeMisfit, ValueMisfit)):
+        what = f"returned the wrong type: {problem}"
+        hint = "Return what the output schema says, or change the schema."
+    else:
+        lines = [
+            f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
+            for frame in traceback.extract_tb(problem.__traceback__)
+            if "/anabranch/" not in frame.filename
+        ]
+        what = f"raised {type(problem).__name__}: {problem}" + "".join("\n" + line for line in lines[-3:])
+        hint = "The epoch failed and nothing of it was written."
+    return OperatorError(f"{where}: {what}\nfor the tuple {shown}\n{hint}", node.title, shown, epoch)
+
+
+class Instances:
+    """Makes the per-key instances of a keyed operator, and reads their state back.
+
+    An instance is a copy of the prototype whose state fields are set. Whatever else user code writes
+    on `self` would be lost between epochs, so it is refused, by the same rule in every way of running.
+    """
+
+    def __init__(self, node: Node) -> None:
+        assert isinstance(node.logic, Keyed)
+        self.node = node
+        self.logic = node.logic
+        self.names = tuple(field.name for field in self.logic.fields)
+        self.kind = type(self.logic.prototype)
+        self.configuration = dict(vars(self.logic.prototype))
+        self.size = len(self.configuration) + len(self.names)
+
+    def new(self) -> Any:
+        """An instance for a key that was never seen."""
+        instance = self.kind.__new__(self.kind)
+        attributes = vars(instance)
+        attributes.update(self.configuration)
+        for field in self.logic.fields:
+            attributes[field.name] = field.initial()
+        return instance
+
+    def restored(self, values: tuple[Any, ...]) -> Any:
+        """An instance with the state it had."""
+        instance = self.kind.__new__(self.kind)
+        attributes = vars(instance)
+        attributes.update(self.configuration)
+        attributes.update(zip(self.names, values, strict=True))
+        return instance
+
+    def values(self, instance: Any) -> tuple[Any, ...]:
+        """The state of an instance; StateError if something else was changed on it."""
+        attributes = vars(instance)
+        if len(attributes) != self.size:
+            extra = [name for name in attributes if name not in self.names and name not in self.configuration]
+            self._refuse(extra[0] if extra else "an attribute that was deleted")
+        for name, value in self.configuration.items():
+            if attributes[name] is not value:
+                self._refuse(name)
+        return tuple(attributes[name] for name in self.names)
+
+    def _refuse(self, name: str) -> None:
+        raise StateError(
+            f"operator {self.node.title}: process() changed self.{name}, which is not declared as state, so its "
+            f"value would be lost. Declare it in the class: {name} = ab.state(default=…)"
+        )
+
+
+NAN = float("nan")
+
+
+def canonical(value: Any) -> Any:
+    """The key a value stands for: every NaN is one key (a dict would tell them apart)."""
+    return NAN if value != value else value
+
+
+def key_of(row: Row, places: tuple[int, ...]) -> Any:
+    """The key of a tuple: the value of its key column, or a tuple of them."""
+    if len(places) == 1:
+        return canonical(tuple.__getitem__(row, places[0]))
+    return tuple(canonical(tuple.__getitem__(row, place)) for place in places)

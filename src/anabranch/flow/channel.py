@@ -1,0 +1,210 @@
+"""A channel: the operators of a region applied to batches of tuples, in order.
+
+Operators run one after the other over a whole batch. That gives what depth-first gives, because the
+operators of a region share nothing: each still sees its tuples in their order, and what it emits keeps
+the position of the tuple it came from. A position is the tuple's place in the epoch's source; tuples
+that one tuple gave rise to have equal positions and stand in the order they were emitted.
+
+Work per tuple is one call of user code and little else; what can be done per column is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
+from typing import Any, Protocol
+
+from anabranch.compiler.graph import Filter, FlatMap, Keyed, Map, Node
+from anabranch.errors import AnabranchError
+from anabranch.flow.calling import canonical, emitted, operator_failed
+from anabranch.flow.schema import Row, Schema, ShapeMisfit, ValueMisfit
+
+
+class StateTable(Protocol):
+    """Where a keyed operator's instances come from."""
+
+    def load(self, touched: set[Any]) -> dict[Any, Any]:
+        """The live instances by key, those of `touched` among them."""
+
+
+class Batch:
+    """Tuples with their positions, as rows or columns, whichever was asked for last."""
+
+    __slots__ = ("_columns", "_rows", "positions", "schema")
+
+    def __init__(
+        self,
+        schema: Schema,
+        positions: Sequence[int],
+        rows: list[Row] | None = None,
+        columns: Sequence[Sequence[Any]] | None = None,
+    ) -> None:
+        self.schema = schema
+        self.positions = positions
+        self._rows = rows
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @property
+    def rows(self) -> list[Row]:
+        if self._rows is None:
+            assert self._columns is not None
+            self._rows = list(map(self.schema.row_class, zip(*self._columns, strict=True)))
+        return self._rows
+
+    @property
+    def columns(self) -> Sequence[Sequence[Any]]:
+        if self._columns is None:
+            assert self._rows is not None
+            self._columns = list(zip(*self._rows, strict=True)) if self._rows else [[] for _ in self.schema.names]
+        return self._columns
+
+
+class Channel:
+    """The operators of a region, ready to run.
+
+    Parameters
+    ----------
+    nodes : sequence of Node
+        The chain of operators, first to last.
+    tables : mapping of str to StateTable
+        The state of the keyed ones, by name.
+    epoch : int
+        For error messages.
+    """
+
+    def __init__(self, nodes: Sequence[Node], tables: Mapping[str, StateTable], epoch: int) -> None:
+        self._epoch = epoch
+        self._steps = [(node, self._step(node, tables)) for node in nodes]
+
+    def run(self, batch: Batch) -> Batch:
+        """What the operators make of a batch."""
+        for node, step in self._steps:
+            if not len(batch):
+                return Batch(self._steps[-1][0].schema, [], [])
+            # A frame of its own, so that an error can be told from the rows of *this* operator.
+            batch = step(batch, node)
+        return batch
+
+    def _step(self, node: Node, tables: Mapping[str, StateTable]) -> Callable[[Batch, Node], Batch]:
+        logic = node.logic
+        if isinstance(logic, Filter):
+            return self._guard(_run_filter, logic.function)
+        if isinstance(logic, Map):
+            return self._guard(_run_map, logic.function)
+        if isinstance(logic, FlatMap):
+            return self._guard(_run_flat_map, logic.function)
+        if isinstance(logic, Keyed):
+            function = getattr(type(logic.prototype), logic.method)
+            places = tuple(node.inputs[0].schema.names.index(name) for name in node.key)
+            run = _run_keyed_generator if inspect.isgeneratorfunction(function) else _run_keyed
+            return self._guard(run, function, places, tables[node.name])
+        raise AssertionError(f"a channel cannot run a {node.kind}")
+
+    def _guard(self, run: Callable[..., tuple[Sequence[int], list[Any]]], *arguments: Any) -> Any:
+        def step(batch: Batch, node: Node) -> Batch:
+            try:
+                positions, outputs = run(batch, *arguments)
+            except AnabranchError:
+                raise
+            except Exception as problem:
+                raise operator_failed(node, _current_row(problem), problem, self._epoch) from problem
+            if isinstance(node.logic, Filter):
+                return Batch(node.schema, positions, outputs)
+            return self._checked(node, positions, outputs, batch)
+
+        return step
+
+    def _checked(self, node: Node, positions: Sequence[int], outputs: list[Any], batch: Batch) -> Batch:
+        """The outputs as exact tuples of the operator's schema."""
+        schema = node.schema
+        place = 0
+        try:
+            if set(map(type, outputs)) - {schema.row_class}:
+                values: list[Sequence[Any]] = []
+                for place, output in enumerate(outputs):  # noqa: B007 - `place` tells which output failed
+                    values.append(schema.unpack(output))
+            else:
+                values = outputs
+            columns = schema.exact_columns(values)
+        except (ShapeMisfit, ValueMisfit) as problem:
+            at = problem.at if isinstance(problem, ValueMisfit) else place
+            row = next(r for p, r in zip(batch.positions, batch.rows, strict=True) if p == positions[at])
+            raise operator_failed(node, row, problem, self._epoch) from None
+        return Batch(schema, positions, columns=columns)
+
+
+def _current_row(problem: BaseException) -> Any:
+    """The tuple that was in hand when user code raised: the variable `t` of our loop's frame."""
+    trace = problem.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_code.co_filename == __file__ and "t" in frame.f_locals:
+            return frame.f_locals["t"]
+        trace = trace.tb_next
+    return "unknown"
+
+
+def _run_filter(batch: Batch, function: Callable[[Row], Any]) -> tuple[Sequence[int], list[Any]]:
+    rows = batch.rows
+    kept = [True if function(t) else False for t in rows]  # noqa: SIM210 - bool() would be another call
+    return list(compress(batch.positions, kept)), list(compress(rows, kept))
+
+
+def _run_map(batch: Batch, function: Callable[[Row], Any]) -> tuple[Sequence[int], list[Any]]:
+    return batch.positions, [function(t) for t in batch.rows]
+
+
+def _run_flat_map(batch: Batch, function: Callable[[Row], Any]) -> tuple[Sequence[int], list[Any]]:
+    positions: list[int] = []
+    outputs: list[Any] = []
+    for position, t in zip(batch.positions, batch.rows, strict=True):
+        for output in emitted(function(t)):
+            outputs.append(output)
+            positions.append(position)
+    return positions, outputs
+
+
+def _keys(batch: Batch, places: tuple[int, ...]) -> list[Any]:
+    columns = batch.columns
+    if len(places) == 1:
+        keys = columns[places[0]]
+        return [canonical(key) for key in keys] if float in set(map(type, keys)) else list(keys)
+    chosen = [columns[place] for place in places]
+    if any(float in set(map(type, column)) for column in chosen):
+        chosen = [[canonical(key) for key in column] for column in chosen]
+    return list(zip(*chosen, strict=True))
+
+
+def _run_keyed_generator(
+    batch: Batch, function: Callable[..., Any], places: tuple[int, ...], table: StateTable
+) -> tuple[Sequence[int], list[Any]]:
+    positions: list[int] = []
+    outputs: list[Any] = []
+    emit, place = outputs.append, positions.append
+    keys = _keys(batch, places)
+    live = table.load(set(keys))
+    for position, key, t in zip(batch.positions, keys, batch.rows, strict=True):
+        for output in function(live[key], t):
+            emit(output)
+            place(position)
+    return positions, outputs
+
+
+def _run_keyed(
+    batch: Batch, function: Callable[..., Any], places: tuple[int, ...], table: StateTable
+) -> tuple[Sequence[int], list[Any]]:
+    positions: list[int] = []
+    outputs: list[Any] = []
+    keys = _keys(batch, places)
+    live = table.load(set(keys))
+    for position, key, t in zip(batch.positions, keys, batch.rows, strict=True):
+        result = function(live[key], t)
+        if result is not None:
+            for output in emitted(result):
+                outputs.append(output)
+                positions.append(position)
+    return positions, outputs

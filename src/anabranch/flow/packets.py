@@ -1,0 +1,128 @@
+"""Packets: what crosses a shuffle, and how positions are made without counting first.
+
+A splitter task reads one Spark partition of the source. It cuts what it reads into **pieces**: runs of
+rows that stand together in the source's order (one split of a file, one range of a Kafka partition). A
+piece has a *place*, bytes that sort as the source orders its pieces. Rows go to channels in packets, one
+per (piece, chunk, channel), and every splitter tells every channel its pieces and their row counts in a
+*header*. So each channel knows all pieces, sorts them, and gives every row the same dense position as
+every other channel would: (rows in the pieces before) + (row in the piece).
+
+    place                           payload
+    b""                             header: the pieces of one splitter and their row counts
+    piece ─ first row of the chunk  an Arrow batch: row in the piece (int64), then the columns
+
+Packets sort by place: the header first, then the data in the order of the source. Spark sorts the few
+packets of a channel, not its rows.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+HEADER = b""
+_END = struct.Struct(">Q")
+
+
+def text_place(text: str) -> bytes:
+    """Bytes that sort as the text's UTF-8 does, and end where the text ends.
+
+    Zero bytes are escaped, so that "a" sorts before "ab" whatever follows it.
+    """
+    return text.encode().replace(b"\x00", b"\x00\xff") + b"\x00\x01"
+
+
+def number_place(number: int) -> bytes:
+    """Bytes that sort as the (signed 64-bit) number does."""
+    return _END.pack(number + 2**63)
+
+
+class Positions:
+    """Where each piece begins in the epoch, from the headers of all splitters."""
+
+    def __init__(self) -> None:
+        self._counts: dict[bytes, int] = {}
+        self._bases: dict[bytes, int] | None = None
+
+    def add(self, pieces: Iterable[tuple[bytes, int]]) -> None:
+        assert self._bases is None, "a header after the first data packet: packets are not sorted"
+        for piece, count in pieces:
+            # Two splitters with one piece would mean that Spark read a split twice.
+            assert piece not in self._counts, "a piece was read twice"
+            self._counts[piece] = count
+
+    def base(self, piece: bytes) -> int:
+        if self._bases is None:
+            self._bases = {}
+            at = 0
+            for name in sorted(self._counts):
+                self._bases[name] = at
+                at += self._counts[name]
+        return self._bases[piece]
+
+
+def data_place(piece: bytes, first_row: int) -> bytes:
+    return piece + number_place(first_row)
+
+
+def piece_of(place: bytes) -> bytes:
+    return place[:-8]
+
+
+def pack(columns: Sequence[pa.Array], schema: pa.Schema) -> bytes:
+    """An Arrow batch without its schema: both ends know it."""
+    return pa.RecordBatch.from_arrays(list(columns), schema=schema).serialize().to_pybytes()
+
+
+def unpack(payload: bytes | pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.ipc.read_record_batch(pa.py_buffer(payload), schema)
+
+
+def numbered(schema: pa.Schema, name: str = "#row") -> pa.Schema:
+    """The columns with a number in front. `#` cannot be in an attribute a user writes."""
+    return pa.schema([pa.field(name, pa.int64(), nullable=False), *schema])
+
+
+def route(
+    columns: Sequence[pa.Array], schema: pa.Schema, numbers: np.ndarray, channels: np.ndarray, count: int
+) -> Iterator[tuple[int, bytes]]:
+    """Cut a batch by channel: (channel, payload) for every channel that gets a row, rows in order."""
+    if not len(numbers):
+        return
+    if count == 1:
+        yield 0, pack([pa.array(numbers), *columns], schema)
+        return
+    narrow = channels.astype(np.uint8) if count <= 256 else channels.astype(np.uint16)  # radix sort
+    order = np.argsort(narrow, kind="stable")
+    sizes = np.bincount(channels, minlength=count)
+    batch = pa.RecordBatch.from_arrays([pa.array(numbers), *columns], schema=schema).take(pa.array(order))
+    start = 0
+    for channel in np.flatnonzero(sizes).tolist():
+        size = int(sizes[channel])
+        yield channel, batch.slice(start, size).serialize().to_pybytes()
+        start += size
+
+
+def merge(parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
+    """The outputs of all channels in one order: by position, stable (schema: position first).
+
+    Equal positions come from one channel only, so a stable sort keeps the order they were emitted in.
+    Where every position occurs once, from 0 on, the order is found by placing instead of sorting.
+    """
+    tables = [part for part in parts if part.num_rows]
+    if not tables:
+        return schema.empty_table()
+    table = pa.concat_tables(tables).combine_chunks()
+    if len(tables) == 1:
+        return table
+    positions = table.column(0).to_numpy()
+    count = len(positions)
+    if int(positions.max()) == count - 1:
+        order = np.full(count, -1, dtype=np.int64)
+        order[positions] = np.arange(count)
+        if (order >= 0).all():  # count slots, all filled: every position occurs once
+            return table.take(pa.array(order))
+    return table.take(pa.array(np.argsort(positions, kind="stable")))

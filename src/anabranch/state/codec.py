@@ -1,0 +1,191 @@
+"""State values as bytes, exactly: what is read back equals what was written, type and all.
+
+A value is one version byte (1) and a MessagePack object. Types MessagePack lacks are extension types,
+numbered in `_EXTENSIONS`; numbers are never reused. Nothing is ever unpickled: a checkpoint is data, and
+reading one runs no code of its writer. The format is described in docs/checkpoint.md.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import decimal
+import fractions
+import uuid
+import zoneinfo
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from anabranch.errors import StateError
+from anabranch.flow.schema import Row, _restore_row
+
+VERSION = 1
+_PREFIX = bytes([VERSION])
+
+_FACTORIES: dict[str, Callable[[], Any]] = {
+    "list": list,
+    "int": int,
+    "float": float,
+    "dict": dict,
+    "set": set,
+    "str": str,
+    "bool": bool,
+    "tuple": tuple,
+}
+_FACTORY_NAMES = {factory: name for name, factory in _FACTORIES.items()}
+
+
+def _zone(value: datetime.datetime | datetime.time) -> Any:
+    zone = value.tzinfo
+    if zone is None:
+        return None
+    if zone == datetime.UTC:
+        return "UTC"
+    key = getattr(zone, "key", None)
+    if key is not None:
+        return key
+    offset = value.utcoffset()
+    assert offset is not None
+    return offset.total_seconds()
+
+
+def _with_zone(zone: Any) -> datetime.tzinfo | None:
+    if zone is None:
+        return None
+    if zone == "UTC":
+        return datetime.UTC
+    if isinstance(zone, str):
+        return zoneinfo.ZoneInfo(zone)
+    return datetime.timezone(datetime.timedelta(seconds=zone))
+
+
+def _default_dict(parts: list[Any]) -> Any:
+    name, items = parts
+    return collections.defaultdict(_FACTORIES[name] if name is not None else None, dict(items))
+
+
+def _pack_default_dict(value: Any) -> Any:
+    factory = value.default_factory
+    if factory is not None and factory not in _FACTORY_NAMES:
+        raise StateError(
+            f"cannot keep a defaultdict with the factory {factory!r} as state: only its name could be kept, and "
+            f"only these are known: {', '.join(_FACTORIES)}"
+        )
+    return [None if factory is None else _FACTORY_NAMES[factory], [list(item) for item in value.items()]]
+
+
+# number: (type, value → packable parts, parts → value). Parts are lists of packable values.
+_EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    1: (tuple, list, tuple),
+    2: (set, lambda v: sorted(v, key=_pack), set),
+    3: (frozenset, lambda v: sorted(v, key=_pack), frozenset),
+    4: (int, str, int),  # beyond 64 bits
+    5: (
+        datetime.datetime,
+        lambda v: [v.replace(tzinfo=None).isoformat(), _zone(v), v.fold],
+        lambda p: datetime.datetime.fromisoformat(p[0]).replace(tzinfo=_with_zone(p[1]), fold=p[2]),
+    ),
+    6: (datetime.date, lambda v: v.toordinal(), datetime.date.fromordinal),
+    7: (
+        datetime.time,
+        lambda v: [v.replace(tzinfo=None).isoformat(), _zone(v)],
+        lambda p: datetime.time.fromisoformat(p[0]).replace(tzinfo=_with_zone(p[1])),
+    ),
+    8: (
+        datetime.timedelta,
+        lambda v: [v.days, v.seconds, v.microseconds],
+        lambda p: datetime.timedelta(*p),
+    ),
+    9: (decimal.Decimal, str, decimal.Decimal),
+    10: (complex, lambda v: [v.real, v.imag], lambda p: complex(*p)),
+    11: (collections.deque, lambda v: [v.maxlen, list(v)], lambda p: collections.deque(p[1], p[0])),
+    12: (
+        collections.Counter,
+        lambda v: [list(item) for item in v.items()],
+        lambda p: collections.Counter(dict(p)),
+    ),
+    13: (collections.defaultdict, _pack_default_dict, _default_dict),
+    14: (
+        collections.OrderedDict,
+        lambda v: [list(item) for item in v.items()],
+        lambda p: collections.OrderedDict(p),
+    ),
+    15: (uuid.UUID, lambda v: v.bytes, lambda p: uuid.UUID(bytes=p)),
+    16: (bytearray, bytes, bytearray),
+    17: (fractions.Fraction, lambda v: [v.numerator, v.denominator], lambda p: fractions.Fraction(*p)),
+    18: (
+        np.ndarray,
+        lambda v: [v.dtype.str, list(v.shape), np.ascontiguousarray(v).tobytes()],
+        lambda p: np.frombuffer(p[2], dtype=np.dtype(p[0])).reshape(p[1]).copy(),
+    ),
+    19: (np.generic, lambda v: [v.dtype.str, v.tobytes()], lambda p: np.frombuffer(p[1], np.dtype(p[0]))[0]),
+    20: (Row, lambda v: [list(v._fields), list(v)], lambda p: _restore_row(tuple(p[0]), tuple(p[1]))),
+}
+_NUMBERS = {kind: number for number, (kind, _, _) in _EXTENSIONS.items()}
+
+
+def _extend(value: Any) -> msgpack.ExtType:
+    number = _NUMBERS.get(type(value))
+    if number is None:
+        if isinstance(value, Row):
+            number = 20
+        elif isinstance(value, np.generic):
+            number = 19
+        else:
+            known = "None, bool, int, float, str, bytes, list, dict, " + ", ".join(
+                kind.__name__ for kind, _, _ in _EXTENSIONS.values() if kind is not int
+            )
+            raise StateError(
+                f"cannot keep a {type(value).__module__}.{type(value).__qualname__} as state "
+                f"({value!r:.100}); keep its parts instead. Known types: {known}"
+            )
+    if number in (18, 19) and value.dtype.hasobject:
+        raise StateError("cannot keep a numpy array of Python objects as state; keep a list")
+    return msgpack.ExtType(number, _pack(_EXTENSIONS[number][1](value)))
+
+
+def _pack(value: Any) -> bytes:
+    try:
+        return msgpack.packb(value, default=_extend, strict_types=True)
+    except OverflowError:  # an int beyond 64 bits, somewhere inside
+        return msgpack.packb(_without_big_ints(value), default=_extend, strict_types=True)
+
+
+def _without_big_ints(value: Any) -> Any:
+    kind = type(value)
+    if kind is int and not -(2**63) <= value < 2**64:
+        return msgpack.ExtType(4, _pack(str(value)))
+    if kind is list:
+        return [_without_big_ints(item) for item in value]
+    if kind is dict:
+        return {_without_big_ints(key): _without_big_ints(item) for key, item in value.items()}
+    return value
+
+
+def _restore(number: int, data: bytes) -> Any:
+    if number not in _EXTENSIONS:
+        raise StateError(f"a state value has the extension type {number}, which this version does not know")
+    return _EXTENSIONS[number][2](_unpack(data))
+
+
+def _unpack(data: bytes) -> Any:
+    return msgpack.unpackb(data, ext_hook=_restore, strict_map_key=False)
+
+
+def encode(value: Any) -> bytes:
+    """The bytes of a value; StateError if it has a type that cannot be kept."""
+    try:
+        return _PREFIX + _pack(value)
+    except (ValueError, RecursionError) as problem:
+        raise StateError(f"cannot keep this value as state: {problem}") from None
+
+
+def decode(data: bytes) -> Any:
+    """The value of bytes made by `encode`."""
+    if not data or data[0] != VERSION:
+        found = data[0] if data else "nothing"
+        raise StateError(f"a state value was written with codec version {found}; this version reads {VERSION}")
+    return _unpack(memoryview(data)[1:])

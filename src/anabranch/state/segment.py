@@ -1,0 +1,275 @@
+"""Segments: immutable, sorted, columnar pieces of state. The changelog, the snapshots and the working
+store are all made of them.
+
+    hash (uint64, sorted) │ key │ field 1 │ field 2 │ … │ dead
+    ──────────────────────┼─────┼─────────┼─────────┼───┼─────
+    the key's hash; its   │ exact Python values: an Arrow │ true: the key was removed here
+    top bits are the      │ column where all have one     │
+    key group             │ type, else bytes of the codec │
+
+What an epoch changed is a segment, written once and never touched again. The state at a version is a list
+of segments, newest first: a key's value is in the newest that has the key. Merging neighbours gives a
+larger segment with the same meaning (compaction); merging all gives a snapshot. So a retried task, a
+re-run epoch and a restarted driver need no undo: what was not published is in no list.
+
+A lookup is vectorised: the touched keys of a batch are searched together by binary search in the sorted
+hashes of the memory-mapped file; only their rows are read. Time follows what is touched, not what is
+held. (LMDB was tried for this place: 6 µs per key and a single writer, against about 1 µs here.)
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.errors import CheckpointError
+from anabranch.flow.calling import canonical
+from anabranch.flow.schema import to_values
+from anabranch.state.codec import decode, encode
+
+FORMAT = 1
+
+_ARROW_TYPES: dict[type, pa.DataType] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+}
+_CODEC = b"codec"
+_NONE = type(None)
+
+
+def encode_column(values: Sequence[Any]) -> tuple[pa.Array, bytes]:
+    """A column that gives exactly these values back, and how it is encoded."""
+    kinds = set(map(type, values))
+    kinds.discard(_NONE)
+    if len(kinds) <= 1:
+        kind = next(iter(kinds), bool)
+        arrow = _ARROW_TYPES.get(kind)
+        if arrow is not None:
+            try:
+                return pa.array(values, arrow), b"plain"
+            except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+                pass  # an int beyond 64 bits, a lone surrogate
+    return pa.array([encode(value) for value in values], pa.binary()), _CODEC
+
+
+def decode_column(column: pa.Array, encoding: bytes) -> list[Any]:
+    values = to_values(column)
+    return [decode(value) for value in values] if encoding == _CODEC else values
+
+
+def write_segment(
+    hashes: np.ndarray,
+    keys: Sequence[Any],
+    fields: Sequence[str],
+    columns: Sequence[Sequence[Any]],
+    dead: np.ndarray | None = None,
+) -> pa.Buffer:
+    """The bytes of a segment with these rows, in any order, each key once."""
+    order = np.argsort(hashes, kind="stable")
+    encoded = [encode_column(keys), *(encode_column(column) for column in columns)]
+    arrays: list[pa.Array] = [pa.array(hashes), *(array for array, _ in encoded)]
+    names = ["hash", "key", *(f"field.{name}" for name in fields)]
+    encodings = [b"plain", *(encoding for _, encoding in encoded)]
+    if dead is not None and dead.any():
+        arrays.append(pa.array(dead))
+        names.append("dead")
+        encodings.append(b"plain")
+    table = pa.table(arrays, _segment_schema(names, arrays, encodings))
+    return _to_file(table.take(pa.array(order)))
+
+
+def _segment_schema(names: Sequence[str], arrays: Sequence[Any], encodings: Sequence[bytes]) -> pa.Schema:
+    return pa.schema(
+        [
+            pa.field(name, array.type, metadata={b"encoding": encoding})
+            for name, array, encoding in zip(names, arrays, encodings, strict=True)
+        ],
+        metadata={b"anabranch.segment": str(FORMAT).encode()},
+    )
+
+
+def _to_file(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return sink.getvalue()
+
+
+class Segment:
+    """A segment that can be searched. `source` is a path to map into memory, or the bytes themselves."""
+
+    def __init__(self, source: str | pa.Buffer, checksum: int | None = None) -> None:
+        self.name = source if isinstance(source, str) else "in memory"
+        try:
+            data = pa.memory_map(source).read_buffer() if isinstance(source, str) else source
+            if checksum is not None and zlib.crc32(data) != checksum:
+                raise CheckpointError(f"the state segment {self.name} is damaged: its checksum does not fit")
+            table = pa.ipc.open_file(pa.BufferReader(data)).read_all().combine_chunks()
+        except FileNotFoundError:
+            raise CheckpointError(f"the state segment {self.name} is missing") from None
+        except (pa.ArrowInvalid, OSError) as problem:
+            raise CheckpointError(f"the state segment {self.name} is damaged: {problem}") from None
+        version = (table.schema.metadata or {}).get(b"anabranch.segment")
+        if version != str(FORMAT).encode():
+            raise CheckpointError(
+                f"the state segment {self.name} has the format {version!r}; this version reads {FORMAT}"
+            )
+        self.table = table
+        self.hashes = _one_chunk(table.column("hash")).to_numpy() if len(table) else np.zeros(0, np.uint64)
+        self.fields = tuple(name[6:] for name in table.column_names if name.startswith("field."))
+        self.has_dead = "dead" in table.column_names
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def values(self, name: str, rows: np.ndarray | None = None) -> list[Any]:
+        """Exact values of a column, of some rows or all."""
+        column = _one_chunk(self.table.column(name)) if len(self.table) else pa.array([], pa.null())
+        if rows is not None:
+            column = column.take(pa.array(rows))
+        return decode_column(column, self.encoding(name))
+
+    def encoding(self, name: str) -> bytes:
+        return (self.table.schema.field(name).metadata or {}).get(b"encoding", b"plain")
+
+    def find(self, hashes: np.ndarray, keys: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+        """Which of these keys are here: (their places in `keys`, their rows). `hashes` must be sorted."""
+        if not len(self.hashes):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        rows = np.searchsorted(self.hashes, hashes)
+        rows[rows == len(self.hashes)] = 0
+        places = np.flatnonzero(self.hashes[rows] == hashes)
+        rows = rows[places]
+        found = self.values("key", rows)
+        wrong = [
+            at
+            for at, (place, key) in enumerate(zip(places.tolist(), found, strict=True))
+            if key != keys[place] and canonical(key) is not keys[place]
+        ]
+        if wrong:  # two keys with one hash: look at the other rows of that hash
+            keep = np.ones(len(places), dtype=bool)
+            for at in wrong:
+                row = self._find_among_equals(int(rows[at]), keys[places[at]])
+                if row is None:
+                    keep[at] = False
+                else:
+                    rows[at] = row
+            places, rows = places[keep], rows[keep]
+        return places, rows
+
+    def _find_among_equals(self, row: int, key: Any) -> int | None:
+        end = int(np.searchsorted(self.hashes, self.hashes[row], side="right"))
+        for at, other in enumerate(self.values("key", np.arange(row, end)), start=row):
+            if same_key(other, key):
+                return at
+        return None
+
+    def dead_rows(self, rows: np.ndarray) -> list[bool]:
+        return self.values("dead", rows) if self.has_dead else [False] * len(rows)
+
+
+def same_key(one: Any, other: Any) -> bool:
+    """Whether two keys are the same key: equal, or both NaN, also inside a composite key."""
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(same_key, one, other))
+    return one == other or (one != one and other != other)
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def merge_segments(segments: Sequence[Segment], drop_dead: bool) -> pa.Buffer:
+    """One segment with the meaning of several, given newest first.
+
+    `drop_dead` is right only if nothing older exists: then a removed key needs no mark.
+    """
+    live = [segment for segment in segments if len(segment)]
+    if not live:
+        return write_segment(np.zeros(0, np.uint64), [], segments[0].fields if segments else (), [
+            [] for _ in (segments[0].fields if segments else ())
+        ])
+    fields = live[0].fields
+    for segment in live:
+        if set(segment.fields) != set(fields):
+            raise CheckpointError(f"segments of one store have different fields: {fields} and {segment.fields}")
+    names = ["key", *(f"field.{name}" for name in fields)]
+    hashes = np.concatenate([segment.hashes for segment in live])
+    # Stable: rows with one hash stay newest first.
+    order = np.argsort(hashes, kind="stable")
+    arrays, encodings = [], []
+    for name in names:
+        array, encoding = _joined(live, name)
+        arrays.append(array.take(pa.array(order)))
+        encodings.append(encoding)
+    hashes = hashes[order]
+    dead = np.concatenate([
+        _one_chunk(s.table.column("dead")).to_numpy(zero_copy_only=False) if s.has_dead else np.zeros(len(s), bool)
+        for s in live
+    ])[order]
+    keep = _first_of_each_key(hashes, arrays[0], encodings[0])
+    if drop_dead:
+        keep &= ~dead
+    rows = pa.array(np.flatnonzero(keep))
+    columns: list[pa.Array] = [pa.array(hashes), *arrays]
+    columns = [column.take(rows) for column in columns]
+    column_names, column_encodings = ["hash", *names], [b"plain", *encodings]
+    if not drop_dead and dead[keep].any():
+        columns.append(pa.array(dead[keep]))
+        column_names.append("dead")
+        column_encodings.append(b"plain")
+    return _to_file(pa.table(columns, _segment_schema(column_names, columns, column_encodings)))
+
+
+def _joined(segments: Sequence[Segment], name: str) -> tuple[pa.Array, bytes]:
+    kinds = {(segment.table.column(name).type, segment.encoding(name)) for segment in segments}
+    if len(kinds) == 1:
+        chunks = [chunk for segment in segments for chunk in segment.table.column(name).chunks]
+        return pa.concat_arrays(chunks), next(iter(kinds))[1]
+    # The column changed its type over time: the codec holds every type.
+    return encode_column([value for segment in segments for value in segment.values(name)])
+
+
+def _first_of_each_key(hashes: np.ndarray, keys: pa.Array, encoding: bytes) -> np.ndarray:
+    """A mask of the rows that are the first with their key, given rows sorted by hash."""
+    keep = np.ones(len(hashes), dtype=bool)
+    repeats = hashes[1:] == hashes[:-1]
+    if not repeats.any():
+        return keep
+    if encoding != _CODEC and not pa.types.is_floating(keys.type):
+        equal = pc.equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False).astype(object)
+        null = pc.is_null(keys).to_numpy(zero_copy_only=False)
+        same = np.where(null[1:] | null[:-1], null[1:] & null[:-1], equal == True)  # noqa: E712 - an object array
+        if bool(np.all(same[repeats])):
+            keep[1:] = ~repeats
+            return keep
+    starts = np.flatnonzero(np.concatenate([[True], ~repeats]))
+    ends = np.append(starts[1:], len(hashes))
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        if end - start > 1:
+            seen: list[Any] = []
+            for row, key in enumerate(decode_column(keys[start:end], encoding), start=start):
+                if any(same_key(key, other) for other in seen):
+                    keep[row] = False
+                else:
+                    seen.append(key)
+    return keep
+
+
+def describe(data: pa.Buffer, **facts: Any) -> dict[str, Any]:
+    """What the manifest says of a segment, beside its name."""
+    return {**facts, "bytes": data.size, "checksum": zlib.crc32(data)}
+
+
+def to_json(value: Any) -> str:
+    """JSON with one form for one value, so that digests and comparisons work."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

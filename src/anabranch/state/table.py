@@ -1,0 +1,118 @@
+"""The state of one keyed operator as one channel sees it in one epoch.
+
+A table is opened at a version (a list of segments, newest first), loads the keys a batch touches, lends
+out their instances, and at the end gives the segment of what changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.compiler.graph import Node
+from anabranch.flow.calling import Instances
+from anabranch.partitioning.hashing import hash_columns
+from anabranch.state.segment import Segment, write_segment
+
+# Values of these types cannot change in place: the same object means the same value.
+_IMMUTABLE = frozenset({type(None), bool, int, float, str, bytes})
+
+
+class SegmentCache:
+    """Open segments of this process. They never change, so keeping them open is always right."""
+
+    def __init__(self, limit: int = 512) -> None:
+        self._open: OrderedDict[str, Segment] = OrderedDict()
+        self._limit = limit
+        self._lock = threading.Lock()
+
+    def get(self, path: str, checksum: int) -> Segment:
+        with self._lock:
+            found = self._open.get(path)
+            if found is not None:
+                self._open.move_to_end(path)
+                return found
+        segment = Segment(path, checksum)  # the checksum is verified once per process
+        with self._lock:
+            self._open[path] = segment
+            while len(self._open) > self._limit:
+                self._open.popitem(last=False)
+        return segment
+
+
+class Table:
+    """State of a keyed operator: load touched keys, hand out instances, collect the changes."""
+
+    def __init__(self, node: Node, segments: Sequence[Segment]) -> None:
+        self.instances = Instances(node)
+        self.segments = segments
+        types = [node.inputs[0].schema.type_of(name) for name in node.key]
+        self._key_types = types
+        self.live: dict[Any, Any] = {}
+        self._loaded: dict[Any, tuple[Any, ...]] = {}
+
+    def hashes(self, keys: Sequence[Any]) -> np.ndarray:
+        if len(self._key_types) == 1:
+            return hash_columns([pa.array(keys, self._key_types[0])])
+        columns = zip(*keys, strict=True)
+        return hash_columns([pa.array(c, kind) for c, kind in zip(columns, self._key_types, strict=True)])
+
+    def load(self, touched: Iterable[Any]) -> dict[Any, Any]:
+        """Make sure the instances of these keys are live; all live ones, by key."""
+        live = self.live
+        wanted = [key for key in touched if key not in live]
+        if wanted:
+            found = self._find(wanted) if self.segments else {}
+            new, restored = self.instances.new, self.instances.restored
+            for key in wanted:
+                values = found.get(key)
+                live[key] = new() if values is None else restored(values)
+            self._loaded.update(found)
+        return live
+
+    def _find(self, keys: list[Any]) -> dict[Any, tuple[Any, ...]]:
+        hashes = self.hashes(keys)
+        order = np.argsort(hashes)
+        hashes, left = hashes[order], [keys[at] for at in order.tolist()]
+        found: dict[Any, tuple[Any, ...]] = {}
+        for segment in self.segments:
+            if not left:
+                break
+            places, rows = segment.find(hashes, left)
+            if not len(places):
+                continue
+            columns = [segment.values(f"field.{name}", rows) for name in self.instances.names]
+            values = zip(*columns, strict=True) if columns else iter([()] * len(rows))
+            for place, state, dead in zip(places.tolist(), values, segment.dead_rows(rows), strict=True):
+                if not dead:
+                    found[left[place]] = state
+            missing = np.ones(len(left), dtype=bool)
+            missing[places] = False
+            hashes = hashes[missing]
+            left = [left[at] for at in np.flatnonzero(missing).tolist()]
+        return found
+
+    def changes(self) -> tuple[pa.Buffer, np.ndarray] | None:
+        """The segment of what this epoch changed and the hashes in it, or None if nothing did."""
+        keys: list[Any] = []
+        states: list[tuple[Any, ...]] = []
+        values_of, loaded = self.instances.values, self._loaded
+        initial = self.instances.values(self.instances.new())
+        for key, instance in self.live.items():
+            values = values_of(instance)
+            before = loaded.get(key, initial)
+            for value, old in zip(values, before, strict=True):
+                if value is not old or type(value) not in _IMMUTABLE:
+                    keys.append(key)
+                    states.append(values)
+                    break
+        if not keys:
+            return None
+        hashes = self.hashes(keys)
+        columns = list(zip(*states, strict=True))
+        return write_segment(hashes, keys, self.instances.names, columns), hashes
