@@ -21,7 +21,7 @@ venv: $(STAMP) ## build .venv, if it is missing or pyproject.toml has changed
 # An environment that works is kept and brought up to date; a broken or half-built one is replaced.
 $(STAMP): pyproject.toml
 	@if ! $(RUN) -m pip --version >/dev/null 2>&1; then \
-		python=$$(sh scripts/find-python $(PYTHON)) || exit 1; \
+		python=$$(sh scripts/find-python $(if $(PYTHON),"$(PYTHON)")) || exit 1; \
 		echo "Building $(VENV) with $$python"; \
 		"$$python" -m venv --clear $(VENV) || exit 1; \
 	fi

@@ -302,7 +302,9 @@ def collect(frame, epoch):
 
 seen = []
 path = os.path.join(os.environ["HOME"], "in")
-spark.range(10).coalesce(1).write.json(path)
+os.mkdir(path)
+with open(os.path.join(path, "rows.json"), "w") as file:
+    file.writelines('{"id": %d}\\n' % number for number in range(10))
 query = spark.readStream.schema("id long").json(path).writeStream.foreachBatch(collect)
 query.trigger(availableNow=True).start().awaitTermination()
 assert seen == list(range(0, 20, 2)), seen
