@@ -1,0 +1,55 @@
+# Everything here needs git, make and Python 3.11 or newer, and nothing but the Python package registry.
+#
+#   make PYTHON=/path/to/python …   another Python for the virtual environment
+#   make test ARGS="-k merger -x"   more arguments for pytest (or the demo, or the benchmarks)
+
+PYTHON ?=
+ARGS ?=
+
+VENV := .venv
+STAMP := $(VENV)/.installed
+RUN := $(VENV)/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help venv test test-pure test-cluster lint demo bench clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
+
+venv: $(STAMP) ## build .venv, if it is missing or pyproject.toml has changed
+
+# An environment that works is kept and brought up to date; a broken or half-built one is replaced.
+$(STAMP): pyproject.toml
+	@if ! $(RUN) -m pip --version >/dev/null 2>&1; then \
+		python=$$(sh scripts/find-python $(if $(PYTHON),"$(PYTHON)")) || exit 1; \
+		echo "Building $(VENV) with $$python"; \
+		"$$python" -m venv --clear $(VENV) || exit 1; \
+	fi
+	@echo "Installing the packages (pyspark is large: the first time takes minutes)"
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+test: $(STAMP) ## all tests
+	$(RUN) -m pytest $(ARGS)
+
+test-pure: $(STAMP) ## the tests that start no JVM
+	$(RUN) -m pytest -m "not spark and not cluster and not faults" $(ARGS)
+
+test-cluster: $(STAMP) ## the tests that start a standalone Spark cluster
+	$(RUN) -m pytest -m cluster $(ARGS)
+
+lint: $(STAMP) ## ruff and mypy
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+demo: $(STAMP) ## the OpMon example, parallel beside sequential
+	$(RUN) examples/opmon.py $(ARGS)
+
+bench: $(STAMP) ## every benchmark, in its quick form
+	$(RUN) -m benchmarks all --quick $(ARGS)
+
+clean: ## remove .venv and everything that tools left behind
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf spark-warehouse metastore_db derby.log artifacts
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,72 @@
+"""Runs a benchmark, or all of them, and prints the figures as the very last line: ``figure: {json}``."""
+
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+from typing import Any
+
+import benchmarks
+
+PREFIX = "figure: "
+
+
+def names() -> list[str]:
+    return sorted(
+        module.name for module in pkgutil.iter_modules(benchmarks.__path__) if not module.name.startswith("_")
+    )
+
+
+def run(name: str, arguments: list[str]) -> dict[str, Any]:
+    figures = importlib.import_module(f"benchmarks.{name}").main(arguments)
+    if not isinstance(figures, dict):
+        raise TypeError(f"benchmarks.{name}.main must return a dict of figures, but returned {figures!r}")
+    return figures
+
+
+def run_all(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """The figures of every benchmark that ran, and the names of those that failed.
+
+    Each has a process of its own: a JVM keeps its settings and its heap, and would carry them from one
+    measurement to the next.
+    """
+    figures: dict[str, Any] = {}
+    failed: list[str] = []
+    for name in names():
+        print(f"== {name} ==", flush=True)
+        command = [sys.executable, "-m", "benchmarks", name, *arguments]
+        last = ""
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                print(line, end="", flush=True)
+                last = line
+        if process.returncode == 0 and last.startswith(PREFIX):
+            figures[name] = json.loads(last.removeprefix(PREFIX))
+        else:
+            failed.append(name)
+    return figures, failed
+
+
+def main(arguments: list[str]) -> int:
+    name, *rest = arguments or [""]
+    if name not in ("all", *names()):
+        found = f"no benchmark is named {name!r}" if name else "no benchmark was named"
+        print("usage: python -m benchmarks NAME [--quick] …", file=sys.stderr)
+        print(f"{found}; NAME is one of: {', '.join(['all', *names()])}", file=sys.stderr)
+        return 2
+    failed: list[str] = []
+    if name == "all":
+        figures, failed = run_all(rest)
+    else:
+        figures = run(name, rest)
+    # Before the figures, which are last whatever happens.
+    if failed:
+        print(f"failed: {', '.join(failed)}", flush=True)
+    print(PREFIX + json.dumps(figures, allow_nan=False), flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,43 @@
+"""What all tests share: one Spark session, started by the first test that asks for it."""
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """A SparkSession with two task slots. Tests that use it carry the marker ``spark``."""
+    # Imported here, not above: the pure tests must run without paying for pyspark.
+    from pyspark.sql import SparkSession
+
+    from anabranch.spark.java import ensure_java
+
+    # Without these Spark takes the first python3 on PATH for its workers, and asks what the machine's host
+    # name resolves to, which on a machine without a network is nothing.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    ensure_java()
+    scratch = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("anabranch-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.local.dir", str(scratch / "local"))
+        .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

@@ -1,0 +1,444 @@
+"""The rules of style and layering, as tests.
+
+Every rule is a function from a source text to complaints, so that the second half of this file can plant a
+breach and see the rule find it.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "anabranch"
+
+FILE_LINES_MAX = 500
+
+# ---- the layers ----
+
+PURE = {"compiler", "flow", "partitioning", "control", "sim"}
+BELOW_SPARK = {"errors", "compiler", "flow", "partitioning", "control", "state"}
+BELOW_API = BELOW_SPARK | {"spark"}
+EVERYTHING = BELOW_API | {"api", "sim", "testing", "dashboard", "cli", "__init__"}
+
+# What each part of the package may import from the others when it runs. Among themselves the pure layers are
+# free; sim stands above them, because it drives them (and state) as spark does.
+MAY_IMPORT = {
+    "errors": set(),
+    "compiler": BELOW_SPARK - {"state"},
+    "flow": BELOW_SPARK - {"state"},
+    "partitioning": BELOW_SPARK - {"state"},
+    "control": BELOW_SPARK - {"state"},
+    "state": BELOW_SPARK,
+    "sim": BELOW_SPARK | {"sim"},
+    "spark": BELOW_API,
+    "api": BELOW_API | {"api"},
+    "testing": EVERYTHING,
+    "dashboard": EVERYTHING,
+    "cli": EVERYTHING,
+    "__init__": EVERYTHING,
+}
+
+# ---- what pure code must not touch ----
+
+# Modules that read a clock, do I/O or keep global randomness; with the names in them that do nothing of it.
+IMPURE: dict[str, set[str]] = {
+    "asyncio": set(),
+    "fileinput": set(),
+    "glob": set(),
+    "http": set(),
+    "importlib": set(),  # it would get round this list
+    "io": {"BytesIO", "StringIO"},
+    "logging": set(),
+    "mmap": set(),
+    "multiprocessing": set(),
+    "os": set(),
+    "pathlib": {"PurePath", "PurePosixPath"},
+    "py4j": set(),
+    "pyspark": set(),
+    "random": {"Random"},
+    "requests": set(),
+    "sched": set(),
+    "secrets": set(),
+    "shutil": set(),
+    "signal": set(),
+    "socket": set(),
+    "sqlite3": set(),
+    "subprocess": set(),
+    "tempfile": set(),
+    "time": set(),
+    "timeit": set(),
+    "urllib": set(),
+    "uuid": {"UUID", "uuid3", "uuid5"},
+}
+IMPURE_BUILTINS = {"open", "input", "print", "breakpoint", "__import__"}
+CLOCK_METHODS = {"now", "utcnow", "today"}
+STANDARD_STREAMS = {"stdin", "stdout", "stderr"}
+# numpy's generators are fine when they are seeded; everything else in numpy.random is one global generator.
+NUMPY_GENERATORS = {"default_rng", "Generator", "SeedSequence", "PCG64", "Philox", "BitGenerator"}
+SEEDED = {"Random", "default_rng", "PCG64", "Philox", "SeedSequence"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name: ``from a.b import c`` is module ``a.b``, name ``c``; ``import a.b`` has no name."""
+
+    module: str
+    name: str | None
+    line: int
+
+
+def type_checking_only(tree: ast.Module) -> set[ast.AST]:
+    """The nodes that exist for the type checker and never run."""
+    skipped: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            for statement in node.body:
+                skipped.update(ast.walk(statement))
+    return skipped
+
+
+def running_nodes(source: str) -> list[ast.AST]:
+    tree = ast.parse(source)
+    skipped = type_checking_only(tree)
+    return [node for node in ast.walk(tree) if node not in skipped]
+
+
+def imports(source: str, module: str) -> Iterator[Import]:
+    """What the module imports when it runs, inside functions too. `module` is ``anabranch.flow.merger``, or
+    ``anabranch.flow.__init__`` for a package: relative imports count from there."""
+    for node in running_nodes(source):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, None, node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = module.split(".")[: -node.level]
+                base = ".".join([*parents, base] if base else parents)
+            for alias in node.names:
+                yield Import(base, alias.name, node.lineno)
+
+
+def layer_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def imported_layer(imported: Import) -> str | None:
+    """The part of our own package that an import leads to."""
+    if imported.module.split(".")[0] != "anabranch":
+        return None
+    if imported.module == "anabranch" and imported.name in MAY_IMPORT:
+        return imported.name
+    return layer_of(imported.module)
+
+
+# ---- the rules ----
+
+
+def layering_breaches(source: str, module: str) -> list[str]:
+    layer = layer_of(module)
+    if layer not in MAY_IMPORT:
+        return [f"{layer} is in no layer: give it a line in MAY_IMPORT, here, and in docs/architecture.md"]
+    allowed = MAY_IMPORT[layer] | {layer}
+    return [
+        f"line {found.line}: {layer} may not import {target}; it may import {sorted(allowed)}"
+        for found in imports(source, module)
+        if (target := imported_layer(found)) is not None and target not in allowed
+    ]
+
+
+def pyspark_breaches(source: str, module: str) -> list[str]:
+    if layer_of(module) == "spark":
+        return []
+    return [
+        f"line {found.line}: only spark/ imports {found.module} at run time; for types: `if TYPE_CHECKING:`"
+        for found in imports(source, module)
+        if found.module.split(".")[0] in ("pyspark", "py4j")
+    ]
+
+
+def purity_breaches(source: str, module: str) -> list[str]:
+    if layer_of(module) not in PURE:
+        return []
+    breaches = []
+    for found in imports(source, module):
+        package = found.module.split(".")[0]
+        if package in IMPURE and found.name not in IMPURE[package]:
+            breaches.append(f"line {found.line}: pure code may not import {found.module}")
+    for node in running_nodes(source):
+        if (problem := impure_expression(node)) is not None:
+            breaches.append(f"line {node.lineno}: {problem}")
+    return breaches
+
+
+def impure_expression(node: ast.AST) -> str | None:
+    match node:
+        case ast.Call(func=ast.Name(id=name)) if name in IMPURE_BUILTINS:
+            return f"pure code may not call {name}()"
+        case ast.Call(func=ast.Attribute(attr=name) as called) if name in CLOCK_METHODS:
+            if re.search(r"\b(datetime|date|Timestamp)\b", ast.unparse(called.value)):
+                return f"pure code has no clock: {ast.unparse(called)}()"
+        case ast.Call(func=called, args=[], keywords=[]) if ast.unparse(called).split(".")[-1] in SEEDED:
+            return f"{ast.unparse(called)}() needs a seed"
+        case ast.Attribute(value=ast.Name(id="sys"), attr=name) if name in STANDARD_STREAMS:
+            return f"pure code may not use sys.{name}"
+        case ast.Attribute(value=holder, attr=name) if name not in NUMPY_GENERATORS:
+            if ast.unparse(holder) in ("np.random", "numpy.random"):
+                return f"numpy.random.{name} is global randomness; use a seeded default_rng"
+    return None
+
+
+def hash_breaches(source: str, module: str) -> list[str]:
+    """``hash()`` of a string differs from process to process; only ``__hash__`` has business with it."""
+    breaches = []
+
+    def visit(node: ast.AST, function: str) -> None:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            function = node.name
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "hash" and function != "__hash__":
+            breaches.append(f"line {node.lineno}: hash() is not stable; use anabranch.partitioning's")
+        for child in ast.iter_child_nodes(node):
+            visit(child, function)
+
+    visit(ast.parse(source), "")
+    return breaches
+
+
+def length_breaches(source: str, module: str) -> list[str]:
+    lines = source.count("\n")
+    return (
+        [f"{lines} lines; a file is one idea, in {FILE_LINES_MAX} at most"] if lines > FILE_LINES_MAX else []
+    )
+
+
+def unfinished_breaches(text: str) -> list[str]:
+    return [
+        f"line {number}: finish it, or file an issue"
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.search(r"\b(TODO|FIXME|XXX)\b", line)
+    ]
+
+
+def workplace_breaches(text: str, may_skip: bool) -> list[str]:
+    """Paths of the place where this was written. A test may look there if it skips where there is none."""
+    if may_skip and re.search(r"\bpytest\.(mark\.)?skip", text):
+        return []
+    return [
+        f"line {number}: a path of the workplace"
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.search(r"(?<![\w.])/work/|\.\./shared\b", line)
+    ]
+
+
+# ---- the rules, on this repository ----
+
+
+def texts() -> list[Path]:
+    """Everything a reader of the repository reads, but this file, which must spell out what it forbids."""
+    found = [
+        path
+        for pattern in ("*.md", "Makefile", "*.toml", ".ci/*", "scripts/*")
+        for path in ROOT.glob(pattern)
+    ]
+    for folder in ("src", "docs", "benchmarks", "examples", "tests"):
+        for pattern in ("*.py", "*.md", "*.html", "*.js", "*.css", "*.sh"):
+            found += (ROOT / folder).rglob(pattern)
+    return sorted(path for path in found if path.is_file() and path != Path(__file__).resolve())
+
+
+def modules() -> list[tuple[Path, str]]:
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        found.append((path, ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)))
+    return found
+
+
+def complaints(found: list[tuple[Path, list[str]]]) -> str:
+    return "\n".join(f"{path.relative_to(ROOT)}: {breach}" for path, breaches in found for breach in breaches)
+
+
+@pytest.mark.parametrize(
+    "rule", [layering_breaches, pyspark_breaches, purity_breaches, hash_breaches, length_breaches]
+)
+def test_the_package_keeps_the_rule(rule) -> None:
+    assert modules(), "nothing to check"
+    broken = complaints(
+        [(path, rule(path.read_text(encoding="utf-8"), module)) for path, module in modules()]
+    )
+    assert not broken, f"\n{broken}"
+
+
+def test_nothing_is_left_unfinished() -> None:
+    broken = complaints([(path, unfinished_breaches(path.read_text(encoding="utf-8"))) for path in texts()])
+    assert not broken, f"\n{broken}"
+
+
+def test_nothing_names_a_path_of_the_workplace() -> None:
+    tests = ROOT / "tests"
+    broken = complaints(
+        [
+            (path, workplace_breaches(path.read_text(encoding="utf-8"), may_skip=tests in path.parents))
+            for path in texts()
+        ]
+    )
+    assert not broken, f"\n{broken}"
+
+
+def test_every_layer_in_the_table_is_known_to_it() -> None:
+    for layer, allowed in MAY_IMPORT.items():
+        assert allowed <= MAY_IMPORT.keys(), layer
+    assert MAY_IMPORT.keys() >= PURE
+
+
+def test_pure_layers_reach_nothing_impure_of_ours() -> None:
+    for layer in PURE - {"sim"}:
+        assert MAY_IMPORT[layer] <= PURE | {"errors"}, layer
+    assert MAY_IMPORT["sim"] <= PURE | {"errors", "state"}, "sim runs state/ with a store of its own"
+
+
+# ---- the rules find what they are for ----
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("anabranch.flow.merger", "from anabranch.spark import session"),
+        ("anabranch.flow.merger", "import anabranch.api.stream"),
+        ("anabranch.flow.merger", "from anabranch import spark"),
+        ("anabranch.flow.merger", "from anabranch import agg"),
+        ("anabranch.flow.merger", "import anabranch"),
+        ("anabranch.flow.merger", "from ..api import stream"),
+        ("anabranch.flow.merger", "from .. import spark"),
+        ("anabranch.flow.__init__", "from ..state import store"),
+        ("anabranch.flow.inner.deep", "from ...api import stream"),
+        ("anabranch.flow.merger", "def late():\n    from anabranch.spark import session"),
+        ("anabranch.control.elastic", "from anabranch.sim import world"),
+        ("anabranch.state.changelog", "from anabranch.spark import sinks"),
+        ("anabranch.spark.runner", "from anabranch.api.stream import Stream"),
+        ("anabranch.errors", "from anabranch.flow import packet"),
+        ("anabranch.api.stream", "from anabranch import cli"),
+        ("anabranch.helpers", ""),
+    ],
+)
+def test_an_import_from_a_layer_above_is_found(module: str, source: str) -> None:
+    assert layering_breaches(source, module)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("anabranch.flow.merger", "from anabranch.errors import AnabranchError\nfrom . import packet"),
+        ("anabranch.flow.merger", "from anabranch.partitioning.hashing import stable_hash"),
+        ("anabranch.flow.merger", "if TYPE_CHECKING:\n    from anabranch.api import Stream"),
+        ("anabranch.flow.merger", "import numpy as np\nimport anabranchlike"),
+        ("anabranch.sim.world", "from anabranch.control import elastic\nfrom anabranch.state import store"),
+        ("anabranch.api.stream", "from anabranch.spark import session\nfrom ..compiler import graph"),
+        ("anabranch.spark.runner", "from anabranch.state import store\nfrom ..flow import merger"),
+        ("anabranch.__init__", "from anabranch.api import session\nfrom .testing import tester"),
+        ("anabranch.cli", "import anabranch"),
+    ],
+)
+def test_an_import_from_below_is_allowed(module: str, source: str) -> None:
+    assert layering_breaches(source, module) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pyspark",
+        "from pyspark.sql import SparkSession",
+        "def late():\n    import pyspark.sql.functions as F",
+        "from py4j.java_gateway import JavaGateway",
+        "if TYPE_CHECKING:\n    pass\nelse:\n    import pyspark",
+        "if not TYPE_CHECKING:\n    import pyspark",
+    ],
+)
+def test_pyspark_outside_of_spark_is_found(source: str) -> None:
+    assert pyspark_breaches(source, "anabranch.api.stream")
+    assert pyspark_breaches(source, "anabranch.spark.session") == []
+
+
+def test_pyspark_for_the_type_checker_is_allowed() -> None:
+    for condition in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        source = f"if {condition}:\n    from pyspark.sql import DataFrame"
+        assert pyspark_breaches(source, "anabranch.api.stream") == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time",
+        "from time import monotonic",
+        "import os.path",
+        "import random",
+        "from random import shuffle",
+        "from io import FileIO",
+        "from pathlib import Path",
+        "from uuid import uuid4",
+        "import logging",
+        "def late():\n    import socket",
+        "from datetime import datetime\nstart = datetime.now()",
+        "import datetime\nstart = datetime.datetime.utcnow()",
+        "from datetime import date\nday = date.today()",
+        "import pandas as pd\nstart = pd.Timestamp.now()",
+        "data = open('x').read()",
+        "print('here')",
+        "time = __import__('time')",
+        "import sys\nsys.stderr.write('x')",
+        "import numpy as np\nx = np.random.rand(3)",
+        "import numpy as np\nx = np.random.default_rng()",
+        "from random import Random\nx = Random()",
+    ],
+)
+def test_a_clock_or_io_or_global_randomness_in_a_pure_layer_is_found(source: str) -> None:
+    for layer in sorted(PURE):
+        assert purity_breaches(source, f"anabranch.{layer}.planted"), layer
+    assert purity_breaches(source, "anabranch.spark.session") == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from datetime import datetime, timedelta\nepoch = datetime.fromtimestamp(0) + timedelta(seconds=1)",
+        "from random import Random\nx = Random(7)",
+        "import numpy as np\nx = np.random.default_rng(7).random(3)",
+        "from io import BytesIO",
+        "from pathlib import PurePath",
+        "import sys\nlimit = sys.maxsize",
+        "def advance(self):\n    return self.clock.now()",
+        "if TYPE_CHECKING:\n    import time",
+        "# import time, then print it",
+    ],
+)
+def test_what_only_looks_impure_is_allowed(source: str) -> None:
+    assert purity_breaches(source, "anabranch.flow.planted") == []
+
+
+def test_hash_is_found_but_not_in_a_dunder_hash() -> None:
+    assert hash_breaches("def route(key):\n    return hash(key) % 8", "anabranch.partitioning.planted")
+    assert hash_breaches("def __hash__(self):\n    return hash(self.key)", "anabranch.flow.planted") == []
+
+
+def test_a_long_file_is_found() -> None:
+    assert length_breaches("x = 1\n" * (FILE_LINES_MAX + 1), "anabranch.flow.planted")
+    assert length_breaches("x = 1\n" * FILE_LINES_MAX, "anabranch.flow.planted") == []
+
+
+def test_unfinished_work_is_found() -> None:
+    assert unfinished_breaches("x = 1\n# TODO: more") == ["line 2: finish it, or file an issue"]
+    assert unfinished_breaches("# FIXME")
+    assert unfinished_breaches("mastodons, METHODOLOGY") == []
+
+
+def test_a_path_of_the_workplace_is_found() -> None:
+    assert workplace_breaches("see /work/notes", may_skip=False)
+    assert workplace_breaches("see `../shared/DESIGN.md`", may_skip=False)
+    assert workplace_breaches("data = '../shared/x'", may_skip=True)
+    assert workplace_breaches("pytest.skip('no data')\ndata = '../shared/x'", may_skip=True) == []
+    assert workplace_breaches("pytest.skip('no data')\ndata = '../shared/x'", may_skip=False)
+    assert workplace_breaches("spark/work/dir, the network/", may_skip=False) == []
