@@ -1,1 +1,39 @@
-"""Stream programs written for one thread, run on Spark in parallel, with the output one thread would give."""
+"""Stream programs written for one thread, run on Spark in parallel, with the output one thread would give.
+
+General layout. Users touch what is named below; everything else is private.
+
+    api/           session, stream, operators, windows, writer, query handle
+    compiler/      pure: the graph, what is safe to run in parallel, the plan
+    flow/          pure: tuples, batches, packets, the sequential run
+    partitioning/  pure: hashing, key groups, which channel owns which key
+    state/         codec, segments, checkpoint
+    spark/         the only place that imports pyspark at run time
+    errors.py      every error the user can see
+"""
+
+from anabranch import errors
+from anabranch.api import agg
+from anabranch.api.operators import Operator, state
+from anabranch.api.session import Session, from_rows, session
+from anabranch.api.stream import Stream
+from anabranch.api.windows import count, delta, tumbling
+from anabranch.errors import AnabranchError
+from anabranch.flow.schema import Row, Schema
+
+__all__ = [
+    "AnabranchError",
+    "Operator",
+    "Row",
+    "Schema",
+    "Session",
+    "Stream",
+    "agg",
+    "count",
+    "delta",
+    "errors",
+    "from_rows",
+    "session",
+    "state",
+    "tumbling",
+]
+__version__ = "0.1.0.dev0"

@@ -5,6 +5,8 @@ Each says where (operator and line), what was expected, what was found, and what
 
 from __future__ import annotations
 
+import json
+
 
 class AnabranchError(Exception):
     """The base of all errors of this library."""
@@ -64,3 +66,18 @@ class SinkError(AnabranchError):
 
 class JavaNotFoundError(AnabranchError):
     """There is no Java 17 or newer to run Spark with."""
+
+
+def error_to_json(error: AnabranchError) -> str:
+    """An error as text, to cross from a task to the driver."""
+    fields = {"type": type(error).__name__, "message": str(error)}
+    if isinstance(error, OperatorError):
+        fields |= {"operator": error.operator, "row": error.row, "epoch": error.epoch}
+    return json.dumps(fields)
+
+
+def error_from_json(text: str) -> AnabranchError:
+    """The error that `error_to_json` wrote."""
+    fields = json.loads(text)
+    kind = globals()[fields.pop("type")]
+    return kind(fields.pop("message"), **fields)

@@ -18,8 +18,8 @@ from pyspark import cloudpickle
 
 from anabranch.compiler.graph import Node
 from anabranch.compiler.stages import Stage
-from anabranch.errors import OrderError
-from anabranch.flow.channel import Batch, Channel
+from anabranch.errors import AnabranchError, OrderError, error_from_json, error_to_json
+from anabranch.flow.batches import Batch, BatchChannel
 from anabranch.flow.packets import (
     HEADER,
     Positions,
@@ -39,7 +39,7 @@ PACKET_COLUMNS = "channel int, place binary, payload binary"
 PACKETS = pa.schema([("channel", pa.int32()), ("place", pa.binary()), ("payload", pa.binary())])
 RESULT_COLUMNS = "kind int, channel int, payload binary"
 RESULTS = pa.schema([("kind", pa.int32()), ("channel", pa.int32()), ("payload", pa.binary())])
-DATA, REPORT = 0, 1
+DATA, REPORT, FAILURE = 0, 1, 2
 
 # Rows that go through the operators together: enough to make the work per batch small.
 BATCH_ROWS = 32_768
@@ -52,7 +52,6 @@ class Program:
     source: Node
     stages: tuple[Stage, ...]
     order: str  # how the source's pieces are found: files, kafka, partition
-    order_columns: tuple[str, ...]
 
     def schema_into(self, stage: int) -> Schema:
         """The columns of the tuples that enter a stage."""
@@ -115,6 +114,12 @@ class Router:
         for channel, payload in route(columns, self.schema, numbers, channels, self.function.channels):
             yield channel, place, payload
 
+    def failure(self, error: AnabranchError) -> Iterator[Any]:
+        """An error travels as data: Spark would retry the task, and bury the message in a stack trace."""
+        payload = msgpack.packb({"failure": error_to_json(error)})
+        for channel in range(self.function.channels):
+            yield channel, HEADER, payload
+
     def headers(self, pieces: dict[bytes, int], report: dict[str, Any]) -> Iterator[Any]:
         header = {"pieces": list(pieces.items()), "multiplicity": self.multiplicity}
         for channel in range(self.function.channels):
@@ -157,12 +162,18 @@ class SplitTask(Task):
         return _batches(self._packets(batches), PACKETS)
 
     def _packets(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+        router = Router(self, self.load(), 0)
+        try:
+            yield from self._routed(batches, router)
+        except AnabranchError as error:
+            yield from router.failure(error)
+
+    def _routed(self, batches: Iterator[pa.RecordBatch], router: Router) -> Iterator[tuple[Any, ...]]:
         started = time.perf_counter()
         program = self.load()
-        router = Router(self, program, 0)
         schema = program.source.schema
         nodes = program.stages[0].nodes
-        channel = Channel(nodes, {}, self.epoch)
+        channel = BatchChannel(nodes, {}, self.epoch)
         pieces: dict[bytes, int] = {}
         rows_in = rows_out = 0
         for batch in batches:
@@ -196,9 +207,9 @@ def _pieces(program: Program, batch: pa.RecordBatch) -> Iterator[tuple[bytes, in
         context = TaskContext.get()
         yield number_place(context.partitionId() if context else 0), 0, count
         return
-    columns = [batch.column(name) for name in program.order_columns]
+    columns = batch.columns[len(program.source.schema.names) :]
     if program.order == "kafka":
-        topic, partition, offset = columns
+        topic, partition = columns
         for start, stop in _runs([topic, partition]):
             place = text_place(topic[start].as_py()) + number_place(partition[start].as_py())
             yield place, start, stop
@@ -248,9 +259,12 @@ class ChannelTask(Task):
         schema = program.stages[-1].nodes[-1].schema if program.stages[-1].nodes else program.schema_into(self.stage)
         arrow = pa.schema([pa.field("#position", pa.int64()), *schema.arrow])
         reports: list[Any] = []
-        for numbers, columns in self._outputs(batches, number, reports):
-            if len(numbers):
-                yield DATA, number, pack([pa.array(numbers), *columns], arrow)
+        try:
+            for numbers, columns in self._outputs(batches, number, reports):
+                if len(numbers):
+                    yield DATA, number, pack([pa.array(numbers), *columns], arrow)
+        except AnabranchError as error:
+            yield FAILURE, number, error_to_json(error).encode()
         for report in reports:
             yield REPORT, number, msgpack.packb(report)
 
@@ -258,8 +272,12 @@ class ChannelTask(Task):
         program = self.load()
         router = Router(self, program, self.stage)
         reports: list[Any] = []
-        for numbers, columns in self._outputs(batches, number, reports):
-            yield from router.packets(b"", numbers, columns)
+        try:
+            for numbers, columns in self._outputs(batches, number, reports):
+                yield from router.packets(b"", numbers, columns)
+        except AnabranchError as error:
+            yield from router.failure(error)
+            return
         for at, (channel, place, payload) in enumerate(router.headers({}, reports[-1])):
             if at == 0 and len(reports) > 1:
                 payload = msgpack.packb({**msgpack.unpackb(payload), "reports": reports})
@@ -273,7 +291,7 @@ class ChannelTask(Task):
         stage = program.stages[self.stage]
         state = self.state(number)
         nodes = stage.nodes
-        channel = Channel(nodes, state.open(nodes), self.epoch)
+        channel = BatchChannel(nodes, state.open(nodes), self.epoch)
         rows_in = rows_out = 0
         busy = 0.0
         for batch in self._inputs(batches, program, reports):
@@ -314,6 +332,8 @@ class ChannelTask(Task):
             for place, payload in zip(record.column(0).to_pylist(), record.column(1), strict=True):
                 if place == HEADER:
                     header = msgpack.unpackb(payload.as_buffer())
+                    if "failure" in header:
+                        raise error_from_json(header["failure"])
                     positions.add(header["pieces"])
                     multiplicity = max(multiplicity, header["multiplicity"])
                     reports.extend(header.get("reports", ()))

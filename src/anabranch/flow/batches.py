@@ -63,7 +63,7 @@ class Batch:
         return self._columns
 
 
-class Channel:
+class BatchChannel:
     """The operators of a region, ready to run.
 
     Parameters

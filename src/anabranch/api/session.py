@@ -1,0 +1,150 @@
+"""The session: where streams begin."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from anabranch.api.stream import Stream, unique_name
+from anabranch.compiler.graph import Location, Node, Source, caller_location
+from anabranch.errors import ProgramError
+from anabranch.flow.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Session:
+    """Streams on a SparkSession. Made by `session`."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    def read(
+        self, dataframe: DataFrame, *, order_by: str | Sequence[str] | None = None, name: str | None = None
+    ) -> Stream:
+        """A stream from any streaming DataFrame.
+
+        Parameters
+        ----------
+        dataframe : DataFrame
+            A streaming DataFrame: ``spark.readStream.…``.
+        order_by : str or sequence of str, optional
+            The columns that order the rows of an epoch. Not needed for files (modification time, path, row)
+            nor for Kafka (topic, partition, offset).
+        name : str, optional
+            What plans and errors call the source.
+        """
+        from anabranch.spark.source import DataFrameOrigin, check_order, schema_of
+
+        location = caller_location()
+        title = f"{name or 'source'} ({location})"
+        if not getattr(dataframe, "isStreaming", False):
+            raise ProgramError(
+                f"read at {location}: expected a streaming DataFrame (spark.readStream…), found "
+                f"{'a DataFrame that is not streaming' if hasattr(dataframe, 'isStreaming') else repr(dataframe)}"
+            )
+        columns = (order_by,) if isinstance(order_by, str) else tuple(order_by or ())
+        schema = schema_of(dataframe, title)
+        check_order(dataframe, columns, title)
+        return _source(self, DataFrameOrigin(dataframe, columns), schema, location, name)
+
+    def from_files(self, path: str, format: str, schema: Any, *, name: str | None = None, **options: Any) -> Stream:
+        """A stream of the files in a directory, in the order of modification time, path and row.
+
+        Parameters
+        ----------
+        path, format : str
+            The directory and the format of its files: parquet, json, csv, orc, text, …
+        schema : str or class
+            The columns: a DDL string, a Spark or Arrow schema, or a class with annotated fields.
+        **options
+            Options of Spark's reader, such as ``maxFilesPerTrigger=1`` or ``header=True``. Rows that cannot
+            be read fail the epoch (``mode="FAILFAST"``); Spark's own default would turn them into nulls.
+        """
+        from anabranch.flow.ddl import to_ddl
+
+        location = caller_location()
+        columns = Schema.of(schema)
+        if format in ("json", "csv", "xml"):
+            options.setdefault("mode", "FAILFAST")
+        reader = self.spark.readStream.format(format).schema(to_ddl(columns.arrow)).options(**options)
+        from anabranch.spark.source import DataFrameOrigin
+
+        return _source(self, DataFrameOrigin(reader.load(path), ()), columns, location, name)
+
+    def from_rows(
+        self, rows: Iterable[Any], schema: Any, *, rows_per_epoch: int | None = None, name: str | None = None
+    ) -> Stream:
+        """A stream of rows in memory, in their order. See `from_rows`."""
+        return from_rows(rows, schema, rows_per_epoch=rows_per_epoch, name=name, session=self)
+
+
+def session(spark: SparkSession | None = None) -> Session:
+    """A session over a SparkSession; without one, over a new local one (or the one that is running).
+
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> streams = ab.session()                                            # doctest: +SKIP
+    >>> usage = streams.read(spark.readStream.schema(s).json("in/"))      # doctest: +SKIP
+    """
+    if spark is None:
+        from anabranch.spark.session import local_session
+
+        spark = local_session()
+    return Session(spark)
+
+
+def from_rows(
+    rows: Iterable[Any],
+    schema: Any,
+    *,
+    rows_per_epoch: int | None = None,
+    name: str | None = None,
+    session: Session | None = None,
+) -> Stream:
+    """A stream of rows in memory, in their order.
+
+    Parameters
+    ----------
+    rows : iterable
+        Tuples, dicts or rows.
+    schema : str or class
+        Their columns: a DDL string or a class with annotated fields.
+    rows_per_epoch : int, optional
+        How many form an epoch; all by default.
+    session : Session, optional
+        Needed to run the program on Spark; `run_sequential` needs none.
+    """
+    location = caller_location()
+    listed = list(rows)
+    if rows_per_epoch is not None and rows_per_epoch < 1:
+        raise ProgramError(f"from_rows at {location}: rows_per_epoch is {rows_per_epoch}; expected 1 or more")
+    size = rows_per_epoch or max(len(listed), 1)
+    epochs = [listed[at : at + size] for at in range(0, len(listed), size)] or [[]]
+    return from_epochs(epochs, schema, name=name, session=session, location=location)
+
+
+def from_epochs(
+    epochs: Sequence[Sequence[Any]],
+    schema: Any,
+    *,
+    name: str | None = None,
+    session: Session | None = None,
+    location: Location | None = None,
+) -> Stream:
+    """A stream of rows in memory, cut into epochs by the caller; an epoch may be empty. For tests."""
+    from anabranch.flow.origins import RowsOrigin
+
+    return _source(
+        session, RowsOrigin(tuple(tuple(e) for e in epochs)), Schema.of(schema), location or caller_location(), name
+    )
+
+
+def _source(session: Session | None, origin: Any, schema: Schema, location: Location, name: str | None) -> Stream:
+    numbers, names = itertools.count(), set[str]()
+    chosen = unique_name(name or "source", names, explicit=name is not None)
+    node = Node(next(numbers), "source", chosen, Source(origin), (), schema, location)
+    return Stream(session, node, numbers, names)

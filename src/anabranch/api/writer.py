@@ -1,0 +1,147 @@
+"""`writeStream`: where a stream goes and how it is run, with Spark's names."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from anabranch.api.query import StreamingQuery
+from anabranch.compiler.graph import Node
+from anabranch.compiler.stages import chain_of
+from anabranch.errors import ProgramError, SinkError
+
+if TYPE_CHECKING:
+    from anabranch.api.session import Session
+
+_FILE_FORMATS = ("parquet", "json", "csv", "orc", "text")
+_FORMATS = (*_FILE_FORMATS, "console", "memory", "noop")
+# What the writer itself takes; other options go to the format.
+_OWN_OPTIONS = {"checkpointlocation", "path", "channels"}
+
+
+class DataStreamWriter:
+    """Collects how a stream is to be written; `start` starts it. Every method but `start` returns the writer."""
+
+    def __init__(self, session: Session, node: Node) -> None:
+        self._session = session
+        self._node = node
+        self._format = "parquet"
+        self._options: dict[str, str] = {}
+        self._trigger: dict[str, Any] = {}
+        self._name: str | None = None
+        self._function: Callable[[Any, int], Any] | None = None
+
+    def format(self, source: str) -> DataStreamWriter:
+        """parquet (the default), json, csv, orc, text, console, memory or noop."""
+        if source not in _FORMATS:
+            raise SinkError(f"unknown format {source!r}; known: {', '.join(_FORMATS)}; or use foreachBatch")
+        self._format = source
+        return self
+
+    def option(self, key: str, value: Any) -> DataStreamWriter:
+        """Set an option: ``checkpointLocation``, ``channels`` (how many channels a region has), or the format's."""
+        self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
+        return self
+
+    def options(self, **options: Any) -> DataStreamWriter:
+        """Set several options."""
+        for key, value in options.items():
+            self.option(key, value)
+        return self
+
+    def outputMode(self, outputMode: str) -> DataStreamWriter:
+        """Only ``append`` exists: what has been delivered is never taken back."""
+        if outputMode.lower() != "append":
+            raise ProgramError(f"outputMode({outputMode!r}): the output of a stream program is only ever appended to")
+        return self
+
+    def queryName(self, queryName: str) -> DataStreamWriter:
+        """Name the query; the memory format makes a temporary view of this name."""
+        self._name = queryName
+        return self
+
+    def trigger(
+        self,
+        *,
+        processingTime: str | None = None,
+        once: bool | None = None,
+        availableNow: bool | None = None,
+    ) -> DataStreamWriter:
+        """When an epoch begins: at intervals, or at once for all there is and then stop."""
+        given = {"processingTime": processingTime, "once": once, "availableNow": availableNow}
+        self._trigger = {name: value for name, value in given.items() if value is not None}
+        if len(self._trigger) != 1:
+            raise ProgramError("trigger: give exactly one of processingTime, once, availableNow")
+        return self
+
+    def foreachBatch(self, func: Callable[[Any, int], Any]) -> DataStreamWriter:
+        """Give each epoch's output to a function, as an ordered DataFrame, with the epoch's number.
+
+        As in Spark, the function is called again for an epoch whose commit was cut off by a crash.
+        """
+        if not callable(func):
+            raise ProgramError(f"foreachBatch({func!r}): expected a function of a DataFrame and an epoch number")
+        self._function = func
+        return self
+
+    def start(
+        self,
+        path: str | None = None,
+        format: str | None = None,
+        queryName: str | None = None,
+        **options: Any,
+    ) -> StreamingQuery:
+        """Start the query. Everything that can be checked is checked first, and nothing is written if it fails."""
+        if format is not None:
+            self.format(format)
+        if queryName is not None:
+            self.queryName(queryName)
+        self.options(**options)
+        lowered = {key.lower(): value for key, value in self._options.items()}
+        path = path if path is not None else lowered.get("path")
+        checkpoint = lowered.get("checkpointlocation")
+        is_file = self._function is None and self._format in _FILE_FORMATS
+        if is_file and path is None:
+            raise SinkError(f"format {self._format!r} needs a path: .start('out/')")
+        if checkpoint is None:
+            if is_file or self._function is not None:
+                raise SinkError("a checkpoint location is needed: .option('checkpointLocation', 'checkpoint/')")
+            checkpoint = tempfile.mkdtemp(prefix="anabranch-checkpoint-")
+        sink = self._sink(path, lowered)
+        return StreamingQuery(
+            self._session.spark,
+            chain_of(self._node),
+            self._node,
+            sink,
+            str(checkpoint),
+            self._channels(lowered),
+            self._trigger,
+            self._name,
+        )
+
+    def _channels(self, options: dict[str, str]) -> int:
+        text = options.get("channels")
+        if text is None:
+            return max(1, self._session.spark.sparkContext.defaultParallelism)
+        if not text.isdigit() or not 1 <= int(text) <= 4096:
+            raise ProgramError(f"option channels={text!r}: expected a whole number from 1 to 4096")
+        return int(text)
+
+    def _sink(self, path: str | None, lowered: dict[str, str]) -> Any:
+        from anabranch.spark import sinks
+
+        spark, schema = self._session.spark, self._node.schema
+        if self._function is not None:
+            return sinks.FunctionSink(spark, self._function, schema)
+        if self._format == "console":
+            return sinks.ConsoleSink(schema, self._options)
+        if self._format == "noop":
+            return sinks.NoopSink()
+        if self._format == "memory":
+            if self._name is None:
+                raise SinkError("format 'memory' needs a name for its view: .queryName('result')")
+            return sinks.MemorySink(spark, self._name, schema)
+        assert path is not None
+        own = {key: value for key, value in self._options.items() if key.lower() not in _OWN_OPTIONS}
+        return sinks.FileSink(spark, str(path), self._format, own, schema)

@@ -1,0 +1,20 @@
+"""The simplest partitioning function: key groups dealt out to channels in turn."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from anabranch.partitioning.hashing import key_groups
+
+
+@dataclasses.dataclass(frozen=True)
+class EvenGroups:
+    """Group g belongs to channel g mod N."""
+
+    channels: int
+
+    def route(self, hashes: np.ndarray) -> np.ndarray:
+        """The channel of every hash."""
+        return key_groups(hashes) % np.int32(self.channels)

@@ -1,0 +1,235 @@
+"""Runs epochs: one Spark job each, then the merge, the sink, the manifest.
+
+    source ─ splitter ─┐ shuffle ┌─ channels ─┐ … ─ results ─► driver: merge ─► sink ─► manifest
+                       └─────────┘            │
+                                              └─ state segments ─► checkpoint
+
+The order of the last three is what makes an epoch happen once. Segments and output files of an epoch
+that has no manifest are leftovers: the epoch runs again from the state before it and writes the same
+files in their place. An epoch that has a manifest is not run again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame
+
+from anabranch.compiler.graph import Keyed, Node
+from anabranch.errors import AnabranchError, CheckpointError, InputError, error_from_json
+from anabranch.flow.packets import merge, unpack
+from anabranch.partitioning.groups import EvenGroups
+from anabranch.spark.sinks import Sink
+from anabranch.spark.source import Ordered
+from anabranch.spark.tasks import (
+    DATA,
+    FAILURE,
+    PACKET_COLUMNS,
+    REPORT,
+    RESULT_COLUMNS,
+    ChannelTask,
+    Program,
+    SplitTask,
+)
+from anabranch.state.checkpoint import Checkpoint, Manifest
+from anabranch.state.store import StateVersion
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochProgress:
+    """What happened in an epoch.
+
+    Attributes
+    ----------
+    epoch : int
+        Its number.
+    rows_in, rows_out : int
+        Tuples read from the source and given to the sink.
+    channels : int
+        How many channels each keyed stage had.
+    duration_ms : dict
+        Where the time went, as the driver saw it: job, merge, sink, commit, total.
+    stages : list of dict
+        Per stage and channel: rows in and out, seconds in all, seconds in operators, seconds in state.
+    state_rows, state_bytes : int
+        What was written to the checkpoint for this epoch.
+    skipped : bool
+        The epoch had been committed before and was not run again.
+    """
+
+    epoch: int
+    rows_in: int
+    rows_out: int
+    channels: int
+    duration_ms: dict[str, int]
+    stages: list[dict[str, Any]]
+    state_rows: int
+    state_bytes: int
+    skipped: bool = False
+
+
+class EpochRunner:
+    """The function given to foreachBatch."""
+
+    def __init__(
+        self,
+        program: Program,
+        source: Ordered,
+        channels: int,
+        checkpoint: Checkpoint,
+        state_root: str,
+        sink: Sink,
+        report: Callable[[EpochProgress], None],
+    ) -> None:
+        self._program = program
+        self._source = source
+        self._channels = channels
+        self._checkpoint = checkpoint
+        self._state_root = state_root
+        self._sink = sink
+        self._report = report
+        self._pickled = cloudpickle.dumps(program)
+        self._digest = hashlib.sha256(self._pickled).hexdigest()
+        self._manifest = checkpoint.latest()
+        last = program.stages[-1].nodes
+        self._schema = last[-1].schema if last else program.schema_into(len(program.stages) - 1)
+        self._merged = pa.schema([pa.field("#position", pa.int64()), *self._schema.arrow])
+        self.failure: AnabranchError | None = None
+
+    def __call__(self, batch: DataFrame, epoch: int) -> None:
+        try:
+            self._run(batch, epoch)
+        except AnabranchError as error:
+            self.failure = error
+            raise
+
+    def _run(self, batch: DataFrame, epoch: int) -> None:
+        started = time.perf_counter()
+        committed = self._manifest.epoch
+        if epoch <= committed:
+            self._report(EpochProgress(epoch, 0, 0, self._channels, {"total": 0}, [], 0, 0, skipped=True))
+            return
+        if epoch != committed + 1:
+            raise CheckpointError(
+                f"the checkpoint {self._checkpoint.files.root} ends with epoch {committed}, but Spark continues with "
+                f"epoch {epoch}: part of the checkpoint was deleted or replaced. Restore it, or start anew with "
+                "another checkpointLocation and output path."
+            )
+        results = self._job(batch, epoch)
+        ran = time.perf_counter()
+        table = merge(results.data, self._merged).drop_columns(["#position"])
+        merged = time.perf_counter()
+        self._sink.write(table, epoch)
+        written = time.perf_counter()
+        records = [record for report in results.reports for record in report.get("segments", ())]
+        self._commit(epoch, records)
+        finished = time.perf_counter()
+        durations = {
+            "job": ran - started,
+            "merge": merged - ran,
+            "sink": written - merged,
+            "commit": finished - written,
+            "total": finished - started,
+        }
+        self._report(
+            EpochProgress(
+                epoch=epoch,
+                rows_in=sum(report["rows_in"] for report in results.reports if report["stage"] == 0),
+                rows_out=table.num_rows,
+                channels=self._channels,
+                duration_ms={name: round(seconds * 1000) for name, seconds in durations.items()},
+                stages=[{k: v for k, v in report.items() if k != "segments"} for report in results.reports],
+                state_rows=sum(record["rows"] for record in records),
+                state_bytes=sum(record["bytes"] for record in records),
+            )
+        )
+
+    def _job(self, batch: DataFrame, epoch: int) -> Results:
+        session = batch.sparkSession
+        # This session is a clone that belongs to the query: the user's own is not touched.
+        session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
+        if self._source.sort:
+            batch = batch.orderBy(*self._source.sort)
+        stages = self._program.stages
+        routes = [None, *(EvenGroups(self._channels if stage.key else 1) for stage in stages[1:])]
+        common = (self._pickled, self._digest, epoch, routes)
+        state = StateVersion(self._state_root, epoch, self._manifest.segments)
+        packets = batch.mapInArrow(SplitTask(*common), PACKET_COLUMNS)
+        for number in range(1, len(stages)):
+            columns = PACKET_COLUMNS if number < len(stages) - 1 else RESULT_COLUMNS
+            packets = (
+                packets.repartitionById(routes[number].channels, "channel")  # type: ignore[union-attr]
+                .select("place", "payload")
+                .sortWithinPartitions("place")
+                .mapInArrow(ChannelTask(*common, number, state), columns)
+            )
+        try:
+            rows = packets.toArrow()
+        except Exception as problem:
+            raise self._explained(problem, epoch) from problem
+        return Results(rows, self._merged)
+
+    def _explained(self, problem: Exception, epoch: int) -> Exception:
+        """Spark's errors about unreadable input, with the source named; others as they are."""
+        text = str(problem)
+        marks = ("FAILED_READ_FILE", "MALFORMED_RECORD", "MALFORMED_CSV", "CANNOT_READ", "Malformed records")
+        if any(mark in text for mark in marks):
+            first = next((line for line in text.splitlines() if any(mark in line for mark in marks)), text)
+            return InputError(
+                f"source {self._program.source.title}, epoch {epoch}: Spark cannot read a row of the input. The epoch "
+                f"failed and nothing of it was written.\n{first.strip()[:1000]}"
+            )
+        return problem
+
+    def _commit(self, epoch: int, records: list[dict[str, Any]]) -> None:
+        segments = {operator: list(known) for operator, known in self._manifest.segments.items()}
+        for record in records:
+            segments.setdefault(record["operator"], []).insert(0, record)
+        manifest = Manifest(epoch, segments, {"channels": self._channels})
+        self._checkpoint.commit(manifest)
+        self._manifest = manifest
+
+
+class Results:
+    """What the tasks of an epoch gave back."""
+
+    def __init__(self, rows: pa.Table, schema: pa.Schema) -> None:
+        self.reports: list[dict[str, Any]] = []
+        by_channel: dict[int, list[pa.RecordBatch]] = {}
+        failures: list[tuple[int, str]] = []
+        for batch in rows.to_batches():
+            kinds, channels = batch.column(0).to_pylist(), batch.column(1).to_pylist()
+            for kind, channel, payload in zip(kinds, channels, batch.column(2), strict=True):
+                if kind == DATA:
+                    by_channel.setdefault(channel, []).append(unpack(payload.as_buffer(), schema))
+                elif kind == REPORT:
+                    self.reports.append(msgpack.unpackb(payload.as_buffer()))
+                elif kind == FAILURE:
+                    failures.append((channel, payload.as_py().decode()))
+        if failures:
+            raise error_from_json(min(failures)[1])
+        self.data = [pa.Table.from_batches(batches) for _, batches in sorted(by_channel.items())]
+
+
+def describe_program(source: Node, nodes: list[Node]) -> dict[str, Any]:
+    """What of a program its checkpoint depends on: not its code, but its operators, keys, state and types."""
+    operators = []
+    for node in [source, *nodes]:
+        operators.append(
+            {
+                "name": node.name,
+                "kind": node.kind,
+                "key": list(node.key),
+                "state": [field.name for field in node.logic.fields] if isinstance(node.logic, Keyed) else [],
+                "input": [str(each.schema) for each in node.inputs],
+                "output": str(node.schema),
+            }
+        )
+    return {"operators": operators}

@@ -1,0 +1,140 @@
+"""Streaming DataFrames as sources, with an order that is a function of their data.
+
+Spark cuts a source into partitions as it likes: by cores, by file size, by restart. So the order never
+comes from partitions. It comes from what the rows say of themselves:
+
+    files           modification time, path, offset of the split in the file, row in the split
+    Kafka           topic, partition, offset
+    named columns   those, then all other columns (rows that are equal in all are interchangeable)
+    lists           the index: each epoch's rows are one file, written in order
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from anabranch.compiler.graph import Node
+from anabranch.errors import OrderError, SchemaError
+from anabranch.flow.ddl import to_ddl
+from anabranch.flow.origins import RowsOrigin
+from anabranch.flow.schema import Schema
+from anabranch.flow.sequential import input_row
+
+
+@dataclasses.dataclass(frozen=True)
+class DataFrameOrigin:
+    """A streaming DataFrame the user made."""
+
+    dataframe: DataFrame
+    order_by: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ordered:
+    """A DataFrame ready to be split: data columns c0…, then the columns its order comes from.
+
+    `order` is how pieces are found (see `tasks`); `sort` names columns each epoch must be sorted by.
+    """
+
+    dataframe: DataFrame
+    order: str
+    sort: tuple[str, ...] = ()
+
+
+def schema_of(dataframe: DataFrame, title: str) -> Schema:
+    """The stream schema of a DataFrame."""
+    names = dataframe.columns
+    for name in names:
+        if names.count(name) > 1:
+            raise SchemaError(f"source {title}: the DataFrame has the column {name!r} twice; rename one")
+    return Schema.of(dataframe.schema)
+
+
+def check_order(dataframe: DataFrame, order_by: Sequence[str], title: str) -> None:
+    """Fail while the program is built if the DataFrame has no order."""
+    for name in order_by:
+        if name not in dataframe.columns:
+            raise OrderError(
+                f"source {title}: order_by names {name!r}, which is no column; columns: {', '.join(dataframe.columns)}"
+            )
+    if not order_by:
+        _order_of(dataframe, title)
+
+
+def ordered(spark: SparkSession, node: Node, scratch: str) -> Ordered:
+    """The source of a program as a DataFrame whose order is known."""
+    origin = node.logic.origin  # type: ignore[union-attr]
+    if isinstance(origin, RowsOrigin):
+        return _with_order(_rows_as_files(spark, origin, node, scratch), (), node.title)
+    return _with_order(origin.dataframe, origin.order_by, node.title)
+
+
+def _with_order(dataframe: DataFrame, order_by: Sequence[str], title: str) -> Ordered:
+    # Columns get plain names: mapInArrow resolves them by name and trips over dots.
+    data = [F.col(_quoted(name)).alias(f"c{at}") for at, name in enumerate(dataframe.columns)]
+    if order_by:
+        rest = [name for name in dataframe.columns if name not in order_by]
+        sortable = [n for n in rest if not dataframe.schema[n].dataType.typeName() == "map"]
+        sort = tuple(f"c{dataframe.columns.index(name)}" for name in [*order_by, *sortable])
+        return Ordered(dataframe.select(*data), "partition", sort)
+    order, columns = _order_of(dataframe, title)
+    return Ordered(dataframe.select(*data, *columns), order)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _order_of(dataframe: DataFrame, title: str) -> tuple[str, list[Any]]:
+    kinds = {name: field.dataType.simpleString() for name, field in zip(dataframe.columns, dataframe.schema, strict=True)}
+    if kinds.get("topic") == "string" and kinds.get("partition") == "int" and kinds.get("offset") == "bigint":
+        return "kafka", [F.col("topic").alias("o0"), F.col("partition").alias("o1")]
+    try:
+        columns = [
+            # Three accesses to _metadata cost three times what these do: measured.
+            F.unix_micros(F.col("_metadata.file_modification_time")).alias("o0"),
+            F.input_file_name().alias("o1"),
+            F.input_file_block_start().alias("o2"),
+        ]
+        dataframe.select(*columns)  # analysed at once: fails if this is no file source
+        return "files", columns
+    except AnalysisException:
+        raise OrderError(
+            f"source {title}: this DataFrame has no order of its own. Files are ordered by modification time, path "
+            "and row, Kafka by topic, partition and offset (keep these three columns). For anything else name the "
+            f"columns that order it: read(df, order_by=[…]); columns: {', '.join(dataframe.columns)}"
+        ) from None
+
+
+def _rows_as_files(spark: SparkSession, origin: RowsOrigin, node: Node, scratch: str) -> DataFrame:
+    """Rows in memory become one file per epoch, so that they survive a restart as any source does.
+
+    The files are named and dated by epoch. Those that are there are kept: after a restart with a longer
+    list only the new epochs are added.
+    """
+    directory = Path(scratch) / node.name
+    directory.mkdir(parents=True, exist_ok=True)
+    first = 0
+    for number, rows in enumerate(origin.epochs):
+        path = directory / f"{number:09d}.parquet"
+        if not path.exists():
+            tuples = [input_row(node, row, first + at) for at, row in enumerate(rows)]
+            columns = list(zip(*tuples, strict=True)) if tuples else [[] for _ in node.schema.names]
+            table = pa.table(node.schema.arrays(columns), schema=node.schema.arrow)
+            passing = path.with_name(f"_{path.name}")
+            pq.write_table(table, passing)
+            os.utime(passing, (1_000_000_000 + number, 1_000_000_000 + number))
+            passing.rename(path)
+        first += len(rows)
+    reader = spark.readStream.schema(to_ddl(node.schema.arrow)).option("maxFilesPerTrigger", 1)
+    return reader.parquet(str(directory))
