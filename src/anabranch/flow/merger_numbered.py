@@ -1,0 +1,284 @@
+"""Merging by sequence number: SEQUENCE, STRICT and RELAXED (*Safe*, 4.3.2 to 4.3.4).
+
+Each channel's items come in order, so this is a merge of sorted queues in which one never knows how long a
+queue will be. Three things are kept:
+
+    queues      items that came and may not leave yet, per channel
+    next-heap   the front of every queue that is not empty: what would leave next
+    seen-heap   the *frontier* of every channel: the least number that may still come on it
+
+The paper's seen-heap holds the number last seen. The frontier says the same and a little more: after a tuple
+s it is s+1, or s where duplicates are allowed; after a punctuation s it is s+1 always, since a punctuation
+has no duplicates on its channel. It starts at 0, so "steady state" (something was heard from every channel)
+needs no case of its own: before that the least frontier, the *floor*, is 0 and proves nothing.
+
+An item z at the top of the next-heap may leave when no smaller number can come:
+
+    SEQUENCE    z = last + 1
+    STRICT      z = last + 1, or z ≤ floor
+    RELAXED     z = last;  z = last + 1 and the frontier of last's channel is past last;  or z ≤ floor
+
+A duplicate can only come on the channel that delivered its number, which is why RELAXED asks one channel
+(the paper's `lastChan` and `noDups`). If last was a punctuation there is nothing to ask.
+
+Heap entries are `number * channels + channel`: one integer orders as the pair does and compares in half the
+time. Frontiers only rise, so an entry of the seen-heap that is out of date is too low, never too high, and
+it is enough to correct the top until it is current.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heappop, heappush, heapreplace
+from typing import Any
+
+from anabranch.flow.merger_base import Merger
+from anabranch.flow.ordering import Numbered, OrderViolation, Strategy
+from anabranch.flow.punctuation import Punctuation
+
+NEVER = 1 << 256
+"""The frontier of a channel on which nothing follows. An integer, for the arithmetic of heap entries."""
+
+
+class NumberedMerger(Merger):
+    """The queues and the two heaps."""
+
+    def __init__(self, channels: int, *, in_shuffle: bool = False, capacity: int | None = None) -> None:
+        super().__init__(channels, in_shuffle=in_shuffle, capacity=capacity)
+        self._next: list[int] = []
+        self._frontier = [0] * channels
+        self._seen = list(range(channels))
+        self._last = -1
+
+    def push_many(self, channel: int, items: Sequence[Numbered]) -> list[Any]:
+        frontier = self._frontier[channel]
+        for item in items:
+            if item[0] < frontier:
+                raise self._out_of_order(channel, item)
+            frontier = self._frontier_after(item)
+        self._frontier[channel] = frontier
+        self._received[channel] += len(items)
+        return self._settle(channel, items) if items else []
+
+    def finish(self) -> list[Any]:
+        self._frontier = [NEVER] * self.channels
+        return self._drain()
+
+    def _frontier_after(self, item: Numbered) -> int:
+        return NEVER if item[1] is Punctuation.FINAL else item[0] + 1
+
+    def _settle(self, channel: int, items: Sequence[Numbered]) -> list[Any]:
+        """Queue items that have been checked, and let out what may leave."""
+        queue = self._queues[channel]
+        if not queue:
+            heappush(self._next, items[0][0] * self.channels + channel)
+        queue.extend(items)
+        self._held += len(items)
+        out = self._drain()
+        if queue:
+            self._account(channel, len(items))
+        return out
+
+    def _drain(self) -> list[Any]:
+        raise NotImplementedError
+
+    def _floor(self) -> int:
+        """The least number that may still come on any channel."""
+        seen = self._seen
+        channels = self.channels
+        while True:
+            entry = seen[0]
+            channel = entry % channels
+            current = self._frontier[channel] * channels + channel
+            if entry == current:
+                return entry // channels
+            heapreplace(seen, current)
+
+    def _waiting_for(self) -> tuple[int, ...]:
+        if not self._next:
+            return ()
+        sequence = self._next[0] // self.channels
+        return tuple(c for c, frontier in enumerate(self._frontier) if frontier < sequence)
+
+    def _out_of_order(self, channel: int, item: Numbered) -> OrderViolation:
+        frontier = self._frontier[channel]
+        if frontier == NEVER:
+            return self._violation(f"{item} after the final punctuation or after finish()", channel, item)
+        return self._violation(f"{item}, but numbers below {frontier} are over on this channel", channel, item)
+
+
+class StrictMerger(NumberedMerger):
+    """For regions that emit at most one tuple per tuple."""
+
+    strategy = Strategy.STRICT
+
+    def push(self, channel: int, item: Numbered) -> list[Any]:
+        sequence, value, _ = item
+        if sequence < self._frontier[channel]:
+            raise self._out_of_order(channel, item)
+        self._received[channel] += 1
+        if value.__class__ is Punctuation:
+            self._frontier[channel] = NEVER if value is Punctuation.FINAL else sequence + 1
+        else:
+            self._frontier[channel] = sequence + 1
+            if sequence == self._last + 1 and not self._next:
+                self._last = sequence
+                return [item if self._in_shuffle else value]
+        return self._settle(channel, (item,))
+
+    def _drain(self) -> list[Any]:
+        out: list[Any] = []
+        heap, queues, channels, last = self._next, self._queues, self.channels, self._last
+        in_shuffle = self._in_shuffle
+        popped = 0
+        floor = -1  # not looked at yet; it cannot change in here
+        entry_end = (last + 2) * channels  # the first entry that may not leave
+        while heap:
+            entry = heap[0]
+            if entry >= entry_end:
+                if floor >= 0:
+                    break
+                floor = self._floor()
+                if entry >= (floor + 1) * channels:
+                    break
+                self._check_gap(last, entry)
+                entry_end = (floor + 1) * channels
+            channel = entry % channels
+            queue = queues[channel]
+            item = queue.popleft()
+            popped += 1
+            if queue:
+                heapreplace(heap, queue[0][0] * channels + channel)
+            else:
+                heappop(heap)
+            sequence, value, _ = item
+            if sequence > last:
+                last = sequence
+                if value is Punctuation.PULSE and not in_shuffle:
+                    self._dropped += 1
+                else:
+                    out.append(item if in_shuffle else value)
+                if entry_end < (last + 2) * channels:
+                    entry_end = (last + 2) * channels
+            elif value.__class__ is Punctuation:
+                self._dropped += 1
+            else:
+                raise self._violation(f"{item}, but the numbers up to {last} have left", channel, item)
+        self._last = last
+        self._held -= popped
+        return out
+
+    def _check_gap(self, last: int, entry: int) -> None:
+        """Numbers between `last` and the entry's will never come."""
+
+
+class SequenceMerger(StrictMerger):
+    """For regions that emit exactly one tuple per tuple: every number comes, so the floor is not needed.
+
+    It is looked at all the same, when the next number is not here: once it is past that number, the number
+    is lost, and raising then is better than waiting for ever.
+    """
+
+    strategy = Strategy.SEQUENCE
+
+    def _check_gap(self, last: int, entry: int) -> None:
+        raise self._violation(
+            f"number {last + 1} can no longer come, the next one here is {entry // self.channels}; "
+            f"an operator dropped a tuple, so the region needs STRICT"
+        )
+
+
+class RelaxedMerger(NumberedMerger):
+    """For regions that emit any number of tuples per tuple."""
+
+    strategy = Strategy.RELAXED
+
+    def __init__(self, channels: int, *, in_shuffle: bool = False, capacity: int | None = None) -> None:
+        super().__init__(channels, in_shuffle=in_shuffle, capacity=capacity)
+        self._last_channel = -1  # where last came from; -1 if it was a punctuation, which has no duplicates
+
+    def push(self, channel: int, item: Numbered) -> list[Any]:
+        sequence, value, _ = item
+        if sequence < self._frontier[channel]:
+            raise self._out_of_order(channel, item)
+        self._received[channel] += 1
+        if value.__class__ is Punctuation:
+            self._frontier[channel] = NEVER if value is Punctuation.FINAL else sequence + 1
+        else:
+            self._frontier[channel] = sequence
+            last = self._last
+            if sequence == last:
+                # A duplicate leaves at once and proves nothing about what waits.
+                if channel == self._last_channel:
+                    return [item if self._in_shuffle else value]
+            elif sequence == last + 1 and not self._next:
+                last_channel = self._last_channel
+                if last_channel < 0 or self._frontier[last_channel] > last:
+                    self._last = sequence
+                    self._last_channel = channel
+                    return [item if self._in_shuffle else value]
+        return self._settle(channel, (item,))
+
+    def _frontier_after(self, item: Numbered) -> int:
+        sequence, value, _ = item
+        if value.__class__ is not Punctuation:
+            return sequence
+        return NEVER if value is Punctuation.FINAL else sequence + 1
+
+    def _drain(self) -> list[Any]:
+        out: list[Any] = []
+        heap, queues, channels, last = self._next, self._queues, self.channels, self._last
+        frontier, in_shuffle = self._frontier, self._in_shuffle
+        last_channel = self._last_channel
+        popped = 0
+        floor = -1
+        while heap:
+            entry = heap[0]
+            sequence = entry // channels
+            if sequence > last:
+                is_next = sequence == last + 1 and (last_channel < 0 or frontier[last_channel] > last)
+                if not is_next and sequence > floor:
+                    if floor >= 0:
+                        break
+                    floor = self._floor()
+                    if sequence > floor:
+                        break
+            channel = entry % channels
+            queue = queues[channel]
+            item = queue.popleft()
+            popped += 1
+            if queue:
+                heapreplace(heap, queue[0][0] * channels + channel)
+            else:
+                heappop(heap)
+            value = item[1]
+            if value.__class__ is not Punctuation:
+                if sequence <= last and (sequence < last or channel != last_channel):
+                    raise self._violation(
+                        f"{item}, but {last} has left from "
+                        f"{'every channel' if last_channel < 0 else f'channel {last_channel}'}; if a number can "
+                        f"come on several channels, the region needs INDEXED",
+                        channel,
+                        item,
+                    )
+                last = sequence
+                last_channel = channel
+                out.append(item if in_shuffle else value)
+            elif sequence <= last:
+                self._dropped += 1
+            else:
+                last = sequence
+                last_channel = -1
+                if value is Punctuation.PULSE and not in_shuffle:
+                    self._dropped += 1
+                else:
+                    out.append(item if in_shuffle else value)
+        self._last = last
+        self._last_channel = last_channel
+        self._held -= popped
+        return out
+
+    def _waiting_for(self) -> tuple[int, ...]:
+        if self._next and self._next[0] // self.channels == self._last + 1:
+            return (self._last_channel,)
+        return super()._waiting_for()
