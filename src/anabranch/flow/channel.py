@@ -49,32 +49,41 @@ class Channel:
         port: OutputPort = OutputPort.PRESERVING,
     ) -> None:
         if (depth > 0) != (strategy is Strategy.INDEXED):
-            raise ValueError(f"depth={depth} with {strategy}: INDEXED needs a depth ≥ 1, the others have none")
+            raise ValueError(
+                f"depth={depth} with {strategy}: INDEXED needs a depth ≥ 1, the others have none"
+            )
         if flush is not None and strategy is not Strategy.INDEXED:
             raise ValueError(
-                f"flush with {strategy}: several channels emit at one punctuation, and only INDEXED can order that"
+                f"flush with {strategy}: several channels emit at one punctuation, which only INDEXED can "
+                f"order"
             )
         self._process = process
         self._strategy = strategy
+        # Looked up once: an enum's members and properties cost more than the rest of push.
+        self._is_numbered = strategy.is_numbered
+        self._count_min = strategy.emitted_min
+        self._count_max = strategy.emitted_max
         self._depth = depth
         self._flush = flush
         self._port = port
 
     def push(self, item: Any) -> list[Any]:
         """Take the next item from the splitter; return the items for the merger."""
-        strategy = self._strategy
-        if strategy is Strategy.ROUND_ROBIN:
+        if not self._is_numbered:
             if item.__class__ is Punctuation:
                 # Without numbers nobody misses it: every channel removes the same ones.
                 return [item] if self._port.passes(item) else []
             emitted = list(self._process(item))
-            self._check_count(item, emitted)
+            if len(emitted) != 1:
+                raise self._wrong_count(item, emitted)
             return emitted
         sequence, value, emission = item
         if value.__class__ is Punctuation:
             return self._push_punctuation(item)
         emitted = list(self._process(value))
-        self._check_count(value, emitted)
+        count_max = self._count_max
+        if len(emitted) < self._count_min or (count_max is not None and len(emitted) > count_max):
+            raise self._wrong_count(value, emitted)
         if len(emission) == self._depth:
             return [_new_tuple(Numbered, (sequence, out, emission)) for out in emitted]
         if len(emission) != self._depth - 1:
@@ -99,13 +108,10 @@ class Channel:
             out.append(Numbered(sequence, Punctuation.PULSE))
         return out
 
-    def _check_count(self, value: Any, emitted: list[Any]) -> None:
-        strategy = self._strategy
-        count_max = strategy.emitted_max
-        if len(emitted) < strategy.emitted_min or (count_max is not None and len(emitted) > count_max):
-            allowed = "exactly one" if strategy.emitted_min else "at most one"
-            raise OrderViolation(
-                f"the operators emitted {len(emitted)} tuples for {value!r}, but the merger's strategy is "
-                f"{strategy.value}, which allows {allowed}: declare their selectivity as it is",
-                item=value,
-            )
+    def _wrong_count(self, value: Any, emitted: list[Any]) -> OrderViolation:
+        allowed = "exactly one" if self._count_min else "at most one"
+        return OrderViolation(
+            f"the operators emitted {len(emitted)} tuples for {value!r}, but the merger's strategy is "
+            f"{self._strategy.value}, which allows {allowed}: declare their selectivity as it is",
+            item=value,
+        )

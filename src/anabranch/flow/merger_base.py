@@ -60,8 +60,8 @@ class Merger(ABC):
             raise ValueError(f"a region needs at least one channel, got {channels}")
         if in_shuffle and not self.strategy.is_pulsed:
             raise ValueError(
-                f"{self.strategy.value} inside a shuffle: a merger there sees only the tuples routed to it, so "
-                f"numbers are missing; use STRICT, RELAXED or INDEXED"
+                f"{self.strategy.value} inside a shuffle: a merger there sees only the tuples routed to it, "
+                f"so numbers are missing; use STRICT, RELAXED or INDEXED"
             )
         if capacity is not None and capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
@@ -117,10 +117,15 @@ class Merger(ABC):
             if self._held > self._held_peak:
                 self._held_peak = self._held
             if self._capacity is not None and waiting > self._capacity:
-                raise self._violation(f"{waiting} items wait, capacity is {self._capacity}: ask accepts() first", channel)
+                raise self._violation(
+                    f"{waiting} items wait, capacity is {self._capacity}: ask accepts() first", channel
+                )
 
     def _violation(self, what: str, channel: int | None = None, item: Any = None) -> OrderViolation:
         where = "" if channel is None else f" on channel {channel}"
         return OrderViolation(
-            f"{self.strategy.value} merger{where}: {what}", channel=channel, item=item, state=self.statistics()
+            f"{self.strategy.value} merger{where}: {what}",
+            channel=channel,
+            item=item,
+            state=self.statistics(),
         )

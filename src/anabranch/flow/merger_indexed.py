@@ -4,24 +4,25 @@
                       shuffle            7.0 → right 0   7.1 → right 1   7.2 → right 0
                       merger             right 0: 7.0 7.2      right 1: 7.1      → 7.0 7.1 7.2
 
-Behind the shuffle one number comes on several channels, so "its duplicates are on the channel that delivered
-it" is no longer true and the paper forbids the shuffle. The index at which a tuple was emitted puts them back.
+Behind the shuffle one number comes on several channels, so "its duplicates are on the channel that
+delivered it" is no longer true and the paper forbids the shuffle. The index at which a tuple was emitted puts
+them back.
 
 A *key* is ⟨sequence, emission⟩. A punctuation s stands behind everything numbered s: its emission is `END`.
 So operators may also emit on a window or final punctuation, on every channel (a partitioned aggregate that
 ends its windows), if their emissions say in which order. Nobody emits on a pulse.
 
-As in merger_numbered the frontier of a channel is the least key that may still come on it: after a tuple the
-tuple's own key (a prolific region before the last merger repeats it), after a punctuation s the key ⟨s+1, ()⟩,
-which is below every key of s+1. The top of the next-heap, z, may leave when
+As in merger_numbered the frontier of a channel is the least key that may still come on it: after a tuple its
+own key (a prolific region before the last merger repeats it), after a punctuation s the key ⟨s+1, ()⟩, which
+is below every key of s+1. The top of the next-heap, z, may leave when
 
     z = last, on the channel of last;
     no key fits between last and z, and the frontier of last's channel is past last; or
     z ≤ floor.
 
-Nothing fits between ⟨s, (…, i)⟩ and ⟨s, (…, i+1)⟩; between the punctuation s-1 and ⟨s, (0, …, 0)⟩ or a pulse s.
-Something may fit between the last tuple of s-1 and the first of s, for nobody says how many s-1 emitted: there
-the floor decides, which pulses keep moving.
+Nothing fits between ⟨s, (…, i)⟩ and ⟨s, (…, i+1)⟩, nor between the punctuation s-1 and ⟨s, (0, …, 0)⟩ or a
+pulse s. Something may fit between the last tuple of s-1 and the first of s, for nobody says how many s-1
+emitted: there the floor decides, which pulses keep moving.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ Key = tuple[float, tuple[float, ...]]
 END = (float("inf"),)
 """The emission of a punctuation: above that of every tuple."""
 NEVER: Key = (float("inf"), END)
+
+_FINAL = Punctuation.FINAL  # an enum's attribute costs as much as a heap operation
+_PULSE = Punctuation.PULSE
 
 
 class IndexedMerger(Merger):
@@ -63,6 +67,9 @@ class IndexedMerger(Merger):
         self._next: list[tuple[Key, int]] = []
         self._frontier: list[Key] = [(0, ())] * channels
         self._seen = [(self._frontier[channel], channel) for channel in range(channels)]
+        # The top of the seen-heap when it was last corrected. Still the floor if that channel's frontier is.
+        self._floor = self._frontier[0]
+        self._floor_channel = 0
         self._last: Key = (-1, END)
         self._last_channel = -1
 
@@ -71,7 +78,7 @@ class IndexedMerger(Merger):
         key: Key
         if value.__class__ is Punctuation:
             key = (sequence, END)
-            frontier: Key = NEVER if value is Punctuation.FINAL else (sequence + 1, ())
+            frontier: Key = NEVER if value is _FINAL else (sequence + 1, ())
         elif len(emission) == self._depth:
             frontier = key = (sequence, emission)
         else:
@@ -90,9 +97,16 @@ class IndexedMerger(Merger):
             heappush(self._next, (key, channel))
         queue.append((key, item))
         self._held += 1
-        out = self._drain()
-        if queue:
-            self._account(channel, 1)
+        out = []
+        # Else neither the floor nor the channel of last has moved: the item sets nothing free.
+        if (
+            channel == self._last_channel
+            or sequence <= self._last[0] + 1
+            or key <= self._floor
+            or self._frontier[self._floor_channel] != self._floor
+        ):
+            out = self._drain()
+        self._account(channel, 1)
         return out
 
     def finish(self) -> list[Any]:
@@ -102,16 +116,13 @@ class IndexedMerger(Merger):
     def _drain(self) -> list[Any]:
         out: list[Any] = []
         heap = self._next
-        floor: Key | None = None
+        floor = self._raise_floor()
         while heap:
             key, channel = heap[0]
             queue = self._queues[channel]
             value = queue[0][1][1]
-            if key > self._last and not self._is_next(key, value):
-                if floor is None:
-                    floor = self._floor()
-                if key > floor:
-                    break
+            if key > floor and key > self._last and not self._is_next(key, value):
+                break
             item = queue.popleft()[1]
             self._held -= 1
             if queue:
@@ -134,7 +145,7 @@ class IndexedMerger(Merger):
             else:
                 self._last = key
                 self._last_channel = -1
-                if value is Punctuation.PULSE and not self._in_shuffle:
+                if value is _PULSE and not self._in_shuffle:
                     self._dropped += 1
                 else:
                     out.append(item if self._in_shuffle else value)
@@ -145,7 +156,7 @@ class IndexedMerger(Merger):
         sequence, emission = key
         last_sequence, last_emission = self._last
         if last_emission is END:
-            return sequence == last_sequence + 1 and (emission == self._zeros or value is Punctuation.PULSE)
+            return sequence == last_sequence + 1 and (emission == self._zeros or value is _PULSE)
         return (
             sequence == last_sequence
             and emission is not END
@@ -154,12 +165,13 @@ class IndexedMerger(Merger):
             and self._frontier[self._last_channel] > self._last
         )
 
-    def _floor(self) -> Key:
-        """The least key that may still come on any channel."""
+    def _raise_floor(self) -> Key:
+        """Correct the top of the seen-heap; return the least key that may still come on any channel."""
         seen = self._seen
         while True:
             frontier, channel = seen[0]
             if frontier == self._frontier[channel]:
+                self._floor, self._floor_channel = frontier, channel
                 return frontier
             heapreplace(seen, (self._frontier[channel], channel))
 

@@ -39,6 +39,9 @@ from anabranch.flow.punctuation import Punctuation
 NEVER = 1 << 256
 """The frontier of a channel on which nothing follows. An integer, for the arithmetic of heap entries."""
 
+_FINAL = Punctuation.FINAL  # an enum's attribute costs as much as a heap operation
+_PULSE = Punctuation.PULSE
+
 
 class NumberedMerger(Merger):
     """The queues and the two heaps."""
@@ -48,6 +51,9 @@ class NumberedMerger(Merger):
         self._next: list[int] = []
         self._frontier = [0] * channels
         self._seen = list(range(channels))
+        # The top of the seen-heap when it was last corrected. Still the floor if that channel's frontier is.
+        self._floor = 0
+        self._floor_channel = 0
         self._last = -1
 
     def push_many(self, channel: int, items: Sequence[Numbered]) -> list[Any]:
@@ -58,40 +64,42 @@ class NumberedMerger(Merger):
             frontier = self._frontier_after(item)
         self._frontier[channel] = frontier
         self._received[channel] += len(items)
-        return self._settle(channel, items) if items else []
+        if not items:
+            return []
+        for item in items:
+            self._enqueue(channel, item)
+        out = self._drain()
+        self._account(channel, len(items))
+        return out
 
     def finish(self) -> list[Any]:
         self._frontier = [NEVER] * self.channels
         return self._drain()
 
     def _frontier_after(self, item: Numbered) -> int:
-        return NEVER if item[1] is Punctuation.FINAL else item[0] + 1
+        return NEVER if item[1] is _FINAL else item[0] + 1
 
-    def _settle(self, channel: int, items: Sequence[Numbered]) -> list[Any]:
-        """Queue items that have been checked, and let out what may leave."""
+    def _enqueue(self, channel: int, item: Numbered) -> None:
         queue = self._queues[channel]
         if not queue:
-            heappush(self._next, items[0][0] * self.channels + channel)
-        queue.extend(items)
-        self._held += len(items)
-        out = self._drain()
-        if queue:
-            self._account(channel, len(items))
-        return out
+            heappush(self._next, item[0] * self.channels + channel)
+        queue.append(item)
+        self._held += 1
 
     def _drain(self) -> list[Any]:
         raise NotImplementedError
 
-    def _floor(self) -> int:
-        """The least number that may still come on any channel."""
-        seen = self._seen
-        channels = self.channels
+    def _raise_floor(self) -> int:
+        """Correct the top of the seen-heap; return the least number that may still come on any channel."""
+        seen, frontier, channels = self._seen, self._frontier, self.channels
         while True:
             entry = seen[0]
             channel = entry % channels
-            current = self._frontier[channel] * channels + channel
+            current = frontier[channel] * channels + channel
             if entry == current:
-                return entry // channels
+                self._floor_channel = channel
+                self._floor = frontier[channel]
+                return self._floor
             heapreplace(seen, current)
 
     def _waiting_for(self) -> tuple[int, ...]:
@@ -104,7 +112,9 @@ class NumberedMerger(Merger):
         frontier = self._frontier[channel]
         if frontier == NEVER:
             return self._violation(f"{item} after the final punctuation or after finish()", channel, item)
-        return self._violation(f"{item}, but numbers below {frontier} are over on this channel", channel, item)
+        return self._violation(
+            f"{item}, but numbers below {frontier} are over on this channel", channel, item
+        )
 
 
 class StrictMerger(NumberedMerger):
@@ -114,35 +124,36 @@ class StrictMerger(NumberedMerger):
 
     def push(self, channel: int, item: Numbered) -> list[Any]:
         sequence, value, _ = item
-        if sequence < self._frontier[channel]:
+        frontier = self._frontier
+        if sequence < frontier[channel]:
             raise self._out_of_order(channel, item)
         self._received[channel] += 1
-        if value.__class__ is Punctuation:
-            self._frontier[channel] = NEVER if value is Punctuation.FINAL else sequence + 1
-        else:
-            self._frontier[channel] = sequence + 1
-            if sequence == self._last + 1 and not self._next:
+        frontier[channel] = NEVER if value is _FINAL else sequence + 1
+        last = self._last
+        if sequence == last + 1:
+            if not self._next and value.__class__ is not Punctuation:
                 self._last = sequence
                 return [item if self._in_shuffle else value]
-        return self._settle(channel, (item,))
+            self._enqueue(channel, item)
+            return self._drain()
+        self._enqueue(channel, item)
+        out = []
+        # Else the floor has not moved, and the item is neither next nor below it: it sets nothing free.
+        if sequence <= self._floor or frontier[self._floor_channel] != self._floor or sequence <= last:
+            out = self._drain()
+        self._account(channel, 1)
+        return out
 
     def _drain(self) -> list[Any]:
         out: list[Any] = []
         heap, queues, channels, last = self._next, self._queues, self.channels, self._last
         in_shuffle = self._in_shuffle
+        floor = self._floor
+        if self._frontier[self._floor_channel] != floor:
+            floor = self._raise_floor()
+        entry_end = (max(last + 1, floor) + 1) * channels  # the first entry that may not leave
         popped = 0
-        floor = -1  # not looked at yet; it cannot change in here
-        entry_end = (last + 2) * channels  # the first entry that may not leave
-        while heap:
-            entry = heap[0]
-            if entry >= entry_end:
-                if floor >= 0:
-                    break
-                floor = self._floor()
-                if entry >= (floor + 1) * channels:
-                    break
-                self._check_gap(last, entry)
-                entry_end = (floor + 1) * channels
+        while heap and (entry := heap[0]) < entry_end:
             channel = entry % channels
             queue = queues[channel]
             item = queue.popleft()
@@ -153,12 +164,14 @@ class StrictMerger(NumberedMerger):
                 heappop(heap)
             sequence, value, _ = item
             if sequence > last:
+                if sequence > last + 1:
+                    self._skip(last, sequence)
                 last = sequence
-                if value is Punctuation.PULSE and not in_shuffle:
+                if value is _PULSE and not in_shuffle:
                     self._dropped += 1
                 else:
                     out.append(item if in_shuffle else value)
-                if entry_end < (last + 2) * channels:
+                if last >= floor:
                     entry_end = (last + 2) * channels
             elif value.__class__ is Punctuation:
                 self._dropped += 1
@@ -168,23 +181,23 @@ class StrictMerger(NumberedMerger):
         self._held -= popped
         return out
 
-    def _check_gap(self, last: int, entry: int) -> None:
-        """Numbers between `last` and the entry's will never come."""
+    def _skip(self, last: int, sequence: int) -> None:
+        """The numbers between these two will never come."""
 
 
 class SequenceMerger(StrictMerger):
     """For regions that emit exactly one tuple per tuple: every number comes, so the floor is not needed.
 
-    It is looked at all the same, when the next number is not here: once it is past that number, the number
-    is lost, and raising then is better than waiting for ever.
+    It is kept all the same: once it is past a number that is not here, that number is lost, and raising
+    then is better than waiting for ever.
     """
 
     strategy = Strategy.SEQUENCE
 
-    def _check_gap(self, last: int, entry: int) -> None:
+    def _skip(self, last: int, sequence: int) -> None:
         raise self._violation(
-            f"number {last + 1} can no longer come, the next one here is {entry // self.channels}; "
-            f"an operator dropped a tuple, so the region needs STRICT"
+            f"number {last + 1} can no longer come, the next one here is {sequence}; an operator dropped a "
+            f"tuple, so the region needs STRICT"
         )
 
 
@@ -199,50 +212,65 @@ class RelaxedMerger(NumberedMerger):
 
     def push(self, channel: int, item: Numbered) -> list[Any]:
         sequence, value, _ = item
-        if sequence < self._frontier[channel]:
+        frontier = self._frontier
+        if sequence < frontier[channel]:
             raise self._out_of_order(channel, item)
         self._received[channel] += 1
+        last = self._last
+        last_channel = self._last_channel
         if value.__class__ is Punctuation:
-            self._frontier[channel] = NEVER if value is Punctuation.FINAL else sequence + 1
+            frontier[channel] = NEVER if value is _FINAL else sequence + 1
         else:
-            self._frontier[channel] = sequence
-            last = self._last
+            frontier[channel] = sequence
             if sequence == last:
                 # A duplicate leaves at once and proves nothing about what waits.
-                if channel == self._last_channel:
+                if channel == last_channel:
                     return [item if self._in_shuffle else value]
-            elif sequence == last + 1 and not self._next:
-                last_channel = self._last_channel
-                if last_channel < 0 or self._frontier[last_channel] > last:
-                    self._last = sequence
-                    self._last_channel = channel
-                    return [item if self._in_shuffle else value]
-        return self._settle(channel, (item,))
+            elif (
+                sequence == last + 1
+                and not self._next
+                and (last_channel < 0 or frontier[last_channel] > last)
+            ):
+                self._last = sequence
+                self._last_channel = channel
+                return [item if self._in_shuffle else value]
+        self._enqueue(channel, item)
+        out = []
+        # Else neither the floor nor the channel of last has moved: the item sets nothing free.
+        if (
+            channel == last_channel
+            or sequence <= last + 1
+            or sequence <= self._floor
+            or frontier[self._floor_channel] != self._floor
+        ):
+            out = self._drain()
+        self._account(channel, 1)
+        return out
 
     def _frontier_after(self, item: Numbered) -> int:
         sequence, value, _ = item
         if value.__class__ is not Punctuation:
             return sequence
-        return NEVER if value is Punctuation.FINAL else sequence + 1
+        return NEVER if value is _FINAL else sequence + 1
 
     def _drain(self) -> list[Any]:
         out: list[Any] = []
         heap, queues, channels, last = self._next, self._queues, self.channels, self._last
         frontier, in_shuffle = self._frontier, self._in_shuffle
         last_channel = self._last_channel
+        floor = self._floor
+        if frontier[self._floor_channel] != floor:
+            floor = self._raise_floor()
         popped = 0
-        floor = -1
         while heap:
             entry = heap[0]
             sequence = entry // channels
-            if sequence > last:
-                is_next = sequence == last + 1 and (last_channel < 0 or frontier[last_channel] > last)
-                if not is_next and sequence > floor:
-                    if floor >= 0:
-                        break
-                    floor = self._floor()
-                    if sequence > floor:
-                        break
+            if (
+                sequence > floor
+                and sequence > last
+                and (sequence > last + 1 or (last_channel >= 0 and frontier[last_channel] <= last))
+            ):
+                break
             channel = entry % channels
             queue = queues[channel]
             item = queue.popleft()
@@ -255,9 +283,8 @@ class RelaxedMerger(NumberedMerger):
             if value.__class__ is not Punctuation:
                 if sequence <= last and (sequence < last or channel != last_channel):
                     raise self._violation(
-                        f"{item}, but {last} has left from "
-                        f"{'every channel' if last_channel < 0 else f'channel {last_channel}'}; if a number can "
-                        f"come on several channels, the region needs INDEXED",
+                        f"{item}, but {last} has left; if a number can come on several channels, the region "
+                        f"needs INDEXED",
                         channel,
                         item,
                     )
@@ -269,7 +296,7 @@ class RelaxedMerger(NumberedMerger):
             else:
                 last = sequence
                 last_channel = -1
-                if value is Punctuation.PULSE and not in_shuffle:
+                if value is _PULSE and not in_shuffle:
                     self._dropped += 1
                 else:
                     out.append(item if in_shuffle else value)

@@ -83,9 +83,13 @@ class Splitter:
                 "routing function; use Strategy.SEQUENCE"
             )
         if pulse_every is not None and (pulse_every < 1 or not strategy.is_pulsed):
-            raise ValueError(f"pulse_every={pulse_every} with {strategy}: needs a number ≥ 1 and a pulsed strategy")
+            raise ValueError(
+                f"pulse_every={pulse_every} with {strategy}: needs a number ≥ 1 and a pulsed strategy"
+            )
         self.strategy = strategy
         self.channels = channels
+        self._is_numbered = strategy.is_numbered
+        self._is_pulsed = strategy.is_pulsed
         self._route = route
         self._pulse_every = pulse_every or PULSE_EVERY_PER_CHANNEL * channels
         self._tuples_until_pulse = self._pulse_every if strategy.is_pulsed else -1
@@ -106,7 +110,7 @@ class Splitter:
         if route is None:
             channel = self._turn
             self._turn = channel + 1 if channel + 1 < self.channels else 0
-            if self.strategy is Strategy.ROUND_ROBIN:
+            if not self._is_numbered:
                 self._sent[channel] += 1
                 return [(channel, value)]
         else:
@@ -129,7 +133,7 @@ class Splitter:
 
     def pulse(self) -> Sends:
         """Send a pulse now; for a driver whose source has gone quiet. Nothing where no pulses are used."""
-        if not self.strategy.is_pulsed or self._ended:
+        if not self._is_pulsed or self._ended:
             return []
         self._pulses += 1
         return self._to_all(Punctuation.PULSE)
@@ -146,8 +150,8 @@ class Splitter:
     def _push_punctuation(self, punctuation: Punctuation) -> Sends:
         if punctuation is Punctuation.PULSE:
             raise OrderViolation(
-                "a pulse reached a splitter from outside the region: the merger before it should have dropped "
-                "it (in a shuffle, use ShuffleSplitter)",
+                "a pulse reached a splitter from outside the region: the merger before it should have "
+                "dropped it (in a shuffle, use ShuffleSplitter)",
                 item=punctuation,
             )
         if self._ended:
@@ -158,9 +162,9 @@ class Splitter:
         return sends
 
     def _to_all(self, punctuation: Punctuation) -> Sends:
-        if not self.strategy.is_numbered:
+        if not self._is_numbered:
             return [(channel, punctuation) for channel in range(self.channels)]
-        if self.strategy.is_pulsed:
+        if self._is_pulsed:
             self._tuples_until_pulse = self._pulse_every
         item = Numbered(self._sequence, punctuation)
         self._sequence += 1
