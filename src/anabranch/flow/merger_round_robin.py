@@ -7,8 +7,8 @@
 
 A punctuation at the front of the channel whose turn it is is the next item, whatever the others hold; it
 does not use up the turn. The paper then waits for a full round of copies. Here each channel's copies are
-counted instead, and a copy is dropped when its channel is looked at: the tuple behind the first copy need
-not wait for the others.
+counted instead, and a copy is dropped when it comes to the front: the tuple behind the first copy need not
+wait for the others.
 """
 
 from __future__ import annotations
@@ -77,23 +77,31 @@ class RoundRobinMerger(Merger):
         while queue:
             item = queue.popleft()
             self._held -= 1
-            is_behind = self._copies[turn] < self._punctuations
-            if item.__class__ is not Punctuation:
-                if is_behind:
-                    raise self._violation("a tuple where the copy of a punctuation has to be", turn, item)
-                out.append(item)
-                turn = turn + 1 if turn + 1 < self.channels else 0
-                self._turn = turn
-                queue = self._queues[turn]
-            elif is_behind:
-                self._drop_copy(turn, item)
-            else:
+            if item.__class__ is Punctuation:
+                # Copies are dropped as soon as they are at a front, so this is the first one of its kind.
                 out.append(item)
                 self._copies[turn] += 1
                 self._punctuations += 1
                 if self.channels > 1:
                     self._outstanding.append(item)
+                for channel in range(self.channels):
+                    self._drop_copies_in_front(channel)
+                continue
+            if self._copies[turn] < self._punctuations:
+                raise self._violation("a tuple where the copy of a punctuation has to be", turn, item)
+            out.append(item)
+            if queue and queue[0].__class__ is Punctuation:
+                self._drop_copies_in_front(turn)
+            turn = turn + 1 if turn + 1 < self.channels else 0
+            self._turn = turn
+            queue = self._queues[turn]
         return out
+
+    def _drop_copies_in_front(self, channel: int) -> None:
+        queue = self._queues[channel]
+        while queue and queue[0].__class__ is Punctuation and self._copies[channel] < self._punctuations:
+            self._drop_copy(channel, queue.popleft())
+            self._held -= 1
 
     def _drop_copy(self, channel: int, item: Punctuation) -> None:
         expected = self._outstanding[self._copies[channel] - self._punctuations]
