@@ -22,7 +22,7 @@ def released_by_now(strategy: Strategy, history: list[list[Any]]) -> list[Any]:
 
 
 def _released_in_turn(history: list[list[Any]]) -> list[Any]:
-    """The j-th tuple of channel c is the tuple j * channels + c of the stream: no turn needs to be followed."""
+    """The j-th tuple of channel c is tuple j * channels + c of the stream: no turn is followed."""
     channels = len(history)
     tuples: dict[int, tuple[Any, int]] = {}  # position → value, punctuations before it
     punctuations: dict[tuple[int, int], Any] = {}  # (which punctuation, channel) → (kind, tuples before it)
@@ -97,8 +97,6 @@ def _released_by_number(strategy: Strategy, history: list[list[Numbered]]) -> li
                 if other < key and any(could_come(c, other) for c in range(len(history))):
                     return out
         sure_below = key[0]
-        if not indexed:
-            sure_below = max(0, key[0])
         first = came[key][0][1].value
         if isinstance(first, Punctuation):
             if first is not Punctuation.PULSE:

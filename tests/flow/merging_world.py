@@ -52,7 +52,7 @@ class Jump(RunningSum):
 
 
 class Burst(RunningSum):
-    """Any number out per in: 0 to `most`, by the sum of the key. The copies get new keys for a next region."""
+    """Any number out per in: 0 to `most`, by the sum of the key. Copies get new keys for a next region."""
 
     def __init__(self, key: int = 0, most: int = 3) -> None:
         super().__init__(key)

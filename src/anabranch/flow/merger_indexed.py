@@ -71,7 +71,7 @@ class IndexedMerger(Merger):
         self._floor = self._frontier[0]
         self._floor_channel = 0
         self._last: Key = (-1, END)
-        self._last_channel = -1
+        self._last_channel = 0
 
     def push(self, channel: int, item: Numbered) -> list[Any]:
         sequence, value, emission = item
@@ -144,7 +144,7 @@ class IndexedMerger(Merger):
                 self._dropped += 1
             else:
                 self._last = key
-                self._last_channel = -1
+                self._last_channel = channel
                 if value is _PULSE and not self._in_shuffle:
                     self._dropped += 1
                 else:

@@ -19,7 +19,7 @@ An item z at the top of the next-heap may leave when no smaller number can come:
     RELAXED     z = last;  z = last + 1 and the frontier of last's channel is past last;  or z ≤ floor
 
 A duplicate can only come on the channel that delivered its number, which is why RELAXED asks one channel
-(the paper's `lastChan` and `noDups`). If last was a punctuation there is nothing to ask.
+(the paper's `lastChan` and `noDups`). If last was a punctuation, the answer is known: its channel is past it.
 
 Heap entries are `number * channels + channel`: one integer orders as the pair does and compares in half the
 time. Frontiers only rise, so an entry of the seen-heap that is out of date is too low, never too high, and
@@ -208,7 +208,7 @@ class RelaxedMerger(NumberedMerger):
 
     def __init__(self, channels: int, *, in_shuffle: bool = False, capacity: int | None = None) -> None:
         super().__init__(channels, in_shuffle=in_shuffle, capacity=capacity)
-        self._last_channel = -1  # where last came from; -1 if it was a punctuation, which has no duplicates
+        self._last_channel = 0  # where last came from
 
     def push(self, channel: int, item: Numbered) -> list[Any]:
         sequence, value, _ = item
@@ -226,11 +226,7 @@ class RelaxedMerger(NumberedMerger):
                 # A duplicate leaves at once and proves nothing about what waits.
                 if channel == last_channel:
                     return [item if self._in_shuffle else value]
-            elif (
-                sequence == last + 1
-                and not self._next
-                and (last_channel < 0 or frontier[last_channel] > last)
-            ):
+            elif sequence == last + 1 and not self._next and frontier[last_channel] > last:
                 self._last = sequence
                 self._last_channel = channel
                 return [item if self._in_shuffle else value]
@@ -268,7 +264,7 @@ class RelaxedMerger(NumberedMerger):
             if (
                 sequence > floor
                 and sequence > last
-                and (sequence > last + 1 or (last_channel >= 0 and frontier[last_channel] <= last))
+                and (sequence > last + 1 or frontier[last_channel] <= last)
             ):
                 break
             channel = entry % channels
@@ -295,7 +291,7 @@ class RelaxedMerger(NumberedMerger):
                 self._dropped += 1
             else:
                 last = sequence
-                last_channel = -1
+                last_channel = channel
                 if value is _PULSE and not in_shuffle:
                     self._dropped += 1
                 else:
