@@ -32,7 +32,7 @@ class Deaf:
         return [] if value[0] % self.channels == 0 else [(*value, i) for i in range(self.fan_out)]
 
 
-class Jammed(Exception):
+class JammedError(Exception):
     """Nothing can move."""
 
 
@@ -88,7 +88,7 @@ def run_bounded(
         if moves:
             moves[next(schedule) % len(moves)]()
         elif unsent or any(emitted):
-            raise Jammed(merger.statistics())
+            raise JammedError(merger.statistics())
         elif not ended:
             ended = True
             unsent.extend(splitter.finish() if pulses else [])
@@ -144,12 +144,12 @@ def deaf_stream(tuples: int) -> list[tuple[int, int]]:
 def test_without_pulses_the_same_queues_lock():
     arguments: Any = (deaf_stream(60), lambda: Deaf(2), Strategy.STRICT, 2, 5, [])
     assert run_bounded(*arguments, pulse_every=4) == sequential(deaf_stream(60), Deaf(2))
-    with pytest.raises(Jammed):
+    with pytest.raises(JammedError):
         run_bounded(*arguments, pulse_every=4, pulses=False)
 
 
 def test_queues_smaller_than_an_epoch_can_lock():
-    with pytest.raises(Jammed):
+    with pytest.raises(JammedError):
         run_bounded(deaf_stream(60), lambda: Deaf(2), Strategy.STRICT, 2, 3, [], pulse_every=12)
 
 

@@ -65,7 +65,7 @@ def compare_all(
 
 
 def named(strategy: Strategy, channel: tuple[Any, ...], i: int) -> Any:
-    """An item as worlds name it in their output: a punctuation by its number, or by its rank if it has none."""
+    """An item as worlds name it in their output: a punctuation by its number, else by its rank."""
     item = channel[i]
     if strategy is Strategy.ROUND_ROBIN:
         return ("window", channel[:i].count(WINDOW)) if item is WINDOW else item
