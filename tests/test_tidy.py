@@ -211,9 +211,7 @@ def hash_breaches(source: str, module: str) -> list[str]:
 
 def length_breaches(source: str, module: str) -> list[str]:
     lines = source.count("\n")
-    return (
-        [f"{lines} lines; a file is one idea, in {FILE_LINES_MAX} at most"] if lines > FILE_LINES_MAX else []
-    )
+    return [f"{lines} lines; a file is one idea, in {FILE_LINES_MAX} at most"] if lines > FILE_LINES_MAX else []
 
 
 def unfinished_breaches(text: str) -> list[str]:
@@ -240,11 +238,7 @@ def workplace_breaches(text: str, may_skip: bool) -> list[str]:
 
 def texts() -> list[Path]:
     """Everything a reader of the repository reads, but this file, which must spell out what it forbids."""
-    found = [
-        path
-        for pattern in ("*.md", "Makefile", "*.toml", ".ci/*", "scripts/*")
-        for path in ROOT.glob(pattern)
-    ]
+    found = [path for pattern in ("*.md", "Makefile", "*.toml", ".ci/*", "scripts/*") for path in ROOT.glob(pattern)]
     for folder in ("src", "docs", "benchmarks", "examples", "tests"):
         for pattern in ("*.py", "*.md", "*.html", "*.js", "*.css", "*.sh"):
             found += (ROOT / folder).rglob(pattern)
@@ -262,14 +256,10 @@ def complaints(found: list[tuple[Path, list[str]]]) -> str:
     return "\n".join(f"{path.relative_to(ROOT)}: {breach}" for path, breaches in found for breach in breaches)
 
 
-@pytest.mark.parametrize(
-    "rule", [layering_breaches, pyspark_breaches, purity_breaches, hash_breaches, length_breaches]
-)
+@pytest.mark.parametrize("rule", [layering_breaches, pyspark_breaches, purity_breaches, hash_breaches, length_breaches])
 def test_the_package_keeps_the_rule(rule) -> None:
     assert modules(), "nothing to check"
-    broken = complaints(
-        [(path, rule(path.read_text(encoding="utf-8"), module)) for path, module in modules()]
-    )
+    broken = complaints([(path, rule(path.read_text(encoding="utf-8"), module)) for path, module in modules()])
     assert not broken, f"\n{broken}"
 
 

@@ -70,7 +70,7 @@ class JavaNotFoundError(AnabranchError):
 
 def error_to_json(error: AnabranchError) -> str:
     """An error as text, to cross from a task to the driver."""
-    fields = {"type": type(error).__name__, "message": str(error)}
+    fields: dict[str, str | int | None] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, OperatorError):
         fields |= {"operator": error.operator, "row": error.row, "epoch": error.epoch}
     return json.dumps(fields)

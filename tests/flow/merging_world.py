@@ -60,9 +60,7 @@ class Burst(RunningSum):
 
     def __call__(self, value: Value) -> list[Value]:
         (out,) = super().__call__(value)
-        return [
-            (value[0] + i, value[1] + 2 * i + out[-1], i, out[-1]) for i in range(out[-1] % (self.most + 1))
-        ]
+        return [(value[0] + i, value[1] + 2 * i + out[-1], i, out[-1]) for i in range(out[-1] % (self.most + 1))]
 
 
 def sequential(stream: Iterable[Any], *operators: Callable[[Value], list[Value]]) -> list[Any]:
@@ -112,12 +110,9 @@ class Network:
 
     def __post_init__(self) -> None:
         first = self.regions[0]
-        self.splitter = Splitter(
-            first.strategy, first.channels, route=first.route(), pulse_every=self.pulse_every
-        )
+        self.splitter = Splitter(first.strategy, first.channels, route=first.route(), pulse_every=self.pulse_every)
         self.channels = [
-            [Channel(r.operator(), r.strategy, depth=r.depth) for _ in range(r.channels)]
-            for r in self.regions
+            [Channel(r.operator(), r.strategy, depth=r.depth) for _ in range(r.channels)] for r in self.regions
         ]
         self.shuffles = [
             [ShuffleSplitter(right.channels, right.route()) for _ in range(left.channels)]

@@ -122,14 +122,10 @@ def test_queues_of_one_epoch_suffice(strategy, operator, fan_out, stream, channe
     assert out == sequential(stream, operator())
 
 
-@pytest.mark.parametrize(
-    ("strategy", "operator"), [(Strategy.ROUND_ROBIN, Stateless), (Strategy.SEQUENCE, RunningSum)]
-)
+@pytest.mark.parametrize(("strategy", "operator"), [(Strategy.ROUND_ROBIN, Stateless), (Strategy.SEQUENCE, RunningSum)])
 @settings(max_examples=60, deadline=None)
 @given(stream=KEYS, channels=st.integers(1, 4), windows=st.sets(st.integers(0, 80)), picks=PICKS)
-def test_a_queue_of_one_suffices_where_every_tuple_comes(
-    strategy, operator, stream, channels, windows, picks
-):
+def test_a_queue_of_one_suffices_where_every_tuple_comes(strategy, operator, stream, channels, windows, picks):
     punctuated = []
     for i, value in enumerate(stream):
         punctuated += [Punctuation.WINDOW, value] if i in windows else [value]
@@ -161,9 +157,7 @@ def test_queues_smaller_than_an_epoch_can_lock():
     fan_out=st.integers(1, 3),
     pulse_every=st.integers(1, 15),
 )
-def test_channels_that_keep_up_leave_at_most_one_epoch_waiting(
-    strategy, keys, channels, fan_out, pulse_every
-):
+def test_channels_that_keep_up_leave_at_most_one_epoch_waiting(strategy, keys, channels, fan_out, pulse_every):
     fan_out = 1 if strategy is Strategy.STRICT else fan_out
     held = held_in_lockstep(strategy, [(k, 0) for k in keys], channels, fan_out, pulse_every)
     # One epoch of tuples, and the copies of the pulse that ends it while the last one is on its way.

@@ -64,9 +64,7 @@ def check_shuffle(make: Any, runs: int = 40) -> None:
         assert network.run(stream, cycle(picks)) == sequential(stream, Burst(), Burst(key=1))
 
 
-@pytest.mark.parametrize(
-    "region", [ROUND_ROBIN, SEQUENCE, STRICT, RELAXED, INDEXED], ids=lambda r: r.strategy.value
-)
+@pytest.mark.parametrize("region", [ROUND_ROBIN, SEQUENCE, STRICT, RELAXED, INDEXED], ids=lambda r: r.strategy.value)
 def test_the_mergers_as_they_are_pass(region):
     check(region, merger.make_merger)
 

@@ -76,9 +76,7 @@ def arrivals_of(region: Region, stream: list[Any], pulse_every: int) -> list[lis
         route=region.route(),
         pulse_every=pulse_every if region.strategy.is_pulsed else None,
     )
-    channels = [
-        Channel(region.operator(), region.strategy, depth=region.depth) for _ in range(region.channels)
-    ]
+    channels = [Channel(region.operator(), region.strategy, depth=region.depth) for _ in range(region.channels)]
     arrivals: list[list[Any]] = [[] for _ in channels]
     for value in stream:
         for channel, item in splitter.push(value):
@@ -86,9 +84,7 @@ def arrivals_of(region: Region, stream: list[Any], pulse_every: int) -> list[lis
     return arrivals
 
 
-def check_earliness(
-    region: Region, arrivals: list[list[Any]], picks: list[int], batch: int, make: Any
-) -> None:
+def check_earliness(region: Region, arrivals: list[list[Any]], picks: list[int], batch: int, make: Any) -> None:
     merger = make(region.strategy, region.channels, depth=region.depth)
     history: list[list[Any]] = [[] for _ in arrivals]
     out: list[Any] = []
@@ -110,9 +106,7 @@ def check_earliness(
     stream=streams(30),
     left=st.integers(1, 3),
     right=st.integers(1, 3),
-    operators=st.sampled_from(
-        [(RunningSum, RunningSum), (Jump, RunningSum), (RunningSum, Jump), (Jump, Burst)]
-    ),
+    operators=st.sampled_from([(RunningSum, RunningSum), (Jump, RunningSum), (RunningSum, Jump), (Jump, Burst)]),
     pulse_every=st.integers(1, 9),
     picks=PICKS,
 )
@@ -138,9 +132,7 @@ def test_a_shuffle_after_a_region_that_is_not_prolific(stream, left, right, oper
     pulse_every=st.integers(1, 9),
     picks=PICKS,
 )
-def test_a_shuffle_after_a_prolific_region_which_the_paper_forbids(
-    stream, left, right, second, pulse_every, picks
-):
+def test_a_shuffle_after_a_prolific_region_which_the_paper_forbids(stream, left, right, second, pulse_every, picks):
     network = Network(
         [
             Region(Burst, left, Strategy.INDEXED, depth=1),
@@ -223,9 +215,7 @@ def test_windows_that_punctuations_end_in_every_channel_come_out_in_the_order_of
         else:
             expected += one.process(value)
 
-    splitter = Splitter(
-        Strategy.INDEXED, channels, route=lambda value: value[1] % channels, pulse_every=pulse_every
-    )
+    splitter = Splitter(Strategy.INDEXED, channels, route=lambda value: value[1] % channels, pulse_every=pulse_every)
     replicas = [WindowSums() for _ in range(channels)]
     lines = [Channel(r.process, Strategy.INDEXED, depth=1, flush=r.flush) for r in replicas]
     arrivals: list[list[Numbered]] = [[] for _ in lines]

@@ -27,9 +27,7 @@ World = tuple[tuple[tuple[Any, ...], ...], tuple[Any, ...]]
 """What each channel delivers, and the output."""
 
 
-def compare_all(
-    strategy: Strategy, worlds: list[World], length_max: int, may_compare: Callable[[Any], bool]
-) -> int:
+def compare_all(strategy: Strategy, worlds: list[World], length_max: int, may_compare: Callable[[Any], bool]) -> int:
     certain: dict[Any, list[Any]] = {}
     for channels, output in worlds:
         for lengths in product(*(range(min(length_max, len(items)) + 1) for items in channels)):

@@ -213,9 +213,7 @@ def shim_of(machine: Machine, echo: str) -> Path:
 def test_the_shim_drops_the_flag_and_passes_everything_else_on_as_it_is(machine: Machine) -> None:
     shim = shim_of(machine, """printf '%s\\n' "$@"; exit 7""")
     arguments = ["-Xmx1g", "", "a b", "$HOME", "*", "--add-modules=java.se", "-n", "\\t", "'"]
-    done = subprocess.run(
-        [shim, "--add-modules=jdk.incubator.vector", *arguments], capture_output=True, text=True
-    )
+    done = subprocess.run([shim, "--add-modules=jdk.incubator.vector", *arguments], capture_output=True, text=True)
     assert done.stdout.splitlines() == arguments
     assert done.returncode == 7
 

@@ -66,7 +66,7 @@ def _ordered(kind: pa.DataType) -> pa.DataType | None:
 _IF_PRESENT = "if {v} is not None:\n    "
 
 
-def sum(attribute: str) -> Aggregation:  # noqa: A001 - the names are those of the field
+def sum(attribute: str) -> Aggregation:
     """The sum; null if every value was null. Integers stay integers, floats are added in stream order."""
     add = _IF_PRESENT + "self.{s} = {v} if self.{s} is None else self.{s} + {v}"
     return Aggregation("sum", attribute, "self.{s} = None", add, "self.{s}", _sum_type, _NUMERIC)
@@ -78,13 +78,13 @@ def count(attribute: str | None = None) -> Aggregation:
     return Aggregation("count", attribute, "self.{s} = 0", add, "self.{s}", lambda _: pa.int64())
 
 
-def min(attribute: str) -> Aggregation:  # noqa: A001
+def min(attribute: str) -> Aggregation:
     """The smallest value."""
     add = "if {v} is not None and (self.{s} is None or {v} < self.{s}):\n    self.{s} = {v}"
     return Aggregation("min", attribute, "self.{s} = None", add, "self.{s}", _ordered, "values with an order")
 
 
-def max(attribute: str) -> Aggregation:  # noqa: A001
+def max(attribute: str) -> Aggregation:
     """The largest value."""
     add = "if {v} is not None and (self.{s} is None or {v} > self.{s}):\n    self.{s} = {v}"
     return Aggregation("max", attribute, "self.{s} = None", add, "self.{s}", _ordered, "values with an order")
@@ -113,7 +113,7 @@ def last(attribute: str) -> Aggregation:
     return Aggregation("last", attribute, "self.{s} = None", "self.{s} = {v}", "self.{s}", _same)
 
 
-def any(attribute: str) -> Aggregation:  # noqa: A001
+def any(attribute: str) -> Aggregation:
     """The value of any one of the window's tuples (the first's); says that all have the same."""
     return dataclasses.replace(first(attribute), name="any", forwards=True)
 

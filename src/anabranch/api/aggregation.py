@@ -45,7 +45,9 @@ def aggregate_logic(
     names: dict[str, Any] = {"SIZE": _size(schema, window)}
     exec(compile(source, f"<aggregate by {', '.join(key)}>", "exec"), names)
     kind = type("Aggregate", (), {"process": names["process"], "source": source})
-    return Keyed(kind(), "process", tuple(StateField(name, default) for name, default in fields)), Schema(pa.schema(output))
+    return Keyed(kind(), "process", tuple(StateField(name, default) for name, default in fields)), Schema(
+        pa.schema(output)
+    )
 
 
 def _size(schema: Schema, window: Tumbling) -> Any:
@@ -93,7 +95,12 @@ def _source(
             f"    closed = {emit}",
             "    self.open = False",
         ]
-    lines += ["fresh = not self.open", "if fresh:", "    self.open = True", *(f"    {line}" for line in begin)]
+    lines += [
+        "fresh = not self.open",
+        "if fresh:",
+        "    self.open = True",
+        *(f"    {line}" for line in begin),
+    ]
     if isinstance(policy, Delta):
         lines += [f"    self.anchor = {value}", *add, "return closed"]
     else:

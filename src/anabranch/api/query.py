@@ -54,9 +54,7 @@ class StreamingQuery:
         sink.prepare(location)
         source = ordered(spark, chain[0], f"{location}/anabranch/sources")
         program = Program(without_origin(chain[0]), tuple(stages_of(output)), source.order)
-        self._runner = EpochRunner(
-            program, source, channels, held, f"{files.root}/state", sink, self._progress.append
-        )
+        self._runner = EpochRunner(program, source, channels, held, f"{files.root}/state", sink, self._progress.append)
         writer = source.dataframe.writeStream.foreachBatch(self._runner).option("checkpointLocation", location)
         if name is not None:
             writer = writer.queryName(name)
@@ -107,7 +105,7 @@ class StreamingQuery:
             if timeout is None:
                 self._query.awaitTermination()
                 return None
-            return self._query.awaitTermination(timeout)
+            return self._query.awaitTermination(timeout)  # type: ignore[arg-type]  # it takes fractions
         except Exception as problem:
             raise self._explained(problem) from None
 

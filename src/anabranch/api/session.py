@@ -139,7 +139,11 @@ def from_epochs(
     from anabranch.flow.origins import RowsOrigin
 
     return _source(
-        session, RowsOrigin(tuple(tuple(e) for e in epochs)), Schema.of(schema), location or caller_location(), name
+        session,
+        RowsOrigin(tuple(tuple(e) for e in epochs)),
+        Schema.of(schema),
+        location or caller_location(),
+        name,
     )
 
 

@@ -101,7 +101,9 @@ class Stream:
         output = self._output_schema("flat_map", function, schema, location, many=True)
         return self._append("flat_map", FlatMap(function), output, location, name, details=_shown(function))
 
-    def process(self, operator: Operator, by: str | Sequence[str], schema: Any = None, *, name: str | None = None) -> Stream:
+    def process(
+        self, operator: Operator, by: str | Sequence[str], schema: Any = None, *, name: str | None = None
+    ) -> Stream:
         """An operator with state per key.
 
         Parameters
@@ -178,7 +180,8 @@ class Stream:
         return run.output
 
     def _source_rows(self) -> Iterable[Any]:
-        source = next(node for node in upstream(self._node) if isinstance(node.logic, Source))
+        source = upstream(self._node)[0]
+        assert isinstance(source.logic, Source)
         epochs = getattr(source.logic.origin, "epochs", None)
         if epochs is None:
             raise ProgramError(f"run_sequential: give the rows; the source {source.title} does not hold any")

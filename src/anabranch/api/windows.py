@@ -60,8 +60,8 @@ def delta(attribute: str, size: int | float | datetime.timedelta) -> Delta:
         raise ProgramError(f"delta({attribute!r}, …): expected the name of an attribute")
     if isinstance(size, bool) or not isinstance(size, (int, float, datetime.timedelta)):
         raise ProgramError(f"delta({attribute!r}, {size!r}): expected a number or a timedelta")
-    zero = datetime.timedelta(0) if isinstance(size, datetime.timedelta) else 0
-    if not size >= zero:
+    seconds = size.total_seconds() if isinstance(size, datetime.timedelta) else size
+    if not seconds >= 0:
         raise ProgramError(f"delta({attribute!r}, {size!r}): expected 0 or more")
     return Delta(attribute, size)
 

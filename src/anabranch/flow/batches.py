@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from anabranch.compiler.graph import Filter, FlatMap, Keyed, Map, Node
 from anabranch.errors import AnabranchError
 from anabranch.flow.calling import canonical, emitted, operator_failed
-from anabranch.flow.schema import Row, Schema, ShapeMisfit, ValueMisfit
+from anabranch.flow.schema import Row, Schema, ShapeError, MisfitError
 
 
 class StateTable(Protocol):
@@ -130,8 +130,8 @@ class BatchChannel:
             else:
                 values = outputs
             columns = schema.exact_columns(values)
-        except (ShapeMisfit, ValueMisfit) as problem:
-            at = problem.at if isinstance(problem, ValueMisfit) else place
+        except (ShapeError, MisfitError) as problem:
+            at = problem.at if isinstance(problem, MisfitError) else place
             row = next(r for p, r in zip(batch.positions, batch.rows, strict=True) if p == positions[at])
             raise operator_failed(node, row, problem, self._epoch) from None
         return Batch(schema, positions, columns=columns)

@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.compiler.graph import Keyed, Node
 from anabranch.errors import OperatorError, StateError
-from anabranch.flow.schema import Row, ShapeMisfit, ValueMisfit
+from anabranch.flow.schema import Row, ShapeError, MisfitError
 
 
 def emitted(result: Any) -> Any:
@@ -37,7 +37,7 @@ def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | N
     shown = repr(row)
     if len(shown) > 500:
         shown = shown[:497] + "…"
-    if isinstance(problem, (ShapeMisfit, ValueMisfit)):
+    if isinstance(problem, (ShapeError, MisfitError)):
         what = f"returned the wrong type: {problem}"
         hint = "Return what the output schema says, or change the schema."
     else:
@@ -69,7 +69,7 @@ class Instances:
 
     def new(self) -> Any:
         """An instance for a key that was never seen."""
-        instance = self.kind.__new__(self.kind)
+        instance = object.__new__(self.kind)
         attributes = vars(instance)
         attributes.update(self.configuration)
         for field in self.logic.fields:
@@ -78,7 +78,7 @@ class Instances:
 
     def restored(self, values: tuple[Any, ...]) -> Any:
         """An instance with the state it had."""
-        instance = self.kind.__new__(self.kind)
+        instance = object.__new__(self.kind)
         attributes = vars(instance)
         attributes.update(self.configuration)
         attributes.update(zip(self.names, values, strict=True))

@@ -49,13 +49,10 @@ class Channel:
         port: OutputPort = OutputPort.PRESERVING,
     ) -> None:
         if (depth > 0) != (strategy is Strategy.INDEXED):
-            raise ValueError(
-                f"depth={depth} with {strategy}: INDEXED needs a depth ≥ 1, the others have none"
-            )
+            raise ValueError(f"depth={depth} with {strategy}: INDEXED needs a depth ≥ 1, the others have none")
         if flush is not None and strategy is not Strategy.INDEXED:
             raise ValueError(
-                f"flush with {strategy}: several channels emit at one punctuation, which only INDEXED can "
-                f"order"
+                f"flush with {strategy}: several channels emit at one punctuation, which only INDEXED can order"
             )
         self._process = process
         self._strategy = strategy

@@ -61,9 +61,7 @@ class _Tokens:
     def expect(self, sign: str) -> None:
         found = self.next()
         if found != sign:
-            raise SchemaError(
-                f"cannot read the schema {self.text!r}: expected {sign!r}, found {found or 'its end'!r}"
-            )
+            raise SchemaError(f"cannot read the schema {self.text!r}: expected {sign!r}, found {found or 'its end'!r}")
 
 
 def parse_ddl(text: str) -> pa.Schema:

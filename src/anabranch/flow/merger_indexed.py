@@ -56,9 +56,7 @@ class IndexedMerger(Merger):
 
     strategy = Strategy.INDEXED
 
-    def __init__(
-        self, channels: int, *, depth: int = 1, in_shuffle: bool = False, capacity: int | None = None
-    ) -> None:
+    def __init__(self, channels: int, *, depth: int = 1, in_shuffle: bool = False, capacity: int | None = None) -> None:
         super().__init__(channels, in_shuffle=in_shuffle, capacity=capacity)
         if depth < 1:
             raise ValueError(f"depth must be at least 1, got {depth}")

@@ -112,9 +112,7 @@ class NumberedMerger(Merger):
         frontier = self._frontier[channel]
         if frontier == NEVER:
             return self._violation(f"{item} after the final punctuation or after finish()", channel, item)
-        return self._violation(
-            f"{item}, but numbers below {frontier} are over on this channel", channel, item
-        )
+        return self._violation(f"{item}, but numbers below {frontier} are over on this channel", channel, item)
 
 
 class StrictMerger(NumberedMerger):
@@ -261,11 +259,7 @@ class RelaxedMerger(NumberedMerger):
         while heap:
             entry = heap[0]
             sequence = entry // channels
-            if (
-                sequence > floor
-                and sequence > last
-                and (sequence > last + 1 or frontier[last_channel] <= last)
-            ):
+            if sequence > floor and sequence > last and (sequence > last + 1 or frontier[last_channel] <= last):
                 break
             channel = entry % channels
             queue = queues[channel]

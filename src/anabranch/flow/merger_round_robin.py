@@ -63,9 +63,7 @@ class RoundRobinMerger(Merger):
     def finish(self) -> list[Any]:
         self._ended = [True] * self.channels
         if self._held:
-            raise self._violation(
-                "the streams have ended, but the tuple whose turn it is never came", self._turn
-            )
+            raise self._violation("the streams have ended, but the tuple whose turn it is never came", self._turn)
         if self._outstanding:
             lost = [channel for channel, copies in enumerate(self._copies) if copies < self._punctuations]
             raise self._violation("the streams have ended and copies of a punctuation are missing", lost[0])

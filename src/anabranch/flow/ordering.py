@@ -63,9 +63,7 @@ class Numbered(NamedTuple):
 class OrderViolation(RuntimeError):  # noqa: N818 — it names what happened, as distributed's InvalidTransition
     """A channel broke the contract of its ordering strategy. Carries what the joint knew at that moment."""
 
-    def __init__(
-        self, message: str, *, channel: int | None = None, item: Any = None, state: Any = None
-    ) -> None:
+    def __init__(self, message: str, *, channel: int | None = None, item: Any = None, state: Any = None) -> None:
         super().__init__(message if state is None else f"{message}\n  state: {state}")
         self.channel = channel
         self.item = item

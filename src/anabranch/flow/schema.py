@@ -27,7 +27,7 @@ from anabranch.flow.ddl import parse_ddl, to_ddl, type_name
 UTC = datetime.UTC
 
 
-class Row(tuple):  # noqa: SLOT001 - subclasses made by Schema.row_class set __slots__
+class Row(tuple):
     """A tuple of the stream: its columns by name (``t.value``, ``t["value"]``) or place (``t[0]``)."""
 
     __slots__ = ()
@@ -74,7 +74,7 @@ def _row_class(fields: tuple[str, ...]) -> type[Row]:
     if found is None:
         members: dict[str, Any] = {"__slots__": (), "_fields": fields}
         # The getters of a named tuple read a slot in C; a property or __getitem__ would be Python per access.
-        getters = collections.namedtuple("getters", fields, rename=True)  # type: ignore[misc]
+        getters: Any = collections.namedtuple("getters", fields, rename=True)  # type: ignore[misc]
         for name, place in zip(fields, getters._fields, strict=True):
             if name.isidentifier() and not name.startswith("__"):
                 members[name] = getters.__dict__[place]
@@ -147,7 +147,7 @@ class Schema:
         return list(map(self.row_class, zip(*[to_values(column) for column in columns], strict=True)))
 
     def exact_columns(self, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-        """Columns of exact Python values from what operators returned; `ValueMisfit` if one does not fit.
+        """Columns of exact Python values from what operators returned; `MisfitError` if one does not fit.
 
         Checking costs one pass in C per column (the set of its types); only a column with a
         surprise in it is looked at value by value.
@@ -164,9 +164,7 @@ class Schema:
                 columns[place] = self._in_range(place, columns[place], exact.range, NoneType in found)
         return columns
 
-    def _in_range(
-        self, place: int, column: Sequence[Any], limits: tuple[int, int], nulls: bool
-    ) -> Sequence[Any]:
+    def _in_range(self, place: int, column: Sequence[Any], limits: tuple[int, int], nulls: bool) -> Sequence[Any]:
         present = [value for value in column if value is not None] if nulls else column
         if present and (min(present) < limits[0] or max(present) > limits[1]):
             return [self._fit(place, value, at) for at, value in enumerate(column)]
@@ -177,10 +175,10 @@ class Schema:
         try:
             return fit_value(value, field.type)
         except (TypeError, ValueError, OverflowError, pa.ArrowException) as problem:
-            raise ValueMisfit(at, field.name, type_name(field.type), value, str(problem)) from None
+            raise MisfitError(at, field.name, type_name(field.type), value, str(problem)) from None
 
     def exact_row(self, values: Sequence[Any]) -> Row:
-        """One tuple of exact Python values; `ValueMisfit` if one does not fit."""
+        """One tuple of exact Python values; `MisfitError` if one does not fit."""
         return self.row_class(self._fit(place, value) for place, value in enumerate(values))
 
     def arrays(self, columns: Sequence[Sequence[Any]]) -> list[pa.Array]:
@@ -203,9 +201,7 @@ class Schema:
             return value
         elif len(self.names) == 1 and not isinstance(value, list):
             return (value,)
-        raise ShapeMisfit(
-            f"expected a tuple, dict, dataclass or row with the columns {self}; found {_short(value)}"
-        )
+        raise ShapeError(f"expected a tuple, dict, dataclass or row with the columns {self}; found {_short(value)}")
 
     def _by_name(self, value: Any, values: dict[str, Any]) -> Sequence[Any]:
         if values.keys() != set(self.names):
@@ -213,15 +209,15 @@ class Schema:
             extra = [str(name) for name in values if name not in self.names]
             parts = [f"missing {', '.join(missing)}"] if missing else []
             parts += [f"not in the schema: {', '.join(extra)}"] if extra else []
-            raise ShapeMisfit(f"expected the columns {self}; found {_short(value)} ({'; '.join(parts)})")
+            raise ShapeError(f"expected the columns {self}; found {_short(value)} ({'; '.join(parts)})")
         return [values[name] for name in self.names]
 
 
-class ShapeMisfit(Exception):
+class ShapeError(Exception):
     """What user code returned is not a tuple of the schema."""
 
 
-class ValueMisfit(Exception):
+class MisfitError(Exception):
     """A value does not fit its column: (place in the batch, column, type, value, why)."""
 
     def __init__(self, at: int, column: str, kind: str, value: Any, why: str) -> None:

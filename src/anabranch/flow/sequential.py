@@ -13,7 +13,7 @@ from typing import Any
 from anabranch.compiler.graph import Filter, FlatMap, Keyed, Map, Node, Source, upstream
 from anabranch.errors import InputError, OperatorError
 from anabranch.flow.calling import Instances, emitted, key_of, operator_failed
-from anabranch.flow.schema import Row, Schema, ShapeMisfit, ValueMisfit
+from anabranch.flow.schema import Row, Schema, ShapeError, MisfitError
 
 
 class SequentialRun:
@@ -125,5 +125,5 @@ def input_row(node: Node, row: Any, number: int) -> Row:
     """A row of the input as a tuple of the source's schema; InputError if it does not fit."""
     try:
         return _exact(node.schema, row)
-    except (ShapeMisfit, ValueMisfit) as problem:
+    except (ShapeError, MisfitError) as problem:
         raise InputError(f"source {node.title}: row {number} does not fit its schema: {problem}") from None

@@ -83,9 +83,7 @@ class Splitter:
                 "routing function; use Strategy.SEQUENCE"
             )
         if pulse_every is not None and (pulse_every < 1 or not strategy.is_pulsed):
-            raise ValueError(
-                f"pulse_every={pulse_every} with {strategy}: needs a number ≥ 1 and a pulsed strategy"
-            )
+            raise ValueError(f"pulse_every={pulse_every} with {strategy}: needs a number ≥ 1 and a pulsed strategy")
         self.strategy = strategy
         self.channels = channels
         self._is_numbered = strategy.is_numbered

@@ -39,7 +39,7 @@ class HadoopFiles:
         self._path = jvm.org.apache.hadoop.fs.Path
         self._io = jvm.org.apache.hadoop.io.IOUtils
         self._bytes = jvm.java.io.ByteArrayOutputStream
-        configuration = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+        configuration = spark.sparkContext._jsc.hadoopConfiguration()
         self._system = self._path(self.root).getFileSystem(configuration)
 
     def _at(self, name: str) -> Any:

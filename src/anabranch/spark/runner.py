@@ -19,12 +19,13 @@ from typing import Any
 
 import msgpack
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 
 from anabranch.compiler.graph import Keyed, Node
 from anabranch.errors import AnabranchError, CheckpointError, InputError, error_from_json
-from anabranch.flow.packets import merge, unpack
+from anabranch.flow.packets import Positions, merge, piece_of, unpack
 from anabranch.partitioning.groups import EvenGroups
 from anabranch.spark.sinks import Sink
 from anabranch.spark.source import Ordered
@@ -32,11 +33,13 @@ from anabranch.spark.tasks import (
     DATA,
     FAILURE,
     PACKET_COLUMNS,
+    PIECES,
     REPORT,
     RESULT_COLUMNS,
     ChannelTask,
     Program,
     SplitTask,
+    result_schema,
 )
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.store import StateVersion
@@ -98,9 +101,7 @@ class EpochRunner:
         self._pickled = cloudpickle.dumps(program)
         self._digest = hashlib.sha256(self._pickled).hexdigest()
         self._manifest = checkpoint.latest()
-        last = program.stages[-1].nodes
-        self._schema = last[-1].schema if last else program.schema_into(len(program.stages) - 1)
-        self._merged = pa.schema([pa.field("#position", pa.int64()), *self._schema.arrow])
+        self._merged = result_schema(program)
         self.failure: AnabranchError | None = None
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
@@ -161,7 +162,8 @@ class EpochRunner:
         routes = [None, *(EvenGroups(self._channels if stage.key else 1) for stage in stages[1:])]
         common = (self._pickled, self._digest, epoch, routes)
         state = StateVersion(self._state_root, epoch, self._manifest.segments)
-        packets = batch.mapInArrow(SplitTask(*common), PACKET_COLUMNS)
+        columns = RESULT_COLUMNS if len(stages) == 1 else PACKET_COLUMNS
+        packets = batch.mapInArrow(SplitTask(*common), columns)
         for number in range(1, len(stages)):
             columns = PACKET_COLUMNS if number < len(stages) - 1 else RESULT_COLUMNS
             packets = (
@@ -202,20 +204,34 @@ class Results:
 
     def __init__(self, rows: pa.Table, schema: pa.Schema) -> None:
         self.reports: list[dict[str, Any]] = []
-        by_channel: dict[int, list[pa.RecordBatch]] = {}
+        data: list[tuple[int, bytes, pa.RecordBatch]] = []
         failures: list[tuple[int, str]] = []
+        positions = Positions()
         for batch in rows.to_batches():
-            kinds, channels = batch.column(0).to_pylist(), batch.column(1).to_pylist()
-            for kind, channel, payload in zip(kinds, channels, batch.column(2), strict=True):
+            kinds, channels, places = (batch.column(at).to_pylist() for at in range(3))
+            for kind, channel, place, payload in zip(kinds, channels, places, batch.column(3), strict=True):
                 if kind == DATA:
-                    by_channel.setdefault(channel, []).append(unpack(payload.as_buffer(), schema))
+                    data.append((channel, place, unpack(payload.as_buffer(), schema)))
                 elif kind == REPORT:
                     self.reports.append(msgpack.unpackb(payload.as_buffer()))
-                elif kind == FAILURE:
+                elif kind == PIECES:
+                    positions.add(msgpack.unpackb(payload.as_buffer()))
+                else:
+                    assert kind == FAILURE
                     failures.append((channel, payload.as_py().decode()))
         if failures:
             raise error_from_json(min(failures)[1])
-        self.data = [pa.Table.from_batches(batches) for _, batches in sorted(by_channel.items())]
+        # A stable sort: the packets of a channel came in its order.
+        data.sort(key=lambda item: item[:2])
+        self.data = [
+            pa.Table.from_batches([_placed(batch, positions.base(piece_of(place))) if place else batch])
+            for _, place, batch in data
+        ]
+
+
+def _placed(batch: pa.RecordBatch, base: int) -> pa.RecordBatch:
+    """Rows numbered within their piece, with their place in the epoch."""
+    return batch.set_column(0, batch.schema.field(0), pc.add(batch.column(0), base))
 
 
 def describe_program(source: Node, nodes: list[Node]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812 - every PySpark user knows it by this name
 
 from anabranch.compiler.graph import Node
 from anabranch.errors import OrderError, SchemaError
@@ -84,7 +84,7 @@ def _with_order(dataframe: DataFrame, order_by: Sequence[str], title: str) -> Or
     data = [F.col(_quoted(name)).alias(f"c{at}") for at, name in enumerate(dataframe.columns)]
     if order_by:
         rest = [name for name in dataframe.columns if name not in order_by]
-        sortable = [n for n in rest if not dataframe.schema[n].dataType.typeName() == "map"]
+        sortable = [n for n in rest if dataframe.schema[n].dataType.typeName() != "map"]
         sort = tuple(f"c{dataframe.columns.index(name)}" for name in [*order_by, *sortable])
         return Ordered(dataframe.select(*data), "partition", sort)
     order, columns = _order_of(dataframe, title)
@@ -96,7 +96,9 @@ def _quoted(name: str) -> str:
 
 
 def _order_of(dataframe: DataFrame, title: str) -> tuple[str, list[Any]]:
-    kinds = {name: field.dataType.simpleString() for name, field in zip(dataframe.columns, dataframe.schema, strict=True)}
+    kinds = {
+        name: field.dataType.simpleString() for name, field in zip(dataframe.columns, dataframe.schema, strict=True)
+    }
     if kinds.get("topic") == "string" and kinds.get("partition") == "int" and kinds.get("offset") == "bigint":
         return "kafka", [F.col("topic").alias("o0"), F.col("partition").alias("o1")]
     try:
@@ -129,7 +131,7 @@ def _rows_as_files(spark: SparkSession, origin: RowsOrigin, node: Node, scratch:
         path = directory / f"{number:09d}.parquet"
         if not path.exists():
             tuples = [input_row(node, row, first + at) for at, row in enumerate(rows)]
-            columns = list(zip(*tuples, strict=True)) if tuples else [[] for _ in node.schema.names]
+            columns = list(zip(*tuples, strict=True)) if tuples else [() for _ in node.schema.names]
             table = pa.table(node.schema.arrays(columns), schema=node.schema.arrow)
             passing = path.with_name(f"_{path.name}")
             pq.write_table(table, passing)

@@ -37,9 +37,9 @@ from anabranch.state.store import TaskState
 
 PACKET_COLUMNS = "channel int, place binary, payload binary"
 PACKETS = pa.schema([("channel", pa.int32()), ("place", pa.binary()), ("payload", pa.binary())])
-RESULT_COLUMNS = "kind int, channel int, payload binary"
-RESULTS = pa.schema([("kind", pa.int32()), ("channel", pa.int32()), ("payload", pa.binary())])
-DATA, REPORT, FAILURE = 0, 1, 2
+RESULT_COLUMNS = "kind int, channel int, place binary, payload binary"
+RESULTS = pa.schema([("kind", pa.int32()), ("channel", pa.int32()), ("place", pa.binary()), ("payload", pa.binary())])
+DATA, REPORT, FAILURE, PIECES = 0, 1, 2, 3
 
 # Rows that go through the operators together: enough to make the work per batch small.
 BATCH_ROWS = 32_768
@@ -52,6 +52,11 @@ class Program:
     source: Node
     stages: tuple[Stage, ...]
     order: str  # how the source's pieces are found: files, kafka, partition
+
+    @property
+    def output(self) -> Schema:
+        """The columns of what the program delivers."""
+        return self.schema_into(len(self.stages))
 
     def schema_into(self, stage: int) -> Schema:
         """The columns of the tuples that enter a stage."""
@@ -156,25 +161,57 @@ def _record_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBa
 
 @dataclasses.dataclass(frozen=True)
 class SplitTask(Task):
-    """Reads a partition of the source, runs stage 0 on it, routes what comes out."""
+    """Reads a partition of the source, runs stage 0 on it, routes what comes out.
+
+    A program without keyed operators has no other stage: what comes out is its result, piece by piece, and
+    the driver puts the pieces in order.
+    """
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if len(self.load().stages) == 1:
+            return _batches(self._results(batches), RESULTS)
         return _batches(self._packets(batches), PACKETS)
 
     def _packets(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
         router = Router(self, self.load(), 0)
+        pieces: dict[bytes, int] = {}
+        report: dict[str, Any] = {}
         try:
-            yield from self._routed(batches, router)
+            for piece, numbers, columns in self._outputs(batches, pieces, report):
+                yield from router.packets(piece, numbers, columns)
         except AnabranchError as error:
             yield from router.failure(error)
+            return
+        yield from router.headers(pieces, report)
 
-    def _routed(self, batches: Iterator[pa.RecordBatch], router: Router) -> Iterator[tuple[Any, ...]]:
+    def _results(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+        schema = result_schema(self.load())
+        pieces: dict[bytes, int] = {}
+        report: dict[str, Any] = {}
+        try:
+            for piece, numbers, columns in self._outputs(batches, pieces, report):
+                if len(numbers):
+                    yield (
+                        DATA,
+                        0,
+                        data_place(piece, int(numbers[0])),
+                        pack([pa.array(numbers), *columns], schema),
+                    )
+        except AnabranchError as error:
+            yield FAILURE, 0, HEADER, error_to_json(error).encode()
+            return
+        yield PIECES, 0, HEADER, msgpack.packb(list(pieces.items()))
+        yield REPORT, 0, HEADER, msgpack.packb(report)
+
+    def _outputs(
+        self, batches: Iterator[pa.RecordBatch], pieces: dict[bytes, int], report: dict[str, Any]
+    ) -> Iterator[tuple[bytes, np.ndarray, list[pa.Array]]]:
+        """What stage 0 makes of each run of rows: (piece, row numbers in it, columns)."""
         started = time.perf_counter()
         program = self.load()
         schema = program.source.schema
         nodes = program.stages[0].nodes
         channel = BatchChannel(nodes, {}, self.epoch)
-        pieces: dict[bytes, int] = {}
         rows_in = rows_out = 0
         for batch in batches:
             rows_in += batch.num_rows
@@ -189,10 +226,14 @@ class SplitTask(Task):
                     numbers = np.array(out.positions, dtype=np.int64)
                     columns = nodes[-1].schema.arrays(out.columns)
                 rows_out += len(numbers)
-                yield from router.packets(piece, numbers, columns)
+                yield piece, numbers, columns
         seconds = time.perf_counter() - started
-        report = {"stage": 0, "rows_in": rows_in, "rows_out": rows_out, "seconds": seconds}
-        yield from router.headers(pieces, report)
+        report.update({"stage": 0, "rows_in": rows_in, "rows_out": rows_out, "seconds": seconds})
+
+
+def result_schema(program: Program) -> pa.Schema:
+    """The columns of results: the position (or row in its piece), then the output's columns."""
+    return pa.schema([pa.field("#position", pa.int64()), *program.output.arrow])
 
 
 def _pieces(program: Program, batch: pa.RecordBatch) -> Iterator[tuple[bytes, int, int]]:
@@ -223,7 +264,11 @@ def _pieces(program: Program, batch: pa.RecordBatch) -> Iterator[tuple[bytes, in
                 "DataFrame was shuffled or joined before it was read. Read the files themselves, or name the "
                 "columns that order the stream: read(df, order_by=[…])"
             )
-        yield number_place(modified[start].as_py()) + text_place(name) + number_place(block[start].as_py()), start, stop
+        yield (
+            number_place(modified[start].as_py()) + text_place(name) + number_place(block[start].as_py()),
+            start,
+            stop,
+        )
 
 
 def _runs(columns: Sequence[pa.Array]) -> Iterator[tuple[int, int]]:
@@ -256,17 +301,16 @@ class ChannelTask(Task):
 
     def _results(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[tuple[Any, ...]]:
         program = self.load()
-        schema = program.stages[-1].nodes[-1].schema if program.stages[-1].nodes else program.schema_into(self.stage)
-        arrow = pa.schema([pa.field("#position", pa.int64()), *schema.arrow])
+        schema = result_schema(program)
         reports: list[Any] = []
         try:
             for numbers, columns in self._outputs(batches, number, reports):
                 if len(numbers):
-                    yield DATA, number, pack([pa.array(numbers), *columns], arrow)
+                    yield DATA, number, HEADER, pack([pa.array(numbers), *columns], schema)
         except AnabranchError as error:
-            yield FAILURE, number, error_to_json(error).encode()
+            yield FAILURE, number, HEADER, error_to_json(error).encode()
         for report in reports:
-            yield REPORT, number, msgpack.packb(report)
+            yield REPORT, number, HEADER, msgpack.packb(report)
 
     def _packets(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[tuple[Any, ...]]:
         program = self.load()

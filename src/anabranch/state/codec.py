@@ -188,4 +188,4 @@ def decode(data: bytes) -> Any:
     if not data or data[0] != VERSION:
         found = data[0] if data else "nothing"
         raise StateError(f"a state value was written with codec version {found}; this version reads {VERSION}")
-    return _unpack(memoryview(data)[1:])
+    return _unpack(data[1:])

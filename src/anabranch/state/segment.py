@@ -195,9 +195,12 @@ def merge_segments(segments: Sequence[Segment], drop_dead: bool) -> pa.Buffer:
     """
     live = [segment for segment in segments if len(segment)]
     if not live:
-        return write_segment(np.zeros(0, np.uint64), [], segments[0].fields if segments else (), [
-            [] for _ in (segments[0].fields if segments else ())
-        ])
+        return write_segment(
+            np.zeros(0, np.uint64),
+            [],
+            segments[0].fields if segments else (),
+            [[] for _ in (segments[0].fields if segments else ())],
+        )
     fields = live[0].fields
     for segment in live:
         if set(segment.fields) != set(fields):
@@ -212,10 +215,12 @@ def merge_segments(segments: Sequence[Segment], drop_dead: bool) -> pa.Buffer:
         arrays.append(array.take(pa.array(order)))
         encodings.append(encoding)
     hashes = hashes[order]
-    dead = np.concatenate([
-        _one_chunk(s.table.column("dead")).to_numpy(zero_copy_only=False) if s.has_dead else np.zeros(len(s), bool)
-        for s in live
-    ])[order]
+    dead = np.concatenate(
+        [
+            _one_chunk(s.table.column("dead")).to_numpy(zero_copy_only=False) if s.has_dead else np.zeros(len(s), bool)
+            for s in live
+        ]
+    )[order]
     keep = _first_of_each_key(hashes, arrays[0], encodings[0])
     if drop_dead:
         keep &= ~dead

@@ -73,6 +73,11 @@ class TaskState:
             data, hashes = changes
             name = f"{node.name}/{self._version.epoch:012d}-{self._channel:05d}-{uuid.uuid4().hex[:12]}.segment"
             self._files.write(name, memoryview(data))
-            facts = {"name": name, "channel": self._channel, "epoch": self._version.epoch, "rows": len(hashes)}
+            facts = {
+                "name": name,
+                "channel": self._channel,
+                "epoch": self._version.epoch,
+                "rows": len(hashes),
+            }
             records.append({"operator": node.name, **describe(data, **facts)})
         return records
