@@ -14,6 +14,7 @@ General layout. Users touch what is named below; everything else is private.
 from anabranch import errors
 from anabranch.api import agg
 from anabranch.api.operators import Operator, state
+from anabranch.api.progress import show_progress
 from anabranch.api.session import Session, from_rows, session
 from anabranch.api.stream import Stream
 from anabranch.api.windows import count, delta, tumbling
@@ -33,6 +34,7 @@ __all__ = [
     "errors",
     "from_rows",
     "session",
+    "show_progress",
     "state",
     "tumbling",
 ]

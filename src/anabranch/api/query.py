@@ -37,7 +37,7 @@ class StreamingQuery:
         name: str | None,
     ) -> None:
         from anabranch.spark.files import local_path, open_files
-        from anabranch.spark.runner import EpochRunner, describe_program
+        from anabranch.spark.runner import EpochRunner, SparkExecutor, describe_program
         from anabranch.spark.source import ordered
         from anabranch.spark.tasks import Program
         from anabranch.state.checkpoint import Checkpoint
@@ -54,7 +54,9 @@ class StreamingQuery:
         sink.prepare(location)
         source = ordered(spark, chain[0], f"{location}/anabranch/sources")
         program = Program(without_origin(chain[0]), tuple(stages_of(output)), source.order)
-        self._runner = EpochRunner(program, source, channels, held, f"{files.root}/state", sink, self._progress.append)
+        self._runner = EpochRunner(
+            program, SparkExecutor(source.sort), channels, held, f"{files.root}/state", sink, self._progress.append
+        )
         writer = source.dataframe.writeStream.foreachBatch(self._runner).option("checkpointLocation", location)
         if name is not None:
             writer = writer.queryName(name)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from anabranch.compiler.graph import Filter, FlatMap, Keyed, Map, Node
 from anabranch.errors import AnabranchError
 from anabranch.flow.calling import canonical, emitted, operator_failed
-from anabranch.flow.schema import Row, Schema, ShapeError, MisfitError
+from anabranch.flow.schema import MisfitError, Row, Schema, ShapeError
 
 
 class StateTable(Protocol):

@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.compiler.graph import Keyed, Node
 from anabranch.errors import OperatorError, StateError
-from anabranch.flow.schema import Row, ShapeError, MisfitError
+from anabranch.flow.schema import MisfitError, Row, ShapeError
 
 
 def emitted(result: Any) -> Any:

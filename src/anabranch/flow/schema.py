@@ -75,9 +75,9 @@ def _row_class(fields: tuple[str, ...]) -> type[Row]:
         members: dict[str, Any] = {"__slots__": (), "_fields": fields}
         # The getters of a named tuple read a slot in C; a property or __getitem__ would be Python per access.
         getters: Any = collections.namedtuple("getters", fields, rename=True)  # type: ignore[misc]
-        for name, place in zip(fields, getters._fields, strict=True):
+        for at, name in enumerate(fields):
             if name.isidentifier() and not name.startswith("__"):
-                members[name] = getters.__dict__[place]
+                members[name] = vars(getters)[getters._fields[at]]
         found = _row_classes[fields] = type("Row", (Row,), members)
     return found
 

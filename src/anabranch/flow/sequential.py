@@ -13,7 +13,7 @@ from typing import Any
 from anabranch.compiler.graph import Filter, FlatMap, Keyed, Map, Node, Source, upstream
 from anabranch.errors import InputError, OperatorError
 from anabranch.flow.calling import Instances, emitted, key_of, operator_failed
-from anabranch.flow.schema import Row, Schema, ShapeError, MisfitError
+from anabranch.flow.schema import MisfitError, Row, Schema, ShapeError
 
 
 class SequentialRun:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgpack
@@ -28,7 +28,6 @@ from anabranch.errors import AnabranchError, CheckpointError, InputError, error_
 from anabranch.flow.packets import Positions, merge, piece_of, unpack
 from anabranch.partitioning.groups import EvenGroups
 from anabranch.spark.sinks import Sink
-from anabranch.spark.source import Ordered
 from anabranch.spark.tasks import (
     DATA,
     FAILURE,
@@ -78,13 +77,40 @@ class EpochProgress:
     skipped: bool = False
 
 
+# Runs the tasks of an epoch over its input, and gives back the results of the last.
+Executor = Callable[[Any, SplitTask, Sequence[ChannelTask]], pa.Table]
+
+
+class SparkExecutor:
+    """The tasks as one Spark job. A shuffle places each packet exactly; what is sorted are packets, not rows."""
+
+    def __init__(self, sort: Sequence[str]) -> None:
+        self._sort = sort
+
+    def __call__(self, batch: DataFrame, split: SplitTask, channels: Sequence[ChannelTask]) -> pa.Table:
+        # This session is a clone that belongs to the query: the user's own is not touched.
+        batch.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
+        if self._sort:
+            batch = batch.orderBy(*self._sort)
+        packets = batch.mapInArrow(split, PACKET_COLUMNS if channels else RESULT_COLUMNS)
+        for task in channels:
+            is_last = task is channels[-1]
+            packets = (
+                packets.repartitionById(task.count, "channel")
+                .select("place", "payload")
+                .sortWithinPartitions("place")
+                .mapInArrow(task, RESULT_COLUMNS if is_last else PACKET_COLUMNS)
+            )
+        return packets.toArrow()
+
+
 class EpochRunner:
-    """The function given to foreachBatch."""
+    """Runs epochs, one call each: the function given to foreachBatch."""
 
     def __init__(
         self,
         program: Program,
-        source: Ordered,
+        execute: Executor,
         channels: int,
         checkpoint: Checkpoint,
         state_root: str,
@@ -92,7 +118,7 @@ class EpochRunner:
         report: Callable[[EpochProgress], None],
     ) -> None:
         self._program = program
-        self._source = source
+        self._execute = execute
         self._channels = channels
         self._checkpoint = checkpoint
         self._state_root = state_root
@@ -104,14 +130,14 @@ class EpochRunner:
         self._merged = result_schema(program)
         self.failure: AnabranchError | None = None
 
-    def __call__(self, batch: DataFrame, epoch: int) -> None:
+    def __call__(self, batch: Any, epoch: int) -> None:
         try:
             self._run(batch, epoch)
         except AnabranchError as error:
             self.failure = error
             raise
 
-    def _run(self, batch: DataFrame, epoch: int) -> None:
+    def _run(self, batch: Any, epoch: int) -> None:
         started = time.perf_counter()
         committed = self._manifest.epoch
         if epoch <= committed:
@@ -152,28 +178,14 @@ class EpochRunner:
             )
         )
 
-    def _job(self, batch: DataFrame, epoch: int) -> Results:
-        session = batch.sparkSession
-        # This session is a clone that belongs to the query: the user's own is not touched.
-        session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
-        if self._source.sort:
-            batch = batch.orderBy(*self._source.sort)
+    def _job(self, batch: Any, epoch: int) -> Results:
         stages = self._program.stages
-        routes = [None, *(EvenGroups(self._channels if stage.key else 1) for stage in stages[1:])]
+        routes = [None, *(EvenGroups(self._channels) for _ in stages[1:])]
         common = (self._pickled, self._digest, epoch, routes)
         state = StateVersion(self._state_root, epoch, self._manifest.segments)
-        columns = RESULT_COLUMNS if len(stages) == 1 else PACKET_COLUMNS
-        packets = batch.mapInArrow(SplitTask(*common), columns)
-        for number in range(1, len(stages)):
-            columns = PACKET_COLUMNS if number < len(stages) - 1 else RESULT_COLUMNS
-            packets = (
-                packets.repartitionById(routes[number].channels, "channel")  # type: ignore[union-attr]
-                .select("place", "payload")
-                .sortWithinPartitions("place")
-                .mapInArrow(ChannelTask(*common, number, state), columns)
-            )
+        channels = [ChannelTask(*common, number, state) for number in range(1, len(stages))]
         try:
-            rows = packets.toArrow()
+            rows = self._execute(batch, SplitTask(*common), channels)
         except Exception as problem:
             raise self._explained(problem, epoch) from problem
         return Results(rows, self._merged)

@@ -14,7 +14,7 @@ from typing import Any
 import msgpack
 import numpy as np
 import pyarrow as pa
-from pyspark import cloudpickle
+from pyspark import TaskContext, cloudpickle
 
 from anabranch.compiler.graph import Node
 from anabranch.compiler.stages import Stage
@@ -236,6 +236,13 @@ def result_schema(program: Program) -> pa.Schema:
     return pa.schema([pa.field("#position", pa.int64()), *program.output.arrow])
 
 
+def partition_number() -> int:
+    """Which partition this task has."""
+    context = TaskContext.get()
+    assert context is not None, "outside a Spark task"
+    return context.partitionId()
+
+
 def _pieces(program: Program, batch: pa.RecordBatch) -> Iterator[tuple[bytes, int, int]]:
     """The runs of rows of one piece in a batch: (piece, first row, end)."""
     count = batch.num_rows
@@ -243,10 +250,7 @@ def _pieces(program: Program, batch: pa.RecordBatch) -> Iterator[tuple[bytes, in
         return
     if program.order == "partition":
         # Spark sorted the epoch: a partition's number says where it stands.
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        yield number_place(context.partitionId() if context else 0), 0, count
+        yield number_place(partition_number()), 0, count
         return
     columns = batch.columns[len(program.source.schema.names) :]
     if program.order == "kafka":
@@ -290,11 +294,16 @@ class ChannelTask(Task):
     stage: int
     state: Callable[[int], TaskState]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
+    @property
+    def count(self) -> int:
+        """How many channels the stage has."""
+        return self.routes[self.stage].channels
 
-        context = TaskContext.get()
-        number = context.partitionId() if context else 0
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return self.run(batches, partition_number())
+
+    def run(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
+        """The channel with this number over its packets, sorted by place."""
         if self.stage == len(self.load().stages) - 1:
             return _batches(self._results(batches, number), RESULTS)
         return _batches(self._packets(batches, number), PACKETS)
