@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.api.query import without_origin
 from anabranch.api.stream import Stream
+from anabranch.compiler.graph import detached
 from anabranch.compiler.stages import chain_of, stages_of
 from anabranch.flow.origins import RowsOrigin
 from anabranch.flow.schema import Row, Schema
@@ -70,7 +70,8 @@ class ParallelRun:
         files = LocalFiles(f"{checkpoint}/anabranch")
         held = Checkpoint(files)
         held.bind(describe_program(chain[0], chain[1:]))
-        program = Program(without_origin(self._source), tuple(stages_of(output)), "files")
+        bare = detached(output)
+        program = Program(chain_of(bare)[0], tuple(stages_of(bare)), "files")
         self.runner = EpochRunner(
             program, self._execute, channels, held, f"{files.root}/state", self, self.progress.append
         )

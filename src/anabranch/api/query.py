@@ -10,8 +10,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from anabranch.compiler.explain_stages import explain_text
-from anabranch.compiler.graph import Node
-from anabranch.compiler.stages import stages_of
+from anabranch.compiler.graph import Node, detached
+from anabranch.compiler.stages import chain_of, stages_of
 from anabranch.errors import AnabranchError
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class StreamingQuery:
         held.bind(describe_program(chain[0], chain[1:]))
         sink.prepare(location)
         source = ordered(spark, chain[0], f"{location}/anabranch/sources")
-        program = Program(without_origin(chain[0]), tuple(stages_of(output)), source.order)
+        bare = detached(output)
+        program = Program(chain_of(bare)[0], tuple(stages_of(bare)), source.order)
         self._runner = EpochRunner(
             program, SparkExecutor(source.sort), channels, held, f"{files.root}/state", sink, self._progress.append
         )
@@ -140,10 +141,3 @@ class StreamingQuery:
 
     def __repr__(self) -> str:
         return f"StreamingQuery({json.dumps({'id': self.id, 'name': self.name, 'active': self.isActive})})"
-
-
-def without_origin(node: Node) -> Node:
-    """The source without what it reads from: a DataFrame cannot and need not travel to tasks."""
-    from anabranch.compiler.graph import Source
-
-    return dataclasses.replace(node, logic=Source(None))

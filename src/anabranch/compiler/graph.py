@@ -157,3 +157,12 @@ def upstream(node: Node) -> list[Node]:
 
     visit(node)
     return list(seen.values())
+
+
+def detached(output: Node) -> Node:
+    """The same program without what its sources read from: a DataFrame cannot and need not travel to tasks."""
+    copies: dict[int, Node] = {}
+    for node in upstream(output):
+        logic = Source(None) if isinstance(node.logic, Source) else node.logic
+        copies[node.id] = dataclasses.replace(node, logic=logic, inputs=tuple(copies[i.id] for i in node.inputs))
+    return copies[output.id]
