@@ -11,6 +11,9 @@ General layout. Users touch what is named below; everything else is private.
     errors.py      every error the user can see
 """
 
+# The function `state` below has the name of a subpackage. Importing a subpackage binds its name here, once, the
+# first time: so that must happen before, or the function would be replaced by the module.
+import anabranch.state
 from anabranch import errors
 from anabranch.api import agg
 from anabranch.api.operators import Operator, state

@@ -254,10 +254,11 @@ def _pieces(program: Program, batch: pa.RecordBatch) -> Iterator[tuple[bytes, in
         return
     columns = batch.columns[len(program.source.schema.names) :]
     if program.order == "kafka":
-        topic, partition = columns
+        topic, partition, offset = columns
         for start, stop in _runs([topic, partition]):
-            place = text_place(topic[start].as_py()) + number_place(partition[start].as_py())
-            yield place, start, stop
+            # A range of offsets may be cut into several partitions, so the first offset is part of the place.
+            numbers = number_place(partition[start].as_py()) + number_place(offset[start].as_py())
+            yield text_place(topic[start].as_py()) + numbers, start, stop
         return
     modified, path, block = columns
     for start, stop in _runs([path, block, modified]):
