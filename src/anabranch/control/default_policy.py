@@ -1,0 +1,355 @@
+"""The controller we use: the paper's two signals and its principles, with the SASO properties for real.
+
+    congested, and confirmed?
+      ├─ the region is not saturated, or told that the cause is downstream ─► remote   no channels added (P5)
+      ├─ arrivals are below what it handles now                            ─► drain    wait, the backlog shrinks
+      ├─ the last climb brought too little capacity                        ─► return   go back, remember (P5)
+      └─ otherwise                                                         ─► expand   by the model, at most × 2
+    not congested (or remote), and fewer would do for `patience` periods   ─► contract by the model, at least ÷ 2
+    otherwise                                                              ─► hold
+
+*Congested* (P1, P3): congestion beyond a noise floor is summed over periods (CUSUM). Strong congestion above the
+threshold acts at once, weaker congestion once it has come twice in a row and the sum passes the threshold. So a
+high threshold delays, it does not blind; and noise below the floor never adds up.
+
+*Model* (P6; in the spirit of DS2): the load is the measured throughput / (1 − congestion), or the arrivals if the
+source tells; the capacity of one channel is the measured capacity / channels. The jump goes where the load
+takes `expand_utilisation` of the channels, corrected by the scaling seen between the last two saturated sizes.
+
+*Climb* (P5, before anything is forgotten, with a margin): an increase by at least CLIMB_RATIO must raise the
+*capacity* by `gain_min`, with the measurement error taken into account: clear cases at once, unclear ones after
+up to `gain_periods` periods. Judging capacity instead of throughput is what keeps controllers from taking
+each other's effect for their own. A failed climb tries the middle of the interval, then rests below a *ceiling*
+that lasts `ceiling_periods` (twice as long each time) or until the region itself has changed.
+
+*Contract* (P2): the busiest of `patience` periods, at the same number of channels, must leave room. The
+target leaves more room than the one of the way up, so that noise around a target moves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from anabranch.control.bounds import Bounds
+from anabranch.control.capacity_memory import SAMPLES_MAX, Capacity, CapacityMemory
+from anabranch.control.decision import Proposal
+from anabranch.control.observation import Observation
+
+CLIMB_RATIO = 1.4  # a smaller step's gain drowns in noise
+ELASTICITY_MIN = 0.5  # below it the correction would always ask for the doubling anyway
+CEILING_PERIODS_MAX_FACTOR = 16
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultOptions:
+    """Tuning of the default policy; users need at most the first."""
+
+    congestion_threshold: float = 0.05
+    """Congestion, beyond the noise floor, that is tolerated before channels are added."""
+    congestion_floor: float = 0.02
+    """Congestion up to here is noise."""
+    congestion_strong: float = 0.2
+    """Congestion from here on needs no second period as confirmation."""
+    saturated_share: float = 0.9
+    """A region busy for less than this is not what its tuples wait for."""
+    expand_utilisation: float = 0.8
+    """Utilisation the way up aims at."""
+    contract_utilisation: float = 0.75
+    """Utilisation the way down aims at."""
+    finish_utilisation: float = 0.85
+    """A climb that ends above this utilisation is not finished."""
+    load_fall_share: float = 0.8
+    """Channels that were added for a load are not given back while it is above this share of it."""
+    patience: int = 4
+    """Periods that must all agree before channels are given back."""
+    gain_min: float = 0.05
+    """Capacity a doubling of the channels must add, as a share."""
+    gain_periods: int = 2
+    """Periods after which an unclear gain is judged anyway."""
+    drain_periods: int = 12
+    """How long a shrinking backlog is left to shrink before channels are added nevertheless."""
+    ceiling_periods: int = 200
+    """How long a size that did not pay is not tried again, the first time."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.congestion_threshold < 1:
+            raise ValueError(
+                f"congestion_threshold must be in [0, 1), got {self.congestion_threshold}; 0.01 to 0.3 work well"
+            )
+        if not 0 < self.contract_utilisation <= self.expand_utilisation <= self.saturated_share <= 1:
+            raise ValueError(
+                "utilisations must satisfy 0 < contract <= expand <= saturated <= 1, got "
+                f"{self.contract_utilisation}, {self.expand_utilisation}, {self.saturated_share}: otherwise "
+                "every move up would be followed by a move down"
+            )
+        if self.patience < 1 or self.gain_periods < 1:
+            raise ValueError("patience and gain_periods are numbers of periods, at least 1")
+
+
+@dataclass(slots=True)
+class _Memory:
+    """All the policy remembers besides capacities. Plain values, so that it is its own serialisation."""
+
+    channels: int | None = None
+    """Channels last asked for; None before the first period."""
+    evidence: float = 0.0
+    """Summed congestion beyond the floor."""
+    congested_before: bool = False
+    """Whether the period before was above the floor: the confirmation of weak congestion."""
+    climbing: bool = False
+    """Whether the last move was up, so that there may be a rest of the way."""
+    load_expanded_for: float | None = None
+    """Load (tuples per second) for which channels were last added."""
+    judged_periods: int = 0
+    """Periods spent on judging whether the present number of channels has paid."""
+    limited: bool = False
+    """Whether the last jump was cut to a doubling."""
+    refining: bool = False
+    """Whether the climb is the second try, in the middle, after one that went too far."""
+    ceiling: int | None = None
+    """So many channels did not pay: stay below."""
+    ceiling_until: int = 0
+    """Period until which the ceiling holds."""
+    ceiling_periods: int = 0
+    """How long the last ceiling was to hold."""
+    draining: int = 0
+    """Periods in which a backlog has been shrinking."""
+
+
+class DefaultPolicy:
+    """See the top of this file.
+
+    Parameters
+    ----------
+    bounds
+        Fewest and most channels.
+    options
+        Tuning; the defaults suit 0 to 5 % noise.
+    """
+
+    name = "default"
+
+    def __init__(self, bounds: Bounds | None = None, options: DefaultOptions | None = None) -> None:
+        self.bounds = bounds if bounds is not None else Bounds()
+        self.options = options if options is not None else DefaultOptions()
+        self._memory = _Memory()
+        self._capacities = CapacityMemory(age_max=2 * self.options.ceiling_periods)
+        self._calm: list[tuple[float, float]] = []  # (busy share, throughput) of the latest periods here
+
+    def propose(self, observation: Observation) -> Proposal:
+        memory = self._memory
+        if memory.channels != observation.channels:  # first period, or somebody else rescaled
+            self._arrive(observation.channels)
+            memory.climbing = False
+        self._learn(observation)
+        confirmed = self._weigh_congestion(observation.congestion)
+        proposal = self._answer(observation, confirmed)
+        target = self.bounds.clamp(proposal.channels)
+        if target != observation.channels:
+            self._arrive(target)
+        return Proposal(target, proposal.branch, proposal.reason)
+
+    # -- learning ------------------------------------------------------------------------------------------
+
+    def _arrive(self, channels: int) -> None:
+        """Evidence belongs to the number of channels it was seen at."""
+        self._memory.channels = channels
+        self._memory.evidence = 0.0
+        self._memory.draining = 0
+        self._memory.judged_periods = 0
+        self._calm.clear()
+
+    def _learn(self, observation: Observation) -> None:
+        memory, options = self._memory, self.options
+        self._calm.append((observation.busy_share, observation.throughput))
+        del self._calm[: -options.patience]
+        capacity = observation.capacity
+        saturated = observation.busy_share >= options.saturated_share and not observation.remote
+        if (
+            capacity is not None
+            and saturated
+            and self._capacities.record(observation.channels, capacity, observation.period)
+        ):
+            self._forget_ceiling()
+            memory.ceiling_periods = 0
+        if memory.ceiling is not None and observation.period > memory.ceiling_until:
+            self._forget_ceiling()
+
+    def _forget_ceiling(self) -> None:
+        self._memory.ceiling = None
+        self._memory.refining = False
+
+    def _weigh_congestion(self, congestion: float) -> bool:
+        """Whether the region is congested, beyond noise and beyond the threshold."""
+        memory, options = self._memory, self.options
+        above_floor = congestion > options.congestion_floor
+        memory.evidence = max(0.0, memory.evidence + congestion - options.congestion_floor)
+        if not above_floor:
+            memory.evidence /= 2  # a calm period weighs more than what the floor takes off
+        confirmed = congestion >= options.congestion_strong or (above_floor and memory.congested_before)
+        memory.congested_before = above_floor
+        return confirmed and memory.evidence > options.congestion_threshold
+
+    # -- deciding ------------------------------------------------------------------------------------------
+
+    def _answer(self, observation: Observation, confirmed: bool) -> Proposal:
+        if not confirmed:
+            if observation.congestion <= self.options.congestion_floor:
+                self._memory.draining = 0
+                return self._finish_climb(observation) or self._contract(observation, "not congested")
+            return self._hold(observation, "hold", "congestion is not confirmed")
+        if observation.remote:
+            return self._contract(observation, "the congestion is downstream", branch="remote")
+        if observation.busy_share < self.options.saturated_share:
+            cause = f"tuples wait although the region is busy for only {observation.busy_share:.0%}"
+            return self._contract(observation, cause, branch="remote")
+        if self._drains(observation):
+            return self._hold(observation, "drain", "the backlog shrinks by itself")
+        judged = self._judge_climb(observation)
+        return judged if judged is not None else self._expand(observation)
+
+    def _hold(self, observation: Observation, branch: str, reason: str) -> Proposal:
+        return Proposal(observation.channels, branch, f"{reason} (congestion {observation.congestion:.2f})")
+
+    def _drains(self, observation: Observation) -> bool:
+        offered = observation.offered
+        if offered is None or offered > self.options.saturated_share * observation.throughput:
+            self._memory.draining = 0
+            return False
+        self._memory.draining += 1
+        return self._memory.draining <= self.options.drain_periods
+
+    def _judge_climb(self, observation: Observation) -> Proposal | None:
+        """P5: None if this number of channels has paid, so that more may be tried."""
+        memory, options = self._memory, self.options
+        channels = observation.channels
+        resting = memory.ceiling == channels + 1  # judged before, perhaps on few samples
+        here = self._capacities.get(channels)
+        near = resting or memory.refining
+        base = self._capacities.best_up_to(channels - 1 if near else channels / CLIMB_RATIO)
+        if base is None or here is None or (resting and here.samples >= SAMPLES_MAX):
+            return None
+        memory.judged_periods += 1
+        gain = here.throughput / base.throughput - 1.0
+        wanted = options.gain_min * min(1.0, channels / base.channels - 1.0)
+        error = observation.relative_error * math.sqrt(1 / here.samples + 1 / base.samples)
+        unclear = abs(gain - wanted) < error
+        if resting:
+            return self._come_back(observation, base, gain) if gain < wanted and not unclear else None
+        if unclear and not memory.refining and memory.judged_periods < options.gain_periods:
+            return self._hold(observation, "judge", f"{gain:+.0%} capacity since {base.channels}: within noise")
+        if gain < wanted:
+            return self._come_back(observation, base, gain)
+        if unclear or memory.refining:  # capacity curves bend down: the next step would bring less still
+            self._put_ceiling(channels + 1, observation.period)
+            return self._hold(observation, "limit", f"{gain:+.0%} capacity since {base.channels}, less above")
+        return None
+
+    def _come_back(self, observation: Observation, base: Capacity, gain: float) -> Proposal:
+        channels = observation.channels
+        middle = round(math.sqrt(base.channels * channels))
+        reason = f"{channels} channels have {gain:+.0%} of the capacity of {base.channels}"
+        if not self._memory.refining and base.channels < middle < channels:
+            self._put_ceiling(channels, observation.period)
+            self._memory.refining = True
+            return Proposal(middle, "return", f"{reason}; trying the middle")
+        self._put_ceiling(base.channels + 1, observation.period)
+        return Proposal(base.channels, "return", reason)
+
+    def _put_ceiling(self, channels: int, period: int) -> None:
+        memory, options = self._memory, self.options
+        if memory.ceiling is None:
+            longest = CEILING_PERIODS_MAX_FACTOR * options.ceiling_periods
+            memory.ceiling_periods = min(longest, max(options.ceiling_periods, 2 * memory.ceiling_periods))
+        memory.refining = False
+        memory.ceiling = channels
+        memory.ceiling_until = period + memory.ceiling_periods
+
+    def _expand(self, observation: Observation) -> Proposal:
+        memory = self._memory
+        channels = observation.channels
+        wanted_by_load = math.ceil(self._channels_for_load(observation))
+        wanted = max(channels + 1, min(2 * channels, wanted_by_load))
+        allowed = self.bounds.channels_max
+        if memory.ceiling is not None:
+            allowed = min(allowed, memory.ceiling - 1)
+        target = min(wanted, allowed)
+        if target <= channels:
+            limit = "more did not pay" if memory.ceiling is not None else "maxChannels is reached"
+            return self._hold(observation, "limit", f"congested, but {limit}")
+        memory.climbing = True
+        memory.limited = wanted_by_load > 2 * channels
+        memory.load_expanded_for = self._load(observation)
+        reason = f"congested ({observation.congestion:.2f}); the load takes about {wanted} channels"
+        return Proposal(target, "expand", reason)
+
+    def _finish_climb(self, observation: Observation) -> Proposal | None:
+        """Congestion is gone, but if the jump was cut to a doubling, or the region is as good as saturated, the next
+        bit of noise would bring it back: take the rest of the way now rather than at some later time."""
+        memory, options = self._memory, self.options
+        climbed, memory.climbing = memory.climbing, False
+        enough = options.expand_utilisation if memory.limited else options.finish_utilisation
+        memory.limited = False
+        if not climbed or observation.busy_share <= enough or memory.ceiling is not None:
+            return None
+        memory.load_expanded_for = self._load(observation)
+        target = math.ceil(self._channels_for_load(observation))
+        return Proposal(target, "finish", f"the climb ends with the region {observation.busy_share:.0%} busy")
+
+    def _channels_for_load(self, observation: Observation) -> float:
+        """Channels at which the load takes `expand_utilisation` of the region."""
+        demand = self._load(observation) / observation.throughput if observation.throughput > 0 else 1.0
+        factor = demand * observation.busy_share / self.options.expand_utilisation
+        return observation.channels * float(max(1.0, factor) ** (1.0 / self._elasticity(observation)))
+
+    def _load(self, observation: Observation) -> float:
+        """Tuples per second that would be handled if there were channels enough."""
+        if observation.offered is not None:
+            return max(observation.offered, observation.throughput)
+        return observation.throughput / max(1.0 - observation.congestion, 0.1)
+
+    def _elasticity(self, observation: Observation) -> float:
+        """How capacity grows with channels near here: 1 is linear, 0.5 is like the root. Noise counts as linear."""
+        channels = observation.channels
+        here = self._capacities.get(channels)
+        below = self._capacities.highest_below(channels / CLIMB_RATIO)
+        if here is None or below is None or here.throughput <= below.throughput:
+            return 1.0
+        ratio = here.throughput / below.throughput * (1.0 + 2.0 * observation.relative_error)
+        slope = math.log(ratio) / math.log(channels / below.channels)
+        return min(1.0, max(ELASTICITY_MIN, slope))
+
+    def _contract(self, observation: Observation, calm: str, branch: str = "hold") -> Proposal:
+        memory, options = self._memory, self.options
+        channels = observation.channels
+        if len(self._calm) < options.patience:
+            return self._hold(observation, branch, calm)
+        busy = sum(busy for busy, _ in self._calm) / len(self._calm)
+        throughput = sum(throughput for _, throughput in self._calm) / len(self._calm)
+        needed = max(math.ceil(channels * busy / options.contract_utilisation), math.ceil(channels / 2))
+        if needed >= channels:
+            return self._hold(observation, branch, f"{calm}; {busy:.0%} busy")
+        expanded_for = memory.load_expanded_for
+        if expanded_for is not None and throughput > options.load_fall_share * expanded_for:
+            return self._hold(observation, branch, f"{calm}; the load the channels were added for is still there")
+        if branch == "remote" and not self._throughput_is_steady(observation.relative_error):
+            return self._hold(observation, branch, f"{calm}; whatever is downstream has not settled")
+        memory.climbing = False
+        return Proposal(needed, "contract", f"{calm}; {busy:.0%} busy for {options.patience} periods")
+
+    def _throughput_is_steady(self, relative_error: float) -> bool:
+        throughputs = [throughput for _, throughput in self._calm]
+        return max(throughputs) <= min(throughputs) * (1.1 + 4 * relative_error)
+
+    # -- a restarted driver continues ----------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self._memory), "calm": [list(pair) for pair in self._calm], **self._capacities.to_dict()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        names = _Memory.__dataclass_fields__
+        self._memory = _Memory(**{name: state[name] for name in names})
+        self._calm = [(busy, throughput) for busy, throughput in state["calm"]]
+        self._capacities.restore(state)
