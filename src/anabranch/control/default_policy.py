@@ -292,11 +292,15 @@ class DefaultPolicy:
         climbed, memory.climbing = memory.climbing, False
         enough = options.expand_utilisation if memory.limited else options.finish_utilisation
         memory.limited = False
-        if not climbed or observation.busy_share <= enough or memory.ceiling is not None:
+        capacity = observation.capacity
+        if not climbed or not capacity or memory.ceiling is not None:
+            return None
+        utilisation = self._load(observation) / capacity  # not the busy share: that may be the rest of a backlog
+        if utilisation <= enough:
             return None
         memory.load_expanded_for = self._load(observation)
         target = math.ceil(self._channels_for_load(observation))
-        return Proposal(target, "finish", f"the climb ends with the region {observation.busy_share:.0%} busy")
+        return Proposal(target, "finish", f"the climb would end at a utilisation of {utilisation:.0%}")
 
     def _channels_for_load(self, observation: Observation) -> float:
         """Channels at which the load takes `expand_utilisation` of the region."""
@@ -307,7 +311,7 @@ class DefaultPolicy:
     def _load(self, observation: Observation) -> float:
         """Tuples per second that would be handled if there were channels enough."""
         if observation.offered is not None:
-            return max(observation.offered, observation.throughput)
+            return observation.offered
         return observation.throughput / max(1.0 - observation.congestion, 0.1)
 
     def _elasticity(self, observation: Observation) -> float:
