@@ -2,6 +2,7 @@
 
 General layout, in the order the data flows:
 
+    adaptation_period.py    cuts the stream of epochs into adaptation periods
     signals.py              epochs as measured → per region and adaptation period an Observation
     observation.py          what a controller is told
     controller.py           the one interface: pinning, bounds, log, restart, around a policy
@@ -9,33 +10,43 @@ General layout, in the order the data flows:
       paper_policy.py         *Elastic* as printed (levels.py: its rapid scaling)
     decision.py             what a controller answers, with every reason
     operator_controller.py  *Operators*: workers inside one channel
-    fluid.py, saso.py       a model of regions under load, and the SASO numbers of any policy on it
+    fluid.py                a model of regions under load
+    saso.py                 the SASO numbers of any policy on it (saso_report.py: as tables)
 """
 
+from anabranch.control.adaptation_period import AdaptationPeriods
 from anabranch.control.bounds import Bounds
 from anabranch.control.controller import Controller, Event, Pin, Policy, Rescale, Unpin
 from anabranch.control.decision import Decision, Proposal
 from anabranch.control.default_policy import DefaultOptions, DefaultPolicy
 from anabranch.control.levels import LevelFunction, doubling_levels, paper_levels, single_levels
 from anabranch.control.observation import Observation
+from anabranch.control.operator_controller import OperatorController, OperatorDecision, WorkerAction
 from anabranch.control.paper_policy import PaperPolicy
+from anabranch.control.signals import EpochMeasurement, observe
 
 __all__ = [
+    "AdaptationPeriods",
     "Bounds",
     "Controller",
     "Decision",
     "DefaultOptions",
     "DefaultPolicy",
+    "EpochMeasurement",
     "Event",
     "LevelFunction",
     "Observation",
+    "OperatorController",
+    "OperatorDecision",
     "PaperPolicy",
     "Pin",
     "Policy",
     "Proposal",
     "Rescale",
     "Unpin",
+    "WorkerAction",
     "doubling_levels",
+    "observe",
     "paper_levels",
     "single_levels",
 ]

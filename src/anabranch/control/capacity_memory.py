@@ -1,15 +1,15 @@
 """What a region can do at each number of channels it has been saturated at.
 
-The paper remembers the throughput of a level, which depends on the load, and so must guess when the load has
-changed and forget. We remember the *capacity*, throughput / busy share, measured only while the region was
-saturated: a property of the region alone. Neither a change of load nor a neighbour's rescaling makes it wrong,
-only a change of the region itself (costlier tuples, a noisy machine, new executors), and that is noticed where it
-happens: at the current number of channels, several periods in a row.
+The paper remembers the throughput of a level, which depends on the load, and so must guess when the load
+has changed and forget. We remember the *capacity*, throughput / busy share, measured only while the region
+was saturated: a property of the region alone. Neither a change of load nor a neighbour's rescaling makes it
+wrong, only a change of the region itself (costlier tuples, a noisy machine, new executors), and that is
+noticed where it happens: at the current number of channels, several periods in a row.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 SAMPLES_MAX = 6  # beyond so many samples old ones fade: a running mean that follows slow change
@@ -28,7 +28,7 @@ class Capacity:
 
 
 class CapacityMemory:
-    """Capacities by number of channels, each forgotten when it has not been measured for `age_max` periods."""
+    """Capacities by number of channels; one not measured for `age_max` periods is forgotten."""
 
     def __init__(self, age_max: int) -> None:
         self._age_max = age_max
@@ -74,8 +74,11 @@ class CapacityMemory:
         return False
 
     def to_dict(self) -> dict[str, Any]:
-        ordered = sorted(self._capacities.items())
-        return {"deviating": self._deviating, "capacities": [asdict(capacity) for _, capacity in ordered]}
+        capacities = [
+            {"channels": n, "throughput": known.throughput, "samples": known.samples, "period": known.period}
+            for n, known in sorted(self._capacities.items())
+        ]
+        return {"deviating": self._deviating, "capacities": capacities}
 
     def restore(self, state: dict[str, Any]) -> None:
         self._deviating = state["deviating"]

@@ -138,7 +138,9 @@ class Controller:
         bounds = self._policy.bounds
         if not observation.valid:
             channels = bounds.clamp(observation.channels)
-            return Proposal(channels, "skipped", "the period says nothing (no tuples, warm-up or too few epochs)")
+            return Proposal(
+                channels, "skipped", "no tuples, warm-up or too few epochs: the period says nothing"
+            )
         proposal = self._policy.propose(observation)
         channels = bounds.clamp(proposal.channels)
         if channels == proposal.channels:

@@ -1,4 +1,4 @@
-"""The log entry a controller leaves for every period, so that a user can read why a region has its channels."""
+"""The log entry a controller leaves for every period: why a region has the channels it has."""
 
 from __future__ import annotations
 

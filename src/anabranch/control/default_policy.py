@@ -1,35 +1,39 @@
 """The controller we use: the paper's two signals and its principles, with the SASO properties for real.
 
     congested, and confirmed?
-      ├─ the region is not saturated, or told that the cause is downstream ─► remote   no channels added (P5)
-      ├─ arrivals are below what it handles now                            ─► drain    wait, the backlog shrinks
-      ├─ the last climb brought too little capacity                        ─► return   go back, remember (P5)
-      └─ otherwise                                                         ─► expand   by the model, at most × 2
-    not congested (or remote), and fewer would do for `patience` periods   ─► contract by the model, at least ÷ 2
-    otherwise                                                              ─► hold
+      ├─ not saturated, or told that the cause is downstream ─► remote    no channels added (P5)
+      ├─ arrivals are below what it handles now              ─► drain     wait, the backlog shrinks
+      ├─ these channels brought too little capacity          ─► return    go back, remember (P5)
+      └─ otherwise                                           ─► expand    by the model, at most × 2
+    just climbed, and hardly any room is left                ─► finish    the rest of the way
+    fewer would do for `patience` periods, the load has gone ─► contract  by the model, at most ÷ 2
+    otherwise                                                ─► hold
 
-*Congested* (P1, P3): congestion beyond a noise floor is summed over periods (CUSUM). Strong congestion above the
-threshold acts at once, weaker congestion once it has come twice in a row and the sum passes the threshold. So a
-high threshold delays, it does not blind; and noise below the floor never adds up.
+*Congested* (P1, P3): congestion beyond a noise floor is summed over periods (CUSUM). Strong congestion
+above the threshold acts at once, weaker congestion once it has come twice in a row and the sum passes the
+threshold. So a high threshold delays, it does not blind; and noise below the floor never adds up.
 
-*Model* (P6; in the spirit of DS2): the load is the measured throughput / (1 − congestion), or the arrivals if the
-source tells; the capacity of one channel is the measured capacity / channels. The jump goes where the load
-takes `expand_utilisation` of the channels, corrected by the scaling seen between the last two saturated sizes.
+*Model* (P6; in the spirit of DS2): the load is the measured throughput / (1 − congestion), or the arrivals
+if the source tells; the capacity of one channel is the measured capacity / channels. The jump goes where
+the load takes `expand_utilisation` of the channels, corrected by the scaling seen between the last two
+saturated sizes.
 
-*Climb* (P5, before anything is forgotten, with a margin): an increase by at least CLIMB_RATIO must raise the
-*capacity* by `gain_min`, with the measurement error taken into account: clear cases at once, unclear ones after
-up to `gain_periods` periods. Judging capacity instead of throughput is what keeps controllers from taking
-each other's effect for their own. A failed climb tries the middle of the interval, then rests below a *ceiling*
-that lasts `ceiling_periods` (twice as long each time) or until the region itself has changed.
+*Climb* (P5, before anything is forgotten, with a margin): an increase by at least CLIMB_RATIO must raise
+the *capacity* by `gain_min`, with the measurement error taken into account: clear cases at once, unclear
+ones after up to `gain_periods` periods. Judging capacity instead of throughput is what keeps controllers
+from taking each other's effect for their own. A failed climb tries the middle of the interval, then rests
+below a *ceiling* that lasts `ceiling_periods` (twice as long each time) or until the region itself has
+changed.
 
-*Contract* (P2): the busiest of `patience` periods, at the same number of channels, must leave room. The
-target leaves more room than the one of the way up, so that noise around a target moves nothing.
+*Contract* (P2): `patience` calm periods at the same number of channels must leave room on average, and the
+load must have fallen clearly below the one that channels were last added for. So noise at a constant load
+can add channels once, never take them away and add them again.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from anabranch.control.bounds import Bounds
@@ -76,7 +80,7 @@ class DefaultOptions:
     def __post_init__(self) -> None:
         if not 0 <= self.congestion_threshold < 1:
             raise ValueError(
-                f"congestion_threshold must be in [0, 1), got {self.congestion_threshold}; 0.01 to 0.3 work well"
+                f"congestion_threshold must be in [0, 1), got {self.congestion_threshold}; 0.01-0.3 is good"
             )
         if not 0 < self.contract_utilisation <= self.expand_utilisation <= self.saturated_share <= 1:
             raise ValueError(
@@ -239,7 +243,9 @@ class DefaultPolicy:
         if resting:
             return self._come_back(observation, base, gain) if gain < wanted and not unclear else None
         if unclear and not memory.refining and memory.judged_periods < options.gain_periods:
-            return self._hold(observation, "judge", f"{gain:+.0%} capacity since {base.channels}: within noise")
+            return self._hold(
+                observation, "judge", f"{gain:+.0%} capacity since {base.channels}: within noise"
+            )
         if gain < wanted:
             return self._come_back(observation, base, gain)
         if unclear or memory.refining:  # capacity curves bend down: the next step would bring less still
@@ -286,17 +292,18 @@ class DefaultPolicy:
         return Proposal(target, "expand", reason)
 
     def _finish_climb(self, observation: Observation) -> Proposal | None:
-        """Congestion is gone, but if the jump was cut to a doubling, or the region is as good as saturated, the next
-        bit of noise would bring it back: take the rest of the way now rather than at some later time."""
+        """Go the rest of the way once congestion is gone.
+
+        If the jump was cut to a doubling, or the region is as good as saturated, the next bit of noise would
+        bring the congestion back; rather now than at some later time.
+        """
         memory, options = self._memory, self.options
         climbed, memory.climbing = memory.climbing, False
         enough = options.expand_utilisation if memory.limited else options.finish_utilisation
         memory.limited = False
-        capacity = observation.capacity
-        if not climbed or not capacity or memory.ceiling is not None:
-            return None
-        utilisation = self._load(observation) / capacity  # not the busy share: that may be the rest of a backlog
-        if utilisation <= enough:
+        # Not just the busy share: that may be the rest of a backlog.
+        utilisation = self._demand(observation) * observation.busy_share
+        if not climbed or utilisation <= enough or memory.ceiling is not None:
             return None
         memory.load_expanded_for = self._load(observation)
         target = math.ceil(self._channels_for_load(observation))
@@ -304,9 +311,12 @@ class DefaultPolicy:
 
     def _channels_for_load(self, observation: Observation) -> float:
         """Channels at which the load takes `expand_utilisation` of the region."""
-        demand = self._load(observation) / observation.throughput if observation.throughput > 0 else 1.0
-        factor = demand * observation.busy_share / self.options.expand_utilisation
+        factor = self._demand(observation) * observation.busy_share / self.options.expand_utilisation
         return observation.channels * float(max(1.0, factor) ** (1.0 / self._elasticity(observation)))
+
+    def _demand(self, observation: Observation) -> float:
+        """The load in units of the present throughput."""
+        return self._load(observation) / observation.throughput if observation.throughput > 0 else 1.0
 
     def _load(self, observation: Observation) -> float:
         """Tuples per second that would be handled if there were channels enough."""
@@ -315,7 +325,7 @@ class DefaultPolicy:
         return observation.throughput / max(1.0 - observation.congestion, 0.1)
 
     def _elasticity(self, observation: Observation) -> float:
-        """How capacity grows with channels near here: 1 is linear, 0.5 is like the root. Noise counts as linear."""
+        """How capacity grows with channels near here: 1 is linear, 0.5 like the root; in doubt linear."""
         channels = observation.channels
         here = self._capacities.get(channels)
         below = self._capacities.highest_below(channels / CLIMB_RATIO)
@@ -337,7 +347,7 @@ class DefaultPolicy:
             return self._hold(observation, branch, f"{calm}; {busy:.0%} busy")
         expanded_for = memory.load_expanded_for
         if expanded_for is not None and throughput > options.load_fall_share * expanded_for:
-            return self._hold(observation, branch, f"{calm}; the load the channels were added for is still there")
+            return self._hold(observation, branch, f"{calm}; the channels' load is still there")
         if branch == "remote" and not self._throughput_is_steady(observation.relative_error):
             return self._hold(observation, branch, f"{calm}; whatever is downstream has not settled")
         memory.climbing = False
@@ -350,7 +360,9 @@ class DefaultPolicy:
     # -- a restarted driver continues ----------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self._memory), "calm": [list(pair) for pair in self._calm], **self._capacities.to_dict()}
+        calm = [list(pair) for pair in self._calm]
+        memory = {name: getattr(self._memory, name) for name in _Memory.__dataclass_fields__}
+        return {**memory, "calm": calm, **self._capacities.to_dict()}
 
     def restore(self, state: dict[str, Any]) -> None:
         names = _Memory.__dataclass_fields__

@@ -4,15 +4,15 @@ A region with N channels has the capacity ``channel_rate · speed_up(N)``. Per a
 
     source (load) ──► region 1 ──► region 2 ──► … ──► sink (sink_rate)
 
-every part lets through at most its capacity, so the throughput is the smallest of them all and the load. The
-source is paced: what is not handled is held back at the source, not stored (``backlog=True`` stores it, as Kafka
-does). In the real world a splitter that is held back blocks; here that is
+every part lets through at most its capacity, so the throughput is the smallest of them all and the load.
+The source is paced: what is not handled is held back at the source, not stored (``backlog=True`` stores it,
+as Kafka does). In the real world a splitter that is held back blocks; here that is
 
     congestion of a region = 1 − throughput / what its upstream could deliver
 
-whoever is to blame: like the paper's splitter, it cannot tell its own channels from a slow sink. Its busy share,
-throughput / its own capacity, can. Noise is multiplicative on load and capacities, per period, independent,
-plus a fifth of it on the congestion index. All randomness comes from the given generator.
+whoever is to blame: like the paper's splitter, it cannot tell its own channels from a slow sink. Its busy
+share, throughput / its own capacity, can. Noise is multiplicative on load and capacities, per period,
+independent, plus a fifth of it on the congestion index. All randomness comes from the given generator.
 """
 
 from __future__ import annotations

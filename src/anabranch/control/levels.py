@@ -30,7 +30,7 @@ def single_levels(level: int) -> int:
 
 
 def channels_of_levels(function: LevelFunction, bounds: Bounds) -> tuple[int, ...]:
-    """Channels per level within the bounds; both bounds are levels themselves, so that they can be reached."""
+    """Channels per level within the bounds; both bounds are levels too, to be reachable."""
     channels = {bounds.channels_min, bounds.channels_max}
     level = 0
     while (count := function(level)) <= bounds.channels_max:

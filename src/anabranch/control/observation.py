@@ -50,7 +50,7 @@ class Observation:
 
     @property
     def capacity(self) -> float | None:
-        """Throughput if the region were never idle: a property of the region and its channels, not of the load."""
+        """Throughput if the region were never idle: a property of its channels, not of the load."""
         if self.busy_throughput is not None:
             return self.busy_throughput
         return self.throughput / self.busy_share if self.busy_share > 0 else None

@@ -1,4 +1,4 @@
-"""The controller of *Elastic* (Gedik, Schneider, Hirzel, Wu), Algorithms 1-3 as printed, kept to reproduce it.
+"""The controller of *Elastic* (Gedik et al.), Algorithms 1-3 as printed, kept to reproduce it.
 
 Per level the algorithm remembers: when it was last there (P), whether that was congested (C), the last
 throughput (T⁻) and the first throughput of the last stay (T⁺). It then applies
@@ -10,8 +10,8 @@ throughput (T⁻) and the first throughput of the last stay (T⁺). It then appl
     P6      levels, not channels, change by one (levels.py)
 
 Read with the corrections of the project's notes: three exclusive branches in Algorithm 2, N[-1] = 0, and
-Algorithm 3 ends in "unknown". Its faults are NOT corrected; tests/control/test_paper_faults.py shows each. Use
-default_policy.py for work.
+Algorithm 3 ends in "unknown". Its faults are NOT corrected; tests/control/test_paper_faults.py shows each.
+Use default_policy.py for work.
 
 Sentinels: T⁺ None is the paper's nan (no stay yet), T⁻ math.inf its infinity (never seen, or forgotten).
 """
@@ -148,9 +148,15 @@ class PaperPolicy:
             channels = self._channels_at(level)
             per_channel = first / channels
             if throughput < first:
-                if first - throughput > self._significant * (channels - self._channels_at(level - 1)) * per_channel:
+                if (
+                    first - throughput
+                    > self._significant * (channels - self._channels_at(level - 1)) * per_channel
+                ):
                     return LoadChange.LESS
-            elif throughput - first > self._significant * (self._channels_at(level + 1) - channels) * per_channel:
+            elif (
+                throughput - first
+                > self._significant * (self._channels_at(level + 1) - channels) * per_channel
+            ):
                 return LoadChange.MORE
         if self._visited[level + 1] == before and throughput > self._last[level + 1]:
             return LoadChange.MORE

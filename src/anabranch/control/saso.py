@@ -1,17 +1,19 @@
 """SASO as numbers: stability, accuracy, settling time and overshoot of any policy, on the fluid model.
 
-    reversals   direction changes of the number of channels, whole run
-    settled     period from which the number of channels never changes again (1: from the start)
-    accuracy    capacity at the end / the best any fixed number of channels has (or the load, if that is less)
-    overshoot   levels (the paper's series) above the fewest channels that would do; the fewest for the highest load
-                of the latest RECENT periods, because giving back is allowed patience
-    handled     handled / available load (or the best any fixed number of channels can do), without GRACE periods after the start and after each step
+reversals   direction changes of the number of channels, whole run
+settled     period from which the number of channels never changes again (1: from the start)
+accuracy    capacity at the end / the best of any fixed number of channels (or the load, if less)
+overshoot   levels (the paper's series) above the fewest channels that would do for the highest load of
+            the latest RECENT periods, because giving back is allowed patience; the worst of the run
+handled     handled load / available load (or the best of any fixed number of channels, if less), without
+            GRACE periods after the start and after each step
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from anabranch.control.levels import level_of
 
 RECENT = 20
 GRACE = 2
+STEP_SHARE = 0.2  # a load change of this size from one period to the next is a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +42,7 @@ class Run:
 
     @property
     def reversals(self) -> int:
-        moves = [after - before for before, after in zip(self.channels, self.channels[1:], strict=False)]
-        directions = [move > 0 for move in moves if move != 0]
-        return sum(a != b for a, b in zip(directions, directions[1:], strict=False))
+        return reversals(self.channels)
 
     @property
     def settled(self) -> int:
@@ -52,6 +53,12 @@ class Run:
     def accuracy(self) -> float:
         wanted = min(self.region.best(self.bounds.channels_max), self.load(len(self.periods)))
         return min(1.0, self.region.capacity(self.channels[-1]) / wanted)
+
+    @property
+    def final_overshoot(self) -> int:
+        """Overshoot of the last period alone: without the probes by which a limit is found."""
+        needed = self.region.channels_needed(self.load(len(self.periods)), self.bounds.channels_max)
+        return max(0, level_of(self.channels[-1]) - level_of(needed))
 
     @property
     def overshoot(self) -> int:
@@ -65,20 +72,26 @@ class Run:
 
     @property
     def handled(self) -> float:
-        counted = self._counted()
         best = self.region.best(self.bounds.channels_max)
+        counted = self._without_grace()
         return sum(period.handled for period in counted) / sum(min(best, period.load) for period in counted)
 
-    def _counted(self) -> list[FluidPeriod]:
+    def _without_grace(self) -> list[FluidPeriod]:
         kept = []
-        last_change = 1
+        step_at = 1
         for period in self.periods:
             now, before = self.load(period.period), self.load(max(1, period.period - 1))
-            if abs(now - before) > 0.2 * before:
-                last_change = period.period
-            if period.period >= last_change + GRACE:
+            if abs(now - before) > STEP_SHARE * before:
+                step_at = period.period
+            if period.period >= step_at + GRACE:
                 kept.append(period)
         return kept
+
+
+def reversals(channels: tuple[int, ...]) -> int:
+    """How often the number of channels changes direction."""
+    rises = [after > before for before, after in pairwise(channels) if after != before]
+    return sum(before != after for before, after in pairwise(rises))
 
 
 def run(
@@ -89,33 +102,18 @@ def run(
     *,
     noise: float = 0.0,
     seed: int = 0,
-    sink_rate: float = float("inf"),
+    sink_rate: float = math.inf,
     backlog: bool = False,
 ) -> Run:
-    """Let a policy control one region of the fluid model."""
+    """Let a policy control one region of the fluid model, from one channel (or minChannels) on."""
     generator = np.random.default_rng(seed)
     pipeline = FluidPipeline(
         [region], load, noise=noise, generator=generator, sink_rate=sink_rate, backlog=backlog
     )
-    controller = Controller(policy)
+    controller = Controller(policy, log_length=1)
     history = []
     for _ in range(periods):
         period = pipeline.advance([controller.channels])
         history.append(period)
         controller.handle(period.observations[0])
     return Run(region, policy.bounds, load, tuple(history))
-
-
-PolicyFactory = Callable[[Bounds], Policy]
-
-
-def runs(
-    make: PolicyFactory,
-    bounds: Bounds,
-    region: FluidRegion,
-    load: Load,
-    periods: int,
-    noise: float,
-    seeds: Sequence[int],
-) -> list[Run]:
-    return [run(make(bounds), region, load, periods, noise=noise, seed=seed) for seed in seeds]
