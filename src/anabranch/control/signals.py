@@ -94,8 +94,8 @@ class EpochMeasurement:
             )
         if not 0 <= self.taken_rows <= self.ready_rows:
             raise ValueError(
-                f"epoch {self.epoch}: took {self.taken_rows} rows of {self.ready_rows} ready ones; it must be "
-                "between 0 and all of them"
+                f"epoch {self.epoch}: took {self.taken_rows} rows of {self.ready_rows} ready ones; it must "
+                "be between 0 and all of them"
             )
 
 
