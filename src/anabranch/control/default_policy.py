@@ -199,13 +199,13 @@ class DefaultPolicy:
     # -- deciding ------------------------------------------------------------------------------------------
 
     def _answer(self, observation: Observation, confirmed: bool) -> Proposal:
+        if observation.remote:
+            return self._contract(observation, "the congestion is downstream", branch="remote")
         if not confirmed:
             if observation.congestion <= self.options.congestion_floor:
                 self._memory.draining = 0
                 return self._finish_climb(observation) or self._contract(observation, "not congested")
             return self._hold(observation, "hold", "congestion is not confirmed")
-        if observation.remote:
-            return self._contract(observation, "the congestion is downstream", branch="remote")
         if observation.busy_share < self.options.saturated_share:
             cause = f"tuples wait although the region is busy for only {observation.busy_share:.0%}"
             return self._contract(observation, cause, branch="remote")

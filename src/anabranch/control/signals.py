@@ -12,11 +12,11 @@ tuples stand ready for longer than the user wants (the epoch target) *because ch
 
     congestion of an epoch = the marked time / the time from start to start
 
-The marked time ends with the work: in the trigger's pause nobody is busy, so a slow trigger is not
-congestion. With a paced, under-loaded source a tuple waits for at most one short epoch: 0. With a growing
-backlog the oldest tuple is always older than the target: 1, whether the epochs grow (unlimited) or the rows
-left over do (limited epochs). Where the source cannot tell how long tuples waited, it follows from the
-rows: ready / arrived · time from start to start.
+The marked time ends with the work; and if there is a pause at all, the next epoch waited for the trigger
+and not for channels, so a slow trigger is never congestion. With a paced, under-loaded source a tuple waits
+for at most one short epoch: 0. With a growing backlog the oldest tuple is always older than the target: 1,
+whether the epochs grow (unlimited) or the rows left over do (limited epochs). Where the source cannot tell
+how long tuples waited, it follows from the rows: ready / arrived · time from start to start.
 
 **Whose congestion?** The stages of an epoch run one after the other, so the time adds up:
 
@@ -29,7 +29,8 @@ epoch can be expected to be shorter than twice its fixed cost, so a target below
 overhead is nobody's channel.
 
 **Busy share** of a region: the time it worked / the time it could have worked. Epochs of target length can
-spend 1 − overhead / target of the time on work; what the other parts take of it is not the region's:
+spend 1 − overhead / target of the time on work (an epoch that leaves rows behind is limited by the source and
+cannot grow: it can spend its length without the overhead); what the other parts take is not the region's:
 
     busy = own / (time · (1 − overhead / target) − others),   1 if there is nothing left
 
@@ -57,6 +58,7 @@ EPOCHS_MIN = 3
 SHARE_MIN = 0.1
 REMOTE_CONGESTION_MIN = 0.05
 TRIMMED_SHARE = 0.2
+PAUSE_SHARE_MAX = 0.1  # a shorter pause between epochs is Spark's bookkeeping
 OVERHEADS_PER_EPOCH_MIN = 2.0
 
 
@@ -151,8 +153,11 @@ def _cycles(epochs: Sequence[EpochMeasurement]) -> list[_Cycle]:
         if before.warm_up or before.taken_rows == 0:
             continue
         target = max(before.target_s, OVERHEADS_PER_EPOCH_MIN * before.overhead_s)
+        pause = length - before.duration_s
         overdue_from = max(0.0, length - waited + target)  # on a clock that starts with the epoch before
         congested = max(0.0, min(before.duration_s, length) - overdue_from)
+        if pause > max(PAUSE_SHARE_MAX * length, before.overhead_s):
+            congested = 0.0  # the next epoch waited for the trigger, not for channels
         cycles.append(_Cycle(before, length, arrived, congested / length))
     return cycles
 
@@ -211,7 +216,10 @@ def _busy_share(cycle: _Cycle, region: str) -> float:
     epoch = cycle.epoch
     own = _stage_s(epoch, region)
     target = max(epoch.target_s, OVERHEADS_PER_EPOCH_MIN * epoch.overhead_s)
-    workable = cycle.length_s * (1.0 - epoch.overhead_s / target)
+    if epoch.taken_rows < epoch.ready_rows:
+        workable = cycle.length_s - epoch.overhead_s  # no longer epoch is to be had
+    else:
+        workable = cycle.length_s * (1.0 - epoch.overhead_s / target)
     left = workable - (_work_s(epoch) - own)
     return min(1.0, own / left) if left > 0 else 1.0
 
