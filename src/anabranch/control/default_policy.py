@@ -202,10 +202,13 @@ class DefaultPolicy:
         if observation.remote:
             return self._contract(observation, "the congestion is downstream", branch="remote")
         if not confirmed:
-            if observation.congestion <= self.options.congestion_floor:
-                self._memory.draining = 0
-                return self._finish_climb(observation) or self._contract(observation, "not congested")
-            return self._hold(observation, "hold", "congestion is not confirmed")
+            finish = self._finish_climb(observation)
+            if finish is not None:
+                return finish
+            if observation.congestion > self.options.congestion_floor:
+                return self._hold(observation, "hold", "congestion is not confirmed")
+            self._memory.draining = 0
+            return self._contract(observation, "not congested")
         if observation.busy_share < self.options.saturated_share:
             cause = f"tuples wait although the region is busy for only {observation.busy_share:.0%}"
             return self._contract(observation, cause, branch="remote")
@@ -292,7 +295,7 @@ class DefaultPolicy:
         return Proposal(target, "expand", reason)
 
     def _finish_climb(self, observation: Observation) -> Proposal | None:
-        """Go the rest of the way once congestion is gone.
+        """Go the rest of the way once congestion is gone, or nearly so.
 
         If the jump was cut to a doubling, or the region is as good as saturated, the next bit of noise would
         bring the congestion back; rather now than at some later time.
