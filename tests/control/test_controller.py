@@ -92,7 +92,9 @@ def test_a_rescale_by_hand_is_where_the_controller_goes_on(make: Callable[[Bound
 
 
 @every_policy
-def test_a_migration_that_was_put_off_is_not_believed_to_have_happened(make: Callable[[Bounds], Policy]) -> None:
+def test_a_migration_that_was_put_off_is_not_believed_to_have_happened(
+    make: Callable[[Bounds], Policy],
+) -> None:
     controller = Controller(make(Bounds(1, 32)))
     assert controller.handle(congested(1, 1)).channels == 2
     decision = controller.handle(congested(2, 1))
@@ -137,7 +139,11 @@ def test_an_observation_that_cannot_be_is_refused(wrong: dict[str, float]) -> No
     load=st.sampled_from([sine(5000, 4000, 40), steps((9000, 1000, 5000), (15, 10, 15))]),
 )
 def test_a_restarted_driver_decides_as_if_it_had_never_stopped(
-    make: Callable[[Bounds], Policy], seed: int, stop_at: int, curve: Callable[[int], float], load: Callable[[int], float]
+    make: Callable[[Bounds], Policy],
+    seed: int,
+    stop_at: int,
+    curve: Callable[[int], float],
+    load: Callable[[int], float],
 ) -> None:
     def play(restart: bool) -> list[int]:
         region = FluidRegion(1000, curve)

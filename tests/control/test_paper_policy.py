@@ -5,13 +5,25 @@ from __future__ import annotations
 import pytest
 
 from anabranch.control import Bounds, Controller, Observation, PaperPolicy, doubling_levels
-from anabranch.control.fluid import FluidRegion, Load, SpeedUp, constant, falling_after, flat_after, linear, sine, steps
+from anabranch.control.fluid import (
+    FluidRegion,
+    Load,
+    SpeedUp,
+    constant,
+    falling_after,
+    flat_after,
+    linear,
+    sine,
+    steps,
+)
 from anabranch.control.saso import Run, run
 
 BOUNDS = Bounds(1, 32)
 
 
-def play(curve: SpeedUp, load: Load, periods: int = 100, noise: float = 0.0, seed: int = 0, threshold: float = 0.05) -> Run:
+def play(
+    curve: SpeedUp, load: Load, periods: int = 100, noise: float = 0.0, seed: int = 0, threshold: float = 0.05
+) -> Run:
     policy = PaperPolicy(BOUNDS, congestion_threshold=threshold)
     return run(policy, FluidRegion(1000, curve), load, periods, noise=noise, seed=seed)
 

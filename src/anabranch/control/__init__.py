@@ -6,7 +6,7 @@ General layout, in the order the data flows:
     signals.py              epochs as measured → per region and adaptation period an Observation
     observation.py          what a controller is told
     controller.py           the one interface: pinning, bounds, log, restart, around a policy
-      default_policy.py       ours (capacity_memory.py: what it remembers)
+      default_policy.py       ours (default_options.py; capacity_memory.py: what it remembers)
       paper_policy.py         *Elastic* as printed (levels.py: its rapid scaling)
     decision.py             what a controller answers, with every reason
     operator_controller.py  *Operators*: workers inside one channel
@@ -18,7 +18,8 @@ from anabranch.control.adaptation_period import AdaptationPeriods
 from anabranch.control.bounds import Bounds
 from anabranch.control.controller import Controller, Event, Pin, Policy, Rescale, Unpin
 from anabranch.control.decision import Decision, Proposal
-from anabranch.control.default_policy import DefaultOptions, DefaultPolicy
+from anabranch.control.default_options import DefaultOptions
+from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.levels import LevelFunction, doubling_levels, paper_levels, single_levels
 from anabranch.control.observation import Observation
 from anabranch.control.operator_controller import OperatorController, OperatorDecision, WorkerAction

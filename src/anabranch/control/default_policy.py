@@ -9,9 +9,10 @@
     fewer would do for `patience` periods, the load has gone ─► contract  by the model, at most ÷ 2
     otherwise                                                ─► hold
 
-*Congested* (P1, P3): congestion beyond a noise floor is summed over periods (CUSUM). Strong congestion
-above the threshold acts at once, weaker congestion once it has come twice in a row and the sum passes the
-threshold. So a high threshold delays, it does not blind; and noise below the floor never adds up.
+*Congested* (P1, P3): congestion above a noise floor is summed over periods (in the spirit of CUSUM). Strong
+congestion above the threshold acts at once, weaker congestion once it has come twice in a row and the sum
+passes the threshold. So a high threshold delays, it does not blind; and noise below the floor never adds
+up.
 
 *Model* (P6; in the spirit of DS2): the load is the measured throughput / (1 − congestion), or the arrivals
 if the source tells; the capacity of one channel is the measured capacity / channels. The jump goes where
@@ -34,62 +35,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.control.bounds import Bounds
 from anabranch.control.capacity_memory import SAMPLES_MAX, Capacity, CapacityMemory
 from anabranch.control.decision import Proposal
+from anabranch.control.default_options import DefaultOptions
 from anabranch.control.observation import Observation
 
 CLIMB_RATIO = 1.4  # a smaller step's gain drowns in noise
 ELASTICITY_MIN = 0.5  # below it the correction would always ask for the doubling anyway
 CEILING_PERIODS_MAX_FACTOR = 16
+REMOTE_PATIENCE_FACTOR = 2  # a neighbour downstream may be about to grow: its turn first
+SAME_LOAD_SHARE = 0.7  # two estimates of a load, the first of them rough, that may be the same load
 
 
-@dataclass(frozen=True, slots=True)
-class DefaultOptions:
-    """Tuning of the default policy; users need at most the first."""
+class _Recent(NamedTuple):
+    """One period at the present number of channels."""
 
-    congestion_threshold: float = 0.05
-    """Congestion, beyond the noise floor, that is tolerated before channels are added."""
-    congestion_floor: float = 0.02
-    """Congestion up to here is noise."""
-    congestion_strong: float = 0.2
-    """Congestion from here on needs no second period as confirmation."""
-    saturated_share: float = 0.9
-    """A region busy for less than this is not what its tuples wait for."""
-    expand_utilisation: float = 0.8
-    """Utilisation the way up aims at."""
-    contract_utilisation: float = 0.75
-    """Utilisation the way down aims at."""
-    finish_utilisation: float = 0.85
-    """A climb that ends above this utilisation is not finished."""
-    load_fall_share: float = 0.8
-    """Channels that were added for a load are not given back while it is above this share of it."""
-    patience: int = 4
-    """Periods that must all agree before channels are given back."""
-    gain_min: float = 0.05
-    """Capacity a doubling of the channels must add, as a share."""
-    gain_periods: int = 2
-    """Periods after which an unclear gain is judged anyway."""
-    drain_periods: int = 12
-    """How long a shrinking backlog is left to shrink before channels are added nevertheless."""
-    ceiling_periods: int = 200
-    """How long a size that did not pay is not tried again, the first time."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.congestion_threshold < 1:
-            raise ValueError(
-                f"congestion_threshold must be in [0, 1), got {self.congestion_threshold}; 0.01-0.3 is good"
-            )
-        if not 0 < self.contract_utilisation <= self.expand_utilisation <= self.saturated_share <= 1:
-            raise ValueError(
-                "utilisations must satisfy 0 < contract <= expand <= saturated <= 1, got "
-                f"{self.contract_utilisation}, {self.expand_utilisation}, {self.saturated_share}: otherwise "
-                "every move up would be followed by a move down"
-            )
-        if self.patience < 1 or self.gain_periods < 1:
-            raise ValueError("patience and gain_periods are numbers of periods, at least 1")
+    busy_share: float
+    throughput: float
+    waited: bool
+    """Whether tuples waited for anything, this region or another."""
 
 
 @dataclass(slots=True)
@@ -99,7 +66,7 @@ class _Memory:
     channels: int | None = None
     """Channels last asked for; None before the first period."""
     evidence: float = 0.0
-    """Summed congestion beyond the floor."""
+    """Congestion above the floor, summed; halved by each period below it."""
     congested_before: bool = False
     """Whether the period before was above the floor: the confirmation of weak congestion."""
     climbing: bool = False
@@ -140,7 +107,7 @@ class DefaultPolicy:
         self.options = options if options is not None else DefaultOptions()
         self._memory = _Memory()
         self._capacities = CapacityMemory(age_max=2 * self.options.ceiling_periods)
-        self._calm: list[tuple[float, float]] = []  # (busy share, throughput) of the latest periods here
+        self._recent: list[_Recent] = []  # the latest periods at this number of channels
 
     def propose(self, observation: Observation) -> Proposal:
         memory = self._memory
@@ -163,12 +130,13 @@ class DefaultPolicy:
         self._memory.evidence = 0.0
         self._memory.draining = 0
         self._memory.judged_periods = 0
-        self._calm.clear()
+        self._recent.clear()
 
     def _learn(self, observation: Observation) -> None:
         memory, options = self._memory, self.options
-        self._calm.append((observation.busy_share, observation.throughput))
-        del self._calm[: -options.patience]
+        waited = observation.remote or observation.congestion > options.congestion_floor
+        self._recent.append(_Recent(observation.busy_share, observation.throughput, waited))
+        del self._recent[: -REMOTE_PATIENCE_FACTOR * options.patience]
         capacity = observation.capacity
         saturated = observation.busy_share >= options.saturated_share and not observation.remote
         if (
@@ -189,9 +157,7 @@ class DefaultPolicy:
         """Whether the region is congested, beyond noise and beyond the threshold."""
         memory, options = self._memory, self.options
         above_floor = congestion > options.congestion_floor
-        memory.evidence = max(0.0, memory.evidence + congestion - options.congestion_floor)
-        if not above_floor:
-            memory.evidence /= 2  # a calm period weighs more than what the floor takes off
+        memory.evidence = memory.evidence + congestion if above_floor else memory.evidence / 2
         confirmed = congestion >= options.congestion_strong or (above_floor and memory.congested_before)
         memory.congested_before = above_floor
         return confirmed and memory.evidence > options.congestion_threshold
@@ -302,13 +268,15 @@ class DefaultPolicy:
         """
         memory, options = self._memory, self.options
         climbed, memory.climbing = memory.climbing, False
+        load, expanded_for = self._load(observation), memory.load_expanded_for
+        if climbed and expanded_for is not None and load >= SAME_LOAD_SHARE * expanded_for:
+            memory.load_expanded_for = load  # estimated under heavy congestion before, now measured
         enough = options.expand_utilisation if memory.limited else options.finish_utilisation
         memory.limited = False
         # Not just the busy share: that may be the rest of a backlog.
         utilisation = self._demand(observation) * observation.busy_share
         if not climbed or utilisation <= enough or memory.ceiling is not None:
             return None
-        memory.load_expanded_for = self._load(observation)
         target = math.ceil(self._channels_for_load(observation))
         return Proposal(target, "finish", f"the climb would end at a utilisation of {utilisation:.0%}")
 
@@ -341,34 +309,38 @@ class DefaultPolicy:
     def _contract(self, observation: Observation, calm: str, branch: str = "hold") -> Proposal:
         memory, options = self._memory, self.options
         channels = observation.channels
-        if len(self._calm) < options.patience:
+        remote = branch == "remote"
+        periods = REMOTE_PATIENCE_FACTOR * options.patience if remote else options.patience
+        recent = self._recent[-periods:]
+        # Where tuples waited downstream, the region was idle for another reason than too many channels.
+        if len(recent) < periods or (not remote and any(period.waited for period in recent)):
             return self._hold(observation, branch, calm)
-        busy = sum(busy for busy, _ in self._calm) / len(self._calm)
-        throughput = sum(throughput for _, throughput in self._calm) / len(self._calm)
+        busy = sum(period.busy_share for period in recent) / periods
+        throughput = sum(period.throughput for period in recent) / periods
         needed = max(math.ceil(channels * busy / options.contract_utilisation), math.ceil(channels / 2))
         if needed >= channels:
             return self._hold(observation, branch, f"{calm}; {busy:.0%} busy")
         expanded_for = memory.load_expanded_for
         if expanded_for is not None and throughput > options.load_fall_share * expanded_for:
             return self._hold(observation, branch, f"{calm}; the channels' load is still there")
-        if branch == "remote" and not self._throughput_is_steady(observation.relative_error):
+        if remote and not self._throughput_is_steady(observation.relative_error):
             return self._hold(observation, branch, f"{calm}; whatever is downstream has not settled")
         memory.climbing = False
-        return Proposal(needed, "contract", f"{calm}; {busy:.0%} busy for {options.patience} periods")
+        return Proposal(needed, "contract", f"{calm}; {busy:.0%} busy for {periods} periods")
 
     def _throughput_is_steady(self, relative_error: float) -> bool:
-        throughputs = [throughput for _, throughput in self._calm]
-        return max(throughputs) <= min(throughputs) * (1.1 + 4 * relative_error)
+        throughputs = [period.throughput for period in self._recent]
+        return max(throughputs) <= min(throughputs) * (1.05 + 4 * relative_error)
 
     # -- a restarted driver continues ----------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        calm = [list(pair) for pair in self._calm]
+        recent = [list(period) for period in self._recent]
         memory = {name: getattr(self._memory, name) for name in _Memory.__dataclass_fields__}
-        return {**memory, "calm": calm, **self._capacities.to_dict()}
+        return {**memory, "recent": recent, **self._capacities.to_dict()}
 
     def restore(self, state: dict[str, Any]) -> None:
         names = _Memory.__dataclass_fields__
         self._memory = _Memory(**{name: state[name] for name in names})
-        self._calm = [(busy, throughput) for busy, throughput in state["calm"]]
+        self._recent = [_Recent(*period) for period in state["recent"]]
         self._capacities.restore(state)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 
 from anabranch.control.bounds import Bounds
 from anabranch.control.controller import Policy
-from anabranch.control.default_policy import DefaultOptions, DefaultPolicy
+from anabranch.control.default_options import DefaultOptions
+from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.fluid import (
     FluidRegion,
     Load,
