@@ -29,7 +29,7 @@ BOUNDS = Bounds(1, 32)
 NOISE = 0.05
 SATURATING = constant(1e6)
 
-# Examples with noise are derandomised: noise has tails, and a change must not be judged by another day's dice.
+# Examples with noise are derandomised: noise has tails, a change must not be judged by another day's dice.
 # Before changing the policy, raise max_examples to a few hundred and let it run.
 seeds = st.integers(0, 100_000)
 thresholds = st.sampled_from([0.01, 0.02, 0.05, 0.1, 0.2, 0.3])

@@ -9,9 +9,8 @@ import pytest
 
 import anabranch.control
 
-ALLOWED = set(
-    "__future__ anabranch collections dataclasses enum itertools math numpy statistics typing".split()
-)
+STANDARD = {"__future__", "collections", "dataclasses", "enum", "itertools", "math", "statistics", "typing"}
+ALLOWED = STANDARD | {"anabranch", "numpy"}
 FILES = sorted(Path(anabranch.control.__file__).parent.glob("*.py"))
 
 

@@ -156,9 +156,9 @@ class FluidPipeline:
         return FluidPeriod(self._period, load, handled, tuple(observations))
 
     def _standard(self) -> float:
-        if self._generator is None:
+        if self._generator is None or self._noise == 0:
             return 0.0
-        return float(np.clip(self._generator.standard_normal(), -NOISE_SIGMA_MAX, NOISE_SIGMA_MAX))
+        return max(-NOISE_SIGMA_MAX, min(NOISE_SIGMA_MAX, float(self._generator.standard_normal())))
 
     def _factor(self) -> float:
         return 1.0 + self._noise * self._standard()

@@ -64,10 +64,13 @@ class Run:
     def overshoot(self) -> int:
         loads = [self.load(period.period) for period in self.periods]
         worst = 0
+        levels_needed: dict[float, int] = {}
         for i, n in enumerate(self.channels):
             highest = max(loads[max(0, i - RECENT) : i + 1])
-            needed = self.region.channels_needed(highest, self.bounds.channels_max)
-            worst = max(worst, level_of(n) - level_of(needed))
+            if highest not in levels_needed:
+                needed = self.region.channels_needed(highest, self.bounds.channels_max)
+                levels_needed[highest] = level_of(needed)
+            worst = max(worst, level_of(n) - levels_needed[highest])
         return worst
 
     @property
