@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from anabranch.control import (
     PaperPolicy,
     Pin,
     Policy,
+    Proposal,
     Rescale,
     Unpin,
 )
@@ -113,6 +115,30 @@ def test_every_decision_can_be_read(make: Callable[[Bounds], Policy]) -> None:
     assert entry.remembered
     assert entry.reason in entry.describe() and entry.branch in entry.describe()
     json.dumps(entry.to_dict(), allow_nan=False)
+
+
+class Greedy:
+    """A policy without a sense of bounds."""
+
+    name = "greedy"
+    bounds = Bounds(2, 5)
+
+    def propose(self, observation: Observation) -> Proposal:
+        return Proposal(99, "more", "always more")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        pass
+
+
+def test_the_bounds_hold_whatever_a_policy_proposes() -> None:
+    controller = Controller(Greedy())
+    assert controller.channels == 2
+    decision = controller.handle(congested(1, 2))
+    assert decision.channels == controller.channels == 5
+    assert "kept within [2, 5]" in decision.reason
 
 
 def test_what_is_no_event_is_refused() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anabranch.control import Bounds, Controller, DefaultOptions, DefaultPolicy, Observation
@@ -68,6 +68,7 @@ def test_a_constant_load_is_settled_in_6_periods_without_reversal(load: float, t
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(load=st.floats(300, 24_000), seed=seeds)
+@example(load=4784.0, seed=20136)  # the load was overestimated by a third at the start of the climb
 def test_noise_of_5_percent_brings_no_reversal_in_100_periods(load: float, seed: int) -> None:
     found = play(linear(), constant(load), noise=NOISE, seed=seed)
     assert found.reversals == 0
@@ -251,6 +252,9 @@ def in_series(
     seed=seeds,
     noise=st.sampled_from([0.0, NOISE]),
 )
+@example(
+    rates=[380.0, 888.0, 849.0], seed=0, noise=NOISE
+)  # the first contracted just before the last was ready
 def test_controllers_in_series_do_not_chase_each_other(rates: list[float], seed: int, noise: float) -> None:
     columns, handled = in_series(rates, constant(5000), noise, seed)
     for column in columns:
@@ -266,6 +270,17 @@ def test_a_neighbour_that_cannot_grow_does_not_make_a_region_grow() -> None:
 
 
 # -- details ---------------------------------------------------------------------------------------------
+
+
+def test_the_jump_is_larger_where_channels_have_brought_less() -> None:
+    def channels_after(capacity_of_four: float) -> int:
+        policy = DefaultPolicy(BOUNDS)
+        policy.propose(Observation(1, 4, capacity_of_four, congestion=0.9, busy_share=1.0))
+        policy.propose(Observation(2, 8, 8000.0, congestion=0.1, busy_share=1.0))
+        return policy.propose(Observation(3, 8, 8000.0, congestion=0.1, busy_share=1.0)).channels
+
+    assert channels_after(4000.0) == 12, "linear: 8 / 0.9 / 0.8"
+    assert channels_after(5657.0) == 16, "like the root: (1 / 0.9 / 0.8) ** 2 times as many"
 
 
 def test_one_period_of_weak_congestion_is_not_believed_two_are() -> None:

@@ -114,6 +114,16 @@ def test_a_trial_that_was_no_better_is_undone() -> None:
     assert (stay.action, stay.active, stay.branch) == (WorkerAction.NONE, 3, "peaked")
 
 
+def test_one_inflated_rate_is_forgotten_by_decay() -> None:
+    controller = OperatorController(2)
+    controller.handle(100.0)
+    controller.handle(1000.0)
+    for _ in range(400):
+        controller.handle(100.0 * controller.active)
+    assert all(decision.action is WorkerAction.NONE for decision in controller.log[-50:])
+    assert controller.active == 2
+
+
 def test_a_rate_of_zero_and_worker_0() -> None:
     controller = OperatorController(4)
     for rate in (0.0, 0.0, 0.0):

@@ -79,6 +79,24 @@ def test_sensitivity_sets_how_large_a_change_of_throughput_counts() -> None:
         PaperPolicy(change_sensitivity=1.5)
 
 
+def test_congestion_that_appears_at_the_same_level_forgets_the_levels_above() -> None:
+    """P3: the level above was last seen under less load, and would otherwise forbid to go up."""
+    policy = PaperPolicy(BOUNDS, congestion_threshold=0.05)
+    periods = [  # channels, throughput, congestion, channels wanted next
+        (1, 1000.0, 0.5, 2),
+        (2, 1900.0, 0.5, 3),
+        (3, 2000.0, 0.0, 3),
+        (3, 1200.0, 0.0, 2),
+        (2, 1200.0, 0.0, 1),
+        (1, 1000.0, 0.5, 2),
+        (2, 1200.0, 0.0, 2),
+        (2, 1400.0, 0.5, 3),
+    ]
+    for period, (channels, throughput, congestion, wanted) in enumerate(periods, start=1):
+        proposal = policy.propose(Observation(period, channels, throughput, congestion, busy_share=1.0))
+        assert proposal.channels == wanted, (period, proposal)
+
+
 # -- its faults ----------------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ from anabranch.control import (
     observe,
 )
 from anabranch.control.saso import reversals
+from anabranch.control.signals import EPOCHS_MIN
 
 ONE = {"a": 1}
 
@@ -244,7 +245,7 @@ def test_two_regions_in_one_job_do_not_chase_each_other() -> None:
 
 def test_a_rescale_starts_a_new_period_with_a_warm_up_epoch() -> None:
     world = EpochWorld(always(300), {"a": 1000.0})
-    periods = AdaptationPeriods(period_s=1.0)
+    periods = AdaptationPeriods(period_s=0.1)
     for _ in range(20):
         if periods.handle(world.step(ONE), ONE):
             break
@@ -252,10 +253,13 @@ def test_a_rescale_starts_a_new_period_with_a_warm_up_epoch() -> None:
         pytest.fail("no period was closed")
     assert periods.handle(world.step({"a": 2}), {"a": 2}) is None
     closed = None
+    epochs = 1
     while closed is None:
         closed = periods.handle(world.step({"a": 2}), {"a": 2})
+        epochs += 1
     assert closed["a"].channels == 2
     assert closed["a"].busy_throughput == pytest.approx(2000, rel=0.01)
+    assert epochs == 1 + EPOCHS_MIN + 1, "the warm-up epoch, the useful ones, the one that closes the period"
 
 
 def test_a_silent_source_closes_periods_that_are_not_valid() -> None:
