@@ -1,1 +1,53 @@
-"""How many channels a region should have (pure): signals, controllers, their decision logs."""
+"""How many channels a region should have (pure): signals, controllers, their decision logs.
+
+General layout, in the order the data flows:
+
+    adaptation_period.py    cuts the stream of epochs into adaptation periods
+    signals.py              epochs as measured → per region and adaptation period an Observation
+    observation.py          what a controller is told
+    controller.py           the one interface: pinning, bounds, log, restart, around a policy
+      default_policy.py       ours (default_options.py; capacity_memory.py: what it remembers)
+      paper_policy.py         *Elastic* as printed (levels.py: its rapid scaling)
+    decision.py             what a controller answers, with every reason
+    operator_controller.py  *Operators*: workers inside one channel
+    fluid.py                a model of regions under load
+    saso.py                 the SASO numbers of any policy on it (saso_report.py: as tables)
+"""
+
+from anabranch.control.adaptation_period import AdaptationPeriods
+from anabranch.control.bounds import Bounds
+from anabranch.control.controller import Controller, Event, Pin, Policy, Rescale, Unpin
+from anabranch.control.decision import Decision, Proposal
+from anabranch.control.default_options import DefaultOptions
+from anabranch.control.default_policy import DefaultPolicy
+from anabranch.control.levels import LevelFunction, doubling_levels, paper_levels, single_levels
+from anabranch.control.observation import Observation
+from anabranch.control.operator_controller import OperatorController, OperatorDecision, WorkerAction
+from anabranch.control.paper_policy import PaperPolicy
+from anabranch.control.signals import EpochMeasurement, observe
+
+__all__ = [
+    "AdaptationPeriods",
+    "Bounds",
+    "Controller",
+    "Decision",
+    "DefaultOptions",
+    "DefaultPolicy",
+    "EpochMeasurement",
+    "Event",
+    "LevelFunction",
+    "Observation",
+    "OperatorController",
+    "OperatorDecision",
+    "PaperPolicy",
+    "Pin",
+    "Policy",
+    "Proposal",
+    "Rescale",
+    "Unpin",
+    "WorkerAction",
+    "doubling_levels",
+    "observe",
+    "paper_levels",
+    "single_levels",
+]
