@@ -90,9 +90,7 @@ def test_settling_with_noise_takes_at_most_8_periods() -> None:
 
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(peak=st.floats(2, 40), contention=st.floats(0, 0.1), rate=st.floats(1, 2e4))
-def test_on_falling_curves_it_settles_at_95_percent_of_the_best(
-    peak: float, contention: float, rate: float
-) -> None:
+def test_on_falling_curves_it_settles_at_95_percent_of_the_best(peak: float, contention: float, rate: float) -> None:
     found = play(falling_after(peak, contention), SATURATING, rate=rate)
     assert found.accuracy >= 0.95
     assert found.reversals <= 1, "one: back from over the peak"
@@ -108,9 +106,7 @@ def test_on_flat_curves_it_comes_back_to_the_knee(knee: int) -> None:
     assert found.settled <= 8
 
 
-@pytest.mark.parametrize(
-    "curve", [falling_after(10), falling_after(20, 0.05), falling_after(6.5), flat_after(8)]
-)
+@pytest.mark.parametrize("curve", [falling_after(10), falling_after(20, 0.05), falling_after(6.5), flat_after(8)])
 def test_with_noise_it_is_still_above_95_percent_of_the_best_on_average(curve: SpeedUp) -> None:
     found = [play(curve, SATURATING, noise=NOISE, seed=seed) for seed in range(12)]
     assert float(np.mean([r.accuracy for r in found])) >= 0.95
@@ -149,9 +145,7 @@ def test_a_step_load_is_handled_and_channels_are_given_back(rate: float, seed: i
     assert play(linear(), load, 200, rate=rate, threshold=threshold).overshoot <= 1
 
 
-@pytest.mark.parametrize(
-    "load", [constant(5000), sine(5000, 2500, 100), steps((5000, 10_000, 2000), (50, 20, 30))]
-)
+@pytest.mark.parametrize("load", [constant(5000), sine(5000, 2500, 100), steps((5000, 10_000, 2000), (50, 20, 30))])
 @pytest.mark.parametrize("noise", [0.0, NOISE])
 def test_a_source_that_keeps_a_backlog_is_worked_off_without_overshoot(load: Load, noise: float) -> None:
     found = play(linear(), load, 200, backlog=True, noise=noise)
@@ -252,9 +246,7 @@ def in_series(
     seed=seeds,
     noise=st.sampled_from([0.0, NOISE]),
 )
-@example(
-    rates=[380.0, 888.0, 849.0], seed=0, noise=NOISE
-)  # the first contracted just before the last was ready
+@example(rates=[380.0, 888.0, 849.0], seed=0, noise=NOISE)  # the first contracted just before the last was ready
 def test_controllers_in_series_do_not_chase_each_other(rates: list[float], seed: int, noise: float) -> None:
     columns, handled = in_series(rates, constant(5000), noise, seed)
     for column in columns:
@@ -312,9 +304,7 @@ def test_a_shrinking_backlog_is_left_to_shrink_but_not_for_ever() -> None:
     assert channels == [4, 4, 4, 4, 4, 5]
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"congestion_threshold": 1.0}, {"expand_utilisation": 0.6}, {"patience": 0}]
-)
+@pytest.mark.parametrize("wrong", [{"congestion_threshold": 1.0}, {"expand_utilisation": 0.6}, {"patience": 0}])
 def test_options_that_would_oscillate_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError):
         DefaultOptions(**wrong)  # type: ignore[arg-type]

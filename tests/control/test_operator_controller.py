@@ -25,9 +25,7 @@ def play(
     controller = OperatorController(workers_max, **options)
     generator = np.random.default_rng(seed)
     for _ in range(periods):
-        rate = (
-            1000 * curve(controller.active) * (1 + noise * float(np.clip(generator.standard_normal(), -3, 3)))
-        )
+        rate = 1000 * curve(controller.active) * (1 + noise * float(np.clip(generator.standard_normal(), -3, 3)))
         controller.handle(rate)
     return controller
 
@@ -159,9 +157,7 @@ def test_it_never_fails_stays_in_bounds_and_survives_a_restart(
             restored = OperatorController(16)
             restored.restore(json.loads(json.dumps(other.to_dict(), allow_nan=False)))
             other = restored
-        rate = (
-            1000 * curve(controller.active) * (1 + noise * float(np.clip(generator.standard_normal(), -3, 3)))
-        )
+        rate = 1000 * curve(controller.active) * (1 + noise * float(np.clip(generator.standard_normal(), -3, 3)))
         decision = controller.handle(rate)
         assert other.handle(rate).to_dict() == decision.to_dict()
         assert 1 <= decision.active <= controller.created <= 16

@@ -28,11 +28,7 @@ def test_a_module_of_control_imports_nothing_impure(file: Path) -> None:
             assert name.split(".")[0] in ALLOWED, f"{file.name} imports {name}"
             if name.startswith("anabranch"):
                 assert name.startswith("anabranch.control"), f"{file.name} imports {name}"
-    calls = {
-        node.func.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
+    calls = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     assert not calls & {"open", "print", "input"}
 
 

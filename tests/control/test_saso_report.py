@@ -19,9 +19,7 @@ def with_measured_tables(document: str) -> str:
 
 def test_the_document_shows_what_is_measured() -> None:
     document = DOCUMENT.read_text()
-    assert document == with_measured_tables(document), (
-        f"the tables are out of date; remake them with: {REMAKE}"
-    )
+    assert document == with_measured_tables(document), f"the tables are out of date; remake them with: {REMAKE}"
 
 
 if __name__ == "__main__":

@@ -29,9 +29,7 @@ def always(rate: float) -> Callable[[float], float]:
     return lambda at_s: rate
 
 
-def seen(
-    world: EpochWorld, channels: Mapping[str, int], epochs: int = 13, skip: int = 5
-) -> dict[str, Observation]:
+def seen(world: EpochWorld, channels: Mapping[str, int], epochs: int = 13, skip: int = 5) -> dict[str, Observation]:
     for _ in range(skip):
         world.step(channels)
     return observe(1, [world.step(channels) for _ in range(epochs)], channels)
@@ -49,9 +47,7 @@ def test_a_saturated_region_is_congested(tells_waiting: bool, rows_max: int | No
 
 @pytest.mark.parametrize("tells_waiting", [True, False])
 @pytest.mark.parametrize("trigger_s", [0.0, 1.0, 10.0])
-def test_an_under_loaded_region_is_not_congested_however_busy_spark_is(
-    tells_waiting: bool, trigger_s: float
-) -> None:
+def test_an_under_loaded_region_is_not_congested_however_busy_spark_is(tells_waiting: bool, trigger_s: float) -> None:
     world = EpochWorld(always(300), {"a": 1000.0}, trigger_s=trigger_s, tells_waiting=tells_waiting)
     observation = seen(world, ONE)["a"]
     assert observation.congestion < 0.02

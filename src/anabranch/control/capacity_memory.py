@@ -50,9 +50,7 @@ class CapacityMemory:
 
     def record(self, channels: int, throughput: float, period: int) -> bool:
         """Add a measurement; True if it shows that the region is no longer the one that is remembered."""
-        self._capacities = {
-            n: known for n, known in self._capacities.items() if period - known.period <= self._age_max
-        }
+        self._capacities = {n: known for n, known in self._capacities.items() if period - known.period <= self._age_max}
         known = self._capacities.get(channels)
         if known is None:
             self._deviating = 0

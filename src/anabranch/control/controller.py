@@ -115,9 +115,7 @@ class Controller:
                 self._period = event.period
                 proposal = self._judge(event)
             case _:
-                raise TypeError(
-                    f"a controller takes Observation, Pin, Unpin or Rescale; got {type(event).__name__}"
-                )
+                raise TypeError(f"a controller takes Observation, Pin, Unpin or Rescale; got {type(event).__name__}")
         self._channels = proposal.channels
         decision = Decision(
             controller=self._policy.name,
@@ -138,9 +136,7 @@ class Controller:
         bounds = self._policy.bounds
         if not observation.valid:
             channels = bounds.clamp(observation.channels)
-            return Proposal(
-                channels, "skipped", "no tuples, warm-up or too few epochs: the period says nothing"
-            )
+            return Proposal(channels, "skipped", "no tuples, warm-up or too few epochs: the period says nothing")
         proposal = self._policy.propose(observation)
         channels = bounds.clamp(proposal.channels)
         if channels == proposal.channels:

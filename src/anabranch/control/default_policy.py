@@ -212,9 +212,7 @@ class DefaultPolicy:
         if resting:
             return self._come_back(observation, base, gain) if gain < wanted and not unclear else None
         if unclear and not memory.refining and memory.judged_periods < options.gain_periods:
-            return self._hold(
-                observation, "judge", f"{gain:+.0%} capacity since {base.channels}: within noise"
-            )
+            return self._hold(observation, "judge", f"{gain:+.0%} capacity since {base.channels}: within noise")
         if gain < wanted:
             return self._come_back(observation, base, gain)
         if unclear or memory.refining:  # capacity curves bend down: the next step would bring less still

@@ -129,9 +129,7 @@ class FluidPipeline:
         """Run one period with so many channels per region."""
         self._period += 1
         load = self._load(self._period) * self._factor()
-        capacities = [
-            region.capacity(n) * self._factor() for region, n in zip(self._regions, channels, strict=True)
-        ]
+        capacities = [region.capacity(n) * self._factor() for region, n in zip(self._regions, channels, strict=True)]
         available = load + (self._backlog or 0.0)
         handled = min(available, self._sink_rate, *capacities)
         if self._backlog is not None:

@@ -109,9 +109,7 @@ class OperatorController:
         self._period += 1
         self._remember(rate)
         action, worker, branch, reason = self._decide(rate)
-        decision = OperatorDecision(
-            self._period, rate, action, worker, self.active, branch, reason, tuple(self._peak)
-        )
+        decision = OperatorDecision(self._period, rate, action, worker, self.active, branch, reason, tuple(self._peak))
         self._log.append(decision)
         return decision
 
@@ -177,9 +175,7 @@ class OperatorController:
         peak = self._peak[level]
         if peak is None:
             # Levels are entered from below, one at a time, and only levels above are ever invalidated.
-            raise RuntimeError(
-                f"level {level} is at or below level {self._level} and has no peak: {self._peak}"
-            )
+            raise RuntimeError(f"level {level} is at or below level {self._level} and has no peak: {self._peak}")
         return peak
 
     def _less(self, a: float, b: float) -> bool:

@@ -102,12 +102,7 @@ class PaperPolicy:
 
     def _move(self, level: int, throughput: float, congested: bool) -> tuple[str, str]:
         came_from_below = level > 0 and self._visited[level - 1] == self._visited[level] - 1
-        if (
-            came_from_below
-            and self._congested[level - 1]
-            and congested
-            and throughput <= self._last[level - 1]
-        ):
+        if came_from_below and self._congested[level - 1] and congested and throughput <= self._last[level - 1]:
             self._enter(level - 1)
             return "remote", f"P5: still congested, and {throughput:g}/s is no more than one level below"
         if congested:
@@ -148,15 +143,9 @@ class PaperPolicy:
             channels = self._channels_at(level)
             per_channel = first / channels
             if throughput < first:
-                if (
-                    first - throughput
-                    > self._significant * (channels - self._channels_at(level - 1)) * per_channel
-                ):
+                if first - throughput > self._significant * (channels - self._channels_at(level - 1)) * per_channel:
                     return LoadChange.LESS
-            elif (
-                throughput - first
-                > self._significant * (self._channels_at(level + 1) - channels) * per_channel
-            ):
+            elif throughput - first > self._significant * (self._channels_at(level + 1) - channels) * per_channel:
                 return LoadChange.MORE
         if self._visited[level + 1] == before and throughput > self._last[level + 1]:
             return LoadChange.MORE

@@ -110,9 +110,7 @@ def run(
 ) -> Run:
     """Let a policy control one region of the fluid model, from one channel (or minChannels) on."""
     generator = np.random.default_rng(seed)
-    pipeline = FluidPipeline(
-        [region], load, noise=noise, generator=generator, sink_rate=sink_rate, backlog=backlog
-    )
+    pipeline = FluidPipeline([region], load, noise=noise, generator=generator, sink_rate=sink_rate, backlog=backlog)
     controller = Controller(policy, log_length=1)
     history = []
     for _ in range(periods):

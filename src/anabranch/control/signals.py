@@ -112,9 +112,7 @@ class _Cycle:
     """Of the whole epoch, nobody blamed yet."""
 
 
-def observe(
-    period: int, epochs: Sequence[EpochMeasurement], channels: Mapping[str, int]
-) -> dict[str, Observation]:
+def observe(period: int, epochs: Sequence[EpochMeasurement], channels: Mapping[str, int]) -> dict[str, Observation]:
     """The observation of every region for one adaptation period.
 
     Parameters
@@ -198,8 +196,7 @@ def _stage_s(epoch: EpochMeasurement, region: str) -> float:
         if name == region:
             return seconds
     raise ValueError(
-        f"epoch {epoch.epoch} has no stage time for region {region!r}; it has "
-        f"{[name for name, _ in epoch.region_s]}"
+        f"epoch {epoch.epoch} has no stage time for region {region!r}; it has {[name for name, _ in epoch.region_s]}"
     )
 
 
