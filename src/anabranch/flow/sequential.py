@@ -47,6 +47,11 @@ class SequentialRun:
         instances, by_key = self._states[operator]
         return {key: instances.values(instance) for key, instance in by_key.items()}
 
+    def initial_state(self, operator: str) -> tuple[Any, ...]:
+        """The state of a key that was never seen."""
+        instances, _ = self._states[operator]
+        return instances.values(instances.new())
+
     def _emit(self, node: Node, row: Row) -> None:
         for consume in self._consumers[node.id]:
             consume(row)

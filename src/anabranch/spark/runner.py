@@ -45,7 +45,15 @@ from anabranch.spark.tasks import (
 )
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import INLINE_ROWS
-from anabranch.state.lineage import after_merge, large_merges, without_adopted, without_damaged, without_old_parts
+from anabranch.state.lineage import (
+    KeyRoute,
+    Layout,
+    after_merge,
+    large_merges,
+    without_adopted,
+    without_damaged,
+    without_old_parts,
+)
 from anabranch.state.store import StateVersion
 
 
@@ -153,6 +161,10 @@ class EpochRunner:
         self._digest = hashlib.sha256(self._pickled).hexdigest()
         self._manifest = checkpoint.latest()
         checkpoint.clean()
+        before = self._manifest.facts
+        self._keys = key_routes(program)
+        same = before.get("channels") == channels and before.get("routes") == self._routes()
+        self._layout = Layout(before.get("generation", -1) + (not same), channels)
         self._merged = result_schema(program)
         self.failure: AnabranchError | None = None
 
@@ -236,7 +248,12 @@ class EpochRunner:
     def _version(self, epoch: int, clock_ms: int) -> StateVersion:
         segments = self._manifest.segments
         busy = frozenset(self._busy if self._merging is not None else ())
-        return StateVersion(self._state_root, self._shared, epoch, clock_ms, self._channels, segments, merging=busy)
+        return StateVersion(
+            self._state_root, self._shared, epoch, clock_ms, self._layout, self._keys, segments, merging=busy
+        )
+
+    def _routes(self) -> dict[str, list[str]]:
+        return {operator: list(key.route) for operator, key in self._keys.items()}
 
     def _supply(self, name: str) -> bytes:
         data = self._checkpoint.files.read(f"state/{name}")
@@ -266,8 +283,12 @@ class EpochRunner:
             segments[record["operator"]] = after_merge(known, record) if record.get("parts") else [record, *known]
         for operator, known in segments.items():
             whole = without_old_parts(without_damaged(known, damaged), epoch - self._checkpoint.kept)
-            segments[operator] = without_adopted(whole, self._channels)
-        manifest = Manifest(epoch, segments, {"channels": self._channels, "clock_ms": clock_ms})
+            key = self._keys.get(operator)
+            # State of an operator that the program does not have any more is kept as it is.
+            segments[operator] = whole if key is None else without_adopted(whole, self._layout, key.route)
+        manifest = Manifest(
+            epoch, segments, {**dataclasses.asdict(self._layout), "routes": self._routes(), "clock_ms": clock_ms}
+        )
         self._checkpoint.commit(manifest)
         self._manifest = manifest
 
@@ -277,7 +298,7 @@ class EpochRunner:
         """Start the merges that are too large to be made by the channels, unless some are under way."""
         if self._merging is not None:
             return
-        wanted = large_merges(self._manifest.segments, self._channels, INLINE_ROWS)
+        wanted = large_merges(self._manifest.segments, self._layout, self._keys, INLINE_ROWS)
         if wanted:
             version = self._version(epoch, clock_ms)
             self._busy = [record["name"] for _, _, records in wanted for record in records]
@@ -329,6 +350,16 @@ class Results:
 def _placed(batch: pa.RecordBatch, base: int) -> pa.RecordBatch:
     """Rows numbered within their piece, with their place in the epoch."""
     return batch.set_column(0, batch.schema.field(0), pc.add(batch.column(0), base))
+
+
+def key_routes(program: Program) -> dict[str, KeyRoute]:
+    """The keys of the program's keyed operators."""
+    return {
+        node.name: KeyRoute(node.key, tuple(node.inputs[0].schema.type_of(name) for name in node.key), stage.key)
+        for stage in program.stages
+        for node in stage.nodes
+        if isinstance(node.logic, Keyed)
+    }
 
 
 def describe_program(source: Node, nodes: list[Node]) -> dict[str, Any]:

@@ -33,7 +33,6 @@ from anabranch.flow.packets import (
 )
 from anabranch.flow.schema import Schema, to_values
 from anabranch.partitioning.hashing import hash_columns
-from anabranch.state.lineage import visible
 from anabranch.state.store import StateVersion
 
 PACKET_COLUMNS = "channel int, place binary, payload binary"
@@ -426,5 +425,5 @@ class MergeTask:
 
     def __call__(self, wanted: tuple[str, int, list[Any]]) -> dict[str, Any]:
         operator, channel, records = wanted
-        seen = visible(self.state.segments[operator], channel, self.state.channels)
-        return self.state(channel).merge(operator, records, is_all=len(records) == len(seen))
+        state = self.state(channel)
+        return state.merge(operator, records, is_all=len(records) == len(state.visible(operator)))

@@ -26,10 +26,9 @@ import pyarrow as pa
 from anabranch import faults
 from anabranch.compiler.graph import Keyed, Node
 from anabranch.errors import CheckpointError, MissingSegments
-from anabranch.partitioning.groups import EvenGroups
 from anabranch.state.compaction import INLINE_ROWS
 from anabranch.state.files import LocalFiles
-from anabranch.state.lineage import Record, files_of, inline_merge, own, visible
+from anabranch.state.lineage import KeyRoute, Layout, Record, files_of, inline_merge, own, visible
 from anabranch.state.segment import Segment, describe, merge_segments
 from anabranch.state.table import SegmentCache, Table
 
@@ -50,8 +49,10 @@ class StateVersion:
         The epoch that is about to run; what is read here was committed by the epochs before it.
     clock_ms : int
         The epoch's time, for what expires.
-    channels : int
-        How many channels each keyed stage has.
+    layout : Layout
+        Which channel owns which keys.
+    keys : mapping
+        Operator name → its key.
     segments : mapping
         Operator name → the manifest's records of its segments.
     supplied : mapping
@@ -64,7 +65,8 @@ class StateVersion:
     shared: bool
     epoch: int
     clock_ms: int
-    channels: int
+    layout: Layout
+    keys: Mapping[str, KeyRoute]
     segments: Mapping[str, Sequence[Record]]
     supplied: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     merging: frozenset[str] = frozenset()
@@ -89,13 +91,19 @@ class TaskState:
         missing: list[str] = []
         for node in nodes:
             if isinstance(node.logic, Keyed):
-                records = visible(self._version.segments.get(node.name, ()), self._channel, self._version.channels)
+                records = self.visible(node.name)
                 self._records[node.name] = records
                 segments = [segment for record in records for segment in self._read(record, missing)]
-                self._tables[node.name] = Table(node, segments, self._version.clock_ms)
+                self._tables[node.name] = Table(node, self._version.keys[node.name], segments, self._version.clock_ms)
         if missing:
             raise MissingSegments(missing)
         return self._tables
+
+    def visible(self, operator: str) -> list[Record]:
+        """The segments this channel reads of an operator, newest first."""
+        version = self._version
+        records = version.segments.get(operator, ())
+        return visible(records, self._channel, version.layout, version.keys[operator].route)
 
     def _read(self, record: Record, missing: list[str]) -> list[Segment]:
         """A segment; if it is damaged and was merged from others that are still there, those."""
@@ -150,7 +158,7 @@ class TaskState:
             written.append(record)
             faults.reach("segment written", epoch=self._version.epoch, channel=self._channel, operator=node.name)
             seen = [record, *self._records[node.name]]
-            mine = own(seen, self._channel, self._version.channels)
+            mine = own(seen, self._channel, self._version.layout)
             count = inline_merge(mine, INLINE_ROWS, self._version.merging)
             if count:
                 is_all = count == len(seen)
@@ -181,9 +189,13 @@ class TaskState:
                 segments += self._read(record, missing)
         if missing:
             raise MissingSegments(missing)
-        foreign = [r["name"] for r in records if r["channels"] != self._version.channels]
-        groups = EvenGroups(self._version.channels).groups(self._channel) if foreign else None
-        data = merge_segments(segments, drop_dead=is_all, groups=groups)
+        foreign = [r["name"] for r in records if r["generation"] != self._version.layout.generation]
+        groups, key = self._version.layout.groups(self._channel), self._version.keys[operator]
+        data = merge_segments(
+            segments,
+            drop_dead=is_all,
+            keeps=(lambda hashes, keys: groups[key.route_groups(hashes, keys)]) if foreign else None,
+        )
         first = min(record["first"] for record in records)
         merged = self._write(operator, data, len(Segment(data)), max(r["last"] for r in records), first)
         adopted = {name for record in records for name in record.get("adopted", ())}
@@ -199,7 +211,9 @@ class TaskState:
             "name": name,
             "operator": operator,
             "channel": self._channel,
-            "channels": self._version.channels,
+            "channels": self._version.layout.channels,
+            "generation": self._version.layout.generation,
+            "route": list(self._version.keys[operator].route),
             "first": last if first is None else first,
             "last": last,
             "rows": rows,

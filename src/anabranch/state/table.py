@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from anabranch.compiler.graph import Keyed, Node
 from anabranch.flow.calling import Instances
-from anabranch.partitioning.hashing import hash_columns
+from anabranch.state.lineage import KeyRoute
 from anabranch.state.segment import Segment, write_segment
 
 # Values of these types cannot change in place: the same object means the same value.
@@ -50,22 +50,16 @@ class SegmentCache:
 class Table:
     """State of a keyed operator: load touched keys, hand out instances, collect the changes."""
 
-    def __init__(self, node: Node, segments: Sequence[Segment], clock_ms: int = 0) -> None:
+    def __init__(self, node: Node, key: KeyRoute, segments: Sequence[Segment], clock_ms: int = 0) -> None:
         assert isinstance(node.logic, Keyed)
         self.instances = Instances(node)
         self.segments = segments
         self._clock_ms = clock_ms
         self._ttl_ms = node.logic.time_to_live_ms
         self._defaults = {field.name: field for field in node.logic.fields}
-        self._key_types = [node.inputs[0].schema.type_of(name) for name in node.key]
+        self._key = key
         self.live: dict[Any, Any] = {}
         self._loaded: dict[Any, tuple[Any, ...]] = {}
-
-    def hashes(self, keys: Sequence[Any]) -> np.ndarray:
-        if len(self._key_types) == 1:
-            return hash_columns([pa.array(keys, self._key_types[0])])
-        columns = zip(*keys, strict=True)
-        return hash_columns([pa.array(c, kind) for c, kind in zip(columns, self._key_types, strict=True)])
 
     def load(self, touched: Iterable[Any]) -> dict[Any, Any]:
         """Make sure the instances of these keys are live; all live ones, by key."""
@@ -81,7 +75,7 @@ class Table:
         return live
 
     def _find(self, keys: list[Any]) -> dict[Any, tuple[Any, ...]]:
-        hashes = self.hashes(keys)
+        hashes = self._key.hashes(keys)
         order = np.argsort(hashes)
         hashes, left = hashes[order], [keys[at] for at in order.tolist()]
         found: dict[Any, tuple[Any, ...]] = {}
@@ -134,4 +128,4 @@ class Table:
         if self._ttl_ms is not None:
             names.append(_EXPIRES)
             columns.append((self._clock_ms + self._ttl_ms,) * len(keys))
-        return write_segment(self.hashes(keys), keys, names, columns), len(keys)
+        return write_segment(self._key.hashes(keys), keys, names, columns), len(keys)
