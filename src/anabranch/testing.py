@@ -69,6 +69,7 @@ class ParallelRun:
         channels: int = 4,
         seed: int = 0,
         written: dict[int, pa.Table] | None = None,
+        allow_state_loss: bool = False,
     ) -> None:
         output = stream._node
         chain = chain_of(output)
@@ -83,7 +84,7 @@ class ParallelRun:
         self.progress: list[EpochProgress] = []
         files = LocalFiles(f"{checkpoint}/anabranch")
         held = Checkpoint(files)
-        held.bind(describe_program(chain[0], chain[1:]))
+        self.changes = held.bind(describe_program(chain[0], chain[1:]), allow_state_loss)
         bare = detached(output)
         program = Program(chain_of(bare)[0], tuple(stages_of(bare)), "files")
         self.runner = EpochRunner(

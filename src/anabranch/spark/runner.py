@@ -24,9 +24,9 @@ import pyarrow.compute as pc
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
-from anabranch import faults
 from anabranch.compiler.graph import Keyed, Node
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments, error_from_json
+from anabranch.faults import reach
 from anabranch.flow.packets import Positions, merge, piece_of, unpack
 from anabranch.partitioning.groups import EvenGroups
 from anabranch.spark.sinks import Sink
@@ -159,7 +159,16 @@ class EpochRunner:
         self._report = report
         self._pickled = cloudpickle.dumps(program)
         self._digest = hashlib.sha256(self._pickled).hexdigest()
-        self._manifest = checkpoint.latest()
+        nodes = [node for stage in program.stages for node in stage.nodes]
+        keyed = {node.name: node.logic for node in nodes if isinstance(node.logic, Keyed)}
+        self._fields = {name: {f.name: f.initial() for f in logic.fields} for name, logic in keyed.items()}
+        self._transient = frozenset(name for name, logic in keyed.items() if logic.transient)
+        latest = checkpoint.latest()
+        durable = {
+            operator: [record for record in records if not record.get("transient")]
+            for operator, records in latest.segments.items()
+        }
+        self._manifest = Manifest(latest.epoch, durable, latest.facts)
         checkpoint.clean()
         before = self._manifest.facts
         self._keys = key_routes(program)
@@ -188,20 +197,20 @@ class EpochRunner:
                 "another checkpointLocation and output path."
             )
         clock_ms = self._checkpoint.begin(epoch, max(now_ms(), self._manifest.facts.get("clock_ms", 0)))
-        faults.reach("epoch begun", epoch=epoch)
+        reach("epoch begun", epoch=epoch)
         results = self._job(batch, epoch, clock_ms)
         ran = time.perf_counter()
-        faults.reach("job done", epoch=epoch)
+        reach("job done", epoch=epoch)
         table = merge(results.data, self._merged).drop_columns(["#position"])
         merged = time.perf_counter()
         self._sink.write(table, epoch)
         written = time.perf_counter()
-        faults.reach("sink written", epoch=epoch)
+        reach("sink written", epoch=epoch)
         records = [record for report in results.reports for record in report.get("segments", ())]
         damaged = [name for report in results.reports for name in report.get("damaged", ())]
         self._commit(epoch, clock_ms, records, damaged)
         finished = time.perf_counter()
-        faults.reach("manifest written", epoch=epoch)
+        reach("manifest written", epoch=epoch)
         durations = {
             "job": ran - started,
             "merge": merged - ran,
@@ -249,7 +258,16 @@ class EpochRunner:
         segments = self._manifest.segments
         busy = frozenset(self._busy if self._merging is not None else ())
         return StateVersion(
-            self._state_root, self._shared, epoch, clock_ms, self._layout, self._keys, segments, merging=busy
+            self._state_root,
+            self._shared,
+            epoch,
+            clock_ms,
+            self._layout,
+            self._keys,
+            self._fields,
+            segments,
+            merging=busy,
+            transient=self._transient,
         )
 
     def _routes(self) -> dict[str, list[str]]:

@@ -20,6 +20,7 @@ from anabranch.compiler.graph import Node
 from anabranch.compiler.stages import Stage
 from anabranch.errors import AnabranchError, OrderError, error_from_json, error_to_json
 from anabranch.flow.batches import Batch, BatchChannel
+from anabranch.flow.clock import set_epoch_time
 from anabranch.flow.packets import (
     HEADER,
     Positions,
@@ -344,6 +345,7 @@ class ChannelTask(Task):
         program = self.load()
         stage = program.stages[self.stage]
         state = self.state(number)
+        set_epoch_time(self.state.clock_ms)
         nodes = stage.nodes
         channel = BatchChannel(nodes, state.open(nodes), self.epoch)
         rows_in = rows_out = 0

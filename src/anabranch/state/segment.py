@@ -212,7 +212,8 @@ def merge_segments(
         The fields the result has, with the value of each where a segment does not have it.
     """
     if defaults is None:
-        defaults = {name: None for segment in segments for name in segment.fields}
+        # The newest segment has the fields the program has now.
+        defaults = dict.fromkeys(segments[0].fields) if segments else {}
     live = [segment for segment in segments if len(segment)]
     if not live:
         return write_segment(np.zeros(0, np.uint64), [], tuple(defaults), [[] for _ in defaults])

@@ -18,11 +18,18 @@ import pyarrow as pa
 from anabranch.compiler.graph import Keyed, Node
 from anabranch.flow.calling import Instances
 from anabranch.state.lineage import KeyRoute
+from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.segment import Segment, write_segment
 
 # Values of these types cannot change in place: the same object means the same value.
 _IMMUTABLE = frozenset({type(None), bool, int, float, str, bytes})
-_EXPIRES = "#expires"
+EXPIRES = "#expires"
+NEVER = 2**63 - 1
+
+
+def _is_unchanged(value: Any) -> bool:
+    """Whether a value that is the same object is sure to be the same value."""
+    return type(value) in _IMMUTABLE or (isinstance(value, (StateMap, StateMaps)) and not value.changed)
 
 
 class SegmentCache:
@@ -103,9 +110,9 @@ class Table:
         return [self._defaults[name].initial() for _ in range(len(rows))]  # the program has it, the state not yet
 
     def _gone(self, segment: Segment, rows: np.ndarray) -> list[bool]:
-        if _EXPIRES not in segment.fields or self._ttl_ms is None:
+        if EXPIRES not in segment.fields or self._ttl_ms is None:
             return segment.dead_rows(rows)
-        expired = [moment <= self._clock_ms for moment in segment.values(f"field.{_EXPIRES}", rows)]
+        expired = [moment <= self._clock_ms for moment in segment.values(f"field.{EXPIRES}", rows)]
         return [a or b for a, b in zip(segment.dead_rows(rows), expired, strict=True)]
 
     def changes(self) -> tuple[pa.Buffer, int] | None:
@@ -118,7 +125,7 @@ class Table:
             values = values_of(instance)
             before = loaded.get(key, initial)
             for value, old in zip(values, before, strict=True):
-                if value is not old or type(value) not in _IMMUTABLE:
+                if value is not old or not _is_unchanged(value):
                     keys.append(key)
                     states.append(values)
                     break
@@ -126,6 +133,6 @@ class Table:
             return None
         names, columns = list(self.instances.names), list(zip(*states, strict=True))
         if self._ttl_ms is not None:
-            names.append(_EXPIRES)
+            names.append(EXPIRES)
             columns.append((self._clock_ms + self._ttl_ms,) * len(keys))
         return write_segment(self._key.hashes(keys), keys, names, columns), len(keys)
