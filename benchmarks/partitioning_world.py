@@ -1,0 +1,213 @@
+"""
+The experiments of the *Partitioning* paper: keys with a Zipf distribution, channels added one by one from 1.
+
+As in the paper, items of the ring are single keys. Key k (rank k in frequency) has a random hash drawn from
+the seed; uniform hashing is rank mod N. Constructions see the exact frequencies of keys above δ, unless the
+world was asked to count a stream of rows with a lossy counter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from anabranch.partitioning.counting import LossyCounter
+from anabranch.partitioning.metrics import Imbalance, channel_loads, imbalance, relative_migration
+from anabranch.partitioning.problem import PlacementProblem
+from anabranch.partitioning.readj import readj
+from anabranch.partitioning.redist import redist
+from anabranch.partitioning.resources import Resources
+from anabranch.partitioning.ring import Places, Ring
+from anabranch.partitioning.scan import scan
+from anabranch.partitioning.threshold import EPSILON_PER_DELTA, deviation, refined_threshold, threshold
+from anabranch.partitioning.utility import Utility
+
+Construction = Callable[[PlacementProblem], np.ndarray]
+CONSTRUCTIONS: dict[str, Construction] = {"scan": scan, "redist": redist, "readj": readj, "readj_tail": readj}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One point of the parameter space; the defaults are the issue's."""
+
+    letters: str = "LLL"
+    skew: float = 1.0
+    sigma: float = 0.1
+    channels: int = 10
+    domain: int = 10**6
+    tolerance: float = 1.2
+    utility: Utility = Utility.APM
+
+    @property
+    def resources(self) -> Resources:
+        """The resource functions and tolerances."""
+        return Resources.of(self.letters, self.tolerance)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run of one approach gave."""
+
+    imbalance: Imbalance
+    migration: float
+    explicit: int
+    seconds: float
+
+
+@dataclass
+class Keys:
+    """The keys of one seed, and the owners that the unweighted ring gives them (the same for every setting)."""
+
+    seed: int
+    domain: int
+    hashes: np.ndarray = field(init=False)
+    places: Places = field(init=False)
+    _owners: dict[int, np.ndarray] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.hashes = np.random.default_rng([self.seed, self.domain]).integers(
+            0, 2**64, self.domain, dtype=np.uint64
+        )
+        self.places = Places.of_items(self.hashes)
+
+    def owners(self, channels: int) -> np.ndarray:
+        """Return the channel of every key by consistent hashing."""
+        if channels not in self._owners:
+            self._owners[channels] = Ring.of(channels).lookup(self.places).astype(np.int8)
+        return self._owners[channels]
+
+
+def zipf(domain: int, skew: float) -> np.ndarray:
+    """Return the frequencies of all keys, most frequent first."""
+    weights = np.arange(1, domain + 1, dtype=np.float64) ** -skew
+    return weights / weights.sum()
+
+
+def delta_of(setting: Setting, channels: int, frequencies: np.ndarray) -> float:
+    """Return δ with the post-processing step, from keys collected at the unprocessed δ."""
+    first = threshold(setting.resources, channels, sigma=setting.sigma, domain=setting.domain)
+    collected = frequencies[frequencies >= first]
+    return refined_threshold(
+        setting.resources, channels, collected, sigma=setting.sigma, domain=setting.domain
+    )
+
+
+def count_rows(keys: Keys, setting: Setting, rows: int) -> tuple[LossyCounter, list[int]]:
+    """Count a random stream with the δ of the setting; returns the counter and its sizes along the way."""
+    delta = threshold(setting.resources, setting.channels, sigma=setting.sigma, domain=setting.domain)
+    counter = LossyCounter(EPSILON_PER_DELTA * delta)
+    random = np.random.default_rng([keys.seed, 1])
+    cumulated = np.cumsum(zipf(setting.domain, setting.skew))
+    sizes = []
+    for start in range(0, rows, 100_000):
+        ranks = np.searchsorted(cumulated, random.random(min(100_000, rows - start)))
+        counter.add(keys.hashes[np.minimum(ranks, setting.domain - 1)])
+        sizes.append(counter.size)
+    return counter, sizes
+
+
+def estimated(keys: Keys, counter: LossyCounter) -> np.ndarray:
+    """Return for every key its frequency as counted, 0 for those not counted."""
+    hashes, appearances, _ = counter.items()
+    order = np.argsort(keys.hashes)
+    frequencies = np.zeros(keys.domain)
+    frequencies[order[np.searchsorted(keys.hashes[order], hashes)]] = appearances / counter.rows
+    return frequencies
+
+
+def run_hashed(name: str, keys: Keys, setting: Setting, truth: np.ndarray) -> Outcome:
+    """Measure uniform or consistent hashing at the last step."""
+    channels = setting.channels
+
+    def owners(count: int) -> np.ndarray:
+        return np.arange(setting.domain) % count if name == "uniform" else keys.owners(count)
+
+    started = time.perf_counter()
+    if name == "consistent":
+        _ = Ring.of(channels).points.places
+    seconds = time.perf_counter() - started
+    after = owners(channels)
+    return _outcome(setting, truth, owners(max(1, channels - 1)), after, 0, seconds)
+
+
+def run_constructed(
+    name: str, keys: Keys, setting: Setting, truth: np.ndarray, seen: np.ndarray | None = None
+) -> Outcome:
+    """
+    Measure scan, redist or readj at the last step of growing from 1 channel.
+
+    Parameters
+    ----------
+    truth
+        Frequency of every key: what is measured with.
+    seen
+        Frequency of every key as known to the construction; None: the truth.
+    """
+    resources = setting.resources
+    balanced = list(resources.balanced)
+    seen = truth if seen is None else seen
+    hot = np.empty(0, dtype=np.int64)
+    placed = np.empty(0, dtype=np.int32)
+    before: np.ndarray | None = None
+    seconds = 0.0
+    # Only the last two functions are evaluated on all keys.
+    for channels in range(2, setting.channels + 1):
+        delta = delta_of(setting, channels, seen)
+        now_hot = np.flatnonzero(seen >= delta * (1 - EPSILON_PER_DELTA * (seen is not truth)))
+        now_hot = now_hot[np.argsort(-seen[now_hot], kind="stable")]
+        old_owner, new_owner = keys.owners(channels - 1), keys.owners(channels)
+        explicit = dict(zip(hot.tolist(), placed.tolist(), strict=True))
+        origins = np.array([explicit.get(k, old_owner[k]) for k in now_hot.tolist()], dtype=np.int32)
+        dropped = np.setdiff1d(hot, now_hot)
+        dropped_from = np.array([explicit[k] for k in dropped.tolist()], dtype=np.int64)
+        state_of = resources.state.loads
+        tracked = np.union1d(hot, now_hot)
+        loads = resources.loads(seen[now_hot])[:, balanced]
+        tail = None
+        if name.endswith("_tail"):
+            rest = truth.copy()
+            rest[now_hot] = 0
+            tail_loads = resources.loads(rest)
+            tail_loads[now_hot] = 0
+            tail = channel_loads(tail_loads, new_owner, channels)[:, balanced]
+        problem = PlacementProblem(
+            channels=channels,
+            frequencies=seen[now_hot],
+            loads=loads,
+            state=state_of(seen[now_hot]),
+            origins=origins,
+            fallback=new_owner[now_hot].astype(np.int32),
+            deviations=np.array([deviation(resources.tolerances[k], channels) for k in balanced]),
+            migration_base=float(state_of(seen[dropped])[dropped_from != new_owner[dropped]].sum()),
+            migration_ideal=float(state_of(seen[tracked]).sum()) / channels,
+            tail=tail,
+            utility=setting.utility,
+        )
+        if channels == setting.channels:
+            before = old_owner.copy()
+            before[hot] = placed
+        started = time.perf_counter()
+        _ = Ring.of(channels).points.places
+        placed = CONSTRUCTIONS[name](problem)
+        seconds = time.perf_counter() - started
+        hot = now_hot
+    after = keys.owners(setting.channels).copy()
+    after[hot] = placed
+    return _outcome(setting, truth, after if before is None else before, after, len(hot), seconds)
+
+
+def _outcome(
+    setting: Setting,
+    truth: np.ndarray,
+    before: np.ndarray,
+    after: np.ndarray,
+    explicit: int,
+    seconds: float,
+) -> Outcome:
+    resources = setting.resources
+    loads = channel_loads(resources.loads(truth), after, setting.channels)
+    moved = relative_migration(resources.state.loads(truth), before, after, setting.channels)
+    return Outcome(imbalance(loads, resources), moved, explicit, seconds)
