@@ -59,7 +59,7 @@ class Outcome:
 
 @dataclass
 class Keys:
-    """The keys of one seed, and the owners that the unweighted ring gives them (the same for every setting)."""
+    """The keys of one seed, and the owners the unweighted ring gives them (the same in every setting)."""
 
     seed: int
     domain: int

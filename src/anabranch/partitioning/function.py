@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from anabranch.partitioning.ring import REPLICAS_DEFAULT, Places, Ring, even_weights
 
 GROUP_BITS_DEFAULT = 12
-"""4096 groups. docs/partitioning.md has the measurement: fewer cost balance at 32 channels, more buy nothing."""
+"""4096 groups; the measurement behind it is in docs/partitioning.md."""
 
 GROUP_BITS_MAX = 20
 
@@ -79,7 +79,9 @@ class PartitioningFunction:
         hashes = np.ascontiguousarray(self.hot_hashes, dtype=np.uint64)
         channels = np.ascontiguousarray(self.hot_channels, dtype=np.int32)
         if hashes.shape != channels.shape or hashes.ndim != 1:
-            raise ValueError(f"every hot key needs one channel: {hashes.shape} keys, {channels.shape} channels")
+            raise ValueError(
+                f"every hot key needs one channel: {hashes.shape} keys, {channels.shape} channels"
+            )
         if len(hashes) and not (hashes[1:] > hashes[:-1]).all():
             raise ValueError("hot_hashes must be ascending and distinct; use with_hot() for any order")
         if len(hashes) and not 0 <= channels.min() <= channels.max() < len(self.weights):
@@ -96,7 +98,7 @@ class PartitioningFunction:
     def even(
         channels: int, *, replicas: int = REPLICAS_DEFAULT, group_bits: int = GROUP_BITS_DEFAULT
     ) -> PartitioningFunction:
-        """Return the function without hot keys and with channels of equal weight: plain consistent hashing."""
+        """Return plain consistent hashing: no hot keys, channels of equal weight."""
         return PartitioningFunction(even_weights(channels, replicas), group_bits=group_bits)
 
     def with_hot(self, hot: Mapping[int, int]) -> PartitioningFunction:
@@ -199,11 +201,14 @@ class PartitioningFunction:
         if magic != _MAGIC:
             raise ValueError(f"a partitioning function starts with {_MAGIC!r}, found {magic!r}")
         if version != _VERSION:
-            raise ValueError(f"this release reads partitioning functions of version {_VERSION}, found {version}")
-        body = data[_HEADER.size :]
-        if len(body) != 4 * channels + 12 * hot:
             raise ValueError(
-                f"{channels} channels and {hot} hot keys take {4 * channels + 12 * hot} bytes, found {len(body)}"
+                f"this release reads partitioning functions of version {_VERSION}, found {version}"
+            )
+        body = data[_HEADER.size :]
+        expected = 4 * channels + 12 * hot
+        if len(body) != expected:
+            raise ValueError(
+                f"{channels} channels and {hot} hot keys take {expected} bytes, found {len(body)}"
             )
         if zlib.crc32(struct.pack("<BII", group_bits, channels, hot) + body) != checksum:
             raise ValueError("the partitioning function is damaged: its checksum does not fit its content")

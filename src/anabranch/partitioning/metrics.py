@@ -4,7 +4,6 @@ How good a partitioning is: imbalance r, relative imbalance b, relative migratio
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,11 +44,18 @@ class Imbalance:
     """b: the geometric mean of those of the resources that are not constant."""
 
 
-def imbalance(loads: Loads, resources: Resources) -> Imbalance:
-    """Return the imbalance of channels (rows) with the given loads of the three resources (columns)."""
+def imbalance(loads: Loads, resources: Resources, *, balanced: tuple[int, ...] | None = None) -> Imbalance:
+    """
+    Return the imbalance of channels (rows) with the given loads of the three resources (columns).
+
+    Parameters
+    ----------
+    balanced
+        Which resources the combined imbalance is about; by default those that are not constant.
+    """
     ratios = imbalances(loads)
     relative = ratios / np.asarray(resources.tolerances)
-    chosen = relative[list(resources.balanced)]
+    chosen = relative[list(resources.balanced if balanced is None else balanced)]
     combined = float(np.exp(np.log(chosen).mean()))
     first, second, third = (float(ratio) for ratio in ratios)
     state, computation, communication = (float(ratio) for ratio in relative)
@@ -84,9 +90,3 @@ def slowdown(loads: Loads) -> float:
     mean = loads.mean(axis=0)
     used = mean > 0
     return float((loads.max(axis=0)[used] / mean[used]).max()) if used.any() else 1.0
-
-
-def utilisation(loads: Loads) -> float:
-    """Return the mean load over the largest, worst resource: the share of all channels' time that is used."""
-    worst = slowdown(loads)
-    return 1.0 / worst if math.isfinite(worst) else 0.0

@@ -131,7 +131,7 @@ def _elsewhere(loads: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray
 
 
 def _outside(loads: NDArray[np.float64], ranked: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the first of `ranked` (best first) that is left when channels i and j are taken out, at [i, j]."""
+    """Return the best of `ranked` that is left when channels i and j are taken out, at [i, j]."""
     one, two, three = ranked[0], ranked[1], ranked[2]
     is_one = loads == one
     is_two = loads == two

@@ -26,7 +26,7 @@ EPSILON_PER_DELTA = 0.1
 
 
 def deviation(tolerance: float, channels: int) -> float:
-    """Return θ: the largest relative distance of a channel from the mean, when the imbalance is `tolerance`."""
+    """Return θ: how far a channel can be from the mean, relative to it, at an imbalance of `tolerance`."""
     check_channels(channels)
     return tolerance * channels / (tolerance + channels - 1) - 1
 

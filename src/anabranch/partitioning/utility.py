@@ -1,4 +1,4 @@
-"""The five ways of the paper to weigh the balance penalty ρ against the migration penalty γ; lower is better."""
+"""The paper's five ways to weigh the balance penalty ρ against the migration penalty γ; lower is better."""
 
 from __future__ import annotations
 
