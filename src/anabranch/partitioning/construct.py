@@ -28,7 +28,8 @@ from anabranch.partitioning.threshold import (
     refined_threshold,
 )
 from anabranch.partitioning.utility import Utility
-from anabranch.partitioning.weigh import NARROWING_DEFAULT, WeighProblem, weigh
+from anabranch.partitioning.weigh import weigh
+from anabranch.partitioning.weigh_problem import NARROWING_DEFAULT, WeighProblem
 from anabranch.partitioning.workload import COMPUTATION, STATE, Workload
 
 _STICKY = 0.5
@@ -205,11 +206,13 @@ def _weighed(
     resources, bits = settings.resources, current.group_bits
     balanced = list(hot.balanced(resources))
     key_loads, tail_loads = hot.key_loads(resources), hot.tail_loads(resources, bits)
+    all_state = max(float(key_loads[:, STATE].sum() + tail_loads[:, STATE].sum()), 1e-300)
     placement, weights = weigh(
         WeighProblem(
             channels=channels,
             weights=current.weights,
             key_loads=key_loads[:, balanced],
+            key_state=key_loads[:, STATE] / all_state,
             key_origins=current.route(hot.hashes),
             tail_loads=tail_loads[:, balanced],
             tolerances=np.asarray(resources.tolerances)[balanced],

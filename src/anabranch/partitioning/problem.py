@@ -11,7 +11,7 @@ that the tail (all other keys) puts on every channel, they are the channels' who
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,30 @@ class PlacementProblem:
     tail: Loads | None = None
     """Load of the tail on every channel, one column per balanced resource; None: not known."""
     utility: Utility = Utility.APM
+    exponents: Loads = field(default_factory=lambda: np.ones(1))
+    """How much every resource counts in the geometric mean; set by `merged`."""
+
+    def __post_init__(self) -> None:
+        resources = self.loads.shape[1]
+        if len(self.exponents) != resources:
+            object.__setattr__(self, "exponents", np.full(resources, 1 / resources))
+
+    def merged(self) -> PlacementProblem:
+        """
+        Return the same problem with resources of equal loads and tolerances put together.
+
+        For LLL that is one column instead of three, and a third of the work.
+        """
+        tail = np.zeros((0, self.loads.shape[1])) if self.tail is None else self.tail
+        columns = np.concatenate([self.deviations[None, :], self.loads, tail])
+        _, first, members = np.unique(columns, axis=1, return_index=True, return_inverse=True)
+        return replace(
+            self,
+            loads=self.loads[:, first],
+            deviations=self.deviations[first],
+            tail=None if self.tail is None else self.tail[:, first],
+            exponents=np.array([self.exponents[members.ravel() == k].sum() for k in range(len(first))]),
+        )
 
     def base_loads(self) -> Loads:
         """Return the channels' loads before any key is placed."""
@@ -71,7 +95,9 @@ class PlacementProblem:
         spread, allowed = largest - smallest, mean * self.deviations
         with np.errstate(divide="ignore", invalid="ignore"):
             penalties = np.where(spread <= 0, 0.0, spread / allowed)
-        return penalties.prod(axis=-1) ** (1 / penalties.shape[-1])
+        if penalties.shape[-1] == 1:
+            return penalties[..., 0]
+        return (penalties**self.exponents).prod(axis=-1)
 
     def penalty_of_loads(self, loads: Loads) -> Loads:
         """Return ρ of channels' loads: shape (..., channels, resources) gives shape (...)."""

@@ -9,6 +9,7 @@ from anabranch.partitioning.problem import Placement, PlacementProblem
 
 def scan(problem: PlacementProblem) -> Placement:
     """Place every key; O(keys × channels) with a vector of channels per key."""
+    problem = problem.merged()
     channels = problem.channels
     loads = problem.base_loads()
     moved = problem.migration_base
