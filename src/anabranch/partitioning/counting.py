@@ -9,7 +9,7 @@ appearances + errors ≤ i are dropped. After n rows, with a key's true count c:
     counted      appearances ≤ c ≤ appearances + errors,   errors ≤ εn
     not counted  c ≤ εn
 
-so every key with c ≥ δn is counted and has appearances ≥ (δ - ε)n.
+so for δ > ε every key with c ≥ δn is counted and has appearances ≥ (δ - ε)n.
 
 Inside a window the order of rows does not matter, so a window is counted in one stroke: sort it, merge it
 into the sorted counters, drop. Rows wait until their window is full; a row costs O(1) amortised whatever
