@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from anabranch.partitioning.construct import ConstructionSettings, construct
 from anabranch.partitioning.counting import LossyCounter
+from anabranch.partitioning.function import GROUP_BITS_DEFAULT, PartitioningFunction
 from anabranch.partitioning.metrics import Imbalance, channel_loads, imbalance, relative_migration
 from anabranch.partitioning.problem import PlacementProblem
 from anabranch.partitioning.readj import readj
@@ -24,6 +26,7 @@ from anabranch.partitioning.ring import Places, Ring
 from anabranch.partitioning.scan import scan
 from anabranch.partitioning.threshold import EPSILON_PER_DELTA, deviation, refined_threshold, threshold
 from anabranch.partitioning.utility import Utility
+from anabranch.partitioning.workload import Workload
 
 Construction = Callable[[PlacementProblem], np.ndarray]
 CONSTRUCTIONS: dict[str, Construction] = {"scan": scan, "redist": redist, "readj": readj, "readj_tail": readj}
@@ -55,6 +58,7 @@ class Outcome:
     migration: float
     explicit: int
     seconds: float
+    problem: PlacementProblem | None = None
 
 
 @dataclass
@@ -66,6 +70,7 @@ class Keys:
     hashes: np.ndarray = field(init=False)
     places: Places = field(init=False)
     _owners: dict[int, np.ndarray] = field(init=False, default_factory=dict)
+    _loads: dict[tuple[str, float, int], np.ndarray] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.hashes = np.random.default_rng([self.seed, self.domain]).integers(
@@ -76,8 +81,15 @@ class Keys:
     def owners(self, channels: int) -> np.ndarray:
         """Return the channel of every key by consistent hashing."""
         if channels not in self._owners:
-            self._owners[channels] = Ring.of(channels).lookup(self.places).astype(np.int8)
+            self._owners[channels] = Ring.of(channels).lookup(self.places).astype(np.int8)  # N < 128
         return self._owners[channels]
+
+    def ring_loads(self, setting: Setting, truth: np.ndarray, channels: int) -> np.ndarray:
+        """Return the loads of all keys on the channels of the unweighted ring."""
+        name = (setting.letters, setting.skew, channels)
+        if name not in self._loads:
+            self._loads[name] = channel_loads(setting.resources.loads(truth), self.owners(channels), channels)
+        return self._loads[name]
 
 
 def zipf(domain: int, skew: float) -> np.ndarray:
@@ -118,65 +130,71 @@ def estimated(keys: Keys, counter: LossyCounter) -> np.ndarray:
     return frequencies
 
 
-def run_hashed(name: str, keys: Keys, setting: Setting, truth: np.ndarray) -> Outcome:
-    """Measure uniform or consistent hashing at the last step."""
-    channels = setting.channels
+def run_hashed(
+    name: str, keys: Keys, setting: Setting, truth: np.ndarray, at: list[int]
+) -> dict[int, Outcome]:
+    """Measure uniform or consistent hashing for the given numbers of channels."""
 
     def owners(count: int) -> np.ndarray:
         return np.arange(setting.domain) % count if name == "uniform" else keys.owners(count)
 
-    started = time.perf_counter()
-    if name == "consistent":
-        _ = Ring.of(channels).points.places
-    seconds = time.perf_counter() - started
-    after = owners(channels)
-    return _outcome(setting, truth, owners(max(1, channels - 1)), after, 0, seconds)
+    found = {}
+    for channels in at:
+        started = time.perf_counter()
+        if name == "consistent":
+            _ = Ring.of(channels).points.places
+        seconds = time.perf_counter() - started
+        before, after = owners(max(1, channels - 1)), owners(channels)
+        found[channels] = _outcome(setting, truth, before, after, 0, seconds)
+    return found
 
 
 def run_constructed(
-    name: str, keys: Keys, setting: Setting, truth: np.ndarray, seen: np.ndarray | None = None
-) -> Outcome:
+    name: str,
+    keys: Keys,
+    setting: Setting,
+    truth: np.ndarray,
+    at: list[int],
+    seen: np.ndarray | None = None,
+) -> dict[int, Outcome]:
     """
-    Measure scan, redist or readj at the last step of growing from 1 channel.
+    Measure scan, redist or readj while growing from 1 channel.
 
     Parameters
     ----------
     truth
         Frequency of every key: what is measured with.
+    at
+        Numbers of channels at which to measure.
     seen
         Frequency of every key as known to the construction; None: the truth.
     """
     resources = setting.resources
     balanced = list(resources.balanced)
+    slack = 1.0 if seen is None else 1 - EPSILON_PER_DELTA
     seen = truth if seen is None else seen
+    state_of = resources.state.loads
     hot = np.empty(0, dtype=np.int64)
     placed = np.empty(0, dtype=np.int32)
-    before: np.ndarray | None = None
-    seconds = 0.0
-    # Only the last two functions are evaluated on all keys.
-    for channels in range(2, setting.channels + 1):
-        delta = delta_of(setting, channels, seen)
-        now_hot = np.flatnonzero(seen >= delta * (1 - EPSILON_PER_DELTA * (seen is not truth)))
+    found: dict[int, Outcome] = {}
+    for channels in range(2, max(at) + 1):
+        now_hot = np.flatnonzero(seen >= delta_of(setting, channels, seen) * slack)
         now_hot = now_hot[np.argsort(-seen[now_hot], kind="stable")]
         old_owner, new_owner = keys.owners(channels - 1), keys.owners(channels)
         explicit = dict(zip(hot.tolist(), placed.tolist(), strict=True))
         origins = np.array([explicit.get(k, old_owner[k]) for k in now_hot.tolist()], dtype=np.int32)
         dropped = np.setdiff1d(hot, now_hot)
         dropped_from = np.array([explicit[k] for k in dropped.tolist()], dtype=np.int64)
-        state_of = resources.state.loads
         tracked = np.union1d(hot, now_hot)
-        loads = resources.loads(seen[now_hot])[:, balanced]
         tail = None
         if name.endswith("_tail"):
-            rest = truth.copy()
-            rest[now_hot] = 0
-            tail_loads = resources.loads(rest)
-            tail_loads[now_hot] = 0
-            tail = channel_loads(tail_loads, new_owner, channels)[:, balanced]
+            whole = keys.ring_loads(setting, truth, channels)
+            own = channel_loads(resources.loads(truth[now_hot]), new_owner[now_hot], channels)
+            tail = np.maximum(whole - own, 0.0)[:, balanced]
         problem = PlacementProblem(
             channels=channels,
             frequencies=seen[now_hot],
-            loads=loads,
+            loads=resources.loads(seen[now_hot])[:, balanced],
             state=state_of(seen[now_hot]),
             origins=origins,
             fallback=new_owner[now_hot].astype(np.int32),
@@ -186,17 +204,64 @@ def run_constructed(
             tail=tail,
             utility=setting.utility,
         )
-        if channels == setting.channels:
-            before = old_owner.copy()
-            before[hot] = placed
+        before = (hot, placed)
         started = time.perf_counter()
         _ = Ring.of(channels).points.places
         placed = CONSTRUCTIONS[name](problem)
         seconds = time.perf_counter() - started
         hot = now_hot
-    after = keys.owners(setting.channels).copy()
-    after[hot] = placed
-    return _outcome(setting, truth, after if before is None else before, after, len(hot), seconds)
+        if channels in at:
+            was, now = old_owner.copy(), new_owner.copy()
+            was[before[0]] = before[1]
+            now[hot] = placed
+            found[channels] = _outcome(setting, truth, was, now, len(hot), seconds, problem)
+    return found
+
+
+def run_ours(
+    keys: Keys,
+    setting: Setting,
+    truth: np.ndarray,
+    at: list[int],
+    counted: LossyCounter | None = None,
+    group_bits: int = GROUP_BITS_DEFAULT,
+) -> dict[int, Outcome]:
+    """
+    Measure our construction, on the very functions the system uses: items of the ring are key groups.
+
+    Parameters
+    ----------
+    counted
+        A counter of rows: hot keys are then those it reports, and the groups' loads are estimated from as
+        many random rows; None: both are known exactly.
+    """
+    resources = setting.resources
+    chosen = ConstructionSettings(resources=resources, sigma=setting.sigma)
+    function = PartitioningFunction.even(1, group_bits=group_bits)
+    groups = np.bincount(function.group_of(keys.hashes), weights=truth, minlength=function.groups)
+    if counted is not None:
+        random = np.random.default_rng([keys.seed, 2])
+        groups = random.multinomial(counted.rows, groups / groups.sum()) / counted.rows
+    found: dict[int, Outcome] = {}
+    for channels in range(2, max(at) + 1):
+        if counted is not None:
+            delta = threshold(resources, channels, sigma=setting.sigma, domain=setting.domain)
+            hashes, appearances = counted.frequent(delta / 2)
+            frequencies = appearances / counted.rows
+        else:
+            # What the counter collects: keys above δ before post-processing, and hot ones down to half of it.
+            collected = threshold(resources, channels, sigma=setting.sigma, domain=setting.domain)
+            known = np.flatnonzero(truth >= min(collected, delta_of(setting, channels, truth) / 2))
+            hashes, frequencies = keys.hashes[known], truth[known]
+        workload = Workload(hashes, frequencies, domain=setting.domain, group_frequencies=groups)
+        started = time.perf_counter()
+        after = construct(function, workload, channels, chosen).function
+        seconds = time.perf_counter() - started
+        if channels in at:
+            routes = function.route(keys.hashes), after.route(keys.hashes)
+            found[channels] = _outcome(setting, truth, *routes, len(after.hot_hashes), seconds)
+        function = after
+    return found
 
 
 def _outcome(
@@ -206,8 +271,12 @@ def _outcome(
     after: np.ndarray,
     explicit: int,
     seconds: float,
+    problem: PlacementProblem | None = None,
 ) -> Outcome:
     resources = setting.resources
-    loads = channel_loads(resources.loads(truth), after, setting.channels)
-    moved = relative_migration(resources.state.loads(truth), before, after, setting.channels)
-    return Outcome(imbalance(loads, resources), moved, explicit, seconds)
+    channels = int(after.max()) + 1
+    columns = {growth: growth.loads(truth) for growth in set(resources.growths)}
+    sums = {growth: np.bincount(after, weights=load, minlength=channels) for growth, load in columns.items()}
+    loads = np.stack([sums[growth] for growth in resources.growths], axis=1)
+    moved = relative_migration(columns[resources.state], before, after, channels)
+    return Outcome(imbalance(loads, resources), moved, explicit, seconds, problem)

@@ -64,7 +64,7 @@ def assert_guarantees(counter: LossyCounter, keys: list[int]) -> None:
 
 
 @given(epsilon=epsilons, batches=st.lists(streams, max_size=4))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 def test_batches_are_counted_exactly_like_single_rows(epsilon: float, batches: list[list[int]]) -> None:
     counter = filled(epsilon, batches)
     reference = RowByRow(counter.window_rows)
@@ -75,13 +75,13 @@ def test_batches_are_counted_exactly_like_single_rows(epsilon: float, batches: l
 
 
 @given(epsilon=epsilons, batches=st.lists(streams, max_size=4))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 def test_counts_keep_their_guarantees(epsilon: float, batches: list[list[int]]) -> None:
     assert_guarantees(filled(epsilon, batches), [key for batch in batches for key in batch])
 
 
 @given(epsilon=epsilons, splitters=st.lists(streams, min_size=1, max_size=4), more=streams)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 def test_merged_counters_keep_their_guarantees_and_can_count_on(
     epsilon: float, splitters: list[list[int]], more: list[int]
 ) -> None:
@@ -94,7 +94,7 @@ def test_merged_counters_keep_their_guarantees_and_can_count_on(
 
 
 @given(epsilon=epsilons, stream=streams)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 def test_merging_one_counter_copies_it(epsilon: float, stream: list[int]) -> None:
     counter = filled(epsilon, [stream])
     copy = LossyCounter.merged([counter])

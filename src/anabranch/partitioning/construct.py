@@ -140,11 +140,9 @@ def construct(
     if settings.construction is Construction.CONSISTENT:
         function = PartitioningFunction.even(channels, group_bits=current.group_bits)
     else:
-        hot = workload.only(_choose_hot(current, workload, channels, delta, settings))
-        if settings.construction is Construction.WEIGH:
-            function = _weighed(current, hot, channels, settings)
-        else:
-            function = _placed(current, workload, hot, channels, settings)
+        hot = _choose_hot(current, workload, channels, delta, settings)
+        build = _weighed if settings.construction is Construction.WEIGH else _placed
+        function = build(current, workload, hot, channels, settings)
     return Constructed(
         function,
         delta,
@@ -201,11 +199,17 @@ def _choose_hot(
 
 
 def _weighed(
-    current: PartitioningFunction, hot: Workload, channels: int, settings: ConstructionSettings
+    current: PartitioningFunction,
+    workload: Workload,
+    is_hot: NDArray[np.bool_],
+    channels: int,
+    settings: ConstructionSettings,
 ) -> PartitioningFunction:
     resources, bits = settings.resources, current.group_bits
+    hot = workload.only(is_hot)
     balanced = list(hot.balanced(resources))
-    key_loads, tail_loads = hot.key_loads(resources), hot.tail_loads(resources, bits)
+    key_loads = hot.key_loads(resources)
+    tail_loads = workload.tail_loads_beside(is_hot, resources, bits)
     all_state = max(float(key_loads[:, STATE].sum() + tail_loads[:, STATE].sum()), 1e-300)
     placement, weights = weigh(
         WeighProblem(
@@ -225,21 +229,22 @@ def _weighed(
 def _placed(
     current: PartitioningFunction,
     workload: Workload,
-    hot: Workload,
+    is_hot: NDArray[np.bool_],
     channels: int,
     settings: ConstructionSettings,
 ) -> PartitioningFunction:
     resources = settings.resources
+    hot = workload.only(is_hot)
     balanced = list(hot.balanced(resources))
     ring = PartitioningFunction.even(channels, group_bits=current.group_bits)
     key_loads = hot.key_loads(resources)
-    dropped = workload.only(current.is_hot(workload.hashes) & ~np.isin(workload.hashes, hot.hashes))
+    dropped = workload.only(current.is_hot(workload.hashes) & ~is_hot)
     dropped_state = dropped.key_loads(resources)[:, STATE]
     dropped_moves = current.route(dropped.hashes) != ring.route(dropped.hashes)
     tail = None
     if settings.knows_tail:
-        tail_loads = hot.tail_loads(resources, current.group_bits)[:, balanced]
-        tail = channel_loads(tail_loads, ring.group_owners(), channels)
+        tail_loads = workload.tail_loads_beside(is_hot, resources, current.group_bits)
+        tail = channel_loads(tail_loads[:, balanced], ring.group_owners(), channels)
     if not len(hot.hashes):
         return ring
     problem = PlacementProblem(

@@ -158,6 +158,20 @@ class Workload:
                 columns[column] = rest(measured.groups, measured.keys)
         return np.stack(columns, axis=1)
 
+    def tail_loads_beside(self, hot: NDArray[np.bool_], resources: Resources, group_bits: int) -> Shares:
+        """
+        Return the load of every group without the hot keys only.
+
+        Known keys that are not hot are put back into their groups one by one: a guess about the group as a
+        whole would lose what is known about them, which matters for quadratic loads.
+        """
+        cool = self.only(~hot)
+        groups = (cool.hashes >> np.uint64(64 - group_bits)).astype(np.int64)
+        loads = self.tail_loads(resources, group_bits)
+        for column, known in enumerate(cool.key_loads(resources).T):
+            loads[:, column] += np.bincount(groups, weights=known, minlength=len(loads))
+        return loads
+
     def balanced(self, resources: Resources) -> tuple[int, ...]:
         """Return which resources to balance: those that are not constant, and all that were measured."""
         chosen = set(resources.balanced)
