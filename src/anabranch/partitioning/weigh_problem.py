@@ -20,6 +20,8 @@ Loads = NDArray[np.float64]
 Weights = NDArray[np.int64]
 
 NARROWING_DEFAULT = 0.4
+_LEVER = 0.9
+"""A resource is put right by weighing if the tail carries nearly as much of it as of any other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,10 @@ class WeighProblem:
         """
         Return loads as one number: what share of the whole tail would weigh the same on the channel.
 
-        The tail is one lever for several resources; this is its least-squares pull over all of them.
+        The tail is one lever for several resources; this is its least-squares pull over those it carries
+        best. One that hangs on hot keys (quadratic computation) is left to placing those: pulled along, it
+        would upset the resources that the tail can put right.
         """
-        pull = float(self.carried @ self.carried)
-        return (loads / self.totals) @ self.carried / pull if pull > 0 else np.zeros(loads.shape[:-1])
+        lever = np.where(self.carried >= _LEVER * self.carried.max(initial=0.0), self.carried, 0.0)
+        pull = float(lever @ lever)
+        return (loads / self.totals) @ lever / pull if pull > 0 else np.zeros(loads.shape[:-1])
