@@ -18,16 +18,18 @@ from numpy.typing import NDArray
 
 from anabranch.partitioning.problem import Placement, PlacementProblem
 
-_MOVES_PER_KEY = 5
+MOVES_PER_KEY_DEFAULT = 5
 """
-The paper's bound c on how often a key may move. It is not reached at σ = 0.1; at σ = 0.008 it is, because
-gain per frequency moved favours swaps of nearly equal keys: there are thousands, each improving little.
+The paper's bound c on how often a key may move. At σ = 0.1 it hardly matters; at σ = 0.008 it ends
+the search: gain per frequency moved favours swaps of nearly equal keys, thousands of them, each for little.
 """
 _RELATIVE_STEP = 1e-12
 """ρ must fall by more than rounding errors, or two equal placements could alternate for ever."""
 
 
-def readj(problem: PlacementProblem, *, every_pair: bool = False) -> Placement:
+def readj(
+    problem: PlacementProblem, *, every_pair: bool = False, moves_per_key: int = MOVES_PER_KEY_DEFAULT
+) -> Placement:
     """
     Readjust the placement of every key.
 
@@ -35,12 +37,14 @@ def readj(problem: PlacementProblem, *, every_pair: bool = False) -> Placement:
     ----------
     every_pair
         Look at all pairs of channels, as the paper's text does; the same answer, more slowly.
+    moves_per_key
+        How often a key may move at most.
     """
     problem = problem.merged()
     keys = len(problem.frequencies)
     gone = problem.origins >= problem.channels
     placement = np.where(gone, problem.fallback, problem.origins).astype(np.int32)
-    moves_left = np.full(keys, _MOVES_PER_KEY)
+    moves_left = np.full(keys, moves_per_key)
     while (step := _best_step(problem, placement, moves_left > 0, every_pair)) is not None:
         first, second, target = step
         if second is not None:
