@@ -114,8 +114,9 @@ def count_rows(keys: Keys, setting: Setting, rows: int) -> tuple[LossyCounter, l
     random = np.random.default_rng([keys.seed, 1])
     cumulated = np.cumsum(zipf(setting.domain, setting.skew))
     sizes = []
-    for start in range(0, rows, 100_000):
-        ranks = np.searchsorted(cumulated, random.random(min(100_000, rows - start)))
+    batch_rows = 23_143  # a prime, so that sizes are taken at all phases of the counter's windows
+    for start in range(0, rows, batch_rows):
+        ranks = np.searchsorted(cumulated, random.random(min(batch_rows, rows - start)))
         counter.add(keys.hashes[np.minimum(ranks, setting.domain - 1)])
         sizes.append(counter.size)
     return counter, sizes
