@@ -220,6 +220,8 @@ def _keys(batch: Batch, places: tuple[int, ...]) -> list[Any]:
     if len(places) == 1:
         keys = columns[places[0]]
         return [canonical(key) for key in keys] if float in set(map(type, keys)) else list(keys)
+    if not places:
+        return [()] * len(batch)
     chosen = [columns[place] for place in places]
     if any(float in set(map(type, column)) for column in chosen):
         chosen = [[canonical(key) for key in column] for column in chosen]

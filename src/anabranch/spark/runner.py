@@ -238,7 +238,7 @@ class EpochRunner:
 
     def _job(self, batch: Any, epoch: int, clock_ms: int) -> Results:
         stages = self._program.stages
-        routes = [None, *(EvenGroups(self._channels) for _ in stages[1:])]
+        routes = [None, *(EvenGroups(self._channels if stage.key else 1) for stage in stages[1:])]
         common = (self._pickled, self._digest, epoch, routes)
         state = self._version(epoch, clock_ms)
         while True:
@@ -305,7 +305,7 @@ class EpochRunner:
             whole = without_old_parts(without_damaged(known, damaged), epoch - self._checkpoint.kept)
             key = self._keys.get(operator)
             # State of an operator that the program does not have any more is kept as it is.
-            segments[operator] = whole if key is None else without_adopted(whole, self._layout, key.route)
+            segments[operator] = whole if key is None else without_adopted(whole, self._layout.of(key), key.route)
         manifest = Manifest(
             epoch, segments, {**dataclasses.asdict(self._layout), "routes": self._routes(), "clock_ms": clock_ms}
         )

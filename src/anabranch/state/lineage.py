@@ -33,6 +33,10 @@ class Layout:
     generation: int
     channels: int
 
+    def of(self, key: KeyRoute) -> Layout:
+        """The layout of an operator: what is not routed by any column has one channel."""
+        return self if key.route else Layout(self.generation, 1)
+
     def groups(self, channel: int) -> np.ndarray:
         """The key groups of a channel, as a mask."""
         return EvenGroups(self.channels).groups(channel)
@@ -52,6 +56,8 @@ class KeyRoute:
 
     def hashes(self, keys: Sequence[Any]) -> np.ndarray:
         """The hashes state is found by."""
+        if not self.names:
+            return np.zeros(len(keys), dtype=np.uint64)
         if len(self.names) == 1:
             return hash_columns([pa.array(keys, self.types[0])])
         columns = zip(*keys, strict=True)
@@ -135,8 +141,9 @@ def large_merges(
     for operator, records in segments.items():
         if operator not in keys:
             continue
-        for channel in range(layout.channels):
-            seen = visible(records, channel, layout, keys[operator].route)
+        mine = layout.of(keys[operator])
+        for channel in range(mine.channels):
+            seen = visible(records, channel, mine, keys[operator].route)
             if any(record["generation"] != layout.generation for record in seen) or (everything and len(seen) > 1):
                 found.append((operator, channel, seen))
                 continue
