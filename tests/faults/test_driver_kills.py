@@ -1,0 +1,36 @@
+"""A real driver, killed with SIGKILL at each crash point in turn, and started again from its checkpoint."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from programs import COLUMNS, build, exact
+
+from anabranch.api.session import from_epochs
+from faults.dying_driver import STEPS, epochs
+from faults.test_schedules import check_state
+
+pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(600)]
+
+# Each driver begins where the one before was killed; between "manifest written" and the next epoch's "epoch begun"
+# lie Spark's commit log and offset log.
+DEATHS = [("epoch begun", 0), ("job done", 1), ("sink written", 2), ("manifest written", 3), ("epoch begun", 5)]
+
+
+def test_a_driver_killed_at_every_point_loses_nothing_and_repeats_nothing(tmp_path):
+    script = str(Path(__file__).with_name("dying_driver.py"))
+    for point, epoch in DEATHS:
+        ended = subprocess.run(
+            [sys.executable, script, str(tmp_path), point, str(epoch)], capture_output=True, text=True
+        )
+        assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
+    ended = subprocess.run([sys.executable, script, str(tmp_path), "never", "99"], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    stream = build(from_epochs(epochs(), COLUMNS), STEPS)
+    parts = sorted((tmp_path / "out").glob("part-*"))
+    delivered = [row for part in parts for row in stream.schema.rows(pq.read_table(part).columns)]
+    assert exact(delivered) == exact(stream.run_sequential())
+    check_state(stream, tmp_path / "checkpoint", "state after five kills")
