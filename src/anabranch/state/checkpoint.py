@@ -57,7 +57,7 @@ class Manifest:
                 raise CheckpointError(f"{name} is damaged: its checksum does not fit")
             fields = json.loads(body)
             return cls(fields["epoch"], fields["segments"], fields["facts"])
-        except (ValueError, KeyError, TypeError) as problem:
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise CheckpointError(f"{name} is damaged: {problem}") from None
 
 
@@ -67,18 +67,32 @@ class Checkpoint:
     def __init__(self, files: Files) -> None:
         self.files = files
 
-    def bind(self, description: Mapping[str, Any]) -> None:
-        """Tie the checkpoint to a program, or make sure it is tied to this one."""
-        text = to_json({"format": FORMAT, "program": description})
+    def check(self, description: Mapping[str, Any]) -> None:
+        """Make sure that the checkpoint is new or tied to this program. Writes nothing."""
         found = self.files.read("program.json")
         if found is None:
-            self.files.write("program.json", text.encode())
-        elif found.decode() != text:
+            return
+        try:
+            bound = json.loads(found)
+            version, program = bound["format"], bound["program"]
+        except (ValueError, KeyError, TypeError) as problem:
+            raise CheckpointError(f"{self.files.root}/program.json is damaged: {problem}") from None
+        if version != FORMAT:
+            raise CheckpointError(
+                f"the checkpoint {self.files.root} has the format {version}; this version reads {FORMAT}"
+            )
+        if to_json(program) != to_json(description):
             raise CheckpointError(
                 f"the checkpoint {self.files.root} belongs to another program:\n"
-                + "\n".join(f"  {line}" for line in differences(json.loads(found)["program"], description))
+                + "\n".join(f"  {line}" for line in differences(program, description))
                 + "\nUse another checkpointLocation, or run the program that the checkpoint was written by."
             )
+
+    def bind(self, description: Mapping[str, Any]) -> None:
+        """Tie the checkpoint to a program, or make sure it is tied to this one."""
+        self.check(description)
+        if self.files.read("program.json") is None:
+            self.files.write("program.json", to_json({"format": FORMAT, "program": description}).encode())
 
     def latest(self) -> Manifest:
         """The last committed epoch."""
@@ -112,4 +126,6 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
             was, now = before[name].get(aspect), after[name].get(aspect)
             if was != now:
                 lines.append(f"operator {name}: its {aspect} was {was} and is now {now}")
+    if not lines and list(before) != list(after):
+        lines.append(f"the order of the operators was {', '.join(before)} and is now {', '.join(after)}")
     return sorted(lines) or ["the descriptions differ"]

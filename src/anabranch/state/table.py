@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.graph import Node
+from anabranch.errors import StateError
 from anabranch.flow.calling import Instances
 from anabranch.partitioning.hashing import hash_columns
 from anabranch.state.segment import Segment, write_segment
@@ -115,4 +116,7 @@ class Table:
             return None
         hashes = self.hashes(keys)
         columns = list(zip(*states, strict=True))
-        return write_segment(hashes, keys, self.instances.names, columns), hashes
+        try:
+            return write_segment(hashes, keys, self.instances.names, columns), hashes
+        except StateError as problem:
+            raise StateError(f"operator {self.instances.node.title}: {problem}") from None
