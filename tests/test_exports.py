@@ -9,6 +9,7 @@ import types
 import anabranch as ab
 from anabranch import errors
 
+
 def test_the_public_names_are_those_in_all():
     public = {name for name in vars(ab) if not name.startswith("_")}
     parts = {name for name in public - set(ab.__all__) if isinstance(getattr(ab, name), types.ModuleType)}

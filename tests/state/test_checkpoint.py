@@ -68,8 +68,17 @@ GOOD = Manifest(3, {"Sum": [RECORD]}, {"channels": 2}).to_bytes()
 
 @pytest.mark.parametrize(
     "data",
-    [b"", GOOD[:-1], GOOD[: len(GOOD) // 2], GOOD.replace(b"Sum", b"Sun"), b"[]", b"null", b"{}", b"\xff\xfe"]
-    + [json.dumps({"format": 1, "checksum": 0, "manifest": {}}).encode()],
+    [
+        b"",
+        GOOD[:-1],
+        GOOD[: len(GOOD) // 2],
+        GOOD.replace(b"Sum", b"Sun"),
+        b"[]",
+        b"null",
+        b"{}",
+        b"\xff\xfe",
+        json.dumps({"format": 1, "checksum": 0, "manifest": {}}).encode(),
+    ],
 )
 def test_a_damaged_manifest_is_refused_and_named(checkpoint, data):
     checkpoint.files.write("epochs/000000000003.json", data)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.compiler.explain_stages import explain_text
 from anabranch.compiler.graph import Node, detached
 from anabranch.compiler.stages import chain_of, stages_of
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, CheckpointError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,14 +50,23 @@ class StreamingQuery:
         self.sink = sink
         files = open_files(spark, f"{location}/anabranch")
         held = Checkpoint(files)
-        held.bind(describe_program(chain[0], chain[1:]))
-        sink.prepare(location)
+        description = describe_program(chain[0], chain[1:])
+        # All that can be wrong is found before the first file is written.
+        held.check(description)
+        sink.check(location)
+        if local is None and any(stage.key for stage in stages_of(output)):
+            raise CheckpointError(
+                f"the checkpoint location {checkpoint} is not on a file system that Python can open as a path; "
+                "tasks keep the state of operators there. Use a local or mounted directory."
+            )
         source = ordered(spark, chain[0], f"{location}/anabranch/sources")
         bare = detached(output)
         program = Program(chain_of(bare)[0], tuple(stages_of(bare)), source.order)
         self._runner = EpochRunner(
             program, SparkExecutor(source.sort), channels, held, f"{files.root}/state", sink, self._progress.append
         )
+        held.bind(description)
+        sink.prepare(location)
         writer = source.dataframe.writeStream.foreachBatch(self._runner).option("checkpointLocation", location)
         if name is not None:
             writer = writer.queryName(name)

@@ -75,9 +75,7 @@ class Keeper:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         # A tuple of numbers and texts cannot change.
-        self.tuples_last = not any(
-            pa.types.is_nested(kind) or pa.types.is_binary(kind) for kind in schema.arrow.types
-        )
+        self.tuples_last = not any(pa.types.is_nested(kind) or pa.types.is_binary(kind) for kind in schema.arrow.types)
 
     def __call__(self, output: Any) -> Any:
         schema = self._schema

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from anabranch.compiler.graph import Keyed, Node
+from anabranch.compiler.graph import Keyed, Node, is_ours
 from anabranch.errors import OperatorError, StateError
 from anabranch.flow.schema import MisfitError, Row, ShapeError
 
@@ -44,7 +44,7 @@ def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | N
         lines = [
             f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
             for frame in traceback.extract_tb(problem.__traceback__)
-            if "/anabranch/" not in frame.filename
+            if not is_ours(frame.filename)
         ]
         what = f"raised {type(problem).__name__}: {problem}" + "".join("\n" + line for line in lines[-3:])
         hint = "The epoch failed and nothing of it was written."
@@ -91,7 +91,7 @@ class Instances:
             extra = [name for name in attributes if name not in self.names and name not in self.configuration]
             self._refuse(extra[0] if extra else "an attribute that was deleted")
         for name, value in self.configuration.items():
-            if attributes[name] is not value:
+            if attributes.get(name, self) is not value:
                 self._refuse(name)
         return tuple(attributes[name] for name in self.names)
 

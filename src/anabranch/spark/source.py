@@ -57,7 +57,10 @@ def schema_of(dataframe: DataFrame, title: str) -> Schema:
     for name in names:
         if names.count(name) > 1:
             raise SchemaError(f"source {title}: the DataFrame has the column {name!r} twice; rename one")
-    return Schema.of(dataframe.schema)
+    try:
+        return Schema.of(dataframe.schema)
+    except SchemaError as problem:
+        raise SchemaError(f"source {title}: {problem}") from None
 
 
 def check_order(dataframe: DataFrame, order_by: Sequence[str], title: str) -> None:
@@ -132,18 +135,20 @@ def _rows_as_files(spark: SparkSession, origin: RowsOrigin, node: Node, scratch:
     list only the new epochs are added.
     """
     directory = Path(scratch) / node.name
-    directory.mkdir(parents=True, exist_ok=True)
     first = 0
+    tables: dict[int, pa.Table] = {}
     for number, rows in enumerate(origin.epochs):
-        path = directory / f"{number:09d}.parquet"
-        if not path.exists():
+        if not (directory / f"{number:09d}.parquet").exists():
             tuples = [input_row(node, row, first + at) for at, row in enumerate(rows)]
             columns = list(zip(*tuples, strict=True)) if tuples else [() for _ in node.schema.names]
-            table = pa.table(node.schema.arrays(columns), schema=node.schema.arrow)
-            passing = path.with_name(f"_{path.name}")
-            pq.write_table(table, passing)
-            os.utime(passing, (1_000_000_000 + number, 1_000_000_000 + number))
-            passing.rename(path)
+            tables[number] = pa.table(node.schema.arrays(columns), schema=node.schema.arrow)
         first += len(rows)
+    directory.mkdir(parents=True, exist_ok=True)
+    for number, table in tables.items():
+        path = directory / f"{number:09d}.parquet"
+        passing = path.with_name(f"_{path.name}")
+        pq.write_table(table, passing)
+        os.utime(passing, (1_000_000_000 + number, 1_000_000_000 + number))
+        passing.rename(path)
     reader = spark.readStream.schema(to_ddl(node.schema.arrow)).option("maxFilesPerTrigger", 1)
     return reader.parquet(str(directory))
