@@ -43,6 +43,11 @@ class StreamingQuery:
         from anabranch.state.checkpoint import Checkpoint
 
         local = local_path(checkpoint)
+        if local is None and any(stage.key for stage in stages_of(output)):
+            raise CheckpointError(
+                f"the checkpoint location {checkpoint} is not on a file system that Python can open as a path; "
+                "tasks keep the state of operators there. Use a local or mounted directory."
+            )
         location = os.path.abspath(local) if local is not None else checkpoint.rstrip("/")
         self._output = output
         self._lock = threading.Lock()
@@ -54,11 +59,6 @@ class StreamingQuery:
         # All that can be wrong is found before the first file is written.
         held.check(description)
         sink.check(location)
-        if local is None and any(stage.key for stage in stages_of(output)):
-            raise CheckpointError(
-                f"the checkpoint location {checkpoint} is not on a file system that Python can open as a path; "
-                "tasks keep the state of operators there. Use a local or mounted directory."
-            )
         source = ordered(spark, chain[0], f"{location}/anabranch/sources")
         bare = detached(output)
         program = Program(chain_of(bare)[0], tuple(stages_of(bare)), source.order)
