@@ -36,7 +36,7 @@ def files(*directories: Path) -> dict[Path, bytes]:
 
 
 def nothing_was_written(work: Path) -> bool:
-    return not list(work.glob("out/part-*")) and not list(work.glob("ck/anabranch/epochs/*"))
+    return not list(work.glob("out/part-*")) and not list(work.glob("ck/anabranch/epochs/*.json"))
 
 
 def test_a_wrong_type_fails_the_epoch_with_operator_line_and_tuple(spark, tmp_path):
@@ -136,10 +136,6 @@ def test_columns_that_cannot_be_read_as_a_stream_name_the_source(spark):
         (lambda w: w.trigger(once=True, availableNow=True), "exactly one of processingTime, once, availableNow"),
         (lambda w: w.format("noop").option("channels", 0).start(), "whole number from 1 to 4096"),
         (lambda w: w.foreachBatch(3), "expected a function of a DataFrame and an epoch number"),
-        (
-            lambda w: w.option("checkpointLocation", "hdfs://nowhere/ck").format("noop").start(),
-            "not on a file system that Python can open",
-        ),
     ],
 )
 def test_a_writer_that_cannot_work_says_so_before_anything_starts(spark, tmp_path, monkeypatch, configure, complaint):

@@ -13,7 +13,8 @@ import anabranch as ab
 from anabranch.errors import CheckpointError
 from anabranch.flow.calling import key_of
 from anabranch.partitioning.hashing import hash_columns
-from anabranch.state import table as table_module
+from anabranch.state import lineage
+from anabranch.state.lineage import KeyRoute
 from anabranch.state.segment import Segment, describe, merge_segments, write_segment
 from anabranch.state.table import SegmentCache, Table
 
@@ -57,7 +58,9 @@ def stacks(draw):
 def table_of(columns: list[str], segments: list[Segment]) -> Table:
     schema = ", ".join(column.replace("k ", f"k{at} ") for at, column in enumerate(columns))
     stream = ab.from_rows([], schema)
-    return Table(stream.process(Kept(), by=stream.columns)._node, segments)
+    names = tuple(stream.columns)
+    key = KeyRoute(names, tuple(stream.schema.arrow.types), names)
+    return Table(stream.process(Kept(), by=names)._node, key, segments)
 
 
 def exact(state) -> str:
@@ -66,7 +69,7 @@ def exact(state) -> str:
 
 def build(columns, epochs) -> tuple[list[Segment], dict]:
     """The segments, newest first, and the dict they stand for (by the text of the key, which tells all apart)."""
-    table = table_of(columns, [])
+    key_route = table_of(columns, [])._key
     places = tuple(range(len(columns)))
     model: dict[str, tuple] = {}
     segments = []
@@ -81,7 +84,7 @@ def build(columns, epochs) -> tuple[list[Segment], dict]:
         dead = np.array([state is None for state in entries.values()], dtype=bool)
         states = [(None, None) if state is None else state for state in entries.values()]
         fields = list(zip(*states, strict=True)) if states else [[], []]
-        hashes = table.hashes(list(entries)) if entries else np.zeros(0, np.uint64)
+        hashes = key_route.hashes(list(entries)) if entries else np.zeros(0, np.uint64)
         segments.insert(0, Segment(write_segment(hashes, list(entries), ("value", "other"), fields, dead)))
     return segments, model
 
@@ -117,7 +120,7 @@ def test_looking_up_in_a_stack_of_segments_is_looking_up_in_a_dict(stack):
 def test_keys_with_one_hash_are_told_apart(stack):
     columns, epochs = stack
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_module, "hash_columns", lambda given: hash_columns(given) % np.uint64(3))
+        patch.setattr(lineage, "hash_columns", lambda given: hash_columns(given) % np.uint64(3))
         segments, model = build(columns, epochs)
         assert agree(look_up(columns, segments, epochs), model)
 
@@ -128,7 +131,7 @@ def test_merging_neighbours_keeps_the_meaning(stack, data, collide):
     columns, epochs = stack
     with pytest.MonkeyPatch.context() as patch:
         if collide:
-            patch.setattr(table_module, "hash_columns", lambda given: hash_columns(given) % np.uint64(3))
+            patch.setattr(lineage, "hash_columns", lambda given: hash_columns(given) % np.uint64(3))
         segments, model = build(columns, epochs)
         first = data.draw(st.integers(0, len(segments) - 1))
         last = data.draw(st.integers(first + 1, len(segments)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.compiler.explain_stages import explain_text
 from anabranch.compiler.graph import Node, detached
 from anabranch.compiler.stages import chain_of, stages_of
-from anabranch.errors import AnabranchError, CheckpointError
+from anabranch.errors import AnabranchError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,19 +35,15 @@ class StreamingQuery:
         channels: int,
         trigger: dict[str, Any],
         name: str | None,
+        allow_state_loss: bool = False,
     ) -> None:
         from anabranch.spark.files import local_path, open_files
-        from anabranch.spark.runner import EpochRunner, SparkExecutor, describe_program
+        from anabranch.spark.runner import EpochRunner, SparkExecutor, SparkMerges, describe_program
         from anabranch.spark.source import ordered
         from anabranch.spark.tasks import Program
         from anabranch.state.checkpoint import Checkpoint
 
         local = local_path(checkpoint)
-        if local is None and any(stage.key for stage in stages_of(output)):
-            raise CheckpointError(
-                f"the checkpoint location {checkpoint} is not on a file system that Python can open as a path; "
-                "tasks keep the state of operators there. Use a local or mounted directory."
-            )
         location = os.path.abspath(local) if local is not None else checkpoint.rstrip("/")
         self._output = output
         self._lock = threading.Lock()
@@ -57,15 +53,23 @@ class StreamingQuery:
         held = Checkpoint(files)
         description = describe_program(chain[0], chain[1:])
         # All that can be wrong is found before the first file is written.
-        held.check(description)
+        held.check(description, allow_state_loss)
         sink.check(location)
         source = ordered(spark, chain[0], f"{location}/anabranch/sources")
         bare = detached(output)
         program = Program(chain_of(bare)[0], tuple(stages_of(bare)), source.order)
         self._runner = EpochRunner(
-            program, SparkExecutor(source.sort), channels, held, f"{files.root}/state", sink, self._progress.append
+            program,
+            SparkExecutor(source.sort),
+            channels,
+            held,
+            f"{files.root}/state",
+            local is not None,
+            sink,
+            self._progress.append,
+            SparkMerges(spark),
         )
-        held.bind(description)
+        self.changes = held.bind(description, allow_state_loss)
         sink.prepare(location)
         writer = source.dataframe.writeStream.foreachBatch(self._runner).option("checkpointLocation", location)
         if name is not None:

@@ -17,7 +17,7 @@ from typing import Any
 from anabranch.flow.schema import Schema
 
 # Up to and with the separator: a neighbour whose name begins like ours is not ours.
-_PACKAGE = __file__.removesuffix("graph.py")[: -len("compiler/")]
+_PACKAGE = __file__.removesuffix("compiler/graph.py").removesuffix("compiler\\graph.py")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,11 +87,17 @@ class Keyed:
         The method that takes a tuple.
     fields : tuple of StateField
         The attributes that are state.
+    time_to_live_ms : int or None
+        A key's state is forgotten when it was not written for so long.
+    transient : bool
+        The state is not kept in the checkpoint: after a restart, or when a host is lost, it begins anew.
     """
 
     prototype: Any
     method: str
     fields: tuple[StateField, ...]
+    time_to_live_ms: int | None = None
+    transient: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

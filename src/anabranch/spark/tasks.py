@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgpack
@@ -20,6 +20,7 @@ from anabranch.compiler.graph import Node
 from anabranch.compiler.stages import Stage
 from anabranch.errors import AnabranchError, OrderError, error_from_json, error_to_json
 from anabranch.flow.batches import Batch, BatchChannel
+from anabranch.flow.clock import set_epoch_time
 from anabranch.flow.packets import (
     HEADER,
     Positions,
@@ -33,7 +34,7 @@ from anabranch.flow.packets import (
 )
 from anabranch.flow.schema import Schema, to_values
 from anabranch.partitioning.hashing import hash_columns
-from anabranch.state.store import TaskState
+from anabranch.state.store import StateVersion
 
 PACKET_COLUMNS = "channel int, place binary, payload binary"
 PACKETS = pa.schema([("channel", pa.int32()), ("place", pa.binary()), ("payload", pa.binary())])
@@ -293,7 +294,7 @@ class ChannelTask(Task):
     """One channel of a stage for one epoch: packets in, state in and out, packets or results out."""
 
     stage: int
-    state: Callable[[int], TaskState]
+    state: StateVersion
 
     @property
     def count(self) -> int:
@@ -344,6 +345,7 @@ class ChannelTask(Task):
         program = self.load()
         stage = program.stages[self.stage]
         state = self.state(number)
+        set_epoch_time(self.state.clock_ms)
         nodes = stage.nodes
         channel = BatchChannel(nodes, state.open(nodes), self.epoch)
         rows_in = rows_out = 0
@@ -370,6 +372,7 @@ class ChannelTask(Task):
                 "busy_seconds": busy,
                 "state_seconds": finished - begun,
                 "segments": segments,
+                "damaged": state.damaged,
             }
         )
 
@@ -414,3 +417,15 @@ class ChannelTask(Task):
             numbers, table = numbers[order], table.take(pa.array(order))
         columns = [to_values(table.column(name)) for name in schema.names]
         return Batch(schema, numbers.tolist(), columns=columns)
+
+
+@dataclasses.dataclass(frozen=True)
+class MergeTask:
+    """Merges segments of one channel of one operator."""
+
+    state: StateVersion
+
+    def __call__(self, wanted: tuple[str, int, list[Any]]) -> dict[str, Any]:
+        operator, channel, records = wanted
+        state = self.state(channel)
+        return state.merge(operator, records, is_all=len(records) == len(state.visible(operator)))
