@@ -100,7 +100,7 @@ def routed(values, channels, count):
     return [(c, unpack(p, SCHEMA)) for c, p in route(columns, SCHEMA, numbers, np.array(channels, np.int32), count)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), st.sampled_from([1, 2, 3, 8, 256, 257, 4096]))
 def test_routing_sends_each_row_to_its_channel_in_order_and_merging_undoes_it(data, count):
     size = data.draw(st.integers(0, 30))

@@ -94,23 +94,27 @@ def bytes_hash(data: bytes) -> int:
     return result
 
 
+@settings(max_examples=40)
 @given(st.lists(st.one_of(st.none(), st.text(letters, max_size=40)), min_size=1, max_size=30))
 def test_strings_of_every_length_hash_as_the_description_says(values):
     expected = [0x9E3779B97F4A7C15 if value is None else bytes_hash(value.encode()) for value in values]
     assert hashes(values, pa.string()) == expected
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
 def test_integers_hash_as_the_description_says(values):
     assert hashes(values, pa.int64()) == [word_hash(value & _64) for value in values]
 
 
+@settings(max_examples=40)
 @given(st.lists(st.floats(allow_nan=False), min_size=1))
 def test_floats_hash_by_their_bits(values):
     bits = [struct.unpack("<Q", struct.pack("<d", value + 0.0))[0] for value in values]
     assert hashes(values, pa.float64()) == [word_hash(word) for word in bits]
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(-(10**20), 10**20), min_size=1))
 def test_decimals_hash_by_both_words_of_their_unscaled_value(values):
     low_high = [((value & _64), (value >> 64) & _64) for value in values]
@@ -121,6 +125,7 @@ def test_decimals_hash_by_both_words_of_their_unscaled_value(values):
 # -- what must be one key ----------------------------------------------------------------------------------
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(-128, 127), min_size=1))
 def test_equal_integers_of_any_width_have_one_hash(values):
     for kind in (pa.int8(), pa.int16(), pa.int32()):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch as ab
@@ -35,6 +35,7 @@ json_values = st.recursive(
 )
 
 
+@settings(max_examples=30)
 @given(epoch=st.integers(0, 10**12 - 1), facts=st.dictionaries(st.sampled_from("xyz"), json_values))
 def test_a_manifest_comes_back_from_its_bytes(epoch, facts):
     manifest = Manifest(epoch, {"Sum": [RECORD]}, facts)

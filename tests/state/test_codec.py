@@ -108,7 +108,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60)
 @given(values)
 def test_any_nested_value_comes_back_with_its_exact_types(value):
     assert same(decode(encode(value)), value)

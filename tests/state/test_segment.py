@@ -107,7 +107,7 @@ def agree(found: dict, model: dict) -> bool:
     return {k: exact(v) for k, v in found.items()} == {k: exact(v) for k, v in model.items()}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40)
 @given(stacks())
 def test_looking_up_in_a_stack_of_segments_is_looking_up_in_a_dict(stack):
     columns, epochs = stack
@@ -115,7 +115,7 @@ def test_looking_up_in_a_stack_of_segments_is_looking_up_in_a_dict(stack):
     assert agree(look_up(columns, segments, epochs), model)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(stack=stacks())
 def test_keys_with_one_hash_are_told_apart(stack):
     columns, epochs = stack
@@ -125,7 +125,7 @@ def test_keys_with_one_hash_are_told_apart(stack):
         assert agree(look_up(columns, segments, epochs), model)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40)
 @given(stack=stacks(), data=st.data(), collide=st.booleans())
 def test_merging_neighbours_keeps_the_meaning(stack, data, collide):
     columns, epochs = stack
@@ -140,7 +140,7 @@ def test_merging_neighbours_keeps_the_meaning(stack, data, collide):
         assert agree(look_up(columns, [*segments[:first], merged, *segments[last:]], epochs), model)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(stacks())
 def test_a_snapshot_holds_each_live_key_once_and_no_dead_one(stack):
     columns, epochs = stack
