@@ -172,7 +172,7 @@ def test_a_full_disk_fails_the_epoch_and_the_next_start_goes_on(tmp_path, monkey
     stream = long_run(tmp_path)
     write = LocalFiles.write
 
-    def full(self, name, data):
+    def full(self, name, data, modified=None):
         if name.endswith(".segment"):
             raise OSError(28, "No space left on device")
         write(self, name, data)

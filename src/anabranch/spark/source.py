@@ -12,9 +12,7 @@ comes from partitions. It comes from what the rows say of themselves:
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +27,7 @@ from anabranch.flow.ddl import to_ddl
 from anabranch.flow.origins import RowsOrigin
 from anabranch.flow.schema import Schema
 from anabranch.flow.sequential import input_row
+from anabranch.spark.files import open_files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,21 +133,19 @@ def _rows_as_files(spark: SparkSession, origin: RowsOrigin, node: Node, scratch:
     The files are named and dated by epoch. Those that are there are kept: after a restart with a longer
     list only the new epochs are added.
     """
-    directory = Path(scratch) / node.name
+    files = open_files(spark, f"{scratch}/{node.name}")
+    there = set(files.names(""))
     first = 0
-    tables: dict[int, pa.Table] = {}
+    new: dict[int, pa.Buffer] = {}
     for number, rows in enumerate(origin.epochs):
-        if not (directory / f"{number:09d}.parquet").exists():
+        if f"{number:09d}.parquet" not in there:
             tuples = [input_row(node, row, first + at) for at, row in enumerate(rows)]
             columns = list(zip(*tuples, strict=True)) if tuples else [() for _ in node.schema.names]
-            tables[number] = pa.table(node.schema.arrays(columns), schema=node.schema.arrow)
+            sink = pa.BufferOutputStream()
+            pq.write_table(pa.table(node.schema.arrays(columns), schema=node.schema.arrow), sink)
+            new[number] = sink.getvalue()
         first += len(rows)
-    directory.mkdir(parents=True, exist_ok=True)
-    for number, table in tables.items():
-        path = directory / f"{number:09d}.parquet"
-        passing = path.with_name(f"_{path.name}")
-        pq.write_table(table, passing)
-        os.utime(passing, (1_000_000_000 + number, 1_000_000_000 + number))
-        passing.rename(path)
+    for number, data in new.items():  # only now: a row that does not fit leaves nothing behind
+        files.write(f"{number:09d}.parquet", memoryview(data), modified=1_000_000_000 + number)
     reader = spark.readStream.schema(to_ddl(node.schema.arrow)).option("maxFilesPerTrigger", 1)
-    return reader.parquet(str(directory))
+    return reader.parquet(f"{scratch}/{node.name}")

@@ -293,7 +293,7 @@ def _same_as_next(keys: pa.Array) -> np.ndarray:
     return same
 
 
-def describe(data: pa.Buffer, **facts: Any) -> dict[str, Any]:
+def describe(data: pa.Buffer, /, **facts: Any) -> dict[str, Any]:
     """What the manifest says of a segment, beside its name."""
     return {**facts, "bytes": data.size, "checksum": zlib.crc32(data)}
 
