@@ -172,6 +172,25 @@ def test_the_hash_of_a_slice_is_the_slice_of_the_hash(data):
     assert hash_columns([array.slice(start, length)]).tolist() == expected
 
 
+SLICED = [
+    pa.array(["a", "bb", None, "ccc", "a name of several words", ""]),
+    pa.array([b"a", b"bb", None, b"ccc", b"d" * 20, b""]),
+    pa.array([1, 2, None, 3, 4, 5]),
+    pa.array([1.5, 2.5, None, float("nan"), 0.0, 9.0]),
+    pa.array([True, False, None, True, True, False]),
+    pa.array([D(1), D(2), None, D(3), D(4), D(5)], pa.decimal128(20, 3)),
+    pa.array([datetime.date(2024, 1, day) for day in range(1, 7)]),
+]
+
+
+@pytest.mark.parametrize("array", SLICED, ids=lambda array: str(array.type))
+def test_every_slice_of_a_column_of_each_type_hashes_as_part_of_the_whole(array):
+    whole = hash_columns([array]).tolist()
+    for start in range(len(array)):
+        for stop in range(start, len(array) + 1):
+            assert hash_columns([array.slice(start, stop - start)]).tolist() == whole[start:stop]
+
+
 def test_chunks_are_one_column():
     chunked = pa.chunked_array([["a", None], [], ["b"]], pa.string())
     assert hash_columns([chunked]).tolist() == hashes(["a", None, "b"], pa.string())
