@@ -44,7 +44,7 @@ from anabranch.spark.tasks import (
     result_schema,
 )
 from anabranch.state.checkpoint import Checkpoint, Manifest
-from anabranch.state.compaction import INLINE_ROWS
+from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
 from anabranch.state.lineage import (
     KeyRoute,
     Layout,
@@ -145,6 +145,7 @@ class EpochRunner:
         sink: Sink,
         report: Callable[[EpochProgress], None],
         run_merges: Callable[[MergeTask, list[Any]], Future[list[Any]]],
+        snapshots: SnapshotInterval | None = None,
     ) -> None:
         self._program = program
         self._execute = execute
@@ -153,6 +154,7 @@ class EpochRunner:
         self._state_root = state_root
         self._shared = shared
         self._run_merges = run_merges
+        self._snapshots = snapshots
         self._merging: Future[list[Any]] | None = None
         self._busy: list[str] = []
         self._sink = sink
@@ -236,7 +238,7 @@ class EpochRunner:
 
     def _job(self, batch: Any, epoch: int, clock_ms: int) -> Results:
         stages = self._program.stages
-        routes = [None, *(EvenGroups(self._channels) for _ in stages[1:])]
+        routes = [None, *(EvenGroups(self._channels if stage.key else 1) for stage in stages[1:])]
         common = (self._pickled, self._digest, epoch, routes)
         state = self._version(epoch, clock_ms)
         while True:
@@ -303,7 +305,7 @@ class EpochRunner:
             whole = without_old_parts(without_damaged(known, damaged), epoch - self._checkpoint.kept)
             key = self._keys.get(operator)
             # State of an operator that the program does not have any more is kept as it is.
-            segments[operator] = whole if key is None else without_adopted(whole, self._layout, key.route)
+            segments[operator] = whole if key is None else without_adopted(whole, self._layout.of(key), key.route)
         manifest = Manifest(
             epoch, segments, {**dataclasses.asdict(self._layout), "routes": self._routes(), "clock_ms": clock_ms}
         )
@@ -316,7 +318,8 @@ class EpochRunner:
         """Start the merges that are too large to be made by the channels, unless some are under way."""
         if self._merging is not None:
             return
-        wanted = large_merges(self._manifest.segments, self._layout, self._keys, INLINE_ROWS)
+        due = self._snapshots is not None and self._snapshots.due(self._manifest.epoch, clock_ms)
+        wanted = large_merges(self._manifest.segments, self._layout, self._keys, INLINE_ROWS, everything=due)
         if wanted:
             version = self._version(epoch, clock_ms)
             self._busy = [record["name"] for _, _, records in wanted for record in records]

@@ -110,7 +110,10 @@ class Router:
     def packets(self, piece: bytes, numbers: np.ndarray, columns: Sequence[pa.Array]) -> Iterator[Any]:
         if not len(numbers):
             return
-        channels = self.function.route(hash_columns([columns[place] for place in self.key_places]))
+        if self.key_places:
+            channels = self.function.route(hash_columns([columns[place] for place in self.key_places]))
+        else:
+            channels = np.zeros(len(numbers), dtype=np.int32)
         columns = list(columns)
         if self.prolific:
             emissions = _emission_index(numbers)

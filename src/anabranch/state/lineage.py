@@ -33,6 +33,10 @@ class Layout:
     generation: int
     channels: int
 
+    def of(self, key: KeyRoute) -> Layout:
+        """The layout of an operator: what is not routed by any column has one channel."""
+        return self if key.route else Layout(self.generation, 1)
+
     def groups(self, channel: int) -> np.ndarray:
         """The key groups of a channel, as a mask."""
         return EvenGroups(self.channels).groups(channel)
@@ -52,6 +56,8 @@ class KeyRoute:
 
     def hashes(self, keys: Sequence[Any]) -> np.ndarray:
         """The hashes state is found by."""
+        if not self.names:
+            return np.zeros(len(keys), dtype=np.uint64)
         if len(self.names) == 1:
             return hash_columns([pa.array(keys, self.types[0])])
         columns = zip(*keys, strict=True)
@@ -120,20 +126,25 @@ def inline_merge(records: Sequence[Record], rows_max: int, busy: frozenset[str] 
 
 
 def large_merges(
-    segments: Mapping[str, Sequence[Record]], layout: Layout, keys: Mapping[str, KeyRoute], rows_max: int
+    segments: Mapping[str, Sequence[Record]],
+    layout: Layout,
+    keys: Mapping[str, KeyRoute],
+    rows_max: int,
+    everything: bool = False,
 ) -> list[tuple[str, int, list[Record]]]:
     """The merges to make beside the epochs: (operator, channel, its visible segments to merge, newest first).
 
     A channel that inherited adopts everything it sees; otherwise the tiers decide, where they ask for more
-    than is done inline.
+    than is done inline. With `everything`, each channel merges all it sees: a snapshot.
     """
     found = []
     for operator, records in segments.items():
         if operator not in keys:
             continue
-        for channel in range(layout.channels):
-            seen = visible(records, channel, layout, keys[operator].route)
-            if any(record["generation"] != layout.generation for record in seen):
+        mine = layout.of(keys[operator])
+        for channel in range(mine.channels):
+            seen = visible(records, channel, mine, keys[operator].route)
+            if any(record["generation"] != layout.generation for record in seen) or (everything and len(seen) > 1):
                 found.append((operator, channel, seen))
                 continue
             range_ = mergeable(seen)

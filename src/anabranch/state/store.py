@@ -29,8 +29,8 @@ from anabranch.faults import reach
 from anabranch.state.compaction import INLINE_ROWS
 from anabranch.state.files import LocalFiles
 from anabranch.state.lineage import KeyRoute, Layout, Record, files_of, inline_merge, own, visible
-from anabranch.state.segment import Segment, describe, merge_segments
-from anabranch.state.table import EXPIRES, NEVER, SegmentCache, Table
+from anabranch.state.segment import EXPIRES, NEVER, Segment, describe, merge_segments
+from anabranch.state.table import SegmentCache, Table
 
 _segments = SegmentCache()
 
@@ -111,7 +111,10 @@ class TaskState:
         """The segments this channel reads of an operator, newest first."""
         version = self._version
         records = version.segments.get(operator, ())
-        return visible(records, self._channel, version.layout, version.keys[operator].route)
+        return visible(records, self._channel, self._layout(operator), version.keys[operator].route)
+
+    def _layout(self, operator: str) -> Layout:
+        return self._version.layout.of(self._version.keys[operator])
 
     def _read(self, record: Record, missing: list[str]) -> list[Segment]:
         """A segment; if it is damaged and was merged from others that are still there, those."""
@@ -170,7 +173,7 @@ class TaskState:
             written.append(record)
             reach("segment written", epoch=self._version.epoch, channel=self._channel, operator=node.name)
             seen = [record, *self._records[node.name]]
-            mine = own(seen, self._channel, self._version.layout)
+            mine = own(seen, self._channel, self._layout(node.name))
             count = inline_merge(mine, INLINE_ROWS, self._version.merging)
             if count:
                 is_all = count == len(seen)
@@ -201,13 +204,15 @@ class TaskState:
                 segments += self._read(record, missing)
         if missing:
             raise MissingSegments(missing)
-        foreign = [r["name"] for r in records if r["generation"] != self._version.layout.generation]
-        groups, key = self._version.layout.groups(self._channel), self._version.keys[operator]
+        layout, key = self._layout(operator), self._version.keys[operator]
+        foreign = [r["name"] for r in records if r["generation"] != layout.generation]
+        groups = layout.groups(self._channel)
         data = merge_segments(
             segments,
             drop_dead=is_all,
             keeps=(lambda hashes, keys: groups[key.route_groups(hashes, keys)]) if foreign else None,
             defaults=self._defaults(operator, segments),
+            clock_ms=self._version.clock_ms,
         )
         first = min(record["first"] for record in records)
         merged = self._write(operator, data, len(Segment(data)), max(r["last"] for r in records), first)
@@ -231,7 +236,7 @@ class TaskState:
             "name": name,
             "operator": operator,
             "channel": self._channel,
-            "channels": self._version.layout.channels,
+            "channels": self._layout(operator).channels,
             "generation": self._version.layout.generation,
             "route": list(self._version.keys[operator].route),
             "first": last if first is None else first,
