@@ -135,6 +135,11 @@ def test_columns_that_cannot_be_read_as_a_stream_name_the_source(spark):
         (lambda w: w.outputMode("complete"), "only ever appended to"),
         (lambda w: w.trigger(once=True, availableNow=True), "exactly one of processingTime, once, availableNow"),
         (lambda w: w.format("noop").option("channels", 0).start(), "whole number from 1 to 4096"),
+        (
+            lambda w: w.option("snapshotInterval", "often").start("out", checkpointLocation="ck"),
+            "for example '20 epochs'",
+        ),
+        (lambda w: w.option("versionsKept", 1).start("out", checkpointLocation="ck"), "whole number, 2 or more"),
         (lambda w: w.foreachBatch(3), "expected a function of a DataFrame and an epoch number"),
     ],
 )

@@ -55,6 +55,7 @@ class StreamingQuery:
         description = describe_program(chain[0], chain[1:])
         allow_state_loss = options.get("allowstateloss") == "true"
         # All that can be wrong is found before the first file is written.
+        snapshots = SnapshotInterval.parse(options["snapshotinterval"]) if "snapshotinterval" in options else None
         held.check(description, allow_state_loss)
         sink.check(location)
         source = ordered(spark, chain[0], f"{location}/anabranch/sources")
@@ -70,7 +71,7 @@ class StreamingQuery:
             sink,
             self._progress.append,
             SparkMerges(spark),
-            SnapshotInterval.parse(options["snapshotinterval"]) if "snapshotinterval" in options else None,
+            snapshots,
         )
         self.changes = held.bind(description, allow_state_loss)
         sink.prepare(location)
