@@ -7,9 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+# A shared machine may stop a test for longer than hypothesis' patience; slowness is not what it looks for.
+settings.register_profile("anabranch", deadline=None)
+settings.load_profile("anabranch")
 
 
 @pytest.fixture(scope="session")

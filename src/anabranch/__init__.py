@@ -13,7 +13,7 @@ General layout. Users touch what is named below; everything else is private.
 
 # The function `state` below has the name of a subpackage. Importing a subpackage binds its name here, once, the
 # first time: so that must happen before, or the function would be replaced by the module.
-import anabranch.state  # noqa: F401
+import anabranch.state as _state_package  # noqa: F401
 from anabranch import errors
 from anabranch.api import agg
 from anabranch.api.operators import Operator, state, store, stores

@@ -25,6 +25,7 @@ import pyarrow as pa
 from anabranch.api.stream import Stream
 from anabranch.compiler.graph import detached
 from anabranch.compiler.stages import chain_of, stages_of
+from anabranch.errors import ProgramError
 from anabranch.flow.origins import RowsOrigin
 from anabranch.flow.schema import Row, Schema
 from anabranch.flow.sequential import input_row
@@ -75,7 +76,8 @@ class ParallelRun:
         chain = chain_of(output)
         self._source = chain[0]
         origin = self._source.logic.origin  # type: ignore[union-attr]
-        assert isinstance(origin, RowsOrigin), "run_parallel needs a stream made by from_rows"
+        if not isinstance(origin, RowsOrigin):
+            raise ProgramError(f"run_parallel needs a stream made by from_rows; {self._source.title} holds no rows")
         self._epochs = origin.epochs
         self._seed = seed
         self._schema = output.schema
@@ -112,8 +114,11 @@ class ParallelRun:
 
     # -- a sink ---------------------------------------------------------------------------------------------
 
-    def prepare(self, owner: str) -> None:
+    def check(self, owner: str) -> None:
         """Nothing to check."""
+
+    def prepare(self, owner: str) -> None:
+        """Nothing to prepare."""
 
     def write(self, table: pa.Table, epoch: int) -> None:
         """Keep an epoch's output."""

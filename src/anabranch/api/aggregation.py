@@ -41,8 +41,8 @@ def aggregate_logic(
             )
         found = None if aggregation.attribute is None else schema.type_of(aggregation.attribute)
         output.append(pa.field(name, aggregation.output_type(found)))
-    source, fields = _source(schema, key, window, list(aggregations.values()))
     names: dict[str, Any] = {"SIZE": _size(schema, window)}
+    source, fields = _source(schema, key, window, list(aggregations.values()))
     exec(compile(source, f"<aggregate by {', '.join(key)}>", "exec"), names)
     kind = type("Aggregate", (), {"process": names["process"], "source": source})
     return Keyed(kind(), "process", tuple(StateField(name, default) for name, default in fields)), Schema(

@@ -52,8 +52,12 @@ class StreamingQuery:
         self.sink = sink
         files = open_files(spark, f"{location}/anabranch")
         held = Checkpoint(files, versions_kept(options))
-        self.changes = held.bind(describe_program(chain[0], chain[1:]), options.get("allowstateloss") == "true")
-        sink.prepare(location)
+        description = describe_program(chain[0], chain[1:])
+        allow_state_loss = options.get("allowstateloss") == "true"
+        # All that can be wrong is found before the first file is written.
+        snapshots = SnapshotInterval.parse(options["snapshotinterval"]) if "snapshotinterval" in options else None
+        held.check(description, allow_state_loss)
+        sink.check(location)
         source = ordered(spark, chain[0], f"{location}/anabranch/sources")
         bare = detached(output)
         program = Program(chain_of(bare)[0], tuple(stages_of(bare)), source.order)
@@ -67,8 +71,10 @@ class StreamingQuery:
             sink,
             self._progress.append,
             SparkMerges(spark),
-            SnapshotInterval.parse(options["snapshotinterval"]) if "snapshotinterval" in options else None,
+            snapshots,
         )
+        self.changes = held.bind(description, allow_state_loss)
+        sink.prepare(location)
         writer = source.dataframe.writeStream.foreachBatch(self._runner).option("checkpointLocation", location)
         if name is not None:
             writer = writer.queryName(name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.api.stream import Stream, unique_name
 from anabranch.compiler.graph import Location, Node, Source, caller_location
-from anabranch.errors import ProgramError
+from anabranch.errors import ProgramError, SchemaError
 from anabranch.flow.ddl import to_ddl
 from anabranch.flow.schema import Schema
 
@@ -65,7 +65,7 @@ class Session:
             be read fail the epoch (``mode="FAILFAST"``); Spark's own default would turn them into nulls.
         """
         location = caller_location()
-        columns = Schema.of(schema)
+        columns = _columns("from_files", schema, location)
         if format in ("json", "csv", "xml"):
             options.setdefault("mode", "FAILFAST")
         reader = self.spark.readStream.format(format).schema(to_ddl(columns.arrow)).options(**options)
@@ -159,17 +159,20 @@ def from_epochs(
     """A stream of rows in memory, cut into epochs by the caller; an epoch may be empty. For tests."""
     from anabranch.flow.origins import RowsOrigin
 
-    return _source(
-        session,
-        RowsOrigin(tuple(tuple(e) for e in epochs)),
-        Schema.of(schema),
-        location or caller_location(),
-        name,
-    )
+    location = location or caller_location()
+    columns = _columns("from_rows", schema, location)
+    return _source(session, RowsOrigin(tuple(tuple(e) for e in epochs)), columns, location, name)
+
+
+def _columns(method: str, schema: Any, location: Location) -> Schema:
+    try:
+        return Schema.of(schema)
+    except SchemaError as problem:
+        raise SchemaError(f"{method} at {location}: {problem}") from None
 
 
 def _source(session: Session | None, origin: Any, schema: Schema, location: Location, name: str | None) -> Stream:
     numbers, names = itertools.count(), set[str]()
-    chosen = unique_name(name or "source", names, explicit=name is not None)
+    chosen = unique_name(name or "source", names, location, explicit=name is not None)
     node = Node(next(numbers), "source", chosen, Source(origin), (), schema, location)
     return Stream(session, node, numbers, names)

@@ -148,7 +148,7 @@ class Stream:
         transient = persistence == "transient"
         logic = Keyed(make_prototype(operator), "process", state_fields(kind), to_milliseconds(ttl), transient)
         forwards = frozenset(self.columns) if _emits_only_its_input(function) else frozenset()
-        return self._append("process", logic, output, location, name or kind.__name__, key, forwards, kind.__name__)
+        return self._append("process", logic, output, location, name, key, forwards, kind.__name__)
 
     def aggregate(
         self,
@@ -234,7 +234,8 @@ class Stream:
         details: str = "",
     ) -> Stream:
         number = next(self._numbers)
-        chosen = unique_name(name or kind, self._names, explicit=name is not None and kind != "process")
+        wanted = name or (details if kind == "process" else kind)
+        chosen = unique_name(wanted, self._names, location, explicit=name is not None)
         node = Node(number, kind, chosen, logic, (self._node,), schema, location, key, forwards, details)
         return Stream(self._session, node, self._numbers, self._names)
 
@@ -264,7 +265,10 @@ class Stream:
                 return Schema.of(given)
             except SchemaError as problem:
                 raise SchemaError(f"{method} at {location}: {problem}") from None
-        found = schema_of_return(function, many)
+        try:
+            found = schema_of_return(function, many)
+        except SchemaError as problem:
+            raise SchemaError(f"{method} at {location}: {problem}") from None
         if found is not None:
             return found
         if _emits_only_its_input(function):
@@ -277,12 +281,12 @@ class Stream:
         )
 
 
-def unique_name(wanted: str, taken: set[str], explicit: bool) -> str:
+def unique_name(wanted: str, taken: set[str], location: Location, explicit: bool) -> str:
     """The name, or the name with a number behind it; a name the user chose must be free."""
     plain = "".join(c if c.isalnum() or c in "-_" else "_" for c in wanted)
     if explicit and (plain != wanted or plain in taken):
         why = "it is taken" if plain in taken else "names are made of letters, digits, - and _"
-        raise ProgramError(f"the operator name {wanted!r} cannot be used: {why}")
+        raise ProgramError(f"the operator at {location} cannot have the name {wanted!r}: {why}")
     name, number = plain, 2
     while name in taken:
         name, number = f"{plain}-{number}", number + 1

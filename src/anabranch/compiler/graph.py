@@ -16,6 +16,7 @@ from typing import Any
 
 from anabranch.flow.schema import Schema
 
+# Up to and with the separator: a neighbour whose name begins like ours is not ours.
 _PACKAGE = __file__.removesuffix("compiler/graph.py").removesuffix("compiler\\graph.py")
 
 
@@ -30,10 +31,15 @@ class Location:
         return f"{self.file}:{self.line}"
 
 
+def is_ours(file: str) -> bool:
+    """Whether a source file belongs to this library."""
+    return file.startswith(_PACKAGE)
+
+
 def caller_location() -> Location:
     """The first line on the call stack that is not ours."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     return Location(frame.f_code.co_filename, frame.f_lineno)
 

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from anabranch.compiler.graph import Filter, FlatMap, Keyed, Map, Node
 from anabranch.compiler.inline import inlined
 from anabranch.errors import AnabranchError
@@ -69,6 +71,24 @@ class Batch:
         return self._columns
 
 
+class Keeper:
+    """Takes hold of an output the moment it is emitted.
+
+    Outputs are checked a batch at a time, but the next tuple's call may change a list or dict that was emitted
+    before it (its state, say). So what can change is copied at once; what cannot is left as it is.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        # A tuple of numbers and texts cannot change.
+        self.tuples_last = not any(pa.types.is_nested(kind) or pa.types.is_binary(kind) for kind in schema.arrow.types)
+
+    def __call__(self, output: Any) -> Any:
+        schema = self._schema
+        values = schema.unpack(output)
+        return tuple(values) if self.tuples_last else schema.exact_row(values)
+
+
 class BatchChannel:
     """The operators of a region, ready to run.
 
@@ -97,21 +117,24 @@ class BatchChannel:
 
     def _step(self, node: Node, tables: Mapping[str, StateTable]) -> Callable[[Batch, Node], Batch]:
         logic = node.logic
+        keep = Keeper(node.schema)
         if isinstance(logic, Filter):
             return self._guard(_run_filter, logic.function)
         if isinstance(logic, Map):
-            return self._guard(_run_map, logic.function)
+            return self._guard(_run_map, logic.function, keep)
         if isinstance(logic, FlatMap):
-            return self._guard(_run_flat_map, logic.function)
+            return self._guard(_run_flat_map, logic.function, keep)
         if isinstance(logic, Keyed):
             function = getattr(type(logic.prototype), logic.method)
             places = tuple(node.inputs[0].schema.names.index(name) for name in node.key)
             table = tables[node.name]
             if not inspect.isgeneratorfunction(function):
-                return self._guard(_run_keyed, function, places, table)
-            maker = inlined(function, node.inputs[0].schema.names, len(node.schema.names))
+                return self._guard(_run_keyed, function, places, table, keep)
+            # Columns of lists or dicts must be copied as they are emitted, which the rewritten method does not.
+            may_inline = keep.tuples_last
+            maker = inlined(function, node.inputs[0].schema.names, len(node.schema.names)) if may_inline else None
             if maker is None:
-                return self._guard(_run_keyed_generator, function, places, table)
+                return self._guard(_run_keyed_generator, function, places, table, keep)
             return self._inlined_step(maker, places, table)
         raise AssertionError(f"a channel cannot run a {node.kind}")
 
@@ -201,16 +224,20 @@ def _run_filter(batch: Batch, function: Callable[[Row], Any]) -> tuple[Sequence[
     return list(compress(batch.positions, kept)), list(compress(rows, kept))
 
 
-def _run_map(batch: Batch, function: Callable[[Row], Any]) -> tuple[Sequence[int], list[Any]]:
-    return batch.positions, [function(t) for t in batch.rows]
+def _run_map(batch: Batch, function: Callable[[Row], Any], keep: Keeper) -> tuple[Sequence[int], list[Any]]:
+    lasts = keep.tuples_last
+    return batch.positions, [
+        output if isinstance(output := function(t), tuple) and lasts else keep(output) for t in batch.rows
+    ]
 
 
-def _run_flat_map(batch: Batch, function: Callable[[Row], Any]) -> tuple[Sequence[int], list[Any]]:
+def _run_flat_map(batch: Batch, function: Callable[[Row], Any], keep: Keeper) -> tuple[Sequence[int], list[Any]]:
     positions: list[int] = []
     outputs: list[Any] = []
+    lasts = keep.tuples_last
     for position, t in zip(batch.positions, batch.rows, strict=True):
         for output in emitted(function(t)):
-            outputs.append(output)
+            outputs.append(output if lasts and isinstance(output, tuple) else keep(output))
             positions.append(position)
     return positions, outputs
 
@@ -229,31 +256,32 @@ def _keys(batch: Batch, places: tuple[int, ...]) -> list[Any]:
 
 
 def _run_keyed_generator(
-    batch: Batch, function: Callable[..., Any], places: tuple[int, ...], table: StateTable
+    batch: Batch, function: Callable[..., Any], places: tuple[int, ...], table: StateTable, keep: Keeper
 ) -> tuple[Sequence[int], list[Any]]:
     positions: list[int] = []
     outputs: list[Any] = []
-    emit, place = outputs.append, positions.append
+    emit, place, lasts = outputs.append, positions.append, keep.tuples_last
     keys = _keys(batch, places)
     live = table.load(set(keys))
     for position, key, t in zip(batch.positions, keys, batch.rows, strict=True):
         for output in function(live[key], t):
-            emit(output)
+            emit(output if lasts and isinstance(output, tuple) else keep(output))
             place(position)
     return positions, outputs
 
 
 def _run_keyed(
-    batch: Batch, function: Callable[..., Any], places: tuple[int, ...], table: StateTable
+    batch: Batch, function: Callable[..., Any], places: tuple[int, ...], table: StateTable, keep: Keeper
 ) -> tuple[Sequence[int], list[Any]]:
     positions: list[int] = []
     outputs: list[Any] = []
+    lasts = keep.tuples_last
     keys = _keys(batch, places)
     live = table.load(set(keys))
     for position, key, t in zip(batch.positions, keys, batch.rows, strict=True):
         result = function(live[key], t)
         if result is not None:
             for output in emitted(result):
-                outputs.append(output)
+                outputs.append(output if lasts and isinstance(output, tuple) else keep(output))
                 positions.append(position)
     return positions, outputs

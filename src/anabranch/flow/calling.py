@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from anabranch.compiler.graph import Keyed, Node
+from anabranch.compiler.graph import Keyed, Node, is_ours
 from anabranch.errors import OperatorError, StateError
 from anabranch.flow.schema import MisfitError, Row, ShapeError
 
@@ -45,7 +45,7 @@ def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | N
         lines = [
             f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
             for frame in traceback.extract_tb(problem.__traceback__)
-            if "/anabranch/" not in frame.filename
+            if not is_ours(frame.filename)
         ]
         what = f"raised {type(problem).__name__}: {problem}" + "".join("\n" + line for line in lines[-3:])
         hint = "The epoch failed and nothing of it was written."
@@ -96,7 +96,7 @@ class Instances:
             extra = [name for name in attributes if name not in self.names and name not in self.configuration]
             self._refuse(extra[0] if extra else "an attribute that was deleted")
         for name, value in self.configuration.items():
-            if attributes[name] is not value:
+            if attributes.get(name, self) is not value:
                 self._refuse(name)
         return self._state_of(attributes)
 

@@ -63,6 +63,12 @@ class _Tokens:
         if found != sign:
             raise SchemaError(f"cannot read the schema {self.text!r}: expected {sign!r}, found {found or 'its end'!r}")
 
+    def number(self) -> int:
+        found = self.next()
+        if not found.isdecimal():
+            raise SchemaError(f"cannot read the schema {self.text!r}: expected a number, found {found or 'its end'!r}")
+        return int(found)
+
 
 def parse_ddl(text: str) -> pa.Schema:
     """The Arrow schema of a DDL string.
@@ -117,11 +123,16 @@ def _type(tokens: _Tokens) -> pa.DataType:
         precision, scale = 10, 0
         if tokens.peek() == "(":
             tokens.next()
-            precision = int(tokens.next())
+            precision = tokens.number()
             if tokens.peek() == ",":
                 tokens.next()
-                scale = int(tokens.next())
+                scale = tokens.number()
             tokens.expect(")")
+        if not (1 <= precision <= 38 and scale <= precision):
+            raise SchemaError(
+                f"cannot read the schema {tokens.text!r}: decimal({precision},{scale}) does not exist; "
+                "a precision is 1 to 38, a scale 0 to the precision"
+            )
         return pa.decimal128(precision, scale)
     if name == "array":
         tokens.expect("<")

@@ -76,7 +76,7 @@ def _row_class(fields: tuple[str, ...]) -> type[Row]:
         # The getters of a named tuple read a slot in C; a property or __getitem__ would be Python per access.
         getters: Any = collections.namedtuple("getters", fields, rename=True)  # type: ignore[misc]
         for at, name in enumerate(fields):
-            if name.isidentifier() and not name.startswith("__"):
+            if name.isidentifier() and not name.startswith("__") and name not in members:
                 members[name] = vars(getters)[getters._fields[at]]
         found = _row_classes[fields] = type("Row", (Row,), members)
     return found
@@ -102,7 +102,9 @@ class Schema:
         if isinstance(given, str):
             return cls(parse_ddl(given))
         if isinstance(given, pa.Schema):
-            return cls(given)
+            made = cls(given)
+            parse_ddl(str(made))  # says so now if Spark has no such type, or a name is there twice
+            return made
         if hasattr(given, "simpleString") and hasattr(given, "fields"):  # Spark's StructType, without pyspark
             return cls(parse_ddl(", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in given.fields)))
         found = schema_of_annotation(given)
@@ -255,9 +257,31 @@ def to_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     kind = column.type
     if column.null_count == 0 and (pa.types.is_integer(kind) or kind in (pa.float64(), pa.bool_())):
         return column.to_numpy(zero_copy_only=False).tolist()
-    if pa.types.is_map(kind):
-        return [None if value is None else dict(value) for value in column.to_pylist()]
-    return column.to_pylist()
+    correct = _correction(kind)
+    values = column.to_pylist()
+    return values if correct is None else [None if value is None else correct(value) for value in values]
+
+
+def _correction(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """What must be done to the values Arrow gives for a type, at any depth, to make them those of `fit_value`."""
+    if pa.types.is_timestamp(kind) and kind.tz:
+        return lambda value: value.replace(tzinfo=UTC)  # Arrow's own is another object for the same zone
+    if pa.types.is_list(kind):
+        each = _correction(kind.value_type) or _same
+        return None if each is _same else lambda value: [None if v is None else each(v) for v in value]
+    if pa.types.is_map(kind):  # Arrow gives lists of pairs
+        key, item = _correction(kind.key_type) or _same, _correction(kind.item_type) or _same
+        return lambda value: {key(k): None if v is None else item(v) for k, v in value}
+    if pa.types.is_struct(kind):
+        parts = [(field.name, _correction(field.type) or _same) for field in kind]
+        if all(part is _same for _, part in parts):
+            return None
+        return lambda value: {n: None if value[n] is None else part(value[n]) for n, part in parts}
+    return None
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 NoneType = type(None)
@@ -327,14 +351,14 @@ def fit_value(value: Any, kind: pa.DataType) -> Any:
         if not isinstance(value, datetime.datetime):
             raise TypeError("expected a datetime")
         if kind.tz:
-            return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
+            return _plain(value.astimezone(UTC) if value.tzinfo else value, UTC)
         if value.tzinfo is not None:
             raise TypeError("expected a datetime without a time zone")
-        return value
+        return _plain(value, None)
     if pa.types.is_date(kind):
         if isinstance(value, datetime.datetime) or not isinstance(value, datetime.date):
             raise TypeError("expected a date")
-        return value
+        return datetime.date(value.year, value.month, value.day)
     if pa.types.is_decimal(kind):
         if not isinstance(value, (decimal.Decimal, int)) or isinstance(value, bool):
             raise TypeError("expected a Decimal")
@@ -357,6 +381,11 @@ def fit_value(value: Any, kind: pa.DataType) -> Any:
             raise ValueError(f"no field {unknown[0]!r}")
         return {field.name: fit_value(value.get(field.name), field.type) for field in kind}
     raise TypeError(f"values of the Arrow type {kind} are not supported")
+
+
+def _plain(at: datetime.datetime, zone: datetime.tzinfo | None) -> datetime.datetime:
+    """What a column holds of it: no fold, no subclass (pandas has one)."""
+    return datetime.datetime(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond, zone)
 
 
 # -- annotations --------------------------------------------------------------------------------------

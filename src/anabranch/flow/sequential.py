@@ -95,10 +95,10 @@ class SequentialRun:
                 instance = by_key.get(key)
                 if instance is None or self.clock_ms >= expires.get(key, self.clock_ms + 1):
                     instance = by_key[key] = instances.new()
-                before = repr(instances.values(instance))
+                before = None if ttl_ms is None else repr(instances.values(instance))
                 self._emit_all(node, row, lambda: getattr(instance, method)(row))
-                after = repr(instances.values(instance))  # refuses what would be lost
-                if ttl_ms is not None and after != before:
+                after = instances.values(instance)  # refuses what would be lost
+                if ttl_ms is not None and repr(after) != before:
                     expires[key] = self.clock_ms + ttl_ms
 
         else:

@@ -26,8 +26,11 @@ _MARK = "_anabranch.json"
 class Sink(Protocol):
     """Takes the output of epochs."""
 
+    def check(self, owner: str) -> None:
+        """Make sure that output may go here; writes nothing. `owner` names the checkpoint."""
+
     def prepare(self, owner: str) -> None:
-        """Check, before anything runs, that output may go here. `owner` names the checkpoint."""
+        """Make the place ready, before the first epoch."""
 
     def write(self, table: pa.Table, epoch: int) -> None:
         """Put an epoch's output there; again, if it is there already."""
@@ -53,8 +56,11 @@ class FileSink:
         self._schema = schema
         self._files = open_files(spark, path)
 
-    def prepare(self, owner: str) -> None:
-        names = self._files.names("")
+    def check(self, owner: str) -> None:
+        try:
+            names = self._files.names("")
+        except NotADirectoryError:
+            raise SinkError(f"the output path {self._path} is a file. Choose an empty or new directory.") from None
         mark = self._files.read(_MARK)
         if mark is not None:
             found = json.loads(mark)
@@ -71,7 +77,11 @@ class FileSink:
                 f"the output path {self._path} exists and holds other content ({', '.join(names[:3])}"
                 f"{', …' if len(names) > 3 else ''}). Choose an empty or new path."
             )
-        self._files.write(_MARK, json.dumps({"owner": owner, "format": self._format}).encode())
+
+    def prepare(self, owner: str) -> None:
+        self.check(owner)
+        if self._files.read(_MARK) is None:
+            self._files.write(_MARK, json.dumps({"owner": owner, "format": self._format}).encode())
 
     def write(self, table: pa.Table, epoch: int) -> None:
         prefix = f"part-{epoch:012d}-"
@@ -125,6 +135,9 @@ class MemorySink:
         self._schema = schema
         self._epochs: dict[int, pa.Table] = {}
 
+    def check(self, owner: str) -> None:
+        """Any name will do."""
+
     def prepare(self, owner: str) -> None:
         to_dataframe(self._spark, self._schema.arrow.empty_table(), self._schema).createOrReplaceTempView(self._name)
 
@@ -147,8 +160,11 @@ class ConsoleSink:
         self._truncate = str(options.get("truncate", "true")).lower()
         self._show = show
 
-    def prepare(self, owner: str) -> None:
+    def check(self, owner: str) -> None:
         """Nothing to check."""
+
+    def prepare(self, owner: str) -> None:
+        """Nothing to prepare."""
 
     def write(self, table: pa.Table, epoch: int) -> None:
         width = 20 if self._truncate == "true" else 10**9 if self._truncate == "false" else int(self._truncate)
@@ -181,8 +197,11 @@ class FunctionSink:
         self._function = function
         self._schema = schema
 
-    def prepare(self, owner: str) -> None:
+    def check(self, owner: str) -> None:
         """Nothing to check."""
+
+    def prepare(self, owner: str) -> None:
+        """Nothing to prepare."""
 
     def write(self, table: pa.Table, epoch: int) -> None:
         self._function(to_dataframe(self._spark, table, self._schema), epoch)
@@ -191,8 +210,11 @@ class FunctionSink:
 class NoopSink:
     """Output is made and thrown away, as Spark's noop format: for measuring."""
 
-    def prepare(self, owner: str) -> None:
+    def check(self, owner: str) -> None:
         """Nothing to check."""
+
+    def prepare(self, owner: str) -> None:
+        """Nothing to prepare."""
 
     def write(self, table: pa.Table, epoch: int) -> None:
         """Nothing to keep."""

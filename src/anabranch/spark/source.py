@@ -56,7 +56,10 @@ def schema_of(dataframe: DataFrame, title: str) -> Schema:
     for name in names:
         if names.count(name) > 1:
             raise SchemaError(f"source {title}: the DataFrame has the column {name!r} twice; rename one")
-    return Schema.of(dataframe.schema)
+    try:
+        return Schema.of(dataframe.schema)
+    except SchemaError as problem:
+        raise SchemaError(f"source {title}: {problem}") from None
 
 
 def check_order(dataframe: DataFrame, order_by: Sequence[str], title: str) -> None:
@@ -133,14 +136,16 @@ def _rows_as_files(spark: SparkSession, origin: RowsOrigin, node: Node, scratch:
     files = open_files(spark, f"{scratch}/{node.name}")
     there = set(files.names(""))
     first = 0
+    new: dict[int, pa.Buffer] = {}
     for number, rows in enumerate(origin.epochs):
-        name = f"{number:09d}.parquet"
-        if name not in there:
+        if f"{number:09d}.parquet" not in there:
             tuples = [input_row(node, row, first + at) for at, row in enumerate(rows)]
             columns = list(zip(*tuples, strict=True)) if tuples else [() for _ in node.schema.names]
             sink = pa.BufferOutputStream()
             pq.write_table(pa.table(node.schema.arrays(columns), schema=node.schema.arrow), sink)
-            files.write(name, memoryview(sink.getvalue()), modified=1_000_000_000 + number)
+            new[number] = sink.getvalue()
         first += len(rows)
+    for number, data in new.items():  # only now: a row that does not fit leaves nothing behind
+        files.write(f"{number:09d}.parquet", memoryview(data), modified=1_000_000_000 + number)
     reader = spark.readStream.schema(to_ddl(node.schema.arrow)).option("maxFilesPerTrigger", 1)
     return reader.parquet(f"{scratch}/{node.name}")

@@ -58,7 +58,7 @@ class Manifest:
                 raise CheckpointError(f"{name} is damaged: its checksum does not fit")
             fields = json.loads(body)
             return cls(fields["epoch"], fields["segments"], fields["facts"])
-        except (ValueError, KeyError, TypeError) as problem:
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise CheckpointError(f"{name} is damaged: {problem}") from None
 
 
@@ -83,22 +83,23 @@ class Checkpoint:
 
     # -- the program ----------------------------------------------------------------------------------------
 
-    def bind(self, description: Mapping[str, Any], allow_state_loss: bool = False) -> list[str]:
-        """Tie the checkpoint to a program, or make sure that the program can go on from it.
+    def check(self, description: Mapping[str, Any], allow_state_loss: bool = False) -> list[str]:
+        """Make sure that the checkpoint is new, or that the program can go on from it. Writes nothing.
 
         Returns what changed, in words, if it can; raises CheckpointError if it cannot.
         """
-        text = to_json({"format": FORMAT, "program": description})
         found = self.files.read("program.json")
         if found is None:
-            self.files.write("program.json", text.encode())
-            return []
-        if found.decode() == text:
             return []
         try:
-            before = json.loads(found)["program"]
-        except (ValueError, KeyError):
-            raise CheckpointError(f"{self.files.root}/program.json is damaged") from None
+            bound = json.loads(found)
+            version, before = bound["format"], bound["program"]
+        except (ValueError, KeyError, TypeError) as problem:
+            raise CheckpointError(f"{self.files.root}/program.json is damaged: {problem}") from None
+        if version != FORMAT:
+            raise CheckpointError(
+                f"the checkpoint {self.files.root} has the format {version}; this version reads {FORMAT}"
+            )
         changes = compare(before, description)
         bad = {"refused"} if allow_state_loss else {"refused", "loses state"}
         refused = [change.text for change in changes if change.effect in bad]
@@ -111,8 +112,15 @@ class Checkpoint:
                 + "\n".join(f"  {line}" for line in refused)
                 + f"\n{hint}"
             )
-        self.files.write("program.json", text.encode())
         return [change.text for change in changes]
+
+    def bind(self, description: Mapping[str, Any], allow_state_loss: bool = False) -> list[str]:
+        """Tie the checkpoint to a program; returns and raises as `check` does."""
+        changes = self.check(description, allow_state_loss)
+        data = to_json({"format": FORMAT, "program": description}).encode()
+        if self.files.read("program.json") != data:
+            self.files.write("program.json", data)
+        return changes
 
     # -- epochs ---------------------------------------------------------------------------------------------
 

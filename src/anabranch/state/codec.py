@@ -40,27 +40,28 @@ _FACTORY_NAMES = {factory: name for name, factory in _FACTORIES.items()}
 
 
 def _zone(value: datetime.datetime | datetime.time) -> Any:
+    """None, the name of a zone, or the arguments of a fixed offset: [seconds] or [seconds, name]."""
     zone = value.tzinfo
     if zone is None:
         return None
-    if zone == datetime.UTC:
-        return "UTC"
-    key = getattr(zone, "key", None)
-    if key is not None:
-        return key
-    offset = value.utcoffset()
-    assert offset is not None
-    return offset.total_seconds()
+    if type(zone) is datetime.timezone:
+        # The only way to learn whether a name was given: tzname() makes one up.
+        offset, *name = zone.__getinitargs__()  # type: ignore[attr-defined]
+        return [offset.total_seconds(), *name]
+    if type(zone) is zoneinfo.ZoneInfo and zone.key is not None:
+        return zone.key
+    raise StateError(
+        f"cannot keep a time in the zone {zone!r} as state: only datetime.timezone and zoneinfo.ZoneInfo are known"
+    )
 
 
 def _with_zone(zone: Any) -> datetime.tzinfo | None:
     if zone is None:
         return None
-    if zone == "UTC":
-        return datetime.UTC
     if isinstance(zone, str):
         return zoneinfo.ZoneInfo(zone)
-    return datetime.timezone(datetime.timedelta(seconds=zone))
+    seconds, *name = zone
+    return datetime.timezone(datetime.timedelta(seconds=seconds), *name)
 
 
 def _default_dict(parts: list[Any]) -> Any:
@@ -92,8 +93,8 @@ _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] 
     6: (datetime.date, lambda v: v.toordinal(), datetime.date.fromordinal),
     7: (
         datetime.time,
-        lambda v: [v.replace(tzinfo=None).isoformat(), _zone(v)],
-        lambda p: datetime.time.fromisoformat(p[0]).replace(tzinfo=_with_zone(p[1])),
+        lambda v: [v.replace(tzinfo=None).isoformat(), _zone(v), v.fold],
+        lambda p: datetime.time.fromisoformat(p[0]).replace(tzinfo=_with_zone(p[1]), fold=p[2]),
     ),
     8: (
         datetime.timedelta,
@@ -145,16 +146,34 @@ def _extend(value: Any) -> msgpack.ExtType:
                 f"cannot keep a {type(value).__module__}.{type(value).__qualname__} as state "
                 f"({value!r:.100}); keep its parts instead. Known types: {known}"
             )
-    if number in (18, 19) and value.dtype.hasobject:
-        raise StateError("cannot keep a numpy array of Python objects as state; keep a list")
+    if number in (18, 19) and (value.dtype.hasobject or value.dtype.names is not None):
+        raise StateError(f"cannot keep numpy values of the type {value.dtype} as state; keep a list")
     return msgpack.ExtType(number, _pack(_EXTENSIONS[number][1](value)))
 
 
+# MessagePack packs these itself, whatever we say, and gives something else back.
+_DISGUISED = {bytearray, memoryview, msgpack.ExtType, msgpack.Timestamp}
+_TO_LOOK_INTO = {*_DISGUISED, list, dict}
+
+
 def _pack(value: Any) -> bytes:
+    value = _undisguised(value)
     try:
         return msgpack.packb(value, default=_extend, strict_types=True)
     except OverflowError:  # an int beyond 64 bits, somewhere inside
         return msgpack.packb(_without_big_ints(value), default=_extend, strict_types=True)
+
+
+def _undisguised(value: Any) -> Any:
+    """The value with bytearrays as extensions. What is not a list or dict comes here again, by `_extend`."""
+    kind = type(value)
+    if kind in _DISGUISED:
+        return _extend(value)
+    if kind is list and not _TO_LOOK_INTO.isdisjoint(map(type, value)):
+        return [_undisguised(item) for item in value]
+    if kind is dict and not _TO_LOOK_INTO.isdisjoint(map(type, value.values())):
+        return {key: _undisguised(item) for key, item in value.items()}
+    return value
 
 
 def _without_big_ints(value: Any) -> Any:
@@ -191,4 +210,7 @@ def decode(data: bytes) -> Any:
     if not data or data[0] != VERSION:
         found = data[0] if data else "nothing"
         raise StateError(f"a state value was written with codec version {found}; this version reads {VERSION}")
-    return _unpack(data[1:])
+    try:
+        return _unpack(data[1:])
+    except (ValueError, TypeError, KeyError, IndexError, msgpack.UnpackException) as problem:
+        raise StateError(f"a state value is damaged: {problem!r}") from None

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.graph import Keyed, Node
+from anabranch.errors import StateError
 from anabranch.flow.calling import Instances
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
@@ -133,4 +134,7 @@ class Table:
         if self._ttl_ms is not None:
             names.append(EXPIRES)
             columns.append((self._clock_ms + self._ttl_ms,) * len(keys))
-        return write_segment(self._key.hashes(keys), keys, names, columns), len(keys)
+        try:
+            return write_segment(self._key.hashes(keys), keys, names, columns), len(keys)
+        except StateError as problem:
+            raise StateError(f"operator {self.instances.node.title}: {problem}") from None

@@ -1,0 +1,194 @@
+"""Packets: routing, merging, and the positions that make one order of many pieces."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import anabranch as ab
+from anabranch.compiler.stages import stages_of
+from anabranch.errors import OrderError
+from anabranch.flow.packets import (
+    HEADER,
+    Positions,
+    data_place,
+    merge,
+    number_place,
+    numbered,
+    pack,
+    piece_of,
+    route,
+    text_place,
+    unpack,
+)
+from anabranch.spark.tasks import Program, _emission_index, _pieces
+
+SCHEMA = numbered(pa.schema([("x", pa.string())]))
+letters = st.text(st.sampled_from("\0\x01ab\xffé🜚"), max_size=5)
+
+
+# -- places ------------------------------------------------------------------------------------------------
+
+
+@given(letters, letters, st.binary(max_size=4), st.binary(max_size=4))
+def test_places_of_texts_sort_as_the_texts_do_whatever_follows(one, other, tail, other_tail):
+    left, right = text_place(one) + tail, text_place(other) + other_tail
+    if one != other:
+        assert (left < right) == (one.encode() < other.encode())
+    else:
+        assert (left < right) == (tail < other_tail)
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
+def test_places_of_numbers_sort_as_the_numbers_do(one, other):
+    assert (number_place(one) < number_place(other)) == (one < other)
+    assert len(number_place(one)) == 8
+
+
+def test_headers_sort_before_all_data_and_chunks_in_their_order():
+    pieces = [text_place("a"), text_place("a\0"), text_place("b")]
+    places = [data_place(piece, row) for piece in pieces for row in (0, 5, 300)]
+    assert sorted([*reversed(places), HEADER]) == [HEADER, *places]
+
+
+@given(st.binary(max_size=20), st.integers(0, 2**40))
+def test_a_place_knows_its_piece(piece, row):
+    assert piece_of(data_place(piece, row)) == piece
+
+
+# -- positions ---------------------------------------------------------------------------------------------
+
+
+@given(st.dictionaries(st.binary(max_size=3), st.integers(0, 9)), st.randoms(use_true_random=False))
+def test_every_row_has_one_position_whichever_splitter_told_first(counts, chance):
+    pieces = list(counts.items())
+    chance.shuffle(pieces)
+    positions = Positions()
+    for at in range(0, len(pieces), 2):
+        positions.add(pieces[at : at + 2])
+    numbers = [positions.base(piece) + row for piece in sorted(counts) for row in range(counts[piece])]
+    assert numbers == list(range(sum(counts.values())))
+
+
+def test_a_piece_that_two_splitters_read_is_noticed():
+    positions = Positions()
+    positions.add([(b"a", 1)])
+    with pytest.raises(AssertionError, match="read twice"):
+        positions.add([(b"a", 1)])
+
+
+def test_a_header_after_data_is_noticed():
+    positions = Positions()
+    positions.add([(b"a", 1)])
+    positions.base(b"a")
+    with pytest.raises(AssertionError, match="not sorted"):
+        positions.add([(b"b", 1)])
+
+
+# -- routing and merging -----------------------------------------------------------------------------------
+
+
+def test_a_batch_comes_back_from_its_payload():
+    payload = pack([pa.array([3, 4]), pa.array(["a", None])], SCHEMA)
+    assert unpack(payload, SCHEMA).to_pydict() == {"#row": [3, 4], "x": ["a", None]}
+
+
+def routed(values, channels, count):
+    columns = [pa.array([str(value) for value in values], pa.string())]
+    numbers = np.array(values, dtype=np.int64)
+    return [(c, unpack(p, SCHEMA)) for c, p in route(columns, SCHEMA, numbers, np.array(channels, np.int32), count)]
+
+
+@settings(max_examples=60)
+@given(st.data(), st.sampled_from([1, 2, 3, 8, 256, 257, 4096]))
+def test_routing_sends_each_row_to_its_channel_in_order_and_merging_undoes_it(data, count):
+    size = data.draw(st.integers(0, 30))
+    # Rising, with repeats: rows that one tuple gave rise to share its number and its channel.
+    steps = data.draw(st.lists(st.integers(0, 2), min_size=size, max_size=size))
+    values = np.cumsum(steps).tolist()
+    owner = {value: data.draw(st.integers(0, count - 1)) for value in values}
+    parts = routed(values, [owner[value] for value in values], count)
+    for channel, batch in parts:
+        assert batch.column(0).to_pylist() == [value for value in values if owner[value] == channel]
+        assert batch.column(1).to_pylist() == [str(value) for value in values if owner[value] == channel]
+    assert [channel for channel, _ in parts] == sorted(set(owner.values()))
+    merged = merge([pa.Table.from_batches([batch]) for _, batch in parts], SCHEMA)
+    assert merged.column(0).to_pylist() == values and merged.column(1).to_pylist() == list(map(str, values))
+
+
+def part(rows: list[tuple[int, str]]) -> pa.Table:
+    return pa.table([pa.array([n for n, _ in rows], pa.int64()), pa.array([x for _, x in rows])], schema=SCHEMA)
+
+
+def test_rows_of_one_position_keep_the_order_they_were_emitted_in():
+    merged = merge([part([(1, "b1"), (1, "b2"), (1, "b3")]), part([(0, "a1"), (0, "a2"), (2, "c")])], SCHEMA)
+    assert merged.column(1).to_pylist() == ["a1", "a2", "b1", "b2", "b3", "c"]
+
+
+def test_a_repeat_is_not_taken_for_a_row_that_is_missing():
+    """As many rows as positions, but one twice and one not at all: placing would lose a row."""
+    merged = merge([part([(0, "a"), (0, "b")]), part([(2, "c")])], SCHEMA)
+    assert merged.column(1).to_pylist() == ["a", "b", "c"]
+
+
+def test_merging_nothing_gives_no_rows_and_the_columns():
+    assert merge([], SCHEMA).schema == SCHEMA
+    assert merge([part([])], SCHEMA).num_rows == 0
+
+
+def test_the_emission_index_counts_within_each_tuple():
+    assert _emission_index(np.array([4, 4, 5, 9, 9, 9])).tolist() == [0, 1, 0, 0, 1, 2]
+
+
+# -- pieces of a source ------------------------------------------------------------------------------------
+
+
+def program(order: str) -> Program:
+    node = ab.from_rows([], "x long", name="tap")._node
+    return Program(node, tuple(stages_of(node)), order)
+
+
+def batch(*columns) -> pa.RecordBatch:
+    data = pa.array(range(len(columns[0])))
+    return pa.RecordBatch.from_arrays([data, *columns], [f"c{at}" for at in range(len(columns) + 1)])
+
+
+def kafka(rows) -> pa.RecordBatch:
+    topics, partitions, offsets = zip(*rows, strict=True)
+    return batch(pa.array(topics), pa.array(partitions, pa.int32()), pa.array(offsets, pa.int64()))
+
+
+def test_kafka_pieces_are_ordered_by_topic_partition_and_offset():
+    rows = [("b", 0, 5), ("b", 0, 6), ("b", 1, 0), ("a", 10, 7), ("a", 2, 300), ("a", 2, 301), ("b", 0, 4)]
+    found = list(_pieces(program("kafka"), kafka(rows)))
+    assert [(start, stop) for _, start, stop in found] == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]
+    in_order = [rows[start] for _, start, _ in sorted(found)]
+    assert in_order == [("a", 2, 300), ("a", 10, 7), ("b", 0, 4), ("b", 0, 5), ("b", 1, 0)]
+
+
+def test_a_kafka_partition_that_comes_in_several_batches_gives_several_pieces_in_order():
+    first = list(_pieces(program("kafka"), kafka([("a", 0, 98), ("a", 0, 99)])))
+    second = list(_pieces(program("kafka"), kafka([("a", 0, 100)])))
+    assert first[0][0] < second[0][0]
+
+
+def files(rows) -> pa.RecordBatch:
+    times, paths, blocks = zip(*rows, strict=True)
+    return batch(pa.array(times, pa.int64()), pa.array(paths), pa.array(blocks, pa.int64()))
+
+
+def test_file_pieces_are_ordered_by_time_path_and_block():
+    rows = [(2, "a", 0), (1, "b", 900), (1, "b", 0), (1, "a", 5), (1, "ab", 0)]
+    found = list(_pieces(program("files"), files(rows)))
+    in_order = [rows[start] for _, start, _ in sorted(found)]
+    assert in_order == [(1, "a", 5), (1, "ab", 0), (1, "b", 0), (1, "b", 900), (2, "a", 0)]
+
+
+def test_rows_that_lost_their_file_are_refused_with_the_way_out():
+    with pytest.raises(OrderError, match=r"source tap .*shuffled or joined.*order_by"):
+        list(_pieces(program("files"), files([(1, "", -1)])))
+
+
+def test_an_empty_batch_has_no_pieces():
+    assert list(_pieces(program("files"), files([(1, "a", 0)]).slice(0, 0))) == []
