@@ -48,7 +48,8 @@ from anabranch.flow.schema import Row, Schema
 
 _MOST_STEPS = 60_000
 _MOST_ELEMENTS = 200_000
-KEYED_TYPES = (dict, collections.defaultdict, collections.Counter, collections.OrderedDict)
+#: What can be taken apart into one entry per key.
+KEYED_TYPES = (dict, collections.defaultdict, collections.Counter, collections.OrderedDict, set)
 
 
 class TooLarge(Exception):
@@ -366,7 +367,9 @@ class Context:
     def access(self, handle: Handle, key: Value, node: Any) -> None:
         """One entry of a dict of state is used."""
         shape = self.heap.parts(key)
-        is_tuple = shape is not None and key.types == frozenset({tuple}) and all(isinstance(n, int) for n in shape)
+        is_tuple = (
+            shape is not None and key.types == frozenset({tuple}) and all(isinstance(n, int) for n in shape)
+        )
         if shape is not None and is_tuple:
             parts = tuple((part.text, part.types) for part in shape.values())
         else:

@@ -123,7 +123,9 @@ class Reader(Statements):
         row = Value(types=ROW_TYPES, objects=frozenset({TUPLE}), text=Text("t"))
         for field in fields:
             if field.factory is not None:
-                made = self.call(self.shared(field.factory, f"the factory of {field.name}"), [], {}, self.start)
+                made = self.call(
+                    self.shared(field.factory, f"the factory of {field.name}"), [], {}, self.start
+                )
             else:
                 made = self.shared(field.default, f"the default of {field.name}")
             self.keep(field.name, made, self.start)
@@ -217,7 +219,11 @@ def read(
         if not isinstance(tree, NoSource):
             reader.tree = tree
             names = [each.arg for each in (*tree.args.posonlyargs, *tree.args.args)]
-            bound = 1 if method is not None and not _is_function(target) or isinstance(target, types.MethodType) else 0
+            bound = (
+                1
+                if method is not None and not _is_function(target) or isinstance(target, types.MethodType)
+                else 0
+            )
             reader.takes_emit = len(names) > bound + 1 and names[bound + 1] == "emit"
     elif fallback is not None:
         reader.frame.file = fallback.file
@@ -238,7 +244,11 @@ def _refuse_threads(reader: Reader, owner: Any) -> None:
             if isinstance(member, types.FunctionType):
                 for name in member.__code__.co_names:
                     found = member.__globals__.get(name)
-                    module = found.__name__ if isinstance(found, types.ModuleType) else getattr(found, "__module__", "")
+                    module = (
+                        found.__name__
+                        if isinstance(found, types.ModuleType)
+                        else getattr(found, "__module__", "")
+                    )
                     if isinstance(module, str) and module.split(".")[0] in _THREADED:
                         reader.facts.add(
                             Kind.UNKNOWN,
@@ -279,7 +289,7 @@ def infer(
     for _ in range(4):
         written = reader.facts.of(Kind.WRITE)
         more = _dicts_written(reader.facts, fields)
-        if not written or more is None or set(more) <= set(keyed):
+        if not written or set(more) <= set(keyed):
             break
         keyed.update({identity: name for identity, name in more.items() if identity not in keyed})
         reader = read(target, method, schema, fields, dict(keyed), fallback)
@@ -304,16 +314,19 @@ def _stores(target: Any) -> dict[int, str]:
     return found
 
 
-def _dicts_written(facts: Facts, fields: tuple[StateField, ...]) -> dict[int, str] | None:
-    """The dicts the code writes, if it writes nothing else and they are empty; None otherwise."""
-    if fields:
-        return None
+def _dicts_written(facts: Facts, fields: tuple[StateField, ...]) -> dict[int, str]:
+    """The dicts and sets the code writes that are empty now and can be found again in another process."""
     found: dict[int, str] = {}
-    taken: set[str] = set()
+    taken: set[str] = {field.name for field in fields}
     for fact in facts.of(Kind.WRITE):
         held = facts.objects.get(fact.identity)
-        if type(held) not in KEYED_TYPES or len(held) or fact.identity not in facts.routes:
-            return None
+        if (
+            fields
+            or type(held) not in KEYED_TYPES
+            or len(held)
+            or not _one_way(facts.routes.get(fact.identity))
+        ):
+            continue
         if fact.identity in found:
             continue
         name = fact.path.rsplit(".", 1)[-1].rsplit(" ", 1)[-1]
@@ -323,6 +336,17 @@ def _dicts_written(facts: Facts, fields: tuple[StateField, ...]) -> dict[int, st
         taken.add(name)
         found[fact.identity] = name
     return found
+
+
+def _one_way(routes: list[Any] | None) -> bool:
+    """All the ways to the object lead to one object in another process too.
+
+    What belongs to a module is found there by name; what hangs on the operator travels with it. An object
+    reached both ways would be two objects there.
+    """
+    if not routes:
+        return False
+    return len({route[0] in ("global", "module") for route in routes}) == 1
 
 
 # -- the key ----------------------------------------------------------------------------------------------
@@ -423,7 +447,9 @@ def expression_function(text: Text) -> Any:
 def _count(found: Inference, reader: Reader, mode: str) -> None:
     if mode in ("map", "filter"):
         found.selectivity = Selectivity.ONE if mode == "map" else Selectivity.AT_MOST_ONE
-        found.selectivity_reason = f"a {mode} emits {'one tuple' if mode == 'map' else 'the tuple or nothing'}"
+        found.selectivity_reason = (
+            f"a {mode} emits {'one tuple' if mode == 'map' else 'the tuple or nothing'}"
+        )
         found.emissions = [each for each in reader.returns.get(id(reader.tree), [])]
         return
     least, most, emissions, how = _counted(reader, mode)
@@ -482,7 +508,12 @@ def _count_returned(reader: Reader, returned: Emission, mode: str) -> tuple[int,
         absent = NoneType in value.types
         records = present == {Row} or present == {dict} or all(_is_record(reader, kind) for kind in present)
         parts = reader.heap.parts(value)
-        flat = present == {tuple} and parts is not None and bool(parts) and all(p.is_scalar for p in parts.values())
+        flat = (
+            present == {tuple}
+            and parts is not None
+            and bool(parts)
+            and all(p.is_scalar for p in parts.values())
+        )
         if records or flat:
             return (0 if absent else 1), 1, [returned]
     if value.types == frozenset({list}):
@@ -491,14 +522,19 @@ def _count_returned(reader: Reader, returned: Emission, mode: str) -> tuple[int,
             one = Value(types=value.types, objects=frozenset({each}))
             counts.extend(reader.counted(one, reader.tree))
         if counts:
-            emissions = [dataclasses.replace(e, location=returned.location) for _, _, inner in counts for e in inner]
+            emissions = [
+                dataclasses.replace(e, location=returned.location) for _, _, inner in counts for e in inner
+            ]
             return min(low for low, _, _ in counts), max(high for _, high, _ in counts), emissions
     return 0, 2, [dataclasses.replace(returned, many=True)]
 
 
 def _is_record(reader: Reader, kind: type) -> bool:
-    return isinstance(kind, type) and kind not in (Callback, Iterator) and kind is not Row and (
-        reader.is_record(kind) if hasattr(kind, "__mro__") and kind.__module__ != "builtins" else False
+    return (
+        isinstance(kind, type)
+        and kind not in (Callback, Iterator)
+        and kind is not Row
+        and (reader.is_record(kind) if hasattr(kind, "__mro__") and kind.__module__ != "builtins" else False)
     )
 
 
@@ -520,7 +556,11 @@ def _trace(found: Inference, reader: Reader, schema: Schema | None, output: Sche
         if each.value.is_nothing or each.value.types == frozenset({NoneType}):
             continue
         here = {} if each.many else _copied(reader, each.value, schema, output)
-        copied = here if copied is None else {name: origin for name, origin in copied.items() if here.get(name) == origin}
+        copied = (
+            here
+            if copied is None
+            else {name: origin for name, origin in copied.items() if here.get(name) == origin}
+        )
     found.forwarding = copied or {}
     if copied:
         found.forwarding_reason = "every emitted tuple copies " + ", ".join(sorted(copied))
@@ -557,7 +597,9 @@ def _copied(reader: Reader, value: Value, schema: Schema, output: Schema) -> dic
     return found
 
 
-def infer_output_schema(function: Any, schema: Schema, method: str | None = None, mode: str = "process") -> Schema | None:
+def infer_output_schema(
+    function: Any, schema: Schema, method: str | None = None, mode: str = "process"
+) -> Schema | None:
     """The schema of what a function emits, if every emitted tuple is the input or ``t.but(…)`` of the same types.
 
     Examples
@@ -594,5 +636,3 @@ def infer_output_schema(function: Any, schema: Schema, method: str | None = None
 
 def _widened(expected: frozenset[type]) -> frozenset[type]:
     return frozenset({int}) if float in expected else frozenset()
-
-

@@ -220,6 +220,12 @@ class Methods(Expressions):
         count = len(arguments)
         if getattr(receiver.only, "is_anabranch_store", False):
             return self._method_of_store(receiver, handle, name, arguments, node)
+        if isinstance(receiver.only, set):
+            if name in ("add", "discard", "remove", "__contains__") and count == 1:
+                self.contains(receiver, arguments[0], node)
+                return scalar(bool) if name == "__contains__" else NONE
+            self.whole(handle, node, f"calls .{name}() on {handle.path}")
+            return PLAIN_VALUE
         if name == "get" and count in (1, 2):
             return self.entry(
                 receiver,

@@ -209,7 +209,9 @@ def model(
         state=None if state is None else _choice(State, state, "state"),
         key=(key,) if isinstance(key, str) else tuple(key),
         selectivity=(
-            None if selectivity is None else _choice(Selectivity, _SPELLINGS.get(selectivity, selectivity), "selectivity")
+            None
+            if selectivity is None
+            else _choice(Selectivity, _SPELLINGS.get(selectivity, selectivity), "selectivity")
         ),
         forwards=forwards if forwards is None or forwards == "*" else _tuple(forwards),
         inputs=None if inputs is None else tuple(_choice(Input, each, "inputs") for each in _tuple(inputs)),
@@ -224,7 +226,11 @@ def model(
     return declare
 
 
-_SPELLINGS = {"1:*": Selectivity.ANY.value, "1:?": Selectivity.AT_MOST_ONE.value, "unknown": Selectivity.ANY.value}
+_SPELLINGS = {
+    "1:*": Selectivity.ANY.value,
+    "1:?": Selectivity.AT_MOST_ONE.value,
+    "unknown": Selectivity.ANY.value,
+}
 
 
 def _tuple(given: str | tuple[str, ...]) -> tuple[str, ...]:
