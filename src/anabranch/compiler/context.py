@@ -179,6 +179,7 @@ class Context:
             if route not in known_routes:
                 known_routes.append(route)
         if identity in self.keyed:
+            self.facts.written.setdefault(identity, path)
             return Value(
                 types=frozenset({kind}),
                 objects=frozenset({Handle(identity, path)}),
@@ -326,6 +327,7 @@ class Context:
                     self.unknown(node, f"{how}: what it changes is not known")
 
     def write(self, node: Any, identity: int, path: str, how: str) -> None:
+        self.facts.written.setdefault(identity, path)
         self.facts.add(Kind.WRITE, f"{how}: {path} outlives the call", self.place(node), identity, path)
 
     def put(self, container: Value, value: Value, node: Any, how: str) -> None:

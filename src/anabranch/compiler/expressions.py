@@ -386,6 +386,7 @@ class Expressions(Context):
                 if blocked or hasattr(type(member), "__set__"):
                     self.unknown(node, f"assigns {target.path}.{name} through {blocked or 'a descriptor'}")
             path = f"{target.path or kind.__name__}.{name}"
+            self.facts.written.setdefault(id(found), path)
             self.write(node, id(found) ^ hash(name), path, f"assigns {path}")
         if target.concrete is not None:
             return

@@ -69,6 +69,8 @@ class Facts:
     objects: dict[int, Any] = dataclasses.field(default_factory=dict)
     #: How to find each again in another process: see rewrite.py.
     routes: dict[int, list[Any]] = dataclasses.field(default_factory=dict)
+    #: Objects whose attributes or contents the code changes, by identity.
+    written: dict[int, str] = dataclasses.field(default_factory=dict)
     #: Global variables read and written: (module, name).
     globals_read: set[tuple[str, str]] = dataclasses.field(default_factory=set)
     globals_written: set[tuple[str, str]] = dataclasses.field(default_factory=set)
