@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import collections
 import copy
 import dataclasses
 import functools
@@ -168,6 +169,10 @@ class Calls(Methods):
             receiver = self.shared(found.__self__, getattr(found.__self__, "__name__", "its object"))
             if isinstance(found.__func__, types.FunctionType):
                 return self._call_method(BoundMethod(receiver, found.__name__, found.__func__), arguments, keywords, node, extra)  # fmt: skip
+        if (found is operator.itemgetter or found is operator.attrgetter) and not keywords:
+            if arguments and all(isinstance(each.only, (str, int)) for each in arguments):
+                made = found(*(each.only for each in arguments))
+                return Value(types=frozenset({found}), concrete=(made,))
         effect = known.effect_of(found)
         if effect is not None:
             return self.apply(effect, found, arguments, keywords, node)
@@ -333,11 +338,14 @@ class Calls(Methods):
                 return [self._elements(value, node).without_text() for value in data]
             return [join(self._elements(elements, node), elements)] * 2
         if found in (functools.reduce, itertools.accumulate):
-            return [elements, elements]
+            # The first is the initial value itself, or what the function returned before.
+            return [join(elements, join_all(data)), elements]
         if isinstance(found, type) and found.__name__ == "defaultdict":
             return []
         if getattr(found, "__name__", "") in ("sub", "subn"):
             return [PLAIN_VALUE]
+        if found not in _CALL_WITH_ELEMENTS:
+            return [join(elements, join_all(data))]
         return [elements]
 
     def _result(
@@ -389,6 +397,12 @@ class Calls(Methods):
             if parts is not None and arguments[0].types == frozenset({dict}):
                 return self.display(node, kinds, {**parts, **keywords}, "dict")
         content = elements if effect.aliases else NOTHING
+        around: frozenset[Any] = frozenset()
+        if effect.aliases and found not in _GIVE_ELEMENTS:
+            # Pairs, views, values given as they are: anything the arguments lead to may be in the result.
+            data = join_all(value for value in (*arguments, *keywords.values()) if not is_callable(value))
+            content = join(join(elements, self._elements(elements, node)), data).without_text()
+            around = data.objects
         content = join(content, called)
         if found is enumerate:
             content = self.display(node, frozenset({tuple}), {0: scalar(int), 1: elements}, "pair")
@@ -424,7 +438,7 @@ class Calls(Methods):
         made = self.make(node, kinds, content, "call")
         for each in made.objects:
             self.heap.lose_parts(each)
-        return dataclasses.replace(made, text=text)
+        return dataclasses.replace(made, text=text, objects=made.objects | around)
 
     # -- functions that need care -------------------------------------------------------------------------
 
@@ -800,6 +814,20 @@ def _qualified(found: Any) -> str:
         else str(name)
     )
 
+
+#: Functions that make a new container of the elements of their argument, or of tuples of them.
+_GIVE_ELEMENTS = (
+    list, tuple, set, frozenset, collections.deque, sorted, reversed, enumerate, zip, map, filter, copy.copy,
+    itertools.islice, itertools.chain, itertools.product, itertools.pairwise, itertools.combinations,
+    itertools.permutations, itertools.takewhile, itertools.dropwhile, itertools.filterfalse, itertools.groupby,
+    itertools.accumulate, heapq.nlargest, heapq.nsmallest,
+)  # fmt: skip
+
+#: Functions that call a function with the elements of their argument only; max(a, b, key=f) is none of them.
+_CALL_WITH_ELEMENTS = (
+    sorted, filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile, itertools.groupby,
+    heapq.nlargest, heapq.nsmallest,
+)  # fmt: skip
 
 #: Functions the interpreter handles itself, by identity.
 _SPECIAL: dict[int, tuple[Any, str]] = {

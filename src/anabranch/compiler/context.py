@@ -141,6 +141,7 @@ class Context:
         self.generators: dict[Site, tuple[int, int, list[Emission]]] = {}
         self._element_cache: dict[int, Value] = {}
         self._plain: dict[int, bool] = {}
+        self._columns: dict[str, Value] = {}
 
     # -- reporting ----------------------------------------------------------------------------------------
 
@@ -231,6 +232,12 @@ class Context:
 
     def column(self, name: str) -> Value:
         """A column of the input tuple."""
+        kept = self._columns.get(name)
+        if kept is None:
+            kept = self._columns[name] = self._column(name)
+        return kept
+
+    def _column(self, name: str) -> Value:
         if self.schema is not None and name in self.schema:
             kinds = types_of_column(self.schema.type_of(name))
         else:
@@ -251,9 +258,8 @@ class Context:
             elif isinstance(each, (Site, Kept)):
                 found = join(found, self.heap.at(each).content)
             elif isinstance(each, Shared):
-                same = [one for one in value.concrete or () if id(one) == each.identity]
-                if same:
-                    found = join(found, self.elements_of_shared(same[0], each.path))
+                if each.identity in self.facts.objects:
+                    found = join(found, self.elements_of_shared(self.facts.objects[each.identity], each.path))
                 else:
                     kinds = None if value.foreign else frozenset({Plain})
                     found = join(found, Value(types=kinds, objects=frozenset({each}), foreign=value.foreign))
@@ -300,7 +306,7 @@ class Context:
                     generated = member.__code__.co_filename.startswith("<") or "namedtuple" in (
                         member.__code__.co_filename + member.__qualname__
                     )
-                    if not generated and not member.__code__.co_filename.endswith("collections/__init__.py"):
+                    if not generated and not member.__code__.co_filename.endswith(_GENERATORS):
                         return False
         return True
 
@@ -408,6 +414,7 @@ class Context:
 
 
 _KEPT_NAMES = {Iterator: "an iterator", Callback: "a function", types.FunctionType: "a function"}
+_GENERATORS = ("collections/__init__.py", "dataclasses.py", "reprlib.py")
 _WATCHED = {
     "__getitem__", "__iter__", "__eq__", "__hash__", "__add__", "__radd__", "__lt__", "__le__", "__gt__", "__ge__",
     "__getattr__", "__getattribute__", "__setattr__", "__len__", "__contains__", "__bool__", "__new__", "__call__",

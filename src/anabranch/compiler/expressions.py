@@ -144,6 +144,8 @@ class Expressions(Context):
             return NOTHING
         if value.types == ROW_TYPES:
             return self._column_of(value, name, node)
+        if self.handle_of(value) is not None:
+            return self._bound(value, name)
         if value.concrete is not None and not value.is_scalar:
             return join_all(self._attribute_of_known(value, each, name, node) for each in value.concrete)
         if value.types is None:
@@ -158,9 +160,9 @@ class Expressions(Context):
         if parts is not None and name in parts:
             return parts[name]
         if TUPLE in value.objects and len(value.objects) == 1:
-            if self.schema is None or name in self.schema:
-                if name in ("but", "asDict", "count", "index"):
-                    return self._bound(value, name)
+            if self.schema is not None and name in self.schema and not name.startswith("__"):
+                return self.column(name)
+            if self.schema is None and name not in ("but", "asDict", "count", "index"):
                 return self.column(name)
         if hasattr(Row, name) and not name.startswith("_"):
             return self._bound(value, name)
@@ -430,7 +432,7 @@ class Expressions(Context):
             return NOTHING
         handle = self.handle_of(value)
         if handle is not None:
-            return self.entry(value, handle, index, node, create=True)
+            return self.entry(value, index, node, create=True)
         self._check_index(index, node)
         if value.types == ROW_TYPES:
             return self._row_item(value, index, node)
@@ -495,40 +497,44 @@ class Expressions(Context):
                 return each
         return None
 
+    def _handles(self, value: Value, node: ast.AST) -> list[Handle] | None:
+        """The dicts of state a value may be; None if it may be something else, too."""
+        handles = [each for each in value.objects if isinstance(each, Handle)]
+        if len(handles) != len(value.objects):
+            self.unknown(node, f"cannot tell {handles[0].path} from other values")
+            return None
+        return handles
+
     def entry(
-        self,
-        value: Value,
-        handle: Handle,
-        index: Value,
-        node: ast.AST,
-        create: bool,
-        default: Value | None = None,
+        self, value: Value, index: Value, node: ast.AST, create: bool, default: Value | None = None
     ) -> Value:
         """One entry of a dict of state is read."""
-        if len(value.objects) > 1 or len(value.concrete or ()) != 1:
-            self.unknown(node, f"cannot tell {handle.path} from other values")
+        handles = self._handles(value, node)
+        if handles is None:
             return ANYTHING
         self._check_index(index, node)
-        self.access(handle, index, node)
-        name = self.keyed[handle.identity]
-        found = value.only
-        if create and isinstance(found, collections.defaultdict) and found.default_factory is not None:
-            made = self.call(
-                self.shared(found.default_factory, f"the factory of {handle.path}"), [], {}, node
-            )
-            self.keep(name, made, node)
-        result = self.kept(name)
-        if create and isinstance(found, collections.Counter):
-            result = join(result, scalar(int))
+        result = NOTHING
+        for handle in handles:
+            self.access(handle, index, node)
+            name = self.keyed[handle.identity]
+            found = self.facts.objects[handle.identity]
+            if create and isinstance(found, collections.defaultdict) and found.default_factory is not None:
+                factory = self.shared(found.default_factory, f"the factory of {handle.path}")
+                self.keep(name, self.call(factory, [], {}, node), node)
+            result = join(result, self.kept(name))
+            if create and isinstance(found, collections.Counter):
+                result = join(result, scalar(int))
         return result if default is None else join(result, default).without_text()
 
-    def store_entry(self, value: Value, handle: Handle, index: Value, new: Value, node: ast.AST) -> None:
-        if len(value.objects) > 1 or len(value.concrete or ()) != 1:
-            self.unknown(node, f"cannot tell {handle.path} from other values")
+    def store_entry(self, value: Value, index: Value, new: Value, node: ast.AST) -> None:
+        """One entry of a dict of state is written."""
+        handles = self._handles(value, node)
+        if handles is None:
             return
         self._check_index(index, node)
-        self.access(handle, index, node)
-        self.keep(self.keyed[handle.identity], new, node)
+        for handle in handles:
+            self.access(handle, index, node)
+            self.keep(self.keyed[handle.identity], new, node)
 
     def assign_item(self, value: Value, index: Value, new: Value, node: ast.AST) -> None:
         """``value[index] = new``."""
@@ -536,7 +542,7 @@ class Expressions(Context):
             return
         handle = self.handle_of(value)
         if handle is not None:
-            self.store_entry(value, handle, index, new, node)
+            self.store_entry(value, index, new, node)
             return
         self._check_index(index, node)
         if value.types is None:
@@ -769,7 +775,7 @@ class Expressions(Context):
         symbol = _OPERATORS[operator]
         for side in (left, right):
             self.plain_use(side, node, f"uses it with {symbol}")
-        if Iterator in (left.types or ()) | (right.types or frozenset()):
+        if Iterator in (left.types or frozenset()) | (right.types or frozenset()):
             self.unknown(node, f"uses {symbol} with an iterator")
         if operator is ast.Mod and str in (left.types or ()):
             if self.holds_unordered(right):
@@ -778,6 +784,8 @@ class Expressions(Context):
         text = combined_text(f"({{}} {symbol} {{}})", [left, right])
         if kinds is not None and all(is_scalar_type(kind) for kind in kinds):
             return Value(types=kinds, text=text)
+        if kinds == PLAIN and not left.objects and not right.objects:
+            return Value(types=PLAIN, text=text)
         parts = self._concatenated(left, right, operator)
         content = join(self._inside(left, node), self._inside(right, node))
         if parts is not None:
@@ -892,10 +900,9 @@ class Expressions(Context):
         """``item in container``."""
         handle = self.handle_of(container)
         if handle is not None:
-            if len(container.objects) > 1:
-                self.unknown(node, f"cannot tell {handle.path} from other values")
             self._check_index(item, node)
-            self.access(handle, item, node)
+            for each in self._handles(container, node) or ():
+                self.access(each, item, node)
             return scalar(bool)
         if Iterator in (container.types or ()):
             self.mutate(container, node, "searches an iterator")
@@ -960,10 +967,15 @@ class Expressions(Context):
         node.enclosing_class = getattr(
             node, "enclosing_class", getattr(self.frame.node, "enclosing_class", "")
         )
-        function = self._local_functions.get((id(node), id(self.frame)))
-        if function is None or [d[1] for d in function.defaults] != [d[1] for d in defaults]:
+        # One per place and enclosing function: a new one in every pass would never settle.
+        place = (id(node), id(self.frame.function))
+        function = self._local_functions.get(place)
+        if function is not None:
+            before = dict(function.defaults)
+            defaults = [(name, join(before.get(name, NOTHING), value)) for name, value in defaults]
+        if function is None or [value for _, value in function.defaults] != [value for _, value in defaults]:
             function = LocalFunction(node, self.frame, tuple(defaults))
-            self._local_functions[(id(node), id(self.frame))] = function
+            self._local_functions[place] = function
         return Value(types=frozenset({Callback}), concrete=(function,))
 
     @property

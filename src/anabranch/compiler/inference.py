@@ -36,6 +36,7 @@ from anabranch.compiler.values import (
     Text,
     Value,
     column_text,
+    is_scalar_type,
 )
 from anabranch.flow.schema import Row, Schema
 
@@ -129,6 +130,10 @@ class Reader(Statements):
             else:
                 made = self.shared(field.default, f"the default of {field.name}")
             self.keep(field.name, made, self.start)
+        for identity, name in self.keyed.items():
+            held = self.facts.objects.get(identity)
+            if isinstance(held, dict) and held:
+                self.keep(name, Value(types=frozenset(map(type, held.values()))), self.start)
         path = "self" if not isinstance(target, (types.FunctionType, type)) else target.__name__
         value = self.shared(target, path)
         if method is not None and not (method == "__call__" and _is_function(target)):
@@ -205,9 +210,11 @@ def read(
     fields: tuple[StateField, ...] = (),
     keyed: dict[int, str] | None = None,
     fallback: Location | None = None,
+    objects: dict[int, Any] | None = None,
 ) -> Reader:
     """Read an operator once, with these dicts taken for state."""
     reader = Reader(schema, keyed or {}, {field.name: field for field in fields})
+    reader.facts.objects.update(objects or {})
     function = top_function(target, method)
     owner = target.__self__ if isinstance(target, types.MethodType) else target
     reader.operator = owner
@@ -292,7 +299,8 @@ def infer(
         if not written or set(more) <= set(keyed):
             break
         keyed.update({identity: name for identity, name in more.items() if identity not in keyed})
-        reader = read(target, method, schema, fields, dict(keyed), fallback)
+        known = {identity: reader.facts.objects[identity] for identity in keyed if identity in reader.facts.objects}
+        reader = read(target, method, schema, fields, dict(keyed), fallback, known)
     facts = reader.facts
     found = Inference(facts, facts.of(*_BLOCKING, Kind.WRITE), reader=reader)
     if keyed and not facts.of(Kind.WRITE):
@@ -315,7 +323,7 @@ def _stores(target: Any) -> dict[int, str]:
 
 
 def _dicts_written(facts: Facts, fields: tuple[StateField, ...]) -> dict[int, str]:
-    """The dicts and sets the code writes that are empty now and can be found again in another process."""
+    """The dicts and sets the code writes that can be taken apart by key and found again in another process."""
     found: dict[int, str] = {}
     taken: set[str] = {field.name for field in fields}
     for fact in facts.of(Kind.WRITE):
@@ -323,7 +331,7 @@ def _dicts_written(facts: Facts, fields: tuple[StateField, ...]) -> dict[int, st
         if (
             fields
             or type(held) not in KEYED_TYPES
-            or len(held)
+            or not _starts_simple(held)
             or not _one_way(facts.routes.get(fact.identity))
         ):
             continue
@@ -336,6 +344,12 @@ def _dicts_written(facts: Facts, fields: tuple[StateField, ...]) -> dict[int, st
         taken.add(name)
         found[fact.identity] = name
     return found
+
+
+def _starts_simple(held: Any) -> bool:
+    """Empty now, or with values that cannot change: then each key can start with its own entry."""
+    inside = held if isinstance(held, set) else [*held.keys(), *held.values()]
+    return all(is_scalar_type(kind) for kind in set(map(type, inside)))
 
 
 def _one_way(routes: list[Any] | None) -> bool:
@@ -382,6 +396,17 @@ def _find_key(found: Inference, reader: Reader) -> None:
             f"{other.path} with {other.key.source if other.key else '?'}: no column is in both"
         )
         found.facts.add(Kind.UNKNOWN, text, other.location)
+        found.blocks = found.facts.of(*_BLOCKING)
+        return
+    if any(
+        not getattr(found.facts.objects[i], "is_anabranch_store", False) and found.facts.objects[i]
+        for i in found.dicts
+    ):
+        found.facts.add(
+            Kind.UNKNOWN,
+            "its dicts are filled at the start and indexed in different ways",
+            accesses[0].location,
+        )
         found.blocks = found.facts.of(*_BLOCKING)
         return
     found.key = Key(tuple(common))

@@ -238,7 +238,6 @@ TYPES: dict[type, Effect] = {
     collections.defaultdict: Effect(
         _only(collections.defaultdict), calls=(0,), aliases=True, iterates=True, text=False
     ),
-    collections.ChainMap: Effect(_only(collections.ChainMap), aliases=True, text=False),
     array.array: Effect(_only(array.array), aliases=True, iterates=True, text=False),
     datetime.datetime: Effect(_only(datetime.datetime)),
     datetime.date: Effect(_only(datetime.date)),
@@ -358,7 +357,6 @@ MUTATORS: dict[type, set[str]] = {
     collections.defaultdict: _DICT_MUTATORS,
     collections.OrderedDict: _DICT_MUTATORS | {"move_to_end"},
     collections.Counter: _DICT_MUTATORS | {"subtract"},
-    collections.ChainMap: _DICT_MUTATORS,
     np.ndarray: {"sort", "fill", "put", "resize", "itemset", "partition", "setflags", "byteswap", "setfield",
                  "tofile", "dump"},  # fmt: skip
     Iterator: {"__next__", "send", "throw", "close"},
@@ -440,7 +438,7 @@ DATA_TYPES = tuple(kind for kind in MUTATORS if kind is not Iterator)
 UNORDERED: frozenset[type] = frozenset({set, frozenset})
 #: Containers that can be gone through again and again.
 REITERABLE = (list, tuple, dict, str, bytes, set, frozenset, range, collections.deque, bytearray, array.array,
-              types.MappingProxyType, np.ndarray, collections.ChainMap)  # fmt: skip
+              types.MappingProxyType, np.ndarray)  # fmt: skip
 CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque, types.MappingProxyType)
 EXCEPTIONS = tuple(
     kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, BaseException)
@@ -460,13 +458,22 @@ def attribute_result(kind: type, name: str) -> Types:
     return _ATTRIBUTE_RESULTS.get((kind, name), PLAIN)
 
 
+#: Kinds of callables whose hash and equality are Python's own: user code never runs in a lookup.
+_PYTHON_OWN = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    type(np.mean),
+    np.ufunc,
+    type,
+)
+
+
 def impurity_of(function: Any) -> str | None:
     """What makes a library function's result depend on more than its arguments, if it is known for that."""
-    try:
-        if function in IMPURE:
-            return IMPURE[function]
-    except TypeError:
-        return None
+    if isinstance(function, _PYTHON_OWN) and function in IMPURE:
+        return IMPURE[function]
     owner = getattr(function, "__self__", None)
     if isinstance(owner, type):
         for base in owner.__mro__:
@@ -488,14 +495,12 @@ def impurity_of(function: Any) -> str | None:
 
 def effect_of(function: Any) -> Effect | None:
     """What a library function or class does, if it is in the tables."""
-    try:
+    if type(function) in _PYTHON_OWN or isinstance(function, type):
         found = FUNCTIONS.get(function)
         if found is None and isinstance(function, type):
             found = TYPES.get(function)
-    except TypeError:
-        return None
-    if found is not None:
-        return found
+        if found is not None:
+            return found
     if isinstance(function, np.ufunc):
         return Effect(PLAIN, text=False)
     owner = getattr(function, "__self__", None)

@@ -33,6 +33,8 @@ from anabranch.flow.schema import Row
 _GIVES_CONTENT = {"pop", "popleft", "popitem", "setdefault", "get", "__getitem__"}
 _GIVES_SELF_LIKE = {"copy", "union", "intersection", "difference", "symmetric_difference", "__add__"}
 _ORDERED_READERS = {"join", "extend", "extendleft", "writelines"}
+#: Methods that put an argument away or hand it back without looking at it.
+_KEEPERS = {"get", "setdefault", "append", "appendleft", "insert", "pop", "put"}
 _STORE_METHODS = {"put", "get", "has", "remove"}
 
 
@@ -66,8 +68,11 @@ class Methods(Expressions):
     def _arguments(self, receiver: Value, name: str, values: list[Value], node: ast.AST) -> None:
         for value in values:
             if is_callable(value):
-                inside = self.content(receiver, node) if not receiver.is_scalar else PLAIN_VALUE
-                self.call(value, [inside], {}, node)
+                if name in known.METHOD_CALLBACKS:
+                    inside = self.content(receiver, node) if not receiver.is_scalar else PLAIN_VALUE
+                    self.call(value, [inside], {}, node)
+                elif name not in _KEEPERS:
+                    self.unknown(node, f"passes a function to .{name}()")
                 continue
             if name in ("append", "add", "appendleft", "insert", "setdefault", "update", "put"):
                 # Kept as it is; only hashing or nothing at all runs on it.
@@ -118,13 +123,16 @@ class Methods(Expressions):
         if name in ("pop",) and kind is set:
             self.impure(node, "takes an element of a set, whose order differs from process to process")
         for value in arguments:
-            if is_callable(value):
+            if is_callable(value) and name in known.METHOD_CALLBACKS:
                 continue
             if name in ("extend", "extendleft", "update", "fromlist", "symmetric_difference_update"):
-                value = join(value if value.is_scalar else NOTHING, self._elements(value, node))
+                inside = self._elements(value, node)
+                if name == "update":  # pairs, or values given by keyword
+                    inside = join(join(inside, self._elements(inside, node)), value).without_text()
+                value = join(value if value.is_scalar else NOTHING, inside)
             self.put(receiver, value, node, f"calls .{name}() on {subject}")
         if name in _GIVES_CONTENT:
-            found = join(self.content(receiver, node), join_all(a for a in arguments if not is_callable(a)))
+            found = join(self.content(receiver, node), join_all(arguments))
             if name == "popitem":
                 return self.display(node, frozenset({tuple}), {0: join(found, PLAIN_VALUE), 1: found}, "item")
             return found.without_text()
@@ -193,7 +201,7 @@ class Methods(Expressions):
         """``del value[index]``."""
         handle = self.handle_of(value)
         if handle is not None:
-            self.entry(value, handle, index, node, create=False)
+            self.entry(value, index, node, create=False)
             return
         self._check_index(index, node)
         if value.types is None:
@@ -229,28 +237,26 @@ class Methods(Expressions):
         if name == "get" and count in (1, 2):
             return self.entry(
                 receiver,
-                handle,
                 arguments[0],
                 node,
                 create=False,
                 default=arguments[1] if count == 2 else NONE,
             )
         if name == "setdefault" and count in (1, 2):
-            self.store_entry(receiver, handle, arguments[0], arguments[1] if count == 2 else NONE, node)
-            return self.entry(receiver, handle, arguments[0], node, create=False)
+            self.store_entry(receiver, arguments[0], arguments[1] if count == 2 else NONE, node)
+            return self.entry(receiver, arguments[0], node, create=False)
         if name == "pop" and count in (1, 2):
             return self.entry(
                 receiver,
-                handle,
                 arguments[0],
                 node,
                 create=False,
                 default=arguments[1] if count == 2 else None,
             )
         if name == "__getitem__" and count == 1:
-            return self.entry(receiver, handle, arguments[0], node, create=True)
+            return self.entry(receiver, arguments[0], node, create=True)
         if name == "__setitem__" and count == 2:
-            self.store_entry(receiver, handle, arguments[0], arguments[1], node)
+            self.store_entry(receiver, arguments[0], arguments[1], node)
             return NONE
         if name == "__contains__" and count == 1:
             return self.contains(receiver, arguments[0], node)
@@ -271,7 +277,7 @@ class Methods(Expressions):
             and argument_node.keys[0] is not None
         ):
             key, value = self.evaluate(argument_node.keys[0]), self.evaluate(argument_node.values[0])
-            self.store_entry(receiver, handle, key, value, node)
+            self.store_entry(receiver, key, value, node)
             return NONE
         self.whole(handle, node, f"calls .update() on {handle.path}")
         return NONE
@@ -283,10 +289,10 @@ class Methods(Expressions):
             self.whole(handle, node, f"calls .{name}() on {handle.path}")
             return PLAIN_VALUE
         if name == "put" and len(arguments) == 2:
-            self.store_entry(receiver, handle, arguments[0], arguments[1], node)
+            self.store_entry(receiver, arguments[0], arguments[1], node)
             return NONE
         default = arguments[1] if len(arguments) == 2 else NONE
-        found = self.entry(receiver, handle, arguments[0], node, create=False, default=default)
+        found = self.entry(receiver, arguments[0], node, create=False, default=default)
         return scalar(bool) if name == "has" else found
 
     # -- the tuple ----------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ construction — a KeyError for a missing key, a defaultdict that creates on rea
 aliases, helpers — where rewriting each access would have to imitate them one by one.
 
 Two fields per dict hold what is kept for a key: ``<name>_present`` (a bool) and ``<name>_value``; a set has
-only the first. Where the dicts are indexed with more columns than the key that was found (one by (a, b),
+only the first. Where a dict is not empty at the start, ``<name>_present`` is None until the key is first
+seen, and its entry then comes from the dict as it was. Where the dicts are indexed with more columns than the key that was found (one by (a, b),
 another by a), a field ``<name>_entries`` holds a list of [index, value] instead.
 """
 
@@ -39,12 +40,14 @@ class _Dict:
     route: tuple[Any, ...]
     is_set: bool
     is_finer: bool
+    #: What the dict holds at the start.
+    initial: Any = ()
 
     @property
     def fields(self) -> tuple[StateField, ...]:
         if self.is_finer:
             return (StateField(f"{self.name}_entries", (), None),)
-        present = StateField(f"{self.name}_present", False)
+        present = StateField(f"{self.name}_present", None if self.initial else False)
         return (present,) if self.is_set else (present, StateField(f"{self.name}_value", None))
 
 
@@ -98,7 +101,14 @@ class ManagedDicts:
                     held.update(entry[0] for entry in getattr(self, f"{each.name}_entries"))
                 else:
                     held.update((entry[0], entry[1]) for entry in getattr(self, f"{each.name}_entries"))
-            elif getattr(self, f"{each.name}_present"):
+                continue
+            present = getattr(self, f"{each.name}_present")
+            if present is None and index in each.initial:
+                if each.is_set:
+                    held.add(index)
+                else:
+                    held[index] = each.initial[index]
+            elif present:
                 if each.is_set:
                     held.add(index)
                 else:
@@ -142,7 +152,9 @@ def rewrite(found: Inference, target: Any, method: str | None, mode: str) -> Key
         if getattr(held, "is_anabranch_store", False):
             return None  # case 3: the operator already uses managed state
         routes = found.facts.routes[identity]
-        dicts.append(_Dict(name, tuple(routes[0]), isinstance(held, set), identity in found.finer))
+        dicts.append(
+            _Dict(name, tuple(routes[0]), isinstance(held, set), identity in found.finer, _copied(held))
+        )
     target = _with_own_dicts(found, target, dicts)
     prototype = ManagedDicts(
         target,
@@ -153,6 +165,10 @@ def rewrite(found: Inference, target: Any, method: str | None, mode: str) -> Key
         bool(found.finer),
     )
     return Keyed(prototype, "process", tuple(field for each in dicts for field in each.fields))
+
+
+def _copied(held: Any) -> Any:
+    return frozenset(held) if isinstance(held, set) else dict(held)
 
 
 def _is_plain_call(target: Any, method: str | None) -> bool:
@@ -166,7 +182,7 @@ def _with_own_dicts(found: Inference, target: Any, dicts: list[_Dict]) -> Any:
     if not names or isinstance(owner, (types.FunctionType, functools.partial, type)):
         return target
     if any(len(found.facts.routes[identity]) > 1 for identity in found.dicts):
-        return target
+        return target  # reached in two ways: both must go on leading to one object
     copied = copy.copy(owner)
     for name in names:
         setattr(copied, name, _empty_like(getattr(owner, name)))

@@ -32,7 +32,7 @@ class _File:
     codes: set[types.CodeType]
 
 
-_files: dict[str, tuple[str, _File | None]] = {}
+_files: dict[str, tuple[list[str], _File | None]] = {}
 
 
 def tree_of(function: types.FunctionType) -> Function | NoSource:
@@ -53,20 +53,20 @@ def _file(name: str, module_globals: dict[str, Any]) -> _File | None:
     lines = linecache.getlines(name, module_globals)
     if not lines:
         return None
-    text = "".join(lines)
     kept = _files.get(name)
-    if kept is not None and kept[0] == text:
+    if kept is not None and (kept[0] is lines or kept[0] == lines):
         return kept[1]
+    text = "".join(lines)
     try:
         tree = ast.parse(text)
         codes = _all_codes(compile(text, name, "exec", dont_inherit=True))
     except (SyntaxError, ValueError):
-        _files[name] = (text, None)
+        _files[name] = (lines, None)
         return None
     functions: dict[int, list[Function]] = {}
     _collect(tree, "", functions)
     found = _File(functions, codes)
-    _files[name] = (text, found)
+    _files[name] = (lines, found)
     return found
 
 

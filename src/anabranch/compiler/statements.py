@@ -27,6 +27,7 @@ from anabranch.compiler.values import (
     Plain,
     Site,
     Value,
+    combined_text,
     is_scalar_type,
     join,
 )
@@ -254,14 +255,26 @@ class Statements(Calls):
     # -- branches -----------------------------------------------------------------------------------------
 
     def _do_if(self, node: ast.If) -> None:
-        self.truth(self.evaluate(node.test), node.test)
+        test = self.evaluate(node.test)
+        self.truth(test, node.test)
         before = self.flow.copy()
         self.branch_depth += 1
         self.block(node.body)
         after, self.flow = self.flow, before
         self.block(node.orelse)
         self.branch_depth -= 1
-        self.flow = after.joined(self.flow)
+        other, self.flow = self.flow, after.joined(self.flow)
+        if test.text is not None and after.alive and other.alive:
+            self._choose_texts(test, after, other)
+
+    def _choose_texts(self, test: Value, yes: Flow, no: Flow) -> None:
+        """A variable that is one expression in one branch and another in the other is still an expression."""
+        for name, joined in self.flow.variables.items():
+            first, second = yes.variables.get(name), no.variables.get(name)
+            if joined.text is None and first is not None and second is not None and joined.is_scalar:
+                text = combined_text("({} if {} else {})", [first, test, second])
+                if text is not None:
+                    self.flow.variables[name] = dataclasses.replace(joined, text=text)
 
     def _do_match(self, node: ast.Match) -> None:
         subject = self.evaluate(node.subject)
