@@ -687,7 +687,10 @@ class Calls(Methods):
             self.frame, self.flow, self.path = caller_frame, caller_flow, caller_path
         if frame.is_generator:
             content = join_all(each.value for each in frame.yields)
+            lazy = self.lazy
             made = self.make(tree, frozenset({Iterator}), content, "generator")
+            # The operator itself is read to its end before anything else happens.
+            self.lazy = lazy or len(self.path) > 0
             (site,) = made.objects
             least = min([flow.least for flow, _ in frame.exits], default=0)
             most = max([flow.most for flow, _ in frame.exits], default=2)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from anabranch.compiler import known
 from anabranch.compiler.facts import Access, Emission, Facts, Kind
 from anabranch.compiler.graph import Location
+from anabranch.compiler.source import children
 from anabranch.compiler.values import (
     ANYTHING,
     NOTHING,
@@ -136,6 +137,8 @@ class Context:
         self.restored: dict[str, Location] = {}
         self.steps = 0
         self.passes = 0
+        #: Something was made whose code runs later than it is read: another pass must see what came between.
+        self.lazy = False
         self.active: dict[int, Any] = {}
         self.operator: Any = None
         self.generators: dict[Site, tuple[int, int, list[Emission]]] = {}
@@ -504,7 +507,7 @@ def local_names(node: Any) -> tuple[frozenset[str], frozenset[str], frozenset[st
             assigned.add(at.rest)
         elif isinstance(at, (ast.Yield, ast.YieldFrom)):
             yields = True
-        waiting.extend(ast.iter_child_nodes(at))
+        waiting.extend(children(at))
     found = (
         frozenset(assigned - global_names - nonlocal_names),
         frozenset(inner_used & assigned - global_names - nonlocal_names),

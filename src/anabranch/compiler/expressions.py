@@ -54,12 +54,20 @@ _COMPARISONS = {
 }  # fmt: skip
 
 
+_HANDLERS: dict[type, str] = {}
+
+
 class Expressions(Context):
     """Evaluates expressions over abstract values."""
 
     def evaluate(self, node: ast.expr) -> Value:
         self.step()
-        return getattr(self, "_" + type(node).__name__.lower(), self._unsupported)(node)
+        kind = type(node)
+        name = _HANDLERS.get(kind)
+        if name is None:
+            name = _HANDLERS[kind] = "_" + kind.__name__.lower()
+        handler = getattr(self, name, None)
+        return self._unsupported(node) if handler is None else handler(node)
 
     def _unsupported(self, node: ast.AST) -> Value:
         return self.unknown(node, f"uses {type(node).__name__}, which is not followed")
@@ -607,6 +615,8 @@ class Expressions(Context):
         kept = self.heap.at(site)
         kept.made_in = self.loops
         kept.kinds |= kinds or {object}
+        if kinds is None or Iterator in kinds:
+            self.lazy = True
         self.heap.put(site, content)
         self.stored(content, node)
         return Value(types=kinds, objects=frozenset({site}))
@@ -955,6 +965,7 @@ class Expressions(Context):
         return self.local_function(node)
 
     def local_function(self, node: Any) -> Value:
+        self.lazy = True
         arguments = node.args
         defaults: list[tuple[str, Value]] = []
         places = [*arguments.posonlyargs, *arguments.args]

@@ -98,7 +98,7 @@ class Reader(Statements):
             for _ in range(_MOST_PASSES):
                 before = self.heap.version
                 self._read_once(target, method, fields)
-                if before == self.heap.version:
+                if before == self.heap.version or not (self.lazy or self.fields or self.keyed):
                     break
             else:
                 self.unknown(None, "its state cannot be followed")
@@ -228,7 +228,7 @@ def read(
             names = [each.arg for each in (*tree.args.posonlyargs, *tree.args.args)]
             bound = (
                 1
-                if method is not None and not _is_function(target) or isinstance(target, types.MethodType)
+                if (method is not None and not _is_function(target)) or isinstance(target, types.MethodType)
                 else 0
             )
             reader.takes_emit = len(names) > bound + 1 and names[bound + 1] == "emit"
@@ -299,7 +299,9 @@ def infer(
         if not written or set(more) <= set(keyed):
             break
         keyed.update({identity: name for identity, name in more.items() if identity not in keyed})
-        known = {identity: reader.facts.objects[identity] for identity in keyed if identity in reader.facts.objects}
+        known = {
+            identity: reader.facts.objects[identity] for identity in keyed if identity in reader.facts.objects
+        }
         reader = read(target, method, schema, fields, dict(keyed), fallback, known)
     facts = reader.facts
     found = Inference(facts, facts.of(*_BLOCKING, Kind.WRITE), reader=reader)

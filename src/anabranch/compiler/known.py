@@ -485,12 +485,19 @@ def impurity_of(function: Any) -> str | None:
         module = function.__module__
     if not isinstance(module, str):
         return None
+    if module not in _impure_modules:
+        _impure_modules[module] = _impurity_of_module(module)
+    return _impure_modules[module]
+
+
+_impure_modules: dict[str, str | None] = {}
+
+
+def _impurity_of_module(module: str) -> str | None:
     for name, why in IMPURE_MODULES.items():
         if module == name or module == f"_{name}" or module.startswith(name + "."):
             return why
-    if module == "posix" or module == "nt":
-        return IMPURE_MODULES["os"]
-    return None
+    return IMPURE_MODULES["os"] if module in ("posix", "nt") else None
 
 
 def effect_of(function: Any) -> Effect | None:

@@ -59,7 +59,7 @@ def _file(name: str, module_globals: dict[str, Any]) -> _File | None:
     text = "".join(lines)
     try:
         tree = ast.parse(text)
-        codes = _all_codes(compile(text, name, "exec", dont_inherit=True))
+        codes = _all_codes(compile(tree, name, "exec", dont_inherit=True))
     except (SyntaxError, ValueError):
         _files[name] = (lines, None)
         return None
@@ -70,9 +70,27 @@ def _file(name: str, module_globals: dict[str, Any]) -> _File | None:
     return found
 
 
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_LEAVES = (ast.Load, ast.Store, ast.Del, ast.Constant, ast.operator, ast.cmpop, ast.unaryop, ast.boolop)
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """The parts of a node that have parts; much faster than `ast.iter_child_nodes`."""
+    found: list[ast.AST] = []
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if type(value) is list:
+            found.extend(
+                each for each in value if isinstance(each, ast.AST) and not isinstance(each, _LEAVES)
+            )
+        elif isinstance(value, ast.AST) and not isinstance(value, _LEAVES):
+            found.append(value)
+    return found
+
+
 def _collect(node: ast.AST, enclosing: str, functions: dict[int, list[Function]]) -> None:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, Function):
+    for child in children(node):
+        if isinstance(child, _FUNCTIONS):
             child.enclosing_class = enclosing  # type: ignore[union-attr]
             functions.setdefault(_first_line(child), []).append(child)
         _collect(child, child.name if isinstance(child, ast.ClassDef) else enclosing, functions)

@@ -18,9 +18,12 @@ import datetime
 import decimal
 import enum
 import fractions
+import functools
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
+
+import pyarrow as pa
 
 from anabranch.flow.schema import Row
 
@@ -403,10 +406,9 @@ class Heap:
         return found
 
 
-def types_of_column(kind: Any) -> Types:
+@functools.lru_cache(maxsize=512)
+def types_of_column(kind: pa.DataType) -> Types:
     """The exact Python types a column of this Arrow type holds, null included."""
-    import pyarrow as pa
-
     tests: list[tuple[Callable[[Any], bool], type]] = [
         (pa.types.is_boolean, bool),
         (pa.types.is_integer, int),
