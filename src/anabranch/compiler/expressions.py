@@ -575,20 +575,17 @@ class Expressions(Context):
         self.put(value, new, node, f"assigns an item of {value.path or 'it'}")
         if slice in (index.types or ()):
             self.put(value, self.content(new, node), node, "assigns a slice")
-        elif (
-            update and only is not None and not self.loops and isinstance(key, str) and isinstance(only, Site)
-        ):
-            # A dict that is filled key by key is still a display; only its straight-line form is kept.
-            self._filled(only, before, key, new, node)
+        elif update and only is not None and isinstance(key, str) and isinstance(only, Site):
+            # A dict that is filled key by key is still a display.
+            self._filled(only, before, key, new)
 
-    def _filled(
-        self, site: Site, before: dict[str | int, Value], key: str, new: Value, node: ast.AST
-    ) -> None:
+    def _filled(self, site: Site, before: dict[str | int, Value], key: str, new: Value) -> None:
         kept = self.heap.at(site)
-        # One name per object, and the assignment always happens: then the display's part is replaced.
-        if self.branch_depth or kept.made_times != 1 or kept.made_in:
-            return
-        kept.parts_lost, kept.parts = False, {**before, key: new}
+        if not (self.branch_depth or self.loops or kept.made_times != 1 or kept.made_in):
+            # One object under this name, and the assignment always happens: the part is replaced.
+            kept.parts_lost, kept.parts = False, {**before, key: new}
+        elif key in before:
+            kept.parts_lost, kept.parts = False, {**before, key: join(before[key], new)}
 
     branch_depth = 0
 

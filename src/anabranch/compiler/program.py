@@ -119,38 +119,28 @@ def _models(order: list[Node]) -> dict[int, Model]:
 
 def _separate(order: list[Node], models: dict[int, Model], facts: dict[int, Inference]) -> None:
     """Operators that share something one of them changes cannot run apart from each other."""
-    writers: dict[Any, list[Node]] = {}
+    writers: dict[Any, Node] = {}
+    users: dict[Any, list[Node]] = {}
     paths: dict[Any, str] = {}
     for node in order:
-        if node.id in facts:
-            found = facts[node.id].facts
-            for identity, path in found.written.items():
-                writers.setdefault(identity, []).append(node)
-                paths[identity] = path
-            for place in found.globals_written:
-                writers.setdefault(place, []).append(node)
-                paths[place] = place[1]
-    if not writers:
-        return
-    for node in order:
-        if (
-            node.id not in facts
-            or not models[node.id].is_safe
-            or models[node.id].state.reason.startswith("its author")
-        ):
+        if node.id not in facts:
             continue
         found = facts[node.id].facts
-        for thing in (
-            *found.touched,
-            *found.written,
-            *sorted(found.globals_read),
-            *sorted(found.globals_written),
-        ):
-            others = [each for each in writers.get(thing, ()) if each is not node]
-            if others:
-                reason = f"shares {paths[thing]} with {others[0].title}, which changes it"
-                models[node.id] = _blocked(models[node.id], reason, node)
-                break
+        for identity, path in found.written.items():
+            writers.setdefault(identity, node)
+            paths[identity] = path
+        for place in found.globals_written:
+            writers.setdefault(place, node)
+            paths[place] = place[1]
+        for thing in {*found.touched, *found.written, *found.globals_read, *found.globals_written}:
+            users.setdefault(thing, []).append(node)
+    for thing, writer in writers.items():
+        for node in users[thing] if len(users[thing]) > 1 else ():
+            model = models[node.id]
+            if model.is_safe and not model.state.reason.startswith("its author"):
+                other = writer if node is not writer else next(each for each in users[thing] if each is not node)
+                reason = f"shares {paths[thing]} with {other.title}, and {writer.name} changes it"
+                models[node.id] = _blocked(model, reason, node)
 
 
 def _blocked(model: Model, reason: str, node: Node) -> Model:

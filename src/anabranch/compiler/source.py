@@ -44,6 +44,7 @@ def tree_of(function: types.FunctionType) -> Function | NoSource:
     if code not in file.codes:
         return NoSource(f"the source of {function.__qualname__} has changed since it was loaded")
     found = [node for node in file.functions.get(code.co_firstlineno, []) if _is(node, code)]
+    found = _narrowest(found)
     if len(found) != 1:
         return NoSource(f"{function.__qualname__} cannot be told from others on its line")
     return found[0]
@@ -127,12 +128,24 @@ def _is(node: Function, code: types.CodeType) -> bool:
     start = (node.body.lineno, node.body.col_offset)
     end = (node.body.end_lineno or 0, node.body.end_col_offset or 0)
     places = [
-        ((line, column), (last_line, last_column))
+        (line, column, last_line, last_column)
         for line, last_line, column, last_column in code.co_positions()
-        if None not in (line, last_line, column, last_column) and (column, last_column) != (0, 0)
+        if line is not None and last_line is not None and column is not None and last_column is not None
+        if (column, last_column) != (0, 0)
     ]
-    # The instruction that returns the lambda's value carries the place of its whole body.
-    return bool(places) and any(place == (start, end) for place in places)
+    return bool(places) and all(start <= place[:2] and place[2:] <= end for place in places)
+
+
+def _narrowest(found: list[Function]) -> list[Function]:
+    """A lambda inside a lambda fits both: the inner one is meant, since the outer one's code goes further."""
+    if len(found) < 2 or not all(isinstance(node, ast.Lambda) for node in found):
+        return found
+    inner = max(found, key=lambda node: (node.lineno, node.col_offset))
+    start, end = (inner.lineno, inner.col_offset), (inner.end_lineno or 0, inner.end_col_offset or 0)
+    for node in found:
+        if not ((node.lineno, node.col_offset) <= start and end <= (node.end_lineno or 0, node.end_col_offset or 0)):
+            return found  # side by side: they cannot both fit
+    return [inner]
 
 
 def _parameter_count(code: types.CodeType) -> int:
