@@ -46,7 +46,9 @@ def test_declared_stateless_but_writes_state_is_refused_with_operator_and_line()
         return t
 
     line = writes.__code__.co_firstlineno + 2
-    with pytest.raises(ProgramError, match=rf"it \(program.py:20\): declared stateless, but it writes total at .*:{line}"):
+    with pytest.raises(
+        ProgramError, match=rf"it \(program.py:20\): declared stateless, but it writes total at .*:{line}"
+    ):
         analyse(node(Process(writes)))
 
 
@@ -58,7 +60,9 @@ def test_declared_stateless_but_keeps_dicts_is_refused():
         counts[t.k] = counts.get(t.k, 0) + 1
         return t
 
-    with pytest.raises(ProgramError, match=r"declared stateless, but it keeps state \(counts is always indexed with k"):
+    with pytest.raises(
+        ProgramError, match=r"declared stateless, but it keeps state \(counts is always indexed with k"
+    ):
         analyse(node(Process(counting)))
 
 
@@ -93,7 +97,9 @@ def test_a_declared_key_must_exist_and_fit_the_code():
 
     with pytest.raises(ProgramError, match="'nope', which its input does not have; columns: k, l, v"):
         analyse(node(Process(model(state="partitioned", key="nope")(Counting()))))
-    with pytest.raises(ProgramError, match="declared to be partitioned by l, but it indexes its state with k"):
+    with pytest.raises(
+        ProgramError, match="declared to be partitioned by l, but it indexes its state with k"
+    ):
         analyse(node(Process(model(state="partitioned", key="l")(Counting()))))
 
 
@@ -164,7 +170,9 @@ def test_one_object_used_twice_is_one_state():
     plan = compile_program([b.node("second", Process(same), b.node("first", Process(same), b.source()))])
     assert plan.regions == ()
     c = Builder()
-    apart = compile_program([c.node("second", Process(Counting()), c.node("first", Process(Counting()), c.source()))])
+    apart = compile_program(
+        [c.node("second", Process(Counting()), c.node("first", Process(Counting()), c.source()))]
+    )
     assert [region.operators for region in apart.regions] == [("first", "second")]
 
 
@@ -276,7 +284,10 @@ def test_a_rewritten_operator_keeps_plain_fields_and_never_touches_the_original(
     rows = [SCHEMA.row_class(each) for each in ((1, 0, 1.0), (2, 0, 2.0), (1, 0, 3.0))]
     out, kept = run(cloudpickle.loads(cloudpickle.dumps(found.logic)), rows)
     assert out == [(1, None), (2, None), (1, 1.0)]
-    assert kept == {1: {"last_present": True, "last_value": 3.0}, 2: {"last_present": True, "last_value": 2.0}}
+    assert kept == {
+        1: {"last_present": True, "last_value": 3.0},
+        2: {"last_present": True, "last_value": 2.0},
+    }
     run(found.logic, rows)
     assert operator.last == {}
 

@@ -56,7 +56,9 @@ def program(line=0, key=("k",), field="seen", extra=False):
         moved = {}
         for node in _nodes(at):
             moved[node.id] = dataclasses.replace(
-                node, location=Location("elsewhere.py", line + node.id), inputs=tuple(moved[s.id] for s in node.inputs)
+                node,
+                location=Location("elsewhere.py", line + node.id),
+                inputs=tuple(moved[s.id] for s in node.inputs),
             )
         at = moved[at.id]
     return [at]
@@ -110,7 +112,10 @@ def test_a_difference_is_said_in_words(changed, text, loses):
 
 
 def test_nothing_changed_is_no_difference():
-    assert difference(compile_program(program()).description(), compile_program(program(line=5)).description()) == []
+    assert (
+        difference(compile_program(program()).description(), compile_program(program(line=5)).description())
+        == []
+    )
 
 
 def check_snapshot(name, text):

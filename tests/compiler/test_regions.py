@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from anabranch.compiler.graph import Feedback, Keyed, Map, Route, Port, StateField
+from anabranch.compiler.graph import Feedback, Keyed, Map, Port, Route, StateField
 from anabranch.compiler.model import Declaration, Output, Selectivity
 from anabranch.compiler.plan import Options
 from anabranch.compiler.program import compile_program

@@ -6,6 +6,7 @@ import ast
 import collections
 import copy
 import dataclasses
+import enum
 import functools
 import heapq
 import inspect
@@ -15,6 +16,8 @@ import operator
 import types
 import warnings
 from typing import Any
+
+import numpy as np
 
 from anabranch.compiler import known
 from anabranch.compiler.context import Flow, Frame, local_names, static_attribute
@@ -45,6 +48,7 @@ from anabranch.compiler.values import (
     join_all,
     scalar,
 )
+from anabranch.flow.schema import Row
 
 _DEEPEST = 24
 
@@ -147,7 +151,7 @@ class Calls(Methods):
             simple = isinstance(found, types.FunctionType) and known.effect_of(found) is None
             if not simple and not isinstance(found, functools.partial):
                 arguments = [*arguments, *(each for each in (extra.places, extra.names) if each is not None)]
-        if isinstance(found, functools.partial):
+        if type(found) is functools.partial:
             before = [self.shared(each, "an argument of partial") for each in found.args]
             named = {
                 name: self.shared(each, "an argument of partial") for name, each in found.keywords.items()
@@ -280,7 +284,17 @@ class Calls(Methods):
         if found in (isinstance, issubclass, callable):
             for value in everything[:1]:
                 self.use(value, node, shallow=True)
+            if found is not callable and not all(self._is_checkable(value) for value in everything[1:]):
+                self.unknown(node, f"calls {found.__name__}() with a class that may decide by itself")
             return scalar(bool)
+        if isinstance(found, np.ufunc):
+            for value in arguments[found.nin :]:
+                self.mutate(value, node, f"calls {_qualified(found)} with an output array")
+        elif str(getattr(found, "__module__", "")).startswith("numpy") and len(arguments) > 2:
+            if getattr(found, "__name__", "") not in _THREE_INPUTS or len(arguments) > 3:
+                self.unknown(
+                    node, f"calls {_qualified(found)} with so many arguments that one may be an output"
+                )
         if "out" in keywords:
             self.mutate(keywords["out"], node, f"calls {_qualified(found)} with out=")
         for value in data:
@@ -316,6 +330,20 @@ class Calls(Methods):
                     if other is not arguments[place]:
                         self.put(arguments[place], other, node, f"calls {_qualified(found)}()")
         return self._result(effect, found, arguments, keywords, elements, called, node)
+
+    def _is_checkable(self, value: Value) -> bool:
+        """A class, or a tuple of classes, whose instance check is Python's own."""
+        parts = self.tuple_parts(value)
+        if value.concrete is None and parts is not None:
+            return all(self._is_checkable(part) for part in parts)
+        kinds: list[Any] = []
+        for each in value.concrete or (None,):
+            kinds.extend(each if isinstance(each, tuple) else [each])
+        return all(
+            isinstance(kind, type)
+            and (type(kind) in (type, enum.EnumMeta) or kind.__module__ in ("collections.abc", "numbers"))
+            for kind in kinds
+        )
 
     def _contained(self, value: Value, found: Any, node: ast.AST) -> None:
         self.use(value, node, how=f"passes it to {_qualified(found)}()")
@@ -555,9 +583,19 @@ class Calls(Methods):
             for value in everything:
                 self.use(value, node)
             made = self.make(node, frozenset({kind}), join_all(everything), "exception")
+            for name in ("__new__", "__setattr__", "__getattribute__", "__init__"):
+                member = static_attribute(kind, name)
+                if isinstance(member, (types.FunctionType, staticmethod)):
+                    if name != "__init__" or not isinstance(member, types.FunctionType):
+                        return self.unknown(node, f"makes a {kind.__name__}, which has its own {name}")
+                    self.call_function(member, [made, *arguments], keywords, node, extra)
             return made
         if issubclass(kind, known.ENUM):
+            if not is_scalar_type(kind):
+                return self.unknown(node, f"makes a {kind.__name__}, which has special methods of its own")
             return Value(types=frozenset({kind}))
+        if issubclass(kind, Row):
+            return self.unknown(node, "makes a tuple by its class: use t.but(…), a tuple or a dict")
         fields = getattr(kind, "_fields", None)
         if issubclass(kind, tuple) and isinstance(fields, tuple) and self.is_record(kind):
             return self._record(
@@ -716,6 +754,8 @@ class Calls(Methods):
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             try:
                 closure[name] = self.shared(cell.cell_contents, name, route=("closure", function, name))
+                self.facts.objects[id(cell)] = cell
+                self.facts.touched.setdefault(id(cell), name)
             except ValueError:
                 closure[name] = NOTHING
         return Frame(
@@ -817,6 +857,10 @@ def _qualified(found: Any) -> str:
         else str(name)
     )
 
+
+_THREE_INPUTS = {
+    "where", "interp", "clip", "linspace", "full", "arange", "polyfit", "searchsorted", "isclose", "allclose",
+}  # fmt: skip
 
 #: Functions that make a new container of the elements of their argument, or of tuples of them.
 _GIVE_ELEMENTS = (

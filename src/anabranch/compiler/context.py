@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 import collections
 import dataclasses
-import enum
 import inspect
 import types
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler import known
@@ -24,7 +24,6 @@ from anabranch.compiler.values import (
     ANYTHING,
     NOTHING,
     PLAIN_VALUE,
-    SCALARS,
     TUPLE,
     Callback,
     Handle,
@@ -168,7 +167,7 @@ class Context:
     def shared(self, found: Any, path: str, route: Any = None) -> Value:
         """The abstract value of an object that was there before the call."""
         kind = type(found)
-        if kind in SCALARS or isinstance(found, enum.Enum):
+        if is_scalar_type(kind):
             text = constant_text(found)
             if text is None:
                 # The name holds the value's place, not its address: it must not differ between processes.
@@ -305,11 +304,12 @@ class Context:
             if owner in (object, tuple) or owner.__module__ == "typing":
                 continue
             for name, member in vars(owner).items():
-                if name in _WATCHED and isinstance(member, types.FunctionType):
-                    generated = member.__code__.co_filename.startswith("<") or "namedtuple" in (
-                        member.__code__.co_filename + member.__qualname__
-                    )
-                    if not generated and not member.__code__.co_filename.endswith(_GENERATORS):
+                special = name.startswith("__") and name not in _HARMLESS
+                if special and isinstance(member, (types.FunctionType, classmethod, staticmethod, property)):
+                    code = getattr(getattr(member, "__wrapped__", member), "__code__", None)
+                    made_by = code.co_filename if code is not None else ""
+                    # Notebook cells have names like <ipython-input-…>: only the generators' own name counts.
+                    if made_by not in ("<string>", "<lambda>") and not made_by.endswith(_GENERATORS):
                         return False
         return True
 
@@ -418,11 +418,8 @@ class Context:
 
 _KEPT_NAMES = {Iterator: "an iterator", Callback: "a function", types.FunctionType: "a function"}
 _GENERATORS = ("collections/__init__.py", "dataclasses.py", "reprlib.py")
-_WATCHED = {
-    "__getitem__", "__iter__", "__eq__", "__hash__", "__add__", "__radd__", "__lt__", "__le__", "__gt__", "__ge__",
-    "__getattr__", "__getattribute__", "__setattr__", "__len__", "__contains__", "__bool__", "__new__", "__call__",
-    "__mul__", "__str__", "__repr__", "__format__", "__iadd__", "__enter__", "__exit__", "__del__", "__ne__",
-}  # fmt: skip
+#: Special methods of a record that run only where the interpreter follows them.
+_HARMLESS = {"__init__", "__post_init__", "__class_getitem__", "__getnewargs__", "__replace__"}
 
 
 def _is_plain(found: Any) -> bool:
@@ -439,6 +436,8 @@ def _is_plain(found: Any) -> bool:
             continue
         seen.add(id(at))
         if len(seen) > _MOST_ELEMENTS:
+            return False
+        if isinstance(at, np.ndarray) and at.dtype.hasobject:
             return False
         if isinstance(at, known.CONTAINERS):
             inner = [*at.keys(), *at.values()] if isinstance(at, (dict, types.MappingProxyType)) else at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import ast
 import builtins
 import collections
@@ -122,13 +123,19 @@ class Expressions(Context):
                     self._join_cell(outer, name, value)
                     return
                 outer = outer.parent
-            self.write(
-                node, id(frame.closure) ^ hash(name), name, f"assigns {name} of the enclosing function"
-            )
+            cell = self._cell(frame, name)
+            self.facts.objects[id(cell)] = cell
+            self.write(node, id(cell), name, f"assigns {name} of the enclosing function")
             return
         if name in frame.captured:
             self._join_cell(frame, name, value)
         self.flow.variables[name] = value
+
+    def _cell(self, frame: Any, name: str) -> Any:
+        """The cell of an operator's function that holds a variable of the function around it."""
+        function = frame.function
+        names = function.__code__.co_freevars if function is not None else ()
+        return function.__closure__[names.index(name)] if name in names else frame.closure
 
     def _join_cell(self, frame: Any, name: str, value: Value) -> None:
         joined = join(frame.cells.get(name, NOTHING), value)
@@ -192,9 +199,15 @@ class Expressions(Context):
         path = f"{value.path or type(found).__name__}.{name}"
         if isinstance(found, types.ModuleType):
             space = vars(found)
+            if type(found) is not types.ModuleType:
+                return self.unknown(node, f"reads {path} of a module that is made on demand")
             if name not in space:
                 return self.unknown(node, f"reads {path}, which is not there")
             self.facts.globals_read.add((found.__name__, name))
+            why = known.impurity_of_module(found.__name__)
+            data = not is_scalar_type(type(space[name])) and not isinstance(space[name], types.ModuleType)
+            if why is not None and data and not callable(space[name]):
+                self.impure(node, f"reads {path}: {why}")
             return self.shared(space[name], path, route=("module", found.__name__, name))
         if isinstance(found, type):
             return self._attribute_of_class(value, found, name, path, node)
@@ -214,6 +227,9 @@ class Expressions(Context):
     def _attribute_of_class(self, value: Value, found: type, name: str, path: str, node: ast.AST) -> Value:
         if name in ("__name__", "__qualname__", "__module__"):
             return scalar(str)
+        if type(found) not in (type, abc.ABCMeta, known.ENUM.__class__):
+            return self.unknown(node, f"reads {path} through the metaclass {type(found).__name__}")
+        self._touch_classes(found)
         if static_attribute(type(found), name) is not inspect.Parameter.empty and name != "__doc__":
             if name == "__dict__" or type(found) is not type:
                 if not (isinstance(found, known.ENUM.__class__) and name in vars(found)):
@@ -249,6 +265,7 @@ class Expressions(Context):
             return self.shared(kind, f"{value.path}.__class__")
         if name == "__dict__":
             return self.unknown(node, f"reaches every attribute of {value.path} by name")
+        self._touch_classes(kind)
         member = static_attribute(kind, name)
         if isinstance(member, (property, types.FunctionType, staticmethod, classmethod)) or (
             member is not inspect.Parameter.empty and hasattr(type(member), "__set__")
@@ -264,6 +281,11 @@ class Expressions(Context):
             # Set by some call, or never: either way its value is not known now.
             return self.unknown(node, f"reads {path}, which does not exist before the first tuple")
         return self._member(value, kind, member, name, path, node)
+
+    def _touch_classes(self, kind: type) -> None:
+        for owner in kind.__mro__:
+            if owner.__module__ != "builtins":
+                self.facts.touched.setdefault(id(owner), owner.__name__)
 
     def _intercepts(self, kind: type, names: tuple[str, ...]) -> str | None:
         for name in names:
@@ -397,6 +419,8 @@ class Expressions(Context):
                     self.unknown(node, f"assigns {target.path}.{name} through {blocked or 'a descriptor'}")
             path = f"{target.path or kind.__name__}.{name}"
             self.facts.written.setdefault(id(found), path)
+            if isinstance(found, types.ModuleType):
+                self.facts.globals_written.add((found.__name__, name))
             self.write(node, id(found) ^ hash(name), path, f"assigns {path}")
         if target.concrete is not None:
             return
@@ -476,6 +500,8 @@ class Expressions(Context):
 
     def _check_index(self, index: Value, node: ast.AST) -> None:
         # The key's __hash__ and __eq__ run: they must be Python's own.
+        if index.types is not None and not index.is_scalar:
+            self.plain_use(index, node, "indexes with it")
         if index.types is None and not index.is_nothing:
             self.unknown(node, "indexes with a value of unknown type")
             return
@@ -763,6 +789,23 @@ class Expressions(Context):
         for kind in value.types:
             if not self.is_tame(kind):
                 self.unknown(node, f"{how}: a {kind.__name__} may have its own special methods")
+                return
+        # Comparing, hashing or showing a container does so with what is in it.
+        for each in self.heap.reach(value.objects):
+            if isinstance(each, (Site, Kept)) and not self._is_tame_inside(each):
+                self.unknown(node, f"{how}: what is in it may have its own special methods")
+                return
+
+    def _is_tame_inside(self, place: Site | Kept) -> bool:
+        kept = self.heap.at(place)
+        for inside in (kept.content, *kept.attributes.values()):
+            if inside.is_nothing:
+                continue
+            if inside.types is None or inside.foreign:
+                return False
+            if not all(self.is_tame(kind) or kind is Callback for kind in inside.types):
+                return False
+        return True
 
     def is_tame(self, kind: type) -> bool:
         """The special methods of this type are Python's own and change nothing."""
@@ -849,7 +892,11 @@ class Expressions(Context):
             self.unknown(node, "tests a value of unknown type")
             return
         for kind in value.types:
-            if not self.is_tame(kind) and kind is not Callback and not self._is_plain_class(kind):
+            own = any(
+                isinstance(static_attribute(kind, name), types.FunctionType)
+                for name in ("__bool__", "__len__")
+            )
+            if not self.is_tame(kind) and kind is not Callback and (own or not self._is_plain_class(kind)):
                 self.unknown(node, f"tests a {kind.__name__}")
 
     def _boolop(self, node: ast.BoolOp) -> Value:
@@ -1068,7 +1115,7 @@ class Expressions(Context):
         for kind in value.types:
             if kind in known.UNORDERED:
                 self._unordered(value, node)
-            elif not self.is_tame(kind) and value.concrete is None:
+            elif not self.is_tame(kind):
                 return self.unknown(node, f"goes through a {kind.__name__}")
         if Iterator in value.types:
             self.mutate(value, node, "goes through an iterator")

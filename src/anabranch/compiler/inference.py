@@ -464,7 +464,12 @@ def _common_columns(accesses: list[Access]) -> list[str]:
 def expression_function(text: Text) -> Any:
     """The function of a tuple that computes an expression."""
     space: dict[str, Any] = {**dict(text.names), "__name__": "anabranch_key"}
-    exec(compile(f"def key(t):\n    return {text.source}\n", "<anabranch key>", "exec"), space)
+    # A tuple whose key cannot be computed never reaches the state (its operator would raise, too): any channel
+    # may have it.
+    body = (
+        f"def key(t):\n    try:\n        return {text.source}\n    except Exception:\n        return None\n"
+    )
+    exec(compile(body, "<anabranch key>", "exec"), space)
     return space["key"]
 
 

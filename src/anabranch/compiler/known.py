@@ -485,15 +485,12 @@ def impurity_of(function: Any) -> str | None:
         module = function.__module__
     if not isinstance(module, str):
         return None
-    if module not in _impure_modules:
-        _impure_modules[module] = _impurity_of_module(module)
-    return _impure_modules[module]
+    return impurity_of_module(module)
 
 
-_impure_modules: dict[str, str | None] = {}
-
-
-def _impurity_of_module(module: str) -> str | None:
+@functools.lru_cache(maxsize=4096)
+def impurity_of_module(module: str) -> str | None:
+    """What the functions of a module do that a tuple's value does not decide."""
     for name, why in IMPURE_MODULES.items():
         if module == name or module == f"_{name}" or module.startswith(name + "."):
             return why

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import dataclasses
 
+import numpy as np
+
 from anabranch.compiler import known
 from anabranch.compiler.expressions import Expressions
 from anabranch.compiler.values import (
@@ -33,6 +35,8 @@ from anabranch.flow.schema import Row
 _GIVES_CONTENT = {"pop", "popleft", "popitem", "setdefault", "get", "__getitem__"}
 _GIVES_SELF_LIKE = {"copy", "union", "intersection", "difference", "symmetric_difference", "__add__"}
 _ORDERED_READERS = {"join", "extend", "extendleft", "writelines"}
+#: Methods of arrays whose second argument is an array to write to.
+_WITH_OUTPUT = {"dot", "argmax", "argmin", "any", "all", "max", "min", "round"}
 #: Methods that put an argument away or hand it back without looking at it.
 _KEEPERS = {"get", "setdefault", "append", "appendleft", "insert", "pop", "put"}
 _STORE_METHODS = {"put", "get", "has", "remove"}
@@ -56,6 +60,13 @@ class Methods(Expressions):
         if name in known.SUBSCRIPT_METHODS:
             return self._subscript_method(receiver, name, arguments, node)
         everything = [*arguments, *keywords.values()]
+        if "out" in keywords:
+            self.mutate(keywords["out"], node, f"calls .{name}() with out=")
+        most = 2 if name not in _WITH_OUTPUT else 1
+        if (np.ndarray in receiver.types and len(arguments) > 1) or (
+            Plain in receiver.types and len(arguments) > most
+        ):
+            self.unknown(node, f"calls .{name}() with so many arguments that one may be an output")
         self._arguments(receiver, name, everything, node)
         found = NOTHING
         for kind in receiver.types:

@@ -138,7 +138,9 @@ def _separate(order: list[Node], models: dict[int, Model], facts: dict[int, Infe
         for node in users[thing] if len(users[thing]) > 1 else ():
             model = models[node.id]
             if model.is_safe and not model.state.reason.startswith("its author"):
-                other = writer if node is not writer else next(each for each in users[thing] if each is not node)
+                other = (
+                    writer if node is not writer else next(each for each in users[thing] if each is not node)
+                )
                 reason = f"shares {paths[thing]} with {other.title}, and {writer.name} changes it"
                 models[node.id] = _blocked(model, reason, node)
 

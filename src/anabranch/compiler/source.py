@@ -143,7 +143,10 @@ def _narrowest(found: list[Function]) -> list[Function]:
     inner = max(found, key=lambda node: (node.lineno, node.col_offset))
     start, end = (inner.lineno, inner.col_offset), (inner.end_lineno or 0, inner.end_col_offset or 0)
     for node in found:
-        if not ((node.lineno, node.col_offset) <= start and end <= (node.end_lineno or 0, node.end_col_offset or 0)):
+        if not (
+            (node.lineno, node.col_offset) <= start
+            and end <= (node.end_lineno or 0, node.end_col_offset or 0)
+        ):
             return found  # side by side: they cannot both fit
     return [inner]
 

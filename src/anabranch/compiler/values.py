@@ -19,6 +19,7 @@ import decimal
 import enum
 import fractions
 import functools
+import types
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -115,13 +116,24 @@ TUPLE = TupleObject()
 # -- expressions ------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Text:
     """An expression over the tuple `t`, and the objects its other names stand for."""
 
     source: str
     columns: frozenset[str] = frozenset()
-    names: tuple[tuple[str, Any], ...] = dataclasses.field(default=(), compare=False)
+    names: tuple[tuple[str, Any], ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        # Two functions of one name are two functions: names are compared by what they stand for.
+        if not isinstance(other, Text):
+            return NotImplemented
+        return self.source == other.source and [(name, id(found)) for name, found in self.names] == [
+            (name, id(found)) for name, found in other.names
+        ]
+
+    def __hash__(self) -> int:
+        return hash(self.source)
 
     @property
     def column(self) -> str | None:
@@ -228,7 +240,20 @@ NONE = Value(types=frozenset({NoneType}), concrete=(None,), text=Text("None"))
 
 
 def is_scalar_type(kind: type) -> bool:
-    return kind in SCALARS or (isinstance(kind, type) and issubclass(kind, enum.Enum))
+    return kind in SCALARS or (isinstance(kind, enum.EnumMeta) and _is_plain_enum(kind))
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_plain_enum(kind: enum.EnumMeta) -> bool:
+    """An enumeration whose special methods are Python's own."""
+    for owner in kind.__mro__:
+        if owner.__module__ in ("enum", "builtins"):
+            continue
+        for name, member in vars(owner).items():
+            if isinstance(member, (types.FunctionType, classmethod)) and name.startswith("_"):
+                if getattr(member, "__module__", "") != "enum" and name not in ("_generate_next_value_",):
+                    return False
+    return type(kind) is enum.EnumMeta
 
 
 def scalar(*kinds: type, text: Text | None = None) -> Value:
