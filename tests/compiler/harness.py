@@ -1,4 +1,4 @@
-"""Runs operators of the corpus on one thread and on several channels, in this process, to look for differences.
+"""Runs operators of the corpus on one thread and on several channels, to look for differences.
 
 A channel gets a copy of the operator made by pickling it, with the globals it uses, as a Spark worker
 would; channels run one after the other, so that anything they share is seen in another order than on one

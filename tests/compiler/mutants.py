@@ -11,8 +11,10 @@ import ast
 import collections
 import copy
 import functools
+import heapq
 import inspect
 import itertools
+import json
 import linecache
 import operator
 import random
@@ -89,6 +91,51 @@ SNEAKY = (
     "re.sub('x', lambda m: _list.append(1) or '', 'x') or len(_list)",
     "_method(1) or len(_list)",
     "_class_method()",
+    "max(*_boxes).append(1) or len(_list)",
+    "min(*[b for b in _boxes]).append(1) or len(_list)",
+    "list(*_boxes2)[0].append(1) or len(_list)",
+    "heapq.heappush(*_boxes3) or len(_list)",
+    "{**{'l': _list}}['l'].append(1) or len(_list)",
+    "[*_boxes][0].append(1) or len(_list)",
+    "dict.fromkeys('x', _list)['x'].append(1) or len(_list)",
+    "list(itertools.chain(_boxes))[0].append(1) or len(_list)",
+    "list(itertools.repeat(_list, 1))[0].append(1) or len(_list)",
+    "next(itertools.cycle([_list])).append(1) or len(_list)",
+    "sorted(_boxes, key=len)[0].append(1) or len(_list)",
+    "list(filter(None, [[0], _list]))[-1].append(1) or len(_list)",
+    "(_list or _list).append(1) or len(_list)",
+    "collections.deque([_list]).pop().append(1) or len(_list)",
+    "collections.OrderedDict(x=_list)['x'].append(1) or len(_list)",
+    "[[_list]][0][0].append(1) or len(_list)",
+    "([_list] * 2)[1].append(1) or len(_list)",
+    "([] + [_list])[0].append(1) or len(_list)",
+    "dict(x=_list).get('x').append(1) or len(_list)",
+    "dict(x=_list).pop('x').append(1) or len(_list)",
+    "[v.append(1) or len(v) for k, v in {'a': _list}.items()][0]",
+    "[v.append(1) or len(v) for i, v in enumerate([_list])][0]",
+    "[v.append(1) or len(v) for v in reversed([_list])][0]",
+    "operator.getitem([_list], 0).append(1) or len(_list)",
+    "operator.itemgetter(0)([_list]).append(1) or len(_list)",
+    "(lambda x: x)(_list).append(1) or len(_list)",
+    "(lambda: _list)().append(1) or len(_list)",
+    "functools.reduce(lambda a, b: b, [_list]).append(1) or len(_list)",
+    "heapq.nlargest(1, [_list])[0].append(1) or len(_list)",
+    "[x for xs in [[_list]] for x in xs][0].append(1) or len(_list)",
+    "list(map(lambda x: x, [_list]))[0].append(1) or len(_list)",
+    "(_list, )[-1:][0].append(1) or len(_list)",
+    "list(itertools.starmap(lambda x: x.append(1), [(_list,)])) and len(_list)",
+    "list(itertools.accumulate([1], lambda a, b: a, initial=_list))[0].append(1) or len(_list)",
+    "[g.append(1) for k, gs in itertools.groupby([_list]) for g in gs] and len(_list)",
+    "list(itertools.product([_list]))[0][0].append(1) or len(_list)",
+    "list(map(lambda a, b: a.append(1), *[[_list], [1]])) and len(_list)",
+    "list(map(lambda a, b: a.append(1), *_pairs)) and len(_list)",
+    "json.loads('{}', object_hook=lambda d: _list.append(1)) or len(_list)",
+    "json.loads('{}', object_pairs_hook=lambda d, l=_list: l.append(1)) or len(_list)",
+    "list(itertools.starmap(_starred, [(_list, 1)])) and len(_list)",
+    "functools.reduce(lambda *a: a[0].append(1) or a[0], [1], _list) and len(_list)",
+    "list(itertools.zip_longest([], [1], fillvalue=_list))[0][0].append(1) or len(_list)",
+    "next(iter([]), _list).append(1) or len(_list)",
+    "max([], default=_list).append(1) or len(_list)",
 )
 
 STATEMENTS = (
@@ -96,7 +143,8 @@ STATEMENTS = (
     "_l = _list\n_l += [1]\n_n = len(_list)",
     "_a, *_b = _list, 1\n_a.append(1)\n_n = len(_list)",
     "def _inner():\n    _late.append(1)\n_late = _list\n_inner()\n_n = len(_list)",
-    "_boxes = []\n_lazy = (b for b in _boxes)\n_boxes.append(_list)\nfor _b in _lazy:\n    _b.append(1)\n_n = len(_list)",
+    "_boxes = []\n_lazy = (b for b in _boxes)\n_boxes.append(_list)\nfor _b in _lazy:\n    "
+    "_b.append(1)\n_n = len(_list)",
     "with _context:\n    pass\n_n = _context.n",
     "try:\n    raise ValueError(_list)\nexcept ValueError as _e:\n    _e.args[0].append(1)\n_n = len(_list)",
     "match [_list]:\n    case [_m]:\n        _m.append(1)\n_n = len(_list)",
@@ -208,6 +256,13 @@ def hidden_names() -> dict[str, Any]:
     return {
         "_count": itertools.count(),
         "_list": numbers,
+        "_boxes": [numbers, numbers],
+        "_boxes2": [[numbers]],
+        "_boxes3": [numbers, 1],
+        "heapq": heapq,
+        "json": json,
+        "_pairs": [[numbers], [1]],
+        "_starred": lambda *a: a[0].append(1),
         "_push": numbers.append,
         "_method": types.MethodType(lambda self, x: self.append(x), numbers),
         "_dict": {},

@@ -74,7 +74,8 @@ def test_the_fingerprint_does_not_depend_on_lines_or_paths():
 
 def test_the_fingerprint_is_the_same_in_another_process():
     code = (
-        "from tests.compiler.test_plan import program; from anabranch.compiler.program import compile_program; "
+        "from tests.compiler.test_plan import program; from anabranch.compiler.program "
+        "import compile_program; "
         "print(compile_program(program()).fingerprint)"
     )
     root = HERE.parent.parent
@@ -104,7 +105,6 @@ def test_a_description_is_plain_data():
     ],
 )
 def test_a_difference_is_said_in_words(changed, text, loses):
-    # `field` renames the declared state without renaming the attribute: the model no longer holds, the words do.
     old, new = compile_program(program()).description(), compile_program(program(**changed)).description()
     found = {str(change): change.loses_state for change in difference(old, new)}
     assert text in found and found[text] is loses

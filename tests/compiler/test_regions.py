@@ -294,7 +294,7 @@ def test_an_expecting_port_without_punctuations_is_refused():
         compile_program([b.sort("sort", b.source())])
 
 
-# -- programs that mean nothing -------------------------------------------------------------------------------
+# -- programs that mean nothing ---------------------------------------------------------------------------
 
 
 def test_a_key_that_does_not_exist_is_refused_with_operator_and_line():

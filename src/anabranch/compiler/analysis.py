@@ -85,7 +85,7 @@ def _code_of(node: Node) -> tuple[Any, str | None, str, tuple[Any, ...]]:
         return logic.prototype, logic.method, "process", logic.fields
     if isinstance(logic, Process):
         return logic.operator, None if _is_called(logic) else logic.method, "process", ()
-    return logic.function, None, _MODES[type(logic)], ()  # type: ignore[union-attr, index]
+    return logic.function, None, _MODES[type(logic)], ()  # type: ignore[union-attr]
 
 
 def _is_called(logic: Process) -> bool:
@@ -136,10 +136,10 @@ def _built_in(node: Node) -> Model | None:
         )
     if isinstance(logic, Punctuate):
         found = infer(logic.function, None, node.schema, node.schema, "filter", (), here)
-        state = _state_of(node, found, "its condition")
+        condition, blocks = _state_of(node, found, "its condition")
         return dataclasses.replace(
-            _model(node, state[0], Selectivity.ONE, everything, remedy=_remedy(node, found)),
-            blocks=state[1],
+            _model(node, condition, Selectivity.ONE, everything, remedy=_remedy(node, found)),
+            blocks=blocks,
             output=Property(Output.GENERATES, "it puts punctuations between tuples", here),
         )
     if isinstance(logic, Sort):
@@ -148,9 +148,13 @@ def _built_in(node: Node) -> Model | None:
         else:
             state = Property(State.UNKNOWN, "keeps all tuples of a window until it ends", here)
         made = _model(
-            node, state, Selectivity.ANY, everything, key=Key(node.key) if node.key else None,
+            node,
+            state,
+            Selectivity.ANY,
+            everything,
+            key=Key(node.key) if node.key else None,
             remedy="sort for each key: sort(…, by=…)",
-        )  # fmt: skip
+        )
         return dataclasses.replace(
             made, inputs=Property((Input.EXPECTING,), "a window ends with a punctuation", here)
         )
@@ -159,17 +163,20 @@ def _built_in(node: Node) -> Model | None:
             state = Property(State.PARTITIONED, f"remembers each {', '.join(node.key)} it has seen", here)
             return _model(node, state, Selectivity.AT_MOST_ONE, everything, key=Key(node.key))
         return _model(
-            node, Property(State.UNKNOWN, "remembers every tuple it has seen", here), Selectivity.AT_MOST_ONE,
-            everything, remedy="name the columns that make a tuple a duplicate: deduplicate(by=…)",
-        )  # fmt: skip
+            node,
+            Property(State.UNKNOWN, "remembers every tuple it has seen", here),
+            Selectivity.AT_MOST_ONE,
+            everything,
+            remedy="name the columns that make a tuple a duplicate: deduplicate(by=…)",
+        )
     if isinstance(logic, Feedback):
         state = Property(State.UNKNOWN, "tuples come back in the order they were sent", here)
         return _model(node, state, Selectivity.ANY, {}, remedy="")
     if isinstance(logic, Route):
         found = infer(logic.function, None, node.schema, node.schema, "filter", (), here)
-        state = _state_of(node, found, "its choice")
+        choice, blocks = _state_of(node, found, "its choice")
         return dataclasses.replace(
-            _model(node, state[0], Selectivity.ONE, everything, remedy=_remedy(node, found)), blocks=state[1]
+            _model(node, choice, Selectivity.ONE, everything, remedy=_remedy(node, found)), blocks=blocks
         )
     prototype = getattr(logic, "prototype", None)
     if isinstance(logic, Keyed) and type(prototype).__module__.startswith("anabranch.api"):
@@ -191,9 +198,8 @@ def _library_operator(node: Node, prototype: Any) -> Model:
     copied = {n: n for n in node.schema.names if forwards == "*" or (forwards and n in forwards)}
     # What groups by a key emits that key with every tuple of the group.
     source = node.inputs[0].schema
-    for name in node.key:
-        if name in node.schema and name in source and node.kind == "aggregate":
-            copied[name] = name
+    if node.kind == "aggregate":
+        copied.update({name: name for name in node.key if name in node.schema and name in source})
     return dataclasses.replace(
         _model(node, state, declared.selectivity or Selectivity.ANY, copied, key=Key(node.key)), case=1
     )
@@ -308,7 +314,7 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
 
 def _definition(found: Inference, fallback: Location) -> Location:
     reader = found.reader
-    if reader is not None and reader.tree is not None and getattr(reader.tree, "lineno", 0):
+    if reader is not None and getattr(reader.tree, "lineno", None):
         return Location(reader.frame.file, reader.tree.lineno)
     return fallback
 
@@ -321,7 +327,10 @@ def _remedy(node: Node, found: Inference) -> str:
     first = blocks[0]
     if first.kind is Kind.WRITE:
         name = first.path or "it"
-        return f"keep {name} for each key: declare it with ab.state(…) in an ab.Operator and name the key with by=…"
+        return (
+            f"keep {name} for each key: declare it with ab.state(…) in an ab.Operator and name "
+            "the key with by=…"
+        )
     if first.kind is Kind.WHOLE:
         return f"use {first.path} only as {first.path}[key], with the same key of the tuple everywhere"
     if first.kind is Kind.ALIAS:
@@ -378,7 +387,7 @@ def _declared_state(
     node: Node, model: Model, found: Inference | None, declared: Declaration
 ) -> dict[str, Any]:
     writes = found.facts.of(Kind.WRITE) if found is not None else []
-    kept = found is not None and (found.dicts or getattr(node.logic, "fields", ()))
+    kept = found is not None and bool(found.dicts or getattr(node.logic, "fields", None))
     if declared.state is State.STATELESS:
         if writes:
             raise ProgramError(
@@ -390,25 +399,38 @@ def _declared_state(
                 f"{node.title}: declared stateless, but it keeps state ({model.state.reason}, "
                 f"{model.state.location}); remove the declaration"
             )
-        return {"state": Property(State.STATELESS, _SAID, node.location), "blocks": (), "key": None, "remedy": "",
-                "ordering": Property(Ordering.TOLERANT, _ORDERING_REASONS[Ordering.TOLERANT], node.location)}  # fmt: skip
+        return {
+            "state": Property(State.STATELESS, _SAID, node.location),
+            "blocks": (),
+            "key": None,
+            "remedy": "",
+            "ordering": Property(Ordering.TOLERANT, _ORDERING_REASONS[Ordering.TOLERANT], node.location),
+        }
     if declared.state is State.UNKNOWN:
         blocked = Property(State.UNKNOWN, _SAID, node.location)
-        return {"state": blocked, "blocks": (blocked,), "key": None, "logic": None, "case": 0,
-                "remedy": "remove the declaration",
-                "ordering": Property(Ordering.NEEDED, _ORDERING_REASONS[Ordering.NEEDED], node.location)}  # fmt: skip
+        return {
+            "state": blocked,
+            "blocks": (blocked,),
+            "key": None,
+            "logic": None,
+            "case": 0,
+            "remedy": "remove the declaration",
+            "ordering": Property(Ordering.NEEDED, _ORDERING_REASONS[Ordering.NEEDED], node.location),
+        }
     columns = node.key or declared.key
     if not columns and model.key is not None:
         columns = model.key.columns
     if not columns and node.key_function is None:
         raise ProgramError(
-            f"{node.title}: declared to have partitioned state, but no key is named; give by=… or key=… in the model"
+            f"{node.title}: declared to have partitioned state, but no key is named; give "
+            "by=… or key=… in the model"
         )
     for name in columns:
         for source in node.inputs:
             if name not in source.schema:
                 raise ProgramError(
-                    f"{node.title}: its declared key names the column {name!r}, which its input does not have; "
+                    f"{node.title}: its declared key names the column {name!r}, which its "
+                    "input does not have; "
                     f"columns: {', '.join(source.schema.names)}"
                 )
     if (
@@ -418,25 +440,33 @@ def _declared_state(
         and not set(columns) & set(model.key.columns)
     ):
         raise ProgramError(
-            f"{node.title}: declared to be partitioned by {', '.join(columns)}, but it indexes its state with "
+            f"{node.title}: declared to be partitioned by {', '.join(columns)}, but it "
+            "indexes its state with "
             f"{model.key.text} at {model.state.location}"
         )
     single = [fact for fact in writes if fact.identity and not _is_mapping(found, fact.identity)]
     if single:
         raise ProgramError(
-            f"{node.title}: declared to be partitioned by {', '.join(columns)}, but it writes {single[0].path} at "
+            f"{node.title}: declared to be partitioned by {', '.join(columns)}, but it writes "
+            f"{single[0].path} at "
             f"{single[0].location}, which all keys share ({single[0].text})"
         )
     if model.state.value is State.PARTITIONED:
         return {}
     if model.logic is None and found is not None and not _is_managed(node, found):
         raise ProgramError(
-            f"{node.title}: declared to be partitioned by {', '.join(columns)}, but its state is not managed: "
+            f"{node.title}: declared to be partitioned by {', '.join(columns)}, but its state "
+            "is not managed: "
             f"{model.state.reason} ({model.state.location}); declare the state with ab.state() or ab.store()"
         )
-    return {"state": Property(State.PARTITIONED, _SAID, node.location), "blocks": (), "remedy": "", "case": 3,
-            "key": Key(columns, function=node.key_function),
-            "ordering": Property(Ordering.PER_KEY, _ORDERING_REASONS[Ordering.PER_KEY], node.location)}  # fmt: skip
+    return {
+        "state": Property(State.PARTITIONED, _SAID, node.location),
+        "blocks": (),
+        "remedy": "",
+        "case": 3,
+        "key": Key(columns, function=node.key_function),
+        "ordering": Property(Ordering.PER_KEY, _ORDERING_REASONS[Ordering.PER_KEY], node.location),
+    }
 
 
 def _is_managed(node: Node, found: Inference) -> bool:

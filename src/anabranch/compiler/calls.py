@@ -94,9 +94,9 @@ class Calls(Methods):
             if keyword.arg is not None:
                 keywords[keyword.arg] = value
                 continue
-            parts = self.heap.parts(value)
-            if parts is not None and all(isinstance(name, str) for name in parts):
-                keywords.update({str(name): part for name, part in parts.items()})
+            named = self.heap.parts(value)
+            if named is not None and all(isinstance(name, str) for name in named):
+                keywords.update({str(name): part for name, part in named.items()})
             else:
                 extra.names = join(extra.names or NOTHING, self.content(value, node))
         return self.call(function, arguments, keywords, node, extra)
@@ -146,8 +146,11 @@ class Calls(Methods):
             return self._call_method(found, arguments, keywords, node, extra)
         special = _SPECIAL.get(id(found))
         if special is not None and special[0] is found:
+            if extra.places is not None or extra.names is not None:
+                return self.unknown(node, f"calls {_qualified(found)} with arguments that are not known")
             return getattr(self, special[1])(arguments, keywords, node)
-        if extra.places is not None or extra.names is not None:
+        starred = extra.places is not None or extra.names is not None
+        if starred:
             simple = isinstance(found, types.FunctionType) and known.effect_of(found) is None
             if not simple and not isinstance(found, functools.partial):
                 arguments = [*arguments, *(each for each in (extra.places, extra.names) if each is not None)]
@@ -172,14 +175,17 @@ class Calls(Methods):
         if isinstance(found, types.MethodType):
             receiver = self.shared(found.__self__, getattr(found.__self__, "__name__", "its object"))
             if isinstance(found.__func__, types.FunctionType):
-                return self._call_method(BoundMethod(receiver, found.__name__, found.__func__), arguments, keywords, node, extra)  # fmt: skip
-        if (found is operator.itemgetter or found is operator.attrgetter) and not keywords:
-            if arguments and all(isinstance(each.only, (str, int)) for each in arguments):
-                made = found(*(each.only for each in arguments))
-                return Value(types=frozenset({found}), concrete=(made,))
+                return self._call_method(
+                    BoundMethod(receiver, found.__name__, found.__func__), arguments, keywords, node, extra
+                )
+        is_getter = found is operator.itemgetter or found is operator.attrgetter
+        if is_getter and arguments and all(isinstance(each.only, (str, int)) for each in arguments):
+            made = found(*(each.only for each in arguments))
+            return Value(types=frozenset({found}), concrete=(made,))
         effect = known.effect_of(found)
         if effect is not None:
-            return self.apply(effect, found, arguments, keywords, node)
+            result = self.apply(effect, found, arguments, keywords, node, starred)
+            return self._starred_result(effect, result, arguments) if starred else result
         why = known.impurity_of(found)
         if why is not None:
             self.impure(node, f"calls {_qualified(found)}, which {why}")
@@ -188,16 +194,27 @@ class Calls(Methods):
             return self.call_function(found, arguments, keywords, node, extra)
         if isinstance(found, type):
             return self._construct(found, arguments, keywords, node, extra)
-        if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-            if arguments:
-                return self._call_descriptor(found, arguments, keywords, node)
+        if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)) and arguments:
+            return self._call_descriptor(found, arguments, keywords, node)
         if isinstance(found, (types.BuiltinMethodType, types.MethodWrapperType)):
             owner = getattr(found, "__self__", None)
             if owner is not None and not isinstance(owner, (types.ModuleType, type)):
-                return self.method(self.shared(owner, function.path or "its object"), found.__name__, arguments, keywords, node)  # fmt: skip
+                return self.method(
+                    self.shared(owner, function.path or "its object"),
+                    found.__name__,
+                    arguments,
+                    keywords,
+                    node,
+                )
         member = static_attribute(type(found), "__call__")
         if isinstance(member, types.FunctionType):
-            return self.call_function(member, [function if function.only is found else self.shared(found, "it"), *arguments], keywords, node, extra)  # fmt: skip
+            return self.call_function(
+                member,
+                [function if function.only is found else self.shared(found, "it"), *arguments],
+                keywords,
+                node,
+                extra,
+            )
         for value in (*arguments, *keywords.values()):
             self.escape(value, node)
         return self.unknown(node, f"calls {_qualified(found)}, whose source is not available")
@@ -276,6 +293,7 @@ class Calls(Methods):
         arguments: list[Value],
         keywords: dict[str, Value],
         node: ast.AST,
+        starred: bool = False,
     ) -> Value:
         """Call a library function whose effect is known."""
         everything = [*arguments, *keywords.values()]
@@ -290,8 +308,9 @@ class Calls(Methods):
         if isinstance(found, np.ufunc):
             for value in arguments[found.nin :]:
                 self.mutate(value, node, f"calls {_qualified(found)} with an output array")
-        elif str(getattr(found, "__module__", "")).startswith("numpy") and len(arguments) > 2:
-            if getattr(found, "__name__", "") not in _THREE_INPUTS or len(arguments) > 3:
+        elif str(getattr(found, "__module__", "")).startswith("numpy"):
+            inputs = 3 if getattr(found, "__name__", "") in _THREE_INPUTS else 2
+            if len(arguments) > inputs:
                 self.unknown(
                     node, f"calls {_qualified(found)} with so many arguments that one may be an output"
                 )
@@ -316,8 +335,13 @@ class Calls(Methods):
         called = NOTHING
         for function in functions:
             for _ in range(2):
-                given = join(elements, called)
-                called = join(called, self.call(function, self._given(found, given, data, node), {}, node))
+                given = None if starred else self._given(found, join(elements, called), data, node)
+                if given is not None:
+                    called = join(called, self.call(function, given, {}, node))
+                    continue
+                # How many arguments it gets is not known: each parameter may be anything that is around.
+                around = join_all([elements, self._elements(elements, node), called, *data]).without_text()
+                called = join(called, self.call(function, [], {}, node, Extra(places=around)))
         for place in effect.mutates:
             if place < len(arguments):
                 self.mutate(
@@ -330,6 +354,16 @@ class Calls(Methods):
                     if other is not arguments[place]:
                         self.put(arguments[place], other, node, f"calls {_qualified(found)}()")
         return self._result(effect, found, arguments, keywords, elements, called, node)
+
+    def _starred_result(self, effect: known.Effect, result: Value, arguments: list[Value]) -> Value:
+        """With ``f(*x)`` it is not known which argument is which: the result may be or hold any of them."""
+        if not effect.aliases:
+            return result.without_text()
+        given = join_all(arguments).without_text()
+        for each in result.objects:
+            if isinstance(each, Site):
+                self.heap.put(each, given)
+        return join(result, given).without_text()
 
     def _is_checkable(self, value: Value) -> bool:
         """A class, or a tuple of classes, whose instance check is Python's own."""
@@ -359,12 +393,10 @@ class Calls(Methods):
             for each in value.concrete or ()
         )
 
-    def _given(self, found: Any, elements: Value, data: list[Value], node: ast.AST) -> list[Value]:
-        """The arguments a library function calls a function with."""
-        if found in (map, itertools.starmap):
-            if found is map:
-                return [self._elements(value, node).without_text() for value in data]
-            return [join(self._elements(elements, node), elements)] * 2
+    def _given(self, found: Any, elements: Value, data: list[Value], node: ast.AST) -> list[Value] | None:
+        """The arguments a library function calls a function with; None if their number is not known."""
+        if found is map:
+            return [self._elements(value, node).without_text() for value in data]
         if found in (functools.reduce, itertools.accumulate):
             # The first is the initial value itself, or what the function returned before.
             return [join(elements, join_all(data)), elements]
@@ -372,14 +404,20 @@ class Calls(Methods):
             return []
         if getattr(found, "__name__", "") in ("sub", "subn"):
             return [PLAIN_VALUE]
-        if found not in _CALL_WITH_ELEMENTS:
+        if found in (min, max):
             return [join(elements, join_all(data))]
-        return [elements]
+        return [elements] if found in _CALL_WITH_ELEMENTS else None
 
     def _result(
-        self, effect: known.Effect, found: Any, arguments: list[Value], keywords: dict[str, Value],
-        elements: Value, called: Value, node: ast.AST,
-    ) -> Value:  # fmt: skip
+        self,
+        effect: known.Effect,
+        found: Any,
+        arguments: list[Value],
+        keywords: dict[str, Value],
+        elements: Value,
+        called: Value,
+        node: ast.AST,
+    ) -> Value:
         kinds = effect.result
         if kinds is None:
             return self.unknown(node, f"calls {_qualified(found)}")
@@ -421,9 +459,9 @@ class Calls(Methods):
                     self.display(node, kinds, dict(enumerate(parts)), "seq"), text=text
                 )
         if found is dict and len(arguments) == 1:
-            parts = self.heap.parts(arguments[0])
-            if parts is not None and arguments[0].types == frozenset({dict}):
-                return self.display(node, kinds, {**parts, **keywords}, "dict")
+            named: dict[Any, Value] | None = self.heap.parts(arguments[0])
+            if named is not None and arguments[0].types == frozenset({dict}):
+                return self.display(node, kinds, {**named, **keywords}, "dict")
         content = elements if effect.aliases else NOTHING
         around: frozenset[Any] = frozenset()
         if effect.aliases and found not in _GIVE_ELEMENTS:
@@ -436,9 +474,16 @@ class Calls(Methods):
             content = self.display(node, frozenset({tuple}), {0: scalar(int), 1: elements}, "pair")
         elif found is zip:
             shape = {place: self._elements(value, node) for place, value in enumerate(arguments)}
-            content = self.display(node, frozenset({tuple}), dict(shape), "pair")
-        elif getattr(found, "__name__", "") in ("product", "pairwise", "combinations", "permutations", "zip_longest",
-                                                "groupby", "combinations_with_replacement"):  # fmt: skip
+            content = self.display(node, frozenset({tuple}), shape, "pair")
+        elif getattr(found, "__name__", "") in (
+            "product",
+            "pairwise",
+            "combinations",
+            "permutations",
+            "zip_longest",
+            "groupby",
+            "combinations_with_replacement",
+        ):
             inner = join(elements, NONE) if found is itertools.zip_longest else elements
             if found is itertools.groupby:
                 group = self.make(node, frozenset({Iterator}), elements, "group")
@@ -622,9 +667,15 @@ class Calls(Methods):
         return made
 
     def _record(
-        self, kind: type, names: tuple[str, ...], defaults: tuple[Any, ...], arguments: list[Value],
-        keywords: dict[str, Value], node: ast.AST, extra: Extra,
-    ) -> Value:  # fmt: skip
+        self,
+        kind: type,
+        names: tuple[str, ...],
+        defaults: tuple[Any, ...],
+        arguments: list[Value],
+        keywords: dict[str, Value],
+        node: ast.AST,
+        extra: Extra,
+    ) -> Value:
         for value in (*arguments, *keywords.values()):
             self.use(value, node, how="puts it into a record")
         if extra.places is not None or extra.names is not None:
@@ -746,10 +797,19 @@ class Calls(Methods):
         if isinstance(function, LocalFunction):
             parent = function.frame
             return Frame(
-                tree, parent.file, parent.globals, parent.closure, function=parent.function, parent=parent,
-                locals=names, captured=captured, global_names=global_names, nonlocal_names=nonlocal_names,
-                is_generator=yields, cells=self.cells_of(tree),
-            )  # fmt: skip
+                tree,
+                parent.file,
+                parent.globals,
+                parent.closure,
+                function=parent.function,
+                parent=parent,
+                locals=names,
+                captured=captured,
+                global_names=global_names,
+                nonlocal_names=nonlocal_names,
+                is_generator=yields,
+                cells=self.cells_of(tree),
+            )
         closure: dict[str, Value] = {}
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             try:
@@ -759,10 +819,18 @@ class Calls(Methods):
             except ValueError:
                 closure[name] = NOTHING
         return Frame(
-            tree, function.__code__.co_filename, function.__globals__, closure, function=function,
-            locals=names, captured=captured, global_names=global_names, nonlocal_names=nonlocal_names,
-            is_generator=yields, cells=self.cells_of(tree),
-        )  # fmt: skip
+            tree,
+            function.__code__.co_filename,
+            function.__globals__,
+            closure,
+            function=function,
+            locals=names,
+            captured=captured,
+            global_names=global_names,
+            nonlocal_names=nonlocal_names,
+            is_generator=yields,
+            cells=self.cells_of(tree),
+        )
 
     def cells_of(self, tree: Any) -> dict[str, Value]:
         """The captured variables of a function; kept over passes, since a generator's body runs late."""
@@ -803,14 +871,18 @@ class Calls(Methods):
                     spec.vararg, frozenset({tuple}), dict(enumerate(rest)), "args"
                 )
             else:
-                bound[spec.vararg.arg] = self.make(spec.vararg, frozenset({tuple}), join(extra.places, join_all(rest)), "args*")  # fmt: skip
+                bound[spec.vararg.arg] = self.make(
+                    spec.vararg, frozenset({tuple}), join(extra.places, join_all(rest)), "args*"
+                )
         elif rest:
             return None
         if spec.kwarg is not None:
             if extra.names is None:
                 bound[spec.kwarg.arg] = self.display(spec.kwarg, frozenset({dict}), dict(named), "kwargs")
             else:
-                bound[spec.kwarg.arg] = self.make(spec.kwarg, frozenset({dict}), join(extra.names, join_all(named.values())), "kwargs*")  # fmt: skip
+                bound[spec.kwarg.arg] = self.make(
+                    spec.kwarg, frozenset({dict}), join(extra.names, join_all(named.values())), "kwargs*"
+                )
         elif named:
             return None
         return bound
@@ -859,22 +931,58 @@ def _qualified(found: Any) -> str:
 
 
 _THREE_INPUTS = {
-    "where", "interp", "clip", "linspace", "full", "arange", "polyfit", "searchsorted", "isclose", "allclose",
-}  # fmt: skip
+    "where",
+    "interp",
+    "clip",
+    "linspace",
+    "full",
+    "arange",
+    "polyfit",
+    "searchsorted",
+    "isclose",
+    "allclose",
+}
 
 #: Functions that make a new container of the elements of their argument, or of tuples of them.
 _GIVE_ELEMENTS = (
-    list, tuple, set, frozenset, collections.deque, sorted, reversed, enumerate, zip, map, filter, copy.copy,
-    itertools.islice, itertools.chain, itertools.product, itertools.pairwise, itertools.combinations,
-    itertools.permutations, itertools.takewhile, itertools.dropwhile, itertools.filterfalse, itertools.groupby,
-    itertools.accumulate, heapq.nlargest, heapq.nsmallest,
-)  # fmt: skip
+    list,
+    tuple,
+    set,
+    frozenset,
+    collections.deque,
+    sorted,
+    reversed,
+    enumerate,
+    zip,
+    map,
+    filter,
+    copy.copy,
+    itertools.islice,
+    itertools.chain,
+    itertools.product,
+    itertools.pairwise,
+    itertools.combinations,
+    itertools.permutations,
+    itertools.takewhile,
+    itertools.dropwhile,
+    itertools.filterfalse,
+    itertools.groupby,
+    itertools.accumulate,
+    heapq.nlargest,
+    heapq.nsmallest,
+)
 
 #: Functions that call a function with the elements of their argument only; max(a, b, key=f) is none of them.
 _CALL_WITH_ELEMENTS = (
-    sorted, filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile, itertools.groupby,
-    heapq.nlargest, heapq.nsmallest,
-)  # fmt: skip
+    sorted,
+    filter,
+    itertools.filterfalse,
+    itertools.takewhile,
+    itertools.dropwhile,
+    itertools.groupby,
+    heapq.nlargest,
+    heapq.nsmallest,
+)
 
 #: Functions the interpreter handles itself, by identity.
 _SPECIAL: dict[int, tuple[Any, str]] = {

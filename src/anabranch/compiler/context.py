@@ -52,7 +52,7 @@ _MOST_ELEMENTS = 200_000
 KEYED_TYPES = (dict, collections.defaultdict, collections.Counter, collections.OrderedDict, set)
 
 
-class TooLarge(Exception):
+class TooLargeError(Exception):
     """The code is larger than the interpreter is willing to follow."""
 
 
@@ -160,7 +160,7 @@ class Context:
     def step(self) -> None:
         self.steps += 1
         if self.steps > _MOST_STEPS:
-            raise TooLarge
+            raise TooLargeError
 
     # -- values that outlive the call -----------------------------------------------------------------------
 
@@ -276,9 +276,8 @@ class Context:
                 found = join(found, PLAIN_VALUE)
             elif (
                 kind not in known.MUTATORS and kind is not Plain and kind is not Iterator and kind is not Row
-            ):
-                if not self.is_record(kind):
-                    found = join(found, ANYTHING)
+            ) and not self.is_record(kind):
+                found = join(found, ANYTHING)
         return found.without_text()
 
     def _inside_column(self, value: Value) -> Value:

@@ -17,7 +17,8 @@ def mermaid(plan: Plan) -> str:
     for region in plan.regions:
         key = f" · key {region.key_text}" if region.key_text else ""
         lines.append(
-            f'  subgraph r{region.number}["{_quoted(f"region {region.number + 1}{key} · {region.ordering.value}")}"]'
+            "  subgraph "
+            f'r{region.number}["{_quoted(f"region {region.number + 1}{key} · {region.ordering.value}")}"]'
         )
         for name in region.operators:
             lines.append(f"    {_box(numbers[name], plan.operator(name))}")
@@ -87,7 +88,8 @@ def svg(plan: Plan) -> str:
         'font-family="sans-serif" font-size="12">',
         "<style>.region{fill:#e8f1fb;stroke:#4a86c8;stroke-dasharray:6 4}.box{fill:#fff;stroke:#333}"
         ".blocked{fill:#f4f4f4;stroke:#999}.edge{stroke:#333;fill:none}.small{font-size:10px;fill:#555}</style>",
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" '
+        'markerHeight="7" orient="auto">'
         '<path d="M0 0L8 4L0 8z"/></marker></defs>',
     ]
     for region in plan.regions:
@@ -99,7 +101,8 @@ def svg(plan: Plan) -> str:
         )
         title = f"region {region.number + 1}" + (f" · {region.key_text}" if region.key_text else "")
         parts.append(
-            f'<rect class="region" x="{left}" y="{top}" width="{right - left}" height="{bottom - top}" rx="10"/>'
+            f'<rect class="region" x="{left}" y="{top}" width="{right - left}" '
+            f'height="{bottom - top}" rx="10"/>'
             f'<text class="small" x="{left + 8}" y="{top + 12}">{escape(title)}</text>'
         )
     for operator in plan.operators:
@@ -115,7 +118,8 @@ def svg(plan: Plan) -> str:
             )
             if label:
                 parts.append(
-                    f'<text class="small" text-anchor="middle" x="{middle}" y="{(start[1] + end[1]) // 2 - 5}">'
+                    f'<text class="small" text-anchor="middle" x="{middle}" '
+                    f'y="{(start[1] + end[1]) // 2 - 5}">'
                     f"{escape(label)}</text>"
                 )
     for operator in plan.operators:

@@ -71,8 +71,10 @@ def _count(number: int, word: str) -> str:
 def _region(plan: Plan, region: Region) -> list[str]:
     key = f"key {region.key_text}" if region.key_text else "no key"
     lines = [
-        f"region {region.number + 1}: {region.first.value} → {', '.join(region.operators)} → {region.last.value}",
-        f"  {key}; routed by {region.routing.value}; ordered by {region.ordering.value}; {region.flow_selectivity.value}",
+        f"region {region.number + 1}: {region.first.value} → {', '.join(region.operators)} → "
+        f"{region.last.value}",
+        f"  {key}; routed by {region.routing.value}; ordered by {region.ordering.value}; "
+        f"{region.flow_selectivity.value}",
         f"  starts here: {region.reason}",
     ]
     for border in plan.borders:

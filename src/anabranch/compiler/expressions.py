@@ -11,6 +11,7 @@ import datetime
 import decimal
 import inspect
 import types
+from collections.abc import Mapping
 from typing import Any
 
 from anabranch.compiler import known
@@ -45,14 +46,31 @@ from anabranch.compiler.values import (
 )
 from anabranch.flow.schema import Row
 
-_OPERATORS = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
-    ast.LShift: "<<", ast.RShift: ">>", ast.BitOr: "|", ast.BitXor: "^", ast.BitAnd: "&", ast.MatMult: "@",
-}  # fmt: skip
+_OPERATORS: dict[type, str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.BitAnd: "&",
+    ast.MatMult: "@",
+}
 _COMPARISONS = {
-    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.In: "in",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.In: "in",
     ast.NotIn: "not in",
-}  # fmt: skip
+}
 
 
 _HANDLERS: dict[type, str] = {}
@@ -230,12 +248,8 @@ class Expressions(Context):
         if type(found) not in (type, abc.ABCMeta, known.ENUM.__class__):
             return self.unknown(node, f"reads {path} through the metaclass {type(found).__name__}")
         self._touch_classes(found)
-        if static_attribute(type(found), name) is not inspect.Parameter.empty and name != "__doc__":
-            if name == "__dict__" or type(found) is not type:
-                if not (isinstance(found, known.ENUM.__class__) and name in vars(found)):
-                    member = static_attribute(found, name)
-                    if member is inspect.Parameter.empty:
-                        return self.unknown(node, f"reads {path} through a metaclass")
+        if name == "__dict__":
+            return self.unknown(node, f"reaches every attribute of {path} by name")
         member = static_attribute(found, name)
         if member is inspect.Parameter.empty:
             return self.unknown(node, f"reads {path}, which is not there yet")
@@ -247,11 +261,16 @@ class Expressions(Context):
             return self.shared(member, path)
         if isinstance(member, (types.ClassMethodDescriptorType, types.BuiltinMethodType)):
             return self.shared(getattr(found, name), path)
-        if hasattr(type(member), "__get__") and not isinstance(
-            member, (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, property)
+        if (
+            hasattr(type(member), "__get__")
+            and not isinstance(
+                member,
+                (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, property),
+            )
+            and not isinstance(member, type)
+            and not isinstance(member, types.GetSetDescriptorType)
         ):
-            if not isinstance(member, type) and not isinstance(member, types.GetSetDescriptorType):
-                return self.unknown(node, f"reads {path}, a descriptor")
+            return self.unknown(node, f"reads {path}, a descriptor")
         return self.shared(member, path, route=("class", found, name))
 
     def _attribute_of_instance(self, value: Value, found: Any, name: str, path: str, node: ast.AST) -> Value:
@@ -471,9 +490,9 @@ class Expressions(Context):
         if value.types is None:
             return self.unknown(node, "indexes a value of unknown type")
         for kind in value.types:
-            if kind not in known.MUTATORS and kind is not Plain and not is_scalar_type(kind):
-                if not self.is_record(kind) and kind is not types.GenericAlias:
-                    return self.unknown(node, f"indexes a {kind.__name__}")
+            plain = kind in known.MUTATORS or kind is Plain or is_scalar_type(kind)
+            if not plain and not self.is_record(kind) and kind is not types.GenericAlias:
+                return self.unknown(node, f"indexes a {kind.__name__}")
             if kind is collections.defaultdict:
                 found = self._default_entry(value, node)
                 if found is not None:
@@ -490,9 +509,11 @@ class Expressions(Context):
             found = Value(types=kinds, objects=value.objects)
         else:
             found = self.content(value, node)
-            if value.concrete is not None and isinstance(value.only, known.CONTAINERS) and key is not UNKNOWN:
+            held: Any = value.only
+            known_place = isinstance(held, known.CONTAINERS) and key is not UNKNOWN
+            if value.concrete is not None and known_place:
                 try:
-                    found = self.shared(value.only[key], f"{value.path}[{key!r}]")
+                    found = self.shared(held[key], f"{value.path}[{key!r}]")
                 except Exception:
                     found = NOTHING if not isinstance(value.only, collections.defaultdict) else found
         text = combined_text("{}[{}]", [value, index]) if value.is_scalar or TUPLE in value.objects else None
@@ -506,9 +527,9 @@ class Expressions(Context):
             self.unknown(node, "indexes with a value of unknown type")
             return
         for kind in index.types or ():
-            if not (is_scalar_type(kind) or kind in known.MUTATORS or kind in (Plain, slice, Row, Iterator)):
-                if not self.is_record(kind):
-                    self.unknown(node, f"indexes with a {kind.__name__}")
+            plain = is_scalar_type(kind) or kind in known.MUTATORS or kind in (Plain, slice, Row, Iterator)
+            if not plain and not self.is_record(kind):
+                self.unknown(node, f"indexes with a {kind.__name__}")
         self.use(index, node)
 
     def _default_entry(self, value: Value, node: ast.AST) -> Value | None:
@@ -644,7 +665,7 @@ class Expressions(Context):
         self.stored(content, node)
         return Value(types=kinds, objects=frozenset({site}))
 
-    def display(self, node: ast.AST, kinds: Types, parts: dict[str | int, Value], role: str = "") -> Value:
+    def display(self, node: ast.AST, kinds: Types, parts: Mapping[Any, Value], role: str = "") -> Value:
         made = self.make(node, kinds, join_all(parts.values()), role)
         (site,) = made.objects
         kept = self.heap.at(site)
@@ -754,8 +775,10 @@ class Expressions(Context):
                     self.evaluate(part.format_spec)
             elif isinstance(part, ast.Constant):
                 pieces.append(constant(part.value))
-        simple = all(not isinstance(p, ast.FormattedValue) or (p.format_spec is None and p.conversion == -1)
-                     for p in node.values)  # fmt: skip
+        simple = all(
+            not isinstance(p, ast.FormattedValue) or (p.format_spec is None and p.conversion == -1)
+            for p in node.values
+        )
         text = None
         if simple and pieces:
             text = combined_text("''.join((" + " ".join(["format({}),"] * len(pieces)) + "))", pieces)
@@ -827,9 +850,8 @@ class Expressions(Context):
             self.plain_use(side, node, f"uses it with {symbol}")
         if Iterator in (left.types or frozenset()) | (right.types or frozenset()):
             self.unknown(node, f"uses {symbol} with an iterator")
-        if operator is ast.Mod and str in (left.types or ()):
-            if self.holds_unordered(right):
-                self.impure(node, "shows a set, whose order differs from process to process")
+        if operator is ast.Mod and str in (left.types or ()) and self.holds_unordered(right):
+            self.impure(node, "shows a set, whose order differs from process to process")
         kinds = _result_types(left.types, right.types, operator)
         text = combined_text(f"({{}} {symbol} {{}})", [left, right])
         if kinds is not None and all(is_scalar_type(kind) for kind in kinds):
@@ -922,7 +944,8 @@ class Expressions(Context):
 
     def _compare(self, node: ast.Compare) -> Value:
         left = self.evaluate(node.left)
-        values, symbols = [left], []
+        values: list[Value] = [left]
+        symbols: list[str | None] = []
         for operator, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.evaluate(right_node)
             if isinstance(operator, (ast.Is, ast.IsNot)):
@@ -966,9 +989,9 @@ class Expressions(Context):
         if container.types is None:
             self.unknown(node, "searches a value of unknown type")
         for kind in container.types or ():
-            if not self.is_tame(kind):
-                if not (isinstance(container.only, type) and issubclass(container.only, known.ENUM)):
-                    self.unknown(node, f"searches a {kind.__name__}")
+            is_enum = isinstance(container.only, type) and issubclass(container.only, known.ENUM)
+            if not self.is_tame(kind) and not is_enum:
+                self.unknown(node, f"searches a {kind.__name__}")
         if container.foreign:
             self.unknown(node, "searches among values of unknown type")
         return scalar(bool)
@@ -1056,9 +1079,11 @@ class Expressions(Context):
 
     def _comprehension(self, node: Any, kinds: Types, elements: list[ast.expr]) -> Value:
         targets = {
-            each.id for generator in node.generators for each in ast.walk(generator.target)
+            each.id
+            for generator in node.generators
+            for each in ast.walk(generator.target)
             if isinstance(each, ast.Name)
-        }  # fmt: skip
+        }
         saved = {name: self.flow.variables[name] for name in targets if name in self.flow.variables}
         before = self.flow.copy()
         content = NOTHING
@@ -1167,9 +1192,15 @@ def _do_nothing(*_: Any, **__: Any) -> None:
 
 _DUNDERS = {"__iter__", "__len__", "__next__", "__eq__", "__add__"}
 _HIDDEN = {
-    "__getattr__", "__getattribute__", "__setattr__", "__delattr__", "__del__", "__new__", "__init_subclass__",
+    "__getattr__",
+    "__getattribute__",
+    "__setattr__",
+    "__delattr__",
+    "__del__",
+    "__new__",
+    "__init_subclass__",
     "__class_getitem__",
-}  # fmt: skip
+}
 _NUMBERS = frozenset({bool, int, float})
 
 
@@ -1211,9 +1242,9 @@ def _result_types(left: Types, right: Types, operator: type) -> Types:
         return frozenset({str})
     if operator is ast.Add and left <= {tuple, Row} and right <= {tuple, Row}:
         return frozenset({tuple})
-    if operator in (ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor) and left == right and len(left) == 1:
-        if left <= {set, frozenset, dict, collections.Counter}:
-            return left
+    alike = left == right and len(left) == 1 and left <= {set, frozenset, dict, collections.Counter}
+    if alike and operator in (ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor):
+        return left
     if left | right <= {datetime.datetime, datetime.timedelta} and operator in (ast.Add, ast.Sub):
         return frozenset({datetime.datetime, datetime.timedelta})
     if decimal.Decimal in left | right and left | right <= {decimal.Decimal, int, bool}:

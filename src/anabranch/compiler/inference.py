@@ -17,7 +17,7 @@ import functools
 import types
 from typing import Any
 
-from anabranch.compiler.context import KEYED_TYPES, TooLarge, static_attribute
+from anabranch.compiler.context import KEYED_TYPES, TooLargeError, static_attribute
 from anabranch.compiler.facts import Access, Emission, Facts, Kind
 from anabranch.compiler.graph import Location, StateField
 from anabranch.compiler.model import Key, Selectivity
@@ -103,7 +103,7 @@ class Reader(Statements):
             else:
                 self.unknown(None, "its state cannot be followed")
             self._look_for_aliases()
-        except TooLarge:
+        except TooLargeError:
             self.unknown(None, "it is too large to be followed")
         except RecursionError:
             self.unknown(None, "it is nested too deeply to be followed")
@@ -259,7 +259,8 @@ def _refuse_threads(reader: Reader, owner: Any) -> None:
                     if isinstance(module, str) and module.split(".")[0] in _THREADED:
                         reader.facts.add(
                             Kind.UNKNOWN,
-                            f"{type(owner).__name__}.{member.__name__} uses {module}: a thread may change its attributes",
+                            f"{type(owner).__name__}.{member.__name__} uses {module}: a "
+                            "thread may change its attributes",
                             Location(member.__code__.co_filename, member.__code__.co_firstlineno),
                         )
 
@@ -325,7 +326,7 @@ def _stores(target: Any) -> dict[int, str]:
 
 
 def _dicts_written(facts: Facts, fields: tuple[StateField, ...]) -> dict[int, str]:
-    """The dicts and sets the code writes that can be taken apart by key and found again in another process."""
+    """The dicts and sets the code writes that can be taken apart by key and found again elsewhere."""
     found: dict[int, str] = {}
     taken: set[str] = {field.name for field in fields}
     for fact in facts.of(Kind.WRITE):
@@ -394,7 +395,8 @@ def _find_key(found: Inference, reader: Reader) -> None:
     if not common:
         other = next(access for access in accesses if access.key != first)
         text = (
-            f"indexes {accesses[0].path} with {first.source if first else '?'} (line {accesses[0].location.line}) and "
+            f"indexes {accesses[0].path} with {first.source if first else '?'} (line "
+            f"{accesses[0].location.line}) and "
             f"{other.path} with {other.key.source if other.key else '?'}: no column is in both"
         )
         found.facts.add(Kind.UNKNOWN, text, other.location)
@@ -429,7 +431,10 @@ def _problem_with(access: Access) -> str | None:
         real = None if kinds is None else kinds - {NoneType}
         if real is None or len(real) != 1 or not real <= _KEY_TYPES:
             name = ", ".join(sorted(kind.__name__ for kind in real)) if real else "an unknown type"
-            return f"indexes {access.path} with {access.key.source}, which is {name}: its equality is not that of a key"
+            return (
+                f"indexes {access.path} with {access.key.source}, which is {name}: its equality "
+                "is not that of a key"
+            )
     return None
 
 
@@ -464,8 +469,8 @@ def _common_columns(accesses: list[Access]) -> list[str]:
 def expression_function(text: Text) -> Any:
     """The function of a tuple that computes an expression."""
     space: dict[str, Any] = {**dict(text.names), "__name__": "anabranch_key"}
-    # A tuple whose key cannot be computed never reaches the state (its operator would raise, too): any channel
-    # may have it.
+    # A tuple whose key cannot be computed never reaches the state (its operator would raise, too): any
+    # channel may have it.
     body = (
         f"def key(t):\n    try:\n        return {text.source}\n    except Exception:\n        return None\n"
     )
@@ -482,7 +487,7 @@ def _count(found: Inference, reader: Reader, mode: str) -> None:
         found.selectivity_reason = (
             f"a {mode} emits {'one tuple' if mode == 'map' else 'the tuple or nothing'}"
         )
-        found.emissions = [each for each in reader.returns.get(id(reader.tree), [])]
+        found.emissions = list(reader.returns.get(id(reader.tree), []))
         return
     least, most, emissions, how = _counted(reader, mode)
     callback = reader.facts.emissions
@@ -513,9 +518,8 @@ def _times(least: int, most: int) -> str:
 def _counted(reader: Reader, mode: str) -> tuple[int, int, list[Emission], str]:
     value = reader.result
     if value.types is not None and Iterator in value.types:
-        counts = reader.counted(value, reader.tree)
-        least, most, emissions = counts[0]
-        return least, most, emissions, f"yields {_times(least, most)}"
+        least, most, yielded = reader.counted(value, reader.tree)[0]
+        return least, most, yielded, f"yields {_times(least, most)}"
     returned = reader.returns.get(id(reader.tree)) or [Emission(value, reader.place(reader.tree))]
     least, most = 2, 0
     emissions: list[Emission] = []
@@ -623,21 +627,23 @@ def _copied(reader: Reader, value: Value, schema: Schema, output: Schema) -> dic
             target = str(name)
         origin = part.text.column if part.text is not None else None
         # A change of type may map two values to one: then it is no copy.
-        if origin is not None and origin in schema and target in output:
-            if schema.type_of(origin) == output.type_of(target):
-                found[target] = origin
+        if origin is None or origin not in schema or target not in output:
+            continue
+        if schema.type_of(origin) == output.type_of(target):
+            found[target] = origin
     return found
 
 
 def infer_output_schema(
     function: Any, schema: Schema, method: str | None = None, mode: str = "process"
 ) -> Schema | None:
-    """The schema of what a function emits, if every emitted tuple is the input or ``t.but(…)`` of the same types.
+    """The schema of what a function emits, if every tuple is the input or ``t.but(…)`` of the same types.
 
     Examples
     --------
-    >>> infer_output_schema(lambda t: t.but(value=t.value * 2), Schema.of("id long, value double"), mode="map")
-    `id` bigint, `value` double
+    >>> schema = Schema.of("id long, value double")
+    >>> infer_output_schema(lambda t: t.but(value=t.value * 2), schema, mode="map")
+    id bigint, value double
     """
     found = infer(function, method, schema, schema, mode)
     reader = found.reader

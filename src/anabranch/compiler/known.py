@@ -162,21 +162,67 @@ FUNCTIONS: dict[Any, Effect] = {
 }
 for _name in ("setitem", "delitem", "iadd", "ior", "iand", "isub", "imul", "iconcat", "ixor", "ifloordiv"):
     FUNCTIONS[getattr(operator, _name)] = Effect(PLAIN, mutates=(0,), aliases=True, text=False)
-for _name in ("chain", "islice", "cycle", "repeat", "zip_longest", "product", "permutations", "combinations",
-              "combinations_with_replacement", "compress", "pairwise", "tee", "count"):  # fmt: skip
+for _name in (
+    "chain",
+    "islice",
+    "cycle",
+    "repeat",
+    "zip_longest",
+    "product",
+    "permutations",
+    "combinations",
+    "combinations_with_replacement",
+    "compress",
+    "pairwise",
+    "tee",
+    "count",
+):
     FUNCTIONS[getattr(itertools, _name)] = Effect(_ITERATOR, aliases=True, iterates=True, text=False)
 FUNCTIONS[bisect.bisect] = FUNCTIONS[bisect.bisect_right] = Effect(_INT, calls=("key",))
 
 #: Every public function of these that is not above takes plain data, calls nothing back and changes nothing.
 _PURE_MODULES: tuple[types.ModuleType, ...] = (
-    math, cmath, statistics, unicodedata, zlib, binascii, base64, textwrap, html, urllib.parse, colorsys,
-    hashlib, hmac, re, fnmatch, heapq, operator, struct, json, difflib, ipaddress, bisect, string,
-)  # fmt: skip
+    math,
+    cmath,
+    statistics,
+    unicodedata,
+    zlib,
+    binascii,
+    base64,
+    textwrap,
+    html,
+    urllib.parse,
+    colorsys,
+    hashlib,
+    hmac,
+    re,
+    fnmatch,
+    heapq,
+    operator,
+    struct,
+    json,
+    difflib,
+    ipaddress,
+    bisect,
+    string,
+)
 _NOT_PURE = {
-    operator.methodcaller, operator.attrgetter, operator.itemgetter, struct.pack_into, json.load, json.dump,
-    re.purge, fnmatch.filter, hashlib.file_digest, hashlib.new, heapq.merge, math.fsum, statistics.NormalDist,
-    struct.iter_unpack, urllib.parse.quote_via if hasattr(urllib.parse, "quote_via") else None,
-}  # fmt: skip
+    operator.methodcaller,
+    operator.attrgetter,
+    operator.itemgetter,
+    struct.pack_into,
+    json.load,
+    json.dump,
+    re.purge,
+    fnmatch.filter,
+    hashlib.file_digest,
+    hashlib.new,
+    heapq.merge,
+    math.fsum,
+    statistics.NormalDist,
+    struct.iter_unpack,
+    urllib.parse.quote_via if hasattr(urllib.parse, "quote_via") else None,
+}
 for _module in _PURE_MODULES:
     for _name, _found in vars(_module).items():
         if (
@@ -204,13 +250,70 @@ FUNCTIONS.pop(operator.call, None) if hasattr(operator, "call") else None
 
 # numpy: functions that return new arrays. Arguments named `out` are refused where they are called.
 for _name in (
-    "array", "asarray", "zeros", "ones", "full", "arange", "linspace", "dot", "mean", "median", "std", "var",
-    "sum", "prod", "min", "max", "argmin", "argmax", "argsort", "sort", "clip", "where", "concatenate", "stack",
-    "cumsum", "cumprod", "diff", "percentile", "quantile", "round", "abs", "unique", "interp", "histogram",
-    "polyfit", "polyval", "outer", "inner", "cross", "isclose", "allclose", "any", "all", "searchsorted",
-    "digitize", "count_nonzero", "average", "corrcoef", "cov", "convolve", "zeros_like", "ones_like", "empty_like",
-    "isin", "ptp", "nanmean", "nansum", "nanmax", "nanmin", "trapezoid", "real", "imag", "angle",
-):  # fmt: skip
+    "array",
+    "asarray",
+    "zeros",
+    "ones",
+    "full",
+    "arange",
+    "linspace",
+    "dot",
+    "mean",
+    "median",
+    "std",
+    "var",
+    "sum",
+    "prod",
+    "min",
+    "max",
+    "argmin",
+    "argmax",
+    "argsort",
+    "sort",
+    "clip",
+    "where",
+    "concatenate",
+    "stack",
+    "cumsum",
+    "cumprod",
+    "diff",
+    "percentile",
+    "quantile",
+    "round",
+    "abs",
+    "unique",
+    "interp",
+    "histogram",
+    "polyfit",
+    "polyval",
+    "outer",
+    "inner",
+    "cross",
+    "isclose",
+    "allclose",
+    "any",
+    "all",
+    "searchsorted",
+    "digitize",
+    "count_nonzero",
+    "average",
+    "corrcoef",
+    "cov",
+    "convolve",
+    "zeros_like",
+    "ones_like",
+    "empty_like",
+    "isin",
+    "ptp",
+    "nanmean",
+    "nansum",
+    "nanmax",
+    "nanmin",
+    "trapezoid",
+    "real",
+    "imag",
+    "angle",
+):
     if hasattr(np, _name):
         FUNCTIONS[getattr(np, _name)] = Effect(PLAIN, aliases=True, iterates=True, text=False)
 for _name in ("fft", "ifft", "rfft", "irfft"):
@@ -252,15 +355,34 @@ TYPES: dict[type, Effect] = {
     struct.Struct: Effect(PLAIN, text=False),
     statistics.NormalDist: Effect(PLAIN, text=False),
     **{kind: Effect(PLAIN, text=False) for kind in (np.float64, np.float32, np.int64, np.int32, np.bool_)},
-    **{getattr(itertools, name): FUNCTIONS[getattr(itertools, name)]
-       for name in ("chain", "islice", "cycle", "repeat", "zip_longest", "product", "permutations", "count",
-                    "combinations", "combinations_with_replacement", "compress", "pairwise", "groupby",
-                    "takewhile", "dropwhile", "filterfalse", "starmap", "accumulate")},
+    **{
+        getattr(itertools, name): FUNCTIONS[getattr(itertools, name)]
+        for name in (
+            "chain",
+            "islice",
+            "cycle",
+            "repeat",
+            "zip_longest",
+            "product",
+            "permutations",
+            "count",
+            "combinations",
+            "combinations_with_replacement",
+            "compress",
+            "pairwise",
+            "groupby",
+            "takewhile",
+            "dropwhile",
+            "filterfalse",
+            "starmap",
+            "accumulate",
+        )
+    },
     **{kind: FUNCTIONS[kind] for kind in (enumerate, zip, map, filter, reversed, slice)},
     operator.itemgetter: FUNCTIONS[operator.itemgetter],
     operator.attrgetter: FUNCTIONS[operator.attrgetter],
     contextlib.suppress: FUNCTIONS[contextlib.suppress],
-}  # fmt: skip
+}
 
 #: Methods of classes that are functions of their arguments: (class, name).
 CLASS_METHODS: dict[tuple[type, str], Effect] = {
@@ -342,23 +464,42 @@ del IMPURE[calendar.timegm]
 
 _SEQUENCE_MUTATORS = {"append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse"}
 _SET_MUTATORS = {
-    "add", "discard", "remove", "pop", "clear", "update", "intersection_update", "difference_update",
+    "add",
+    "discard",
+    "remove",
+    "pop",
+    "clear",
+    "update",
+    "intersection_update",
+    "difference_update",
     "symmetric_difference_update",
-}  # fmt: skip
+}
 _DICT_MUTATORS = {"pop", "popitem", "clear", "update", "setdefault"}
 #: The methods that change a value, by type; every other public method of the type leaves it alone.
 MUTATORS: dict[type, set[str]] = {
     list: _SEQUENCE_MUTATORS,
     bytearray: _SEQUENCE_MUTATORS,
-    array.array: _SEQUENCE_MUTATORS | {"byteswap", "frombytes", "fromfile", "fromlist", "fromunicode", "tofile"},
+    array.array: _SEQUENCE_MUTATORS
+    | {"byteswap", "frombytes", "fromfile", "fromlist", "fromunicode", "tofile"},
     collections.deque: _SEQUENCE_MUTATORS | {"appendleft", "popleft", "extendleft", "rotate"},
     set: _SET_MUTATORS,
     dict: _DICT_MUTATORS,
     collections.defaultdict: _DICT_MUTATORS,
     collections.OrderedDict: _DICT_MUTATORS | {"move_to_end"},
     collections.Counter: _DICT_MUTATORS | {"subtract"},
-    np.ndarray: {"sort", "fill", "put", "resize", "itemset", "partition", "setflags", "byteswap", "setfield",
-                 "tofile", "dump"},  # fmt: skip
+    np.ndarray: {
+        "sort",
+        "fill",
+        "put",
+        "resize",
+        "itemset",
+        "partition",
+        "setflags",
+        "byteswap",
+        "setfield",
+        "tofile",
+        "dump",
+    },
     Iterator: {"__next__", "send", "throw", "close"},
     type(hashlib.sha256()): {"update"},
     types.MappingProxyType: set(),
@@ -372,10 +513,32 @@ MUTATORS: dict[type, set[str]] = {
     np.generic: {"tofile", "dump", "setfield", "setflags"},
     np.float64: {"tofile", "dump", "setfield", "setflags"},
     np.int64: {"tofile", "dump", "setfield", "setflags"},
-    **{kind: set() for kind in (NoneType, bool, int, float, complex, str, bytes, range, datetime.datetime,
-       datetime.date, datetime.time, datetime.timedelta, datetime.timezone, decimal.Decimal, fractions.Fraction,
-       uuid.UUID, ipaddress.IPv4Address, ipaddress.IPv6Address, statistics.NormalDist, type(...))},
-}  # fmt: skip
+    **{
+        kind: set()
+        for kind in (
+            NoneType,
+            bool,
+            int,
+            float,
+            complex,
+            str,
+            bytes,
+            range,
+            datetime.datetime,
+            datetime.date,
+            datetime.time,
+            datetime.timedelta,
+            datetime.timezone,
+            decimal.Decimal,
+            fractions.Fraction,
+            uuid.UUID,
+            ipaddress.IPv4Address,
+            ipaddress.IPv6Address,
+            statistics.NormalDist,
+            type(...),
+        )
+    },
+}
 #: Methods that read the clock, the environment or the disk though they belong to a plain value.
 IMPURE_VALUE_METHODS = {"astimezone": "uses the machine's time zone if none is given"}
 #: Explicit calls of operators by their method names.
@@ -388,9 +551,29 @@ METHOD_CALLBACKS: dict[str, tuple[int | str, ...]] = {
 }
 
 _SAME_TYPE = {
-    str: {"lower", "upper", "strip", "lstrip", "rstrip", "title", "capitalize", "casefold", "swapcase", "replace",
-          "zfill", "center", "ljust", "rjust", "removeprefix", "removesuffix", "translate", "expandtabs", "format",
-          "format_map", "join"},
+    str: {
+        "lower",
+        "upper",
+        "strip",
+        "lstrip",
+        "rstrip",
+        "title",
+        "capitalize",
+        "casefold",
+        "swapcase",
+        "replace",
+        "zfill",
+        "center",
+        "ljust",
+        "rjust",
+        "removeprefix",
+        "removesuffix",
+        "translate",
+        "expandtabs",
+        "format",
+        "format_map",
+        "join",
+    },
     bytes: {"lower", "upper", "strip", "replace", "join"},
     datetime.datetime: {"replace"},
     datetime.date: {"replace"},
@@ -401,10 +584,24 @@ _SAME_TYPE = {
     collections.Counter: {"copy"},
     collections.deque: {"copy"},
     decimal.Decimal: {"quantize", "normalize", "copy_abs"},
-}  # fmt: skip
+}
 _METHOD_RESULTS: dict[tuple[type, str], Types] = {
-    **{(str, name): _BOOL for name in ("startswith", "endswith", "isdigit", "isalpha", "isalnum", "isspace",
-                                       "isupper", "islower", "isnumeric", "isdecimal", "isidentifier")},
+    **{
+        (str, name): _BOOL
+        for name in (
+            "startswith",
+            "endswith",
+            "isdigit",
+            "isalpha",
+            "isalnum",
+            "isspace",
+            "isupper",
+            "islower",
+            "isnumeric",
+            "isdecimal",
+            "isidentifier",
+        )
+    },
     **{(str, name): _INT for name in ("find", "rfind", "index", "rindex", "count")},
     **{(str, name): _only(list) for name in ("split", "rsplit", "splitlines")},
     (str, "partition"): _only(tuple),
@@ -417,28 +614,51 @@ _METHOD_RESULTS: dict[tuple[type, str], Types] = {
     (datetime.datetime, "date"): _only(datetime.date),
     (datetime.datetime, "time"): _only(datetime.time),
     (datetime.datetime, "timestamp"): _FLOAT,
-    **{(kind, name): _INT for kind in (datetime.datetime, datetime.date)
-       for name in ("weekday", "isoweekday", "toordinal")},
-    **{(kind, name): _STR for kind in (datetime.datetime, datetime.date) for name in ("isoformat", "strftime")},
+    **{
+        (kind, name): _INT
+        for kind in (datetime.datetime, datetime.date)
+        for name in ("weekday", "isoweekday", "toordinal")
+    },
+    **{
+        (kind, name): _STR
+        for kind in (datetime.datetime, datetime.date)
+        for name in ("isoformat", "strftime")
+    },
     (datetime.timedelta, "total_seconds"): _FLOAT,
     (list, "index"): _INT,
     (list, "count"): _INT,
     (tuple, "index"): _INT,
     (tuple, "count"): _INT,
-}  # fmt: skip
+}
 _ATTRIBUTE_RESULTS: dict[tuple[type, str], Types] = {
-    **{(kind, name): _INT for kind in (datetime.datetime, datetime.date, datetime.time)
-       for name in ("year", "month", "day", "hour", "minute", "second", "microsecond")},
+    **{
+        (kind, name): _INT
+        for kind in (datetime.datetime, datetime.date, datetime.time)
+        for name in ("year", "month", "day", "hour", "minute", "second", "microsecond")
+    },
     (datetime.timedelta, "days"): _INT,
     (datetime.timedelta, "seconds"): _INT,
-}  # fmt: skip
+}
 
 ALL_MUTATORS = frozenset(name for names in MUTATORS.values() for name in names)
 DATA_TYPES = tuple(kind for kind in MUTATORS if kind is not Iterator)
 UNORDERED: frozenset[type] = frozenset({set, frozenset})
 #: Containers that can be gone through again and again.
-REITERABLE = (list, tuple, dict, str, bytes, set, frozenset, range, collections.deque, bytearray, array.array,
-              types.MappingProxyType, np.ndarray)  # fmt: skip
+REITERABLE = (
+    list,
+    tuple,
+    dict,
+    str,
+    bytes,
+    set,
+    frozenset,
+    range,
+    collections.deque,
+    bytearray,
+    array.array,
+    types.MappingProxyType,
+    np.ndarray,
+)
 CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque, types.MappingProxyType)
 EXCEPTIONS = tuple(
     kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, BaseException)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -312,7 +313,7 @@ class Methods(Expressions):
         self, receiver: Value, name: str, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
     ) -> Value:
         names = self.schema.names if self.schema is not None else None
-        before = self.heap.parts(receiver)
+        before: dict[Any, Value] | None = self.heap.parts(receiver)
         if receiver.objects == frozenset({TUPLE}) and names is not None:
             before = {each: self.column(each) for each in names}
         for value in (*arguments, *keywords.values()):

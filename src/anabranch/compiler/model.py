@@ -261,7 +261,7 @@ def declaration_of(*candidates: Any) -> Declaration | None:
 
 
 class StoreDeclaration:
-    """What ``ab.store()`` leaves in a class body: state the operator reads and writes through an API (case 3).
+    """What ``ab.store()`` leaves in a class body: state the operator uses through an API (case 3).
 
     Its methods are ``put(key, value)``, ``get(key, default=None)``, ``has(key)`` and ``remove(key)``. The
     compiler treats it as a dict that is state: if every access uses one key of the tuple, that key is

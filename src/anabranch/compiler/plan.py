@@ -330,7 +330,8 @@ def _operator_changes(name: str, old: Mapping[str, Any], new: Mapping[str, Any])
         note(f"columns changed from {old['schema']} to {new['schema']}")
     if old["inputs"] != new["inputs"]:
         note(
-            f"reads {', '.join(new['inputs']) or 'nothing'} instead of {', '.join(old['inputs']) or 'nothing'}"
+            f"reads {', '.join(new['inputs']) or 'nothing'} instead of "
+            f"{', '.join(old['inputs']) or 'nothing'}"
         )
     if old["kind"] != new["kind"]:
         note(f"is a {new['kind']}, was a {old['kind']}")

@@ -81,7 +81,8 @@ def in_order(outputs: list[Node]) -> list[Node]:
                 if id(source) in on_path:
                     circle = [*path[next(i for i, each in enumerate(path) if each is source) :], source]
                     raise ProgramError(
-                        f"{source.title}: the program goes in a circle: {' ← '.join(each.name for each in circle)}; "
+                        f"{source.title}: the program goes in a circle: "
+                        f"{' ← '.join(each.name for each in circle)}; "
                         "a stream can only go back through a feedback edge"
                     )
                 if source.id not in done:

@@ -201,7 +201,10 @@ def _refusal(draft: Draft, node: Node, model: Model) -> str | None:
         who = lost or draft.nodes[-1].name
         return f"its key {{{model.key.text}}} is not forwarded by {who}"
     if draft.key is not None and not draft.key & traced:
-        return f"the region's key would be empty: {{{_text(draft.key)}}} and {{{model.key.text}}} have nothing in common"
+        return (
+            f"the region's key would be empty: {{{_text(draft.key)}}} and {{{model.key.text}}} "
+            "have nothing in common"
+        )
     return None
 
 
@@ -273,7 +276,11 @@ def _what_parts(graph: Graph, formation: Formation, nodes: list[Node]) -> str:
     for node in [*graph.between(nodes), *nodes]:
         if node.id in formation.outside:
             return f"{node.name} is in the way: {formation.outside[node.id]}"
-    borders = [border for border in formation.borders if border.before in {n.name for n in graph.between(nodes)} | {n.name for n in nodes}]  # fmt: skip
+    borders = [
+        border
+        for border in formation.borders
+        if border.before in {n.name for n in graph.between(nodes)} | {n.name for n in nodes}
+    ]
     return f"no region can hold both: {borders[0].reason}" if borders else "no region can hold both"
 
 

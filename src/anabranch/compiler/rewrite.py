@@ -13,8 +13,9 @@ aliases, helpers — where rewriting each access would have to imitate them one 
 
 Two fields per dict hold what is kept for a key: ``<name>_present`` (a bool) and ``<name>_value``; a set has
 only the first. Where a dict is not empty at the start, ``<name>_present`` is None until the key is first
-seen, and its entry then comes from the dict as it was. Where the dicts are indexed with more columns than the key that was found (one by (a, b),
-another by a), a field ``<name>_entries`` holds a list of [index, value] instead.
+seen, and its entry then comes from the dict as it was. Where the dicts are indexed with more columns than
+the key that was found (one by (a, b), another by a), a field ``<name>_entries`` holds a list of
+[index, value] instead.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ import fractions
 import functools
 import types
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -152,7 +152,9 @@ def combined_text(template: str, parts: Iterable[Value], *functions: Any) -> Tex
 
     `{}` in the template takes the parts in turn, `{f0}` a function called by name.
     """
-    sources, columns, names = [], frozenset[str](), {}
+    sources: list[str] = []
+    columns: frozenset[str] = frozenset()
+    names: dict[str, Any] = {}
     for part in parts:
         if part.text is None:
             return None
@@ -250,9 +252,9 @@ def _is_plain_enum(kind: enum.EnumMeta) -> bool:
         if owner.__module__ in ("enum", "builtins"):
             continue
         for name, member in vars(owner).items():
-            if isinstance(member, (types.FunctionType, classmethod)) and name.startswith("_"):
-                if getattr(member, "__module__", "") != "enum" and name not in ("_generate_next_value_",):
-                    return False
+            own = isinstance(member, (types.FunctionType, classmethod)) and name.startswith("_")
+            if own and getattr(member, "__module__", "") != "enum" and name != "_generate_next_value_":
+                return False
     return type(kind) is enum.EnumMeta
 
 
@@ -317,7 +319,7 @@ class LocalFunction:
     defaults: tuple[tuple[str, Value], ...] = ()
 
     @property
-    def __name__(self) -> str:  # type: ignore[override]
+    def __name__(self) -> str:
         return getattr(self.node, "name", "<lambda>")
 
 
@@ -390,7 +392,7 @@ class Heap:
             kept.attributes[name] = joined
             self.version += 1
 
-    def set_parts(self, key: Object, parts: dict[str | int, Value]) -> None:
+    def set_parts(self, key: Object, parts: Mapping[Any, Value]) -> None:
         """The object is a display with these parts (joined if it was made here before)."""
         kept = self.at(key)
         if kept.parts_lost:
