@@ -49,7 +49,7 @@ def test_what_is_judged_safe_runs_in_parallel_as_on_one_thread(case):
     model = analyse(node)
     with_emit = takes_emit(operator)
 
-    @settings(max_examples=6, deadline=None, database=None, derandomize=True,
+    @settings(max_examples=4, deadline=None, database=None, derandomize=True,
               suppress_health_check=list(HealthCheck))  # fmt: skip
     @given(ROWS, st.integers(2, 4))
     def compare(values, channels):
@@ -110,23 +110,23 @@ def check_mutant(case, function):
 @pytest.mark.parametrize("expression", mutants.SNEAKY)
 def test_hidden_state_in_an_expression_is_never_judged_safe(expression):
     made = 0
-    for case, function in FUNCTIONS[:: max(1, len(FUNCTIONS) // 12)]:
+    for case, function in FUNCTIONS[:: max(1, len(FUNCTIONS) // 7)]:
         found = mutants.mutant(function, expression=expression)
         if found is not None:
             made += 1
             check_mutant(case, found)
-    assert made > 5
+    assert made > 3
 
 
 @pytest.mark.parametrize("statement", mutants.STATEMENTS)
 def test_hidden_state_in_a_statement_is_never_judged_safe(statement):
     made = 0
-    for case, function in FUNCTIONS[:: max(1, len(FUNCTIONS) // 12)]:
+    for case, function in FUNCTIONS[:: max(1, len(FUNCTIONS) // 7)]:
         found = mutants.mutant(function, statement=statement)
         if found is not None:
             made += 1
             check_mutant(case, found)
-    assert made > 5
+    assert made > 3
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.truth == "unsafe" and case.mode != "filter"],

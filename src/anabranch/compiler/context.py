@@ -369,6 +369,8 @@ class Context:
 
     def use(self, value: Value, node: Any, shallow: bool = False, how: str = "uses it as a whole") -> None:
         """The value is looked at as a whole: a dict of state must not be."""
+        if not value.objects:
+            return
         reached = value.objects if shallow else self.heap.reach(value.objects)
         for each in reached:
             if isinstance(each, Handle):

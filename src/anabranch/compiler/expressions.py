@@ -302,6 +302,8 @@ class Expressions(Context):
         return self._member(value, kind, member, name, path, node)
 
     def _touch_classes(self, kind: type) -> None:
+        if id(kind) in self.facts.touched:
+            return
         for owner in kind.__mro__:
             if owner.__module__ != "builtins":
                 self.facts.touched.setdefault(id(owner), owner.__name__)
@@ -813,6 +815,8 @@ class Expressions(Context):
             if not self.is_tame(kind):
                 self.unknown(node, f"{how}: a {kind.__name__} may have its own special methods")
                 return
+        if not value.objects:
+            return
         # Comparing, hashing or showing a container does so with what is in it.
         for each in self.heap.reach(value.objects):
             if isinstance(each, (Site, Kept)) and not self._is_tame_inside(each):

@@ -65,7 +65,7 @@ def _file(name: str, module_globals: dict[str, Any]) -> _File | None:
         _files[name] = (lines, None)
         return None
     functions: dict[int, list[Function]] = {}
-    _collect(tree, "", functions)
+    _collect(tree, "", functions, "lambda" in text)
     found = _File(functions, codes)
     _files[name] = (lines, found)
     return found
@@ -89,12 +89,14 @@ def children(node: ast.AST) -> list[ast.AST]:
     return found
 
 
-def _collect(node: ast.AST, enclosing: str, functions: dict[int, list[Function]]) -> None:
+def _collect(node: ast.AST, enclosing: str, functions: dict[int, list[Function]], lambdas: bool) -> None:
     for child in children(node):
+        if not lambdas and isinstance(child, ast.expr):
+            continue  # only a lambda is a function inside an expression
         if isinstance(child, _FUNCTIONS):
             child.enclosing_class = enclosing  # type: ignore[union-attr]
             functions.setdefault(_first_line(child), []).append(child)
-        _collect(child, child.name if isinstance(child, ast.ClassDef) else enclosing, functions)
+        _collect(child, child.name if isinstance(child, ast.ClassDef) else enclosing, functions, lambdas)
 
 
 def mangled(name: str, function: Function) -> str:
