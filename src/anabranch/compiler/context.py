@@ -389,6 +389,46 @@ class Context:
         found = Access(handle.identity, handle.path, key.text, self.place(node), parts, is_tuple)
         self.facts.accesses.setdefault((handle.identity, key.text, parts, found.location), found)
 
+    # -- given by the rest of the interpreter -------------------------------------------------------------
+
+    def evaluate(self, node: ast.expr) -> Value:
+        raise NotImplementedError
+
+    def call(
+        self,
+        function: Value,
+        arguments: list[Value],
+        keywords: dict[str, Value],
+        node: ast.AST,
+        extra: Any = None,
+    ) -> Value:
+        raise NotImplementedError
+
+    def assign(self, target: ast.expr, value: Value, node: ast.AST) -> None:
+        raise NotImplementedError
+
+    def emitted(self, value: Value, node: ast.AST) -> None:
+        raise NotImplementedError
+
+    def handle_of(self, value: Value) -> Handle | None:
+        """The dict of state a value may be."""
+        for each in value.objects:
+            if isinstance(each, Handle):
+                return each
+        return None
+
+    def plain_use(self, value: Value, node: ast.AST, how: str) -> None:
+        raise NotImplementedError
+
+    def iterate(self, value: Value, node: ast.AST) -> Value:
+        raise NotImplementedError
+
+    def show(self, value: Value, node: ast.AST) -> None:
+        raise NotImplementedError
+
+    def truth(self, value: Value, node: ast.AST) -> None:
+        raise NotImplementedError
+
     # -- state --------------------------------------------------------------------------------------------
 
     def kept(self, field: str) -> Value:
