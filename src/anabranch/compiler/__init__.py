@@ -4,7 +4,8 @@ General layout, in the order the data flows:
 
     graph.py                                the program
     source.py → values.py, known.py         an operator's code, and what it is read with
-    context.py → expressions.py → methods.py → calls.py → statements.py      the reading
+    context.py → attributes.py → subscripts.py → displays.py → operators.py → expressions.py
+      → methods.py → library.py → specials.py → functions.py → calls.py → statements.py      the reading
     facts.py, inference.py                  what it shows: state, key, selectivity, forwarding
     model.py, analysis.py, rewrite.py       the model of an operator; case 2 becomes managed state
     regions.py, strategies.py, program.py   the program: regions, joints, ordering, processes

@@ -376,6 +376,10 @@ class Context:
             if isinstance(each, Handle):
                 self.whole(each, node, how)
 
+    def escape(self, value: Value, node: ast.AST) -> None:
+        """The value is given to code that is not known."""
+        self.use(value, node, how="passes it to unknown code")
+
     def access(self, handle: Handle, key: Value, node: Any) -> None:
         """One entry of a dict of state is used."""
         shape = self.heap.parts(key)
