@@ -66,7 +66,11 @@ def analyse_with_facts(node: Node) -> tuple[Model, Inference | None]:
     schema = node.inputs[0].schema if node.inputs else None
     found = infer(target, method, schema, node.schema, mode, fields, node.location)
     model = _from_code(node, found, target, method, mode)
-    return _declare(node, model, found, declaration_of(node.declared, target)), found
+    model = _declare(node, model, found, declaration_of(node.declared, target))
+    # What was read with is large; of a large program only what was found is kept.
+    found.reader = None
+    found.emissions.clear()
+    return model, found
 
 
 def _check_key(node: Node) -> None:

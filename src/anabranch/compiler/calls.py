@@ -242,4 +242,4 @@ class Calls(Functions):
             return results[0]
         made = self.display(node, frozenset({tuple}), dict(enumerate(results)), "getter")
         template = "(" + ", ".join(["{}"] * len(results)) + ")"
-        return dataclasses.replace(made, text=combined_text(template, results))
+        return made.with_text(combined_text(template, results))

@@ -117,6 +117,21 @@ class Frame:
     yields: list[Emission] = dataclasses.field(default_factory=list)
 
 
+_columns: dict[int, tuple[Schema, dict[str, Value]]] = {}
+
+
+def _columns_of(schema: Schema | None) -> dict[str, Value]:
+    """The values of a schema's columns, shared by all readings with that schema."""
+    if schema is None:
+        return {}
+    kept = _columns.get(id(schema))
+    if kept is None or kept[0] is not schema:
+        if len(_columns) > 1000:
+            _columns.clear()
+        kept = _columns[id(schema)] = (schema, {})
+    return kept[1]
+
+
 class Context:
     """State of one reading, and the few ways to do something that matters."""
 
@@ -143,7 +158,7 @@ class Context:
         self.generators: dict[Site, tuple[int, int, list[Emission]]] = {}
         self._element_cache: dict[int, Value] = {}
         self._plain: dict[int, bool] = {}
-        self._columns: dict[str, Value] = {}
+        self._columns: dict[str, Value] = _columns_of(schema)
 
     # -- reporting ----------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -101,7 +100,7 @@ class Displays(Subscripts):
             template = "(" + ", ".join(["{}"] * len(ordered)) + ("," if len(ordered) == 1 else "") + ")"
             text = combined_text(template, ordered)
             if text is not None:
-                made = dataclasses.replace(made, text=text)
+                made = made.with_text(text)
             if all(part.is_scalar for part in ordered) and ordered:
                 return made
         return made

@@ -208,7 +208,7 @@ class Library(Methods):
                     given = join_all(value for value in arguments if not is_callable(value))
             given = join(given, join_all(v for n, v in keywords.items() if n == "default"))
             result = join(given, called if found is functools.reduce else NOTHING)
-            return dataclasses.replace(result, text=text) if result.is_scalar else result.without_text()
+            return result.with_text(text) if result.is_scalar else result.without_text()
         if all(is_scalar_type(kind) for kind in kinds):
             return Value(types=kinds, text=text)
         if found in (dict,) and not arguments:

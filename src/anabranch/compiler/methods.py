@@ -74,7 +74,7 @@ class Methods(Expressions):
             found = join(found, self._method_of_type(receiver, kind, name, everything, node))
         if receiver.text is not None and found.is_scalar and not keywords and name not in known.ALL_MUTATORS:
             template = "{}." + name + "(" + ", ".join(["{}"] * len(arguments)) + ")"
-            found = dataclasses.replace(found, text=combined_text(template, [receiver, *arguments]))
+            found = found.with_text(combined_text(template, [receiver, *arguments]))
         return found
 
     def _arguments(self, receiver: Value, name: str, values: list[Value], node: ast.AST) -> None:

@@ -85,7 +85,7 @@ class Operators(Displays):
         parts = self._concatenated(left, right, operator)
         content = join(self._inside(left, node), self._inside(right, node))
         if parts is not None:
-            return dataclasses.replace(self.display(node, kinds, parts), text=text)
+            return self.display(node, kinds, parts).with_text(text)
         made = self.make(node, kinds, content)
         (site,) = made.objects
         self.heap.lose_parts(site)
@@ -240,7 +240,7 @@ class Operators(Displays):
             test = self._test_text(node.test)
             if test is not None:
                 text = combined_text("({} if {} else {})", [yes, test, no])
-                found = dataclasses.replace(found, text=text)
+                found = found.with_text(text)
         return found
 
     def _test_text(self, node: ast.expr) -> Value | None:

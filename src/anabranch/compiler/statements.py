@@ -274,7 +274,7 @@ class Statements(Calls):
             if joined.text is None and first is not None and second is not None and joined.is_scalar:
                 text = combined_text("({} if {} else {})", [first, test, second])
                 if text is not None:
-                    self.flow.variables[name] = dataclasses.replace(joined, text=text)
+                    self.flow.variables[name] = joined.with_text(text)
 
     def _do_match(self, node: ast.Match) -> None:
         subject = self.evaluate(node.subject)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import collections
-import dataclasses
 import types
 from typing import Any
 
@@ -88,7 +87,7 @@ class Subscripts(Attributes):
                 except Exception:
                     found = NOTHING if not isinstance(value.only, collections.defaultdict) else found
         text = combined_text("{}[{}]", [value, index]) if value.is_scalar or TUPLE in value.objects else None
-        return dataclasses.replace(found, text=text) if text is not None else found
+        return found.with_text(text) if text is not None else found
 
     def _check_index(self, index: Value, node: ast.AST) -> None:
         # The key's __hash__ and __eq__ run: they must be Python's own.

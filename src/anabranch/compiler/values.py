@@ -116,7 +116,7 @@ TUPLE = TupleObject()
 # -- expressions ------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False, slots=True)
 class Text:
     """An expression over the tuple `t`, and the objects its other names stand for."""
 
@@ -178,7 +178,9 @@ def combined_text(template: str, parts: Iterable[Value], *functions: Any) -> Tex
 # -- values -----------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(
+    eq=False, slots=True
+)  # never changed; `frozen` would make creating one three times slower
 class Value:
     types: Types = None
     objects: frozenset[Object] = frozenset()
@@ -205,7 +207,9 @@ class Value:
 
     @property
     def is_scalar(self) -> bool:
-        return self.types is not None and all(is_scalar_type(kind) for kind in self.types)
+        if self.types is None:
+            return False
+        return self.types <= SCALARS or all(is_scalar_type(kind) for kind in self.types)
 
     @property
     def is_nothing(self) -> bool:
@@ -221,7 +225,12 @@ class Value:
         return self.concrete[0] if self.concrete is not None and len(self.concrete) == 1 else UNKNOWN
 
     def without_text(self) -> Value:
-        return self if self.text is None else dataclasses.replace(self, text=None)
+        if self.text is None:
+            return self
+        return Value(self.types, self.objects, self.concrete, None, self.path, self.foreign)
+
+    def with_text(self, text: Text | None) -> Value:
+        return Value(self.types, self.objects, self.concrete, text, self.path, self.foreign)
 
 
 def _same_objects(first: tuple[Any, ...] | None, second: tuple[Any, ...] | None) -> bool:
