@@ -71,6 +71,8 @@ class Facts:
     routes: dict[int, list[Any]] = dataclasses.field(default_factory=dict)
     #: Objects whose attributes or contents the code changes, by identity.
     written: dict[int, str] = dataclasses.field(default_factory=dict)
+    #: Dicts taken for state that the code does change.
+    stored: set[int] = dataclasses.field(default_factory=set)
     #: Global variables read and written: (module, name).
     globals_read: set[tuple[str, str]] = dataclasses.field(default_factory=set)
     globals_written: set[tuple[str, str]] = dataclasses.field(default_factory=set)

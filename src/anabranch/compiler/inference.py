@@ -293,7 +293,11 @@ def infer(
         Attributes that are declared as state of a key (case 1).
     """
     keyed = _stores(target)
-    reader = read(target, method, schema, fields, dict(keyed), fallback)
+    guessed = {} if fields or keyed else _own_dicts(target)
+    first = _read_with_guess(target, method, schema, guessed, fallback) if guessed else None
+    if first is not None:
+        keyed = {identity: name for identity, (name, _) in guessed.items()}
+    reader = first or read(target, method, schema, fields, dict(keyed), fallback)
     for _ in range(4):
         written = reader.facts.of(Kind.WRITE)
         more = _dicts_written(reader.facts, fields)
@@ -312,6 +316,35 @@ def infer(
     _count(found, reader, mode)
     _trace(found, reader, schema, output, mode)
     return found
+
+
+def _own_dicts(target: Any) -> dict[int, tuple[str, Any]]:
+    """Empty dicts and sets among the operator's attributes: most likely they are its state."""
+    owner = target.__self__ if isinstance(target, types.MethodType) else target
+    held = getattr(owner, "__dict__", {}) if not isinstance(owner, (types.FunctionType, type)) else {}
+    return {
+        id(found): (name, found)
+        for name, found in held.items()
+        if type(found) in KEYED_TYPES and not len(found)
+    }
+
+
+def _read_with_guess(
+    target: Any,
+    method: str | None,
+    schema: Schema | None,
+    guessed: dict[int, tuple[str, Any]],
+    fallback: Location | None,
+) -> Reader | None:
+    """Read with the guess that these dicts are the state; None if that is not all there is to it.
+
+    A right guess saves the reading that would only have found out what is written.
+    """
+    keyed = {identity: name for identity, (name, _) in guessed.items()}
+    objects = {identity: found for identity, (_, found) in guessed.items()}
+    reader = read(target, method, schema, (), keyed, fallback, objects)
+    right = reader.facts.stored == set(guessed) and not reader.facts.of(*_BLOCKING, Kind.WRITE)
+    return reader if right and all(_one_way(reader.facts.routes.get(each)) for each in guessed) else None
 
 
 def _stores(target: Any) -> dict[int, str]:

@@ -213,6 +213,7 @@ class Methods(Expressions):
         """``del value[index]``."""
         handle = self.handle_of(value)
         if handle is not None:
+            self.facts.stored.update(each.identity for each in value.objects if isinstance(each, Handle))
             self.entry(value, index, node, create=False)
             return
         self._check_index(index, node)
@@ -234,6 +235,8 @@ class Methods(Expressions):
         keywords: dict[str, Value],
         node: ast.AST,
     ) -> Value:
+        if name in known.ALL_MUTATORS:
+            self.facts.stored.update(each.identity for each in receiver.objects if isinstance(each, Handle))
         if keywords:
             self.whole(handle, node, f"calls .{name}() with keywords")
             return PLAIN_VALUE

@@ -138,6 +138,7 @@ class Subscripts(Attributes):
             name = self.keyed[handle.identity]
             found = self.facts.objects[handle.identity]
             if create and isinstance(found, collections.defaultdict) and found.default_factory is not None:
+                self.facts.stored.add(handle.identity)
                 factory = self.shared(found.default_factory, f"the factory of {handle.path}")
                 self.keep(name, self.call(factory, [], {}, node), node)
             result = join(result, self.kept(name))
@@ -153,6 +154,7 @@ class Subscripts(Attributes):
         self._check_index(index, node)
         for handle in handles:
             self.access(handle, index, node)
+            self.facts.stored.add(handle.identity)
             self.keep(self.keyed[handle.identity], new, node)
 
     def assign_item(self, value: Value, index: Value, new: Value, node: ast.AST) -> None:
