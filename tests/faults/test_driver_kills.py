@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from faults.dying_driver import STEPS, epochs
+from faults.test_schedules import check_state
 from programs import COLUMNS, build, exact
 
 from anabranch.api.session import from_epochs
-from faults.dying_driver import STEPS, epochs
-from faults.test_schedules import check_state
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(600)]
 

@@ -49,9 +49,14 @@ def caller_location() -> Location:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where tuples come from. `origin` is opaque here: the Spark layer knows what to read."""
+    """Where tuples come from. `origin` is opaque here: the Spark layer knows what to read.
+
+    `partitioned` names the columns by which the source itself is split into disjoint streams; empty if it
+    is one stream.
+    """
 
     origin: Any
+    partitioned: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +117,104 @@ class StateField:
         return self.factory() if self.factory is not None else self.default
 
 
-Logic = Source | Map | Filter | FlatMap | Keyed
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """A user's operator with whatever state it keeps itself; `operator` takes a tuple and emits any number.
+
+    The compiler finds out if that state is partitioned (then it runs as `Keyed`); else it runs on one thread.
+    """
+
+    operator: Any
+    method: str = "__call__"
+
+
+@dataclasses.dataclass(frozen=True)
+class Union:
+    """All tuples of several streams: at equal numbers, those of the first stream first."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Route:
+    """Each tuple goes to one of `ways` outputs, read through `Port` nodes; the function says which."""
+
+    function: Callable[[Any], Any]
+    ways: int = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Port:
+    """One output of an operator that has several."""
+
+    index: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Join:
+    """Tuples of two streams that agree on `key`, within windows that `window` describes."""
+
+    function: Callable[[Any, Any], Any] | None = None
+    window: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Punctuate:
+    """The same tuples, with a window punctuation after each for which the function is true."""
+
+    function: Callable[[Any], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sort:
+    """Tuples between two punctuations, in the order of `columns`."""
+
+    columns: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Combine:
+    """Tuples of several streams, brought together in the order of one thread."""
+
+    function: Callable[..., Any] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Deduplicate:
+    """The first tuple of each key."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Feedback:
+    """Tuples that the operator named `target` emitted, fed back at the start of the next epoch."""
+
+    target: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Sink:
+    """Where tuples go. A `parallel` sink takes them from every channel, in no order among channels."""
+
+    target: Any
+    parallel: bool = False
+
+
+Logic = (
+    Source
+    | Map
+    | Filter
+    | FlatMap
+    | Keyed
+    | Process
+    | Union
+    | Route
+    | Port
+    | Join
+    | Punctuate
+    | Sort
+    | Combine
+    | Deduplicate
+    | Feedback
+    | Sink
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -137,6 +239,12 @@ class Node:
         The columns (of its input) its state is partitioned by; empty if it has none.
     forwards : frozenset of str
         Columns that every output tuple has unchanged from the tuple it came from.
+    key_function : callable, optional
+        The key as a function of the tuple, where it is not a choice of columns.
+    colocate : str
+        Operators with the same non-empty mark run in one process.
+    declared : object, optional
+        What the user declared about this invocation; see `anabranch.compiler.model.model`.
     """
 
     id: int
@@ -149,6 +257,9 @@ class Node:
     key: tuple[str, ...] = ()
     forwards: frozenset[str] = frozenset()
     details: str = ""
+    key_function: Callable[[Any], Any] | None = None
+    colocate: str = ""
+    declared: Any = None
 
     @property
     def title(self) -> str:
