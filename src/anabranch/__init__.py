@@ -21,6 +21,7 @@ from anabranch.api.progress import show_progress
 from anabranch.api.session import Session, from_rows, session
 from anabranch.api.stream import Stream
 from anabranch.api.windows import count, delta, tumbling
+from anabranch.compiler.model import model
 from anabranch.errors import AnabranchError
 from anabranch.flow.schema import Row, Schema
 
@@ -36,6 +37,7 @@ __all__ = [
     "delta",
     "errors",
     "from_rows",
+    "model",
     "session",
     "show_progress",
     "state",

@@ -23,8 +23,6 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.api.stream import Stream
-from anabranch.compiler.graph import detached
-from anabranch.compiler.stages import chain_of, stages_of
 from anabranch.errors import ProgramError
 from anabranch.flow.origins import RowsOrigin
 from anabranch.flow.schema import Row, Schema
@@ -73,8 +71,8 @@ class ParallelRun:
         allow_state_loss: bool = False,
     ) -> None:
         output = stream._node
-        chain = chain_of(output)
-        self._source = chain[0]
+        plan = stream.plan()
+        self._source = plan.operators[0].node
         origin = self._source.logic.origin  # type: ignore[union-attr]
         if not isinstance(origin, RowsOrigin):
             raise ProgramError(f"run_parallel needs a stream made by from_rows; {self._source.title} holds no rows")
@@ -86,9 +84,8 @@ class ParallelRun:
         self.progress: list[EpochProgress] = []
         files = LocalFiles(f"{checkpoint}/anabranch")
         held = Checkpoint(files)
-        self.changes = held.bind(describe_program(chain[0], chain[1:]), allow_state_loss)
-        bare = detached(output)
-        program = Program(chain_of(bare)[0], tuple(stages_of(bare)), "files")
+        program = Program.of(plan, "files")
+        self.changes = held.bind(describe_program(program), allow_state_loss)
         self.runner = EpochRunner(
             program,
             self._execute,

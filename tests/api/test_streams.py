@@ -302,9 +302,7 @@ def test_names_are_unique_and_a_name_that_is_taken_is_refused():
 
 
 def _plan(stream: ab.Stream) -> list[str]:
-    from anabranch.compiler.explain_stages import explain_text
-
-    return explain_text(stream._node).splitlines()
+    return stream.plan().explain().splitlines()
 
 
 # -- aggregate ---------------------------------------------------------------------------------------------

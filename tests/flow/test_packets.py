@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch as ab
-from anabranch.compiler.stages import stages_of
 from anabranch.errors import OrderError
 from anabranch.flow.packets import (
     HEADER,
@@ -145,8 +144,7 @@ def test_the_emission_index_counts_within_each_tuple():
 
 
 def program(order: str) -> Program:
-    node = ab.from_rows([], "x long", name="tap")._node
-    return Program(node, tuple(stages_of(node)), order)
+    return Program.of(ab.from_rows([], "x long", name="tap").plan(), order)
 
 
 def batch(*columns) -> pa.RecordBatch:

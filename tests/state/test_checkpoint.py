@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch as ab
-from anabranch.compiler.stages import chain_of
 from anabranch.errors import CheckpointError
 from anabranch.spark.runner import describe_program
+from anabranch.spark.tasks import Program
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.files import LocalFiles
 
@@ -129,8 +129,7 @@ class Other(ab.Operator):
 
 
 def description(stream: ab.Stream) -> dict:
-    chain = chain_of(stream._node)
-    return describe_program(chain[0], chain[1:])
+    return describe_program(Program.of(stream.plan(), "files"))
 
 
 def source(schema: str = "k string, x long") -> ab.Stream:

@@ -9,9 +9,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from anabranch.compiler.explain_stages import explain_text
-from anabranch.compiler.graph import Node, detached
-from anabranch.compiler.stages import chain_of, stages_of
+from anabranch.compiler.plan import Plan
 from anabranch.errors import AnabranchError, ProgramError
 
 if TYPE_CHECKING:
@@ -28,8 +26,7 @@ class StreamingQuery:
     def __init__(
         self,
         spark: SparkSession,
-        chain: list[Node],
-        output: Node,
+        plan: Plan,
         sink: Any,
         checkpoint: str,
         channels: int,
@@ -46,21 +43,21 @@ class StreamingQuery:
 
         local = local_path(checkpoint)
         location = os.path.abspath(local) if local is not None else checkpoint.rstrip("/")
-        self._output = output
+        self.plan = plan
         self._lock = threading.Lock()
         self._progress: deque[EpochProgress] = deque(maxlen=_PROGRESS_KEPT)
         self.sink = sink
         files = open_files(spark, f"{location}/anabranch")
         held = Checkpoint(files, versions_kept(options))
-        description = describe_program(chain[0], chain[1:])
+        reading = plan.operators[0].node
+        description = describe_program(Program.of(plan, ""))
         allow_state_loss = options.get("allowstateloss") == "true"
         # All that can be wrong is found before the first file is written.
         snapshots = SnapshotInterval.parse(options["snapshotinterval"]) if "snapshotinterval" in options else None
         held.check(description, allow_state_loss)
         sink.check(location)
-        source = ordered(spark, chain[0], f"{location}/anabranch/sources")
-        bare = detached(output)
-        program = Program(chain_of(bare)[0], tuple(stages_of(bare)), source.order)
+        source = ordered(spark, reading, f"{location}/anabranch/sources")
+        program = Program.of(plan, source.order)
         self._runner = EpochRunner(
             program,
             SparkExecutor(source.sort),
@@ -145,9 +142,9 @@ class StreamingQuery:
         found = self._query.exception()
         return None if found is None else self._explained(found)
 
-    def explain(self) -> None:
-        """Print the plan."""
-        print(explain_text(self._output))
+    def explain(self, form: str = "text") -> None:
+        """Print the plan, as text, json, mermaid or svg."""
+        print(self.plan.explain(form))
 
     # -- ours -------------------------------------------------------------------------------------------
 

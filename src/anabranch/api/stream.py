@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import datetime
 import inspect
 import itertools
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +20,14 @@ from anabranch.compiler.graph import (
     Logic,
     Map,
     Node,
+    Process,
     Source,
     caller_location,
     upstream,
 )
+from anabranch.compiler.inference import infer_output_schema
+from anabranch.compiler.plan import Options, Plan
+from anabranch.compiler.program import compile_program
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.flow.schema import Row, Schema, schema_of_return
 from anabranch.flow.sequential import SequentialRun
@@ -86,7 +88,7 @@ class Stream:
         """
         location = caller_location()
         _must_be_callable("map", function, location)
-        output = self._output_schema("map", function, schema, location, many=False)
+        output = self._output_schema("map", function, schema, location)
         return self._append("map", Map(function), output, location, name, details=_shown(function))
 
     def filter(self, function: Callable[[Any], Any], *, name: str | None = None) -> Stream:
@@ -99,27 +101,29 @@ class Stream:
         """Any number of tuples out for each in: the function yields them, or returns an iterable or None."""
         location = caller_location()
         _must_be_callable("flat_map", function, location)
-        output = self._output_schema("flat_map", function, schema, location, many=True)
+        output = self._output_schema("flat_map", function, schema, location)
         return self._append("flat_map", FlatMap(function), output, location, name, details=_shown(function))
 
     def process(
         self,
-        operator: Operator,
-        by: str | Sequence[str],
+        operator: Any,
+        by: str | Sequence[str] | None = None,
         schema: Any = None,
         *,
         name: str | None = None,
         ttl: float | datetime.timedelta | None = None,
         persistence: str = "checkpointed",
     ) -> Stream:
-        """An operator with state per key.
+        """An operator with state.
 
         Parameters
         ----------
-        operator : Operator
-            An instance of a class derived from `Operator`, with its state declared.
-        by : str or sequence of str
-            The key: one column or several.
+        operator : Operator, or a function or object that is called with a tuple
+            An instance of a class derived from `Operator`, with its state declared; or ordinary code that keeps its
+            own dicts, for which the compiler finds the key and manages the dicts. What it cannot prove to be
+            partitioned runs on one thread; `explain` says why.
+        by : str or sequence of str, optional
+            The key: one column or several; needed for declared state.
         schema : str or class, optional
             The output's columns, as in `map`.
         ttl : seconds or timedelta, optional
@@ -135,20 +139,45 @@ class Stream:
             )
         if isinstance(operator, type):
             raise ProgramError(f"process at {location}: give an instance, {operator.__name__}(), not the class")
+        kind = type(operator)
+        if by is None:
+            return self._process_as_it_is(operator, schema, location, name, ttl, persistence)
         if not isinstance(operator, Operator):
             raise ProgramError(
-                f"process at {location}: expected an instance of a class derived from ab.Operator, found {operator!r}"
+                f"process at {location}: by=… needs an instance of an ab.Operator class, found {operator!r};"
+                " leave out by=… and the key of its own state is found"
             )
-        kind = type(operator)
         key = self._key("process", by, location)
         function = kind.process
         if function is Operator.process:
             raise ProgramError(f"process at {location}: {kind.__name__} has no process(self, t) method")
-        output = self._output_schema("process", function, schema, location, many=True)
+        output = self._output_schema("process", operator, schema, location, "process")
         transient = persistence == "transient"
         logic = Keyed(make_prototype(operator), "process", state_fields(kind), to_milliseconds(ttl), transient)
-        forwards = frozenset(self.columns) if _emits_only_its_input(function) else frozenset()
-        return self._append("process", logic, output, location, name, key, forwards, kind.__name__)
+        return self._append("process", logic, output, location, name, key, details=kind.__name__)
+
+    def _process_as_it_is(
+        self, operator: Any, schema: Any, location: Location, name: str | None, ttl: Any, persistence: str
+    ) -> Stream:
+        """An operator that keeps its own state: the compiler finds out how it is partitioned."""
+        if ttl is not None or persistence != "checkpointed":
+            raise ProgramError(f"process at {location}: ttl and persistence need a declared key: by=…")
+        if isinstance(operator, Operator):
+            if state_fields(type(operator)):
+                raise ProgramError(
+                    f"process at {location}: {type(operator).__name__} has state per key; name the key: by=…"
+                )
+            method = "process"
+        elif callable(operator):
+            method = "__call__"
+        else:
+            raise ProgramError(
+                f"process at {location}: expected a function or an object that can be called with a tuple, or an "
+                f"instance of a class derived from ab.Operator; found {operator!r}"
+            )
+        output = self._output_schema("process", operator, schema, location, method)
+        shown = getattr(operator, "__name__", type(operator).__name__)
+        return self._append("process", Process(operator, method), output, location, name, details=shown)
 
     def aggregate(
         self,
@@ -181,7 +210,7 @@ class Stream:
         except ProgramError as problem:
             raise type(problem)(f"aggregate at {location}: {problem}") from None
         details = f"{window}, " + ", ".join(f"{each}={what}" for each, what in aggregations.items())
-        return self._append("aggregate", logic, output, location, name, key, frozenset(key), details)
+        return self._append("aggregate", logic, output, location, name, key, details)
 
     # -- running ----------------------------------------------------------------------------------------
 
@@ -214,11 +243,19 @@ class Stream:
             raise ProgramError("this stream has no session: make it with ab.session(spark).from_rows(…)")
         return DataStreamWriter(self._session, self._node)
 
-    def explain(self) -> None:
-        """Print the plan: operators, stages, keys."""
-        from anabranch.compiler.explain_stages import explain_text
+    def plan(self) -> Plan:
+        """What the compiler makes of the program: what it found about every operator, regions, joints."""
+        return compile_program([self._node], Options(emission_index=True))
 
-        print(explain_text(self._node))
+    def explain(self, form: str = "text") -> None:
+        """Print the plan: every operator with what was found about it, why, and from which line; the regions; and
+        for what must run on one thread what blocks it and the smallest change that would free it.
+
+        Parameters
+        ----------
+        form : "text", "json", "mermaid" or "svg"
+        """
+        print(self.plan().explain(form))
 
     # -- helpers ----------------------------------------------------------------------------------------
 
@@ -230,13 +267,12 @@ class Stream:
         location: Location,
         name: str | None,
         key: tuple[str, ...] = (),
-        forwards: frozenset[str] = frozenset(),
         details: str = "",
     ) -> Stream:
         number = next(self._numbers)
         wanted = name or (details if kind == "process" else kind)
         chosen = unique_name(wanted, self._names, location, explicit=name is not None)
-        node = Node(number, kind, chosen, logic, (self._node,), schema, location, key, forwards, details)
+        node = Node(number, kind, chosen, logic, (self._node,), schema, location, key, details)
         return Stream(self._session, node, self._numbers, self._names)
 
     def _key(self, method: str, by: str | Sequence[str], location: Location) -> tuple[str, ...]:
@@ -258,26 +294,29 @@ class Stream:
         return names
 
     def _output_schema(
-        self, method: str, function: Callable[..., Any], given: Any, location: Location, many: bool
+        self, kind: str, function: Any, given: Any, location: Location, method: str | None = None
     ) -> Schema:
+        """The columns of what an operator emits: given, annotated, or found in its code."""
         if given is not None:
             try:
                 return Schema.of(given)
             except SchemaError as problem:
-                raise SchemaError(f"{method} at {location}: {problem}") from None
+                raise SchemaError(f"{kind} at {location}: {problem}") from None
+        called = function if method is None or inspect.isroutine(function) else getattr(type(function), method)
         try:
-            found = schema_of_return(function, many)
+            found = schema_of_return(called, many=kind != "map")
         except SchemaError as problem:
-            raise SchemaError(f"{method} at {location}: {problem}") from None
+            raise SchemaError(f"{kind} at {location}: {problem}") from None
         if found is not None:
             return found
-        if _emits_only_its_input(function):
-            return self.schema
+        found = infer_output_schema(function, self.schema, None if inspect.isroutine(function) else method, mode=kind)
+        if found is not None:
+            return found
         raise SchemaError(
-            f"{method} at {location}: the columns of the output are unknown. Say them in one of two ways:\n"
-            f"  a schema:      .{method}({getattr(function, '__name__', '…')}, schema='id long, value double')\n"
+            f"{kind} at {location}: the columns of the output are unknown. Say them in one of two ways:\n"
+            f"  a schema:      .{kind}({_plain_name(called)}, schema='id long, value double')\n"
             "  an annotation: class Reading(NamedTuple): id: int; value: float\n"
-            f"                 def {_plain_name(function)}(t) -> {'Iterator[Reading]' if many else 'Reading'}: …"
+            f"                 def {_plain_name(called)}(t) -> {'Reading' if kind == 'map' else 'Iterator[Reading]'}: …"
         )
 
 
@@ -306,33 +345,3 @@ def _plain_name(function: Callable[..., Any]) -> str:
 
 def _shown(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", type(function).__name__)
-
-
-def _emits_only_its_input(function: Callable[..., Any]) -> bool:
-    """Whether all that the function yields or returns is its own last parameter, never assigned anew."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):
-        return False
-    definition = tree.body[0]
-    if not isinstance(definition, ast.FunctionDef) or not definition.args.args:
-        return False
-    name = definition.args.args[-1].arg
-    emitted = 0
-    for node in ast.walk(definition):
-        if isinstance(node, (ast.YieldFrom, ast.Lambda)) or (
-            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node is not definition
-        ):
-            return False
-        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
-            return False
-        if isinstance(node, (ast.Yield, ast.Return)):
-            value = node.value
-            if value is None or (isinstance(value, ast.Constant) and value.value is None):
-                if isinstance(node, ast.Yield):
-                    return False
-            elif isinstance(value, ast.Name) and value.id == name:
-                emitted += 1
-            else:
-                return False
-    return emitted > 0

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.api.query import StreamingQuery
 from anabranch.compiler.graph import Node
-from anabranch.compiler.stages import chain_of
+from anabranch.compiler.plan import Options
+from anabranch.compiler.program import compile_program
 from anabranch.errors import ProgramError, SinkError
 
 if TYPE_CHECKING:
@@ -117,8 +118,7 @@ class DataStreamWriter:
         sink = self._sink(path, lowered)
         return StreamingQuery(
             self._session.spark,
-            chain_of(self._node),
-            self._node,
+            compile_program([self._node], Options(emission_index=True)),
             sink,
             str(checkpoint),
             self._channels(lowered),

@@ -237,8 +237,6 @@ class Node:
         The columns of what it emits.
     key : tuple of str
         The columns (of its input) its state is partitioned by; empty if it has none.
-    forwards : frozenset of str
-        Columns that every output tuple has unchanged from the tuple it came from.
     key_function : callable, optional
         The key as a function of the tuple, where it is not a choice of columns.
     colocate : str
@@ -255,7 +253,6 @@ class Node:
     schema: Schema
     location: Location
     key: tuple[str, ...] = ()
-    forwards: frozenset[str] = frozenset()
     details: str = ""
     key_function: Callable[[Any], Any] | None = None
     colocate: str = ""
@@ -279,12 +276,3 @@ def upstream(node: Node) -> list[Node]:
 
     visit(node)
     return list(seen.values())
-
-
-def detached(output: Node) -> Node:
-    """The same program without what its sources read from: a DataFrame cannot and need not travel to tasks."""
-    copies: dict[int, Node] = {}
-    for node in upstream(output):
-        logic = Source(None) if isinstance(node.logic, Source) else node.logic
-        copies[node.id] = dataclasses.replace(node, logic=logic, inputs=tuple(copies[i.id] for i in node.inputs))
-    return copies[output.id]

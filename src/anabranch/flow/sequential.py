@@ -7,10 +7,11 @@ program disagrees with this file, the other way is wrong.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from anabranch.compiler.graph import Filter, FlatMap, Keyed, Map, Node, Source, upstream
+from anabranch.compiler.graph import Filter, FlatMap, Keyed, Map, Node, Process, Source, upstream
 from anabranch.errors import InputError, OperatorError
 from anabranch.flow.calling import Instances, emitted, key_of, operator_failed
 from anabranch.flow.clock import set_epoch_time
@@ -100,6 +101,13 @@ class SequentialRun:
                 after = instances.values(instance)  # refuses what would be lost
                 if ttl_ms is not None and repr(after) != before:
                     expires[key] = self.clock_ms + ttl_ms
+
+        elif isinstance(logic, Process):
+            # A copy: a second run must not begin with the state of the first.
+            operator = copy.deepcopy(logic.operator)
+
+            def consume(row: Row) -> None:
+                self._emit_all(node, row, lambda: getattr(operator, logic.method)(row))
 
         else:
             raise AssertionError(f"a {node.kind} reads no stream")

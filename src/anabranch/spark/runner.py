@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
-from anabranch.compiler.graph import Keyed, Node
+from anabranch.compiler.graph import Keyed
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments, error_from_json
 from anabranch.faults import reach
 from anabranch.flow.packets import Positions, merge, piece_of, unpack
@@ -376,17 +376,19 @@ def _placed(batch: pa.RecordBatch, base: int) -> pa.RecordBatch:
 def key_routes(program: Program) -> dict[str, KeyRoute]:
     """The keys of the program's keyed operators."""
     return {
-        node.name: KeyRoute(node.key, tuple(node.inputs[0].schema.type_of(name) for name in node.key), stage.key)
+        node.name: KeyRoute(
+            node.key, tuple(node.inputs[0].schema.type_of(name) for name in node.key), stage.routes[node.name]
+        )
         for stage in program.stages
         for node in stage.nodes
         if isinstance(node.logic, Keyed)
     }
 
 
-def describe_program(source: Node, nodes: list[Node]) -> dict[str, Any]:
+def describe_program(program: Program) -> dict[str, Any]:
     """What of a program its checkpoint depends on: not its code, but its operators, keys, state and types."""
     operators = []
-    for node in [source, *nodes]:
+    for node in [program.source, *(node for stage in program.stages for node in stage.nodes)]:
         operators.append(
             {
                 "name": node.name,

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
 
-from anabranch.compiler.graph import Node
-from anabranch.compiler.stages import Stage
+from anabranch.compiler.graph import Node, Source
+from anabranch.compiler.plan import Plan
+from anabranch.compiler.stages import Stage, stages_of
 from anabranch.errors import AnabranchError, OrderError, error_from_json, error_to_json
 from anabranch.flow.batches import Batch, BatchChannel
 from anabranch.flow.clock import set_epoch_time
@@ -53,6 +54,12 @@ class Program:
     source: Node
     stages: tuple[Stage, ...]
     order: str  # how the source's pieces are found: files, kafka, partition
+
+    @classmethod
+    def of(cls, plan: Plan, order: str) -> Program:
+        """The program that a plan describes."""
+        source = dataclasses.replace(plan.operators[0].node, logic=Source(None))
+        return cls(source, tuple(stages_of(plan)), order)
 
     @property
     def output(self) -> Schema:

@@ -65,7 +65,7 @@ class KeyRoute:
 
     def route_groups(self, hashes: np.ndarray, keys: Sequence[Any]) -> np.ndarray:
         """The key groups the keys are routed by."""
-        if self.route == self.names or not len(keys):
+        if self.route in (self.names, ()) or not len(keys):
             return key_groups(hashes)
         columns = list(zip(*keys, strict=True))
         places = [self.names.index(name) for name in self.route]
