@@ -60,6 +60,14 @@ class CheckpointError(AnabranchError):
     """The checkpoint location does not fit the program, or what it holds is damaged."""
 
 
+class MissingSegments(AnabranchError):  # noqa: N818 - not the user's error: the driver answers it
+    """A task needs segments that its host does not have; the driver supplies them and runs the tasks again."""
+
+    def __init__(self, names: list[str] | str) -> None:
+        self.names = names.split("\n") if isinstance(names, str) else list(names)
+        super().__init__("\n".join(self.names))
+
+
 class SinkError(AnabranchError):
     """The sink cannot take the output."""
 

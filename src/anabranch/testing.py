@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from anabranch.flow.origins import RowsOrigin
 from anabranch.flow.schema import Row, Schema
 from anabranch.flow.sequential import input_row
 from anabranch.spark.runner import EpochProgress, EpochRunner, describe_program
-from anabranch.spark.tasks import PACKETS, RESULTS, ChannelTask, Program, SplitTask
+from anabranch.spark.tasks import PACKETS, RESULTS, ChannelTask, MergeTask, Program, SplitTask
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
 
@@ -73,7 +74,15 @@ class ParallelRun:
         bare = detached(output)
         program = Program(chain_of(bare)[0], tuple(stages_of(bare)), "files")
         self.runner = EpochRunner(
-            program, self._execute, channels, held, f"{files.root}/state", self, self.progress.append
+            program,
+            self._execute,
+            channels,
+            held,
+            f"{files.root}/state",
+            True,
+            self,
+            self.progress.append,
+            self._merge,
         )
 
     @property
@@ -110,6 +119,11 @@ class ParallelRun:
                 shuffled = mine.take(pa.array(random.permutation(len(mine)))) if len(mine) else mine
                 produced += task.run(_sorted_batches(shuffled), number)
         return pa.Table.from_batches(produced, RESULTS)
+
+    def _merge(self, task: MergeTask, wanted: list[Any]) -> Future[list[Any]]:
+        done: Future[list[Any]] = Future()
+        done.set_result([task(each) for each in wanted])
+        return done
 
     def _partitions(self, rows: Sequence[Any], random: np.random.Generator) -> Iterator[list[pa.RecordBatch]]:
         """The epoch cut into file splits at random, the splits dealt to partitions at random."""

@@ -35,9 +35,10 @@ class StreamingQuery:
         channels: int,
         trigger: dict[str, Any],
         name: str | None,
+        allow_state_loss: bool = False,
     ) -> None:
         from anabranch.spark.files import local_path, open_files
-        from anabranch.spark.runner import EpochRunner, SparkExecutor, describe_program
+        from anabranch.spark.runner import EpochRunner, SparkExecutor, SparkMerges, describe_program
         from anabranch.spark.source import ordered
         from anabranch.spark.tasks import Program
         from anabranch.state.checkpoint import Checkpoint
@@ -50,13 +51,21 @@ class StreamingQuery:
         self.sink = sink
         files = open_files(spark, f"{location}/anabranch")
         held = Checkpoint(files)
-        held.bind(describe_program(chain[0], chain[1:]))
+        self.changes = held.bind(describe_program(chain[0], chain[1:]), allow_state_loss)
         sink.prepare(location)
         source = ordered(spark, chain[0], f"{location}/anabranch/sources")
         bare = detached(output)
         program = Program(chain_of(bare)[0], tuple(stages_of(bare)), source.order)
         self._runner = EpochRunner(
-            program, SparkExecutor(source.sort), channels, held, f"{files.root}/state", sink, self._progress.append
+            program,
+            SparkExecutor(source.sort),
+            channels,
+            held,
+            f"{files.root}/state",
+            local is not None,
+            sink,
+            self._progress.append,
+            SparkMerges(spark),
         )
         writer = source.dataframe.writeStream.foreachBatch(self._runner).option("checkpointLocation", location)
         if name is not None:

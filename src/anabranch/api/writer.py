@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FILE_FORMATS = ("parquet", "json", "csv", "orc", "text")
 _FORMATS = (*_FILE_FORMATS, "console", "memory", "noop")
 # What the writer itself takes; other options go to the format.
-_OWN_OPTIONS = {"checkpointlocation", "path", "channels"}
+_OWN_OPTIONS = {"checkpointlocation", "path", "channels", "allowstateloss"}
 
 
 class DataStreamWriter:
@@ -118,6 +118,7 @@ class DataStreamWriter:
             self._channels(lowered),
             self._trigger,
             self._name,
+            lowered.get("allowstateloss") == "true",
         )
 
     def _channels(self, options: dict[str, str]) -> int:

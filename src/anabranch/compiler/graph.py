@@ -82,11 +82,14 @@ class Keyed:
         The method that takes a tuple.
     fields : tuple of StateField
         The attributes that are state.
+    time_to_live_ms : int or None
+        A key's state is forgotten when it was not written for so long.
     """
 
     prototype: Any
     method: str
     fields: tuple[StateField, ...]
+    time_to_live_ms: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from anabranch.partitioning.hashing import key_groups
+from anabranch.partitioning.hashing import GROUP_COUNT, key_groups
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,3 +18,7 @@ class EvenGroups:
     def route(self, hashes: np.ndarray) -> np.ndarray:
         """The channel of every hash."""
         return key_groups(hashes) % np.int32(self.channels)
+
+    def groups(self, channel: int) -> np.ndarray:
+        """Which groups a channel may hold keys of, as a mask over all groups."""
+        return np.arange(GROUP_COUNT) % self.channels == channel

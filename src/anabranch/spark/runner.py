@@ -15,16 +15,18 @@ import dataclasses
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import msgpack
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
+from anabranch import faults
 from anabranch.compiler.graph import Keyed, Node
-from anabranch.errors import AnabranchError, CheckpointError, InputError, error_from_json
+from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments, error_from_json
 from anabranch.flow.packets import Positions, merge, piece_of, unpack
 from anabranch.partitioning.groups import EvenGroups
 from anabranch.spark.sinks import Sink
@@ -36,11 +38,14 @@ from anabranch.spark.tasks import (
     REPORT,
     RESULT_COLUMNS,
     ChannelTask,
+    MergeTask,
     Program,
     SplitTask,
     result_schema,
 )
 from anabranch.state.checkpoint import Checkpoint, Manifest
+from anabranch.state.compaction import INLINE_ROWS
+from anabranch.state.lineage import after_merge, large_merges, without_adopted, without_damaged, without_old_parts
 from anabranch.state.store import StateVersion
 
 
@@ -104,6 +109,20 @@ class SparkExecutor:
         return packets.toArrow()
 
 
+class SparkMerges:
+    """Merges of segments as a Spark job of its own, beside the epochs."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="anabranch-merge")
+
+    def __call__(self, task: MergeTask, wanted: list[Any]) -> Future[list[Any]]:
+        def run() -> list[Any]:
+            return self._context.parallelize(wanted, len(wanted)).map(task).collect()
+
+        return self._thread.submit(run)
+
+
 class EpochRunner:
     """Runs epochs, one call each: the function given to foreachBatch."""
 
@@ -114,19 +133,26 @@ class EpochRunner:
         channels: int,
         checkpoint: Checkpoint,
         state_root: str,
+        shared: bool,
         sink: Sink,
         report: Callable[[EpochProgress], None],
+        run_merges: Callable[[MergeTask, list[Any]], Future[list[Any]]],
     ) -> None:
         self._program = program
         self._execute = execute
         self._channels = channels
         self._checkpoint = checkpoint
         self._state_root = state_root
+        self._shared = shared
+        self._run_merges = run_merges
+        self._merging: Future[list[Any]] | None = None
+        self._busy: list[str] = []
         self._sink = sink
         self._report = report
         self._pickled = cloudpickle.dumps(program)
         self._digest = hashlib.sha256(self._pickled).hexdigest()
         self._manifest = checkpoint.latest()
+        checkpoint.clean()
         self._merged = result_schema(program)
         self.failure: AnabranchError | None = None
 
@@ -149,15 +175,21 @@ class EpochRunner:
                 f"epoch {epoch}: part of the checkpoint was deleted or replaced. Restore it, or start anew with "
                 "another checkpointLocation and output path."
             )
-        results = self._job(batch, epoch)
+        clock_ms = self._checkpoint.begin(epoch, max(now_ms(), self._manifest.facts.get("clock_ms", 0)))
+        faults.reach("epoch begun", epoch=epoch)
+        results = self._job(batch, epoch, clock_ms)
         ran = time.perf_counter()
+        faults.reach("job done", epoch=epoch)
         table = merge(results.data, self._merged).drop_columns(["#position"])
         merged = time.perf_counter()
         self._sink.write(table, epoch)
         written = time.perf_counter()
+        faults.reach("sink written", epoch=epoch)
         records = [record for report in results.reports for record in report.get("segments", ())]
-        self._commit(epoch, records)
+        damaged = [name for report in results.reports for name in report.get("damaged", ())]
+        self._commit(epoch, clock_ms, records, damaged)
         finished = time.perf_counter()
+        faults.reach("manifest written", epoch=epoch)
         durations = {
             "job": ran - started,
             "merge": merged - ran,
@@ -172,23 +204,45 @@ class EpochRunner:
                 rows_out=table.num_rows,
                 channels=self._channels,
                 duration_ms={name: round(seconds * 1000) for name, seconds in durations.items()},
-                stages=[{k: v for k, v in report.items() if k != "segments"} for report in results.reports],
-                state_rows=sum(record["rows"] for record in records),
+                stages=[
+                    {k: v for k, v in report.items() if k not in ("segments", "damaged")} for report in results.reports
+                ],
+                state_rows=sum(record["rows"] for record in records if not record.get("parts")),
                 state_bytes=sum(record["bytes"] for record in records),
             )
         )
+        self._merge_beside(epoch + 1, clock_ms)
 
-    def _job(self, batch: Any, epoch: int) -> Results:
+    def _job(self, batch: Any, epoch: int, clock_ms: int) -> Results:
         stages = self._program.stages
         routes = [None, *(EvenGroups(self._channels) for _ in stages[1:])]
         common = (self._pickled, self._digest, epoch, routes)
-        state = StateVersion(self._state_root, epoch, self._manifest.segments)
-        channels = [ChannelTask(*common, number, state) for number in range(1, len(stages))]
-        try:
-            rows = self._execute(batch, SplitTask(*common), channels)
-        except Exception as problem:
-            raise self._explained(problem, epoch) from problem
-        return Results(rows, self._merged)
+        state = self._version(epoch, clock_ms)
+        while True:
+            channels = [ChannelTask(*common, number, state) for number in range(1, len(stages))]
+            try:
+                return Results(self._execute(batch, SplitTask(*common), channels), self._merged)
+            except MissingSegments as missing:
+                # Each time round more is supplied, so this ends.
+                supply = {name: self._supply(name) for name in missing.names if name not in state.supplied}
+                if not supply:
+                    raise CheckpointError(f"tasks cannot read state segments: {', '.join(missing.names)}") from None
+                state = dataclasses.replace(state, supplied={**state.supplied, **supply})
+            except AnabranchError:
+                raise
+            except Exception as problem:
+                raise self._explained(problem, epoch) from problem
+
+    def _version(self, epoch: int, clock_ms: int) -> StateVersion:
+        segments = self._manifest.segments
+        busy = frozenset(self._busy if self._merging is not None else ())
+        return StateVersion(self._state_root, self._shared, epoch, clock_ms, self._channels, segments, merging=busy)
+
+    def _supply(self, name: str) -> bytes:
+        data = self._checkpoint.files.read(f"state/{name}")
+        if data is None:
+            raise CheckpointError(f"the state segment {self._state_root}/{name} is missing from the checkpoint")
+        return data
 
     def _explained(self, problem: Exception, epoch: int) -> Exception:
         """Spark's errors about unreadable input, with the source named; others as they are."""
@@ -202,13 +256,42 @@ class EpochRunner:
             )
         return problem
 
-    def _commit(self, epoch: int, records: list[dict[str, Any]]) -> None:
+    def _commit(self, epoch: int, clock_ms: int, records: list[dict[str, Any]], damaged: list[str]) -> None:
         segments = {operator: list(known) for operator, known in self._manifest.segments.items()}
-        for record in records:
-            segments.setdefault(record["operator"], []).insert(0, record)
-        manifest = Manifest(epoch, segments, {"channels": self._channels})
+        for record in [*records, *self._merged_beside()]:
+            data = record.pop("data", None)
+            if data is not None:
+                self._checkpoint.files.write(f"state/{record['name']}", data)
+            known = segments.setdefault(record["operator"], [])
+            segments[record["operator"]] = after_merge(known, record) if record.get("parts") else [record, *known]
+        for operator, known in segments.items():
+            whole = without_old_parts(without_damaged(known, damaged), epoch - self._checkpoint.kept)
+            segments[operator] = without_adopted(whole, self._channels)
+        manifest = Manifest(epoch, segments, {"channels": self._channels, "clock_ms": clock_ms})
         self._checkpoint.commit(manifest)
         self._manifest = manifest
+
+    # -- merging segments beside the epochs -------------------------------------------------------------
+
+    def _merge_beside(self, epoch: int, clock_ms: int) -> None:
+        """Start the merges that are too large to be made by the channels, unless some are under way."""
+        if self._merging is not None:
+            return
+        wanted = large_merges(self._manifest.segments, self._channels, INLINE_ROWS)
+        if wanted:
+            version = self._version(epoch, clock_ms)
+            self._busy = [record["name"] for _, _, records in wanted for record in records]
+            self._merging = self._run_merges(MergeTask(version), wanted)
+
+    def _merged_beside(self) -> list[dict[str, Any]]:
+        """The records of merges that are done."""
+        if self._merging is None or not self._merging.done():
+            return []
+        merging, self._merging = self._merging, None
+        try:
+            return list(merging.result())
+        except Exception:  # a merge is never needed; the next one reads the same segments and says what is wrong
+            return []
 
 
 class Results:
@@ -232,7 +315,9 @@ class Results:
                     assert kind == FAILURE
                     failures.append((channel, payload.as_py().decode()))
         if failures:
-            raise error_from_json(min(failures)[1])
+            errors = [error_from_json(text) for _, text in sorted(failures)]
+            names = [name for error in errors if isinstance(error, MissingSegments) for name in error.names]
+            raise MissingSegments(names) if names else errors[0]
         # A stable sort: the packets of a channel came in its order.
         data.sort(key=lambda item: item[:2])
         self.data = [
@@ -255,9 +340,15 @@ def describe_program(source: Node, nodes: list[Node]) -> dict[str, Any]:
                 "name": node.name,
                 "kind": node.kind,
                 "key": list(node.key),
+                "key_types": [str(node.inputs[0].schema.type_of(name)) for name in node.key],
                 "state": [field.name for field in node.logic.fields] if isinstance(node.logic, Keyed) else [],
                 "input": [str(each.schema) for each in node.inputs],
                 "output": str(node.schema),
             }
         )
     return {"operators": operators}
+
+
+def now_ms() -> int:
+    """The time, as epochs record it."""
+    return int(time.time() * 1000)

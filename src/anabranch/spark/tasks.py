@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgpack
@@ -33,7 +33,8 @@ from anabranch.flow.packets import (
 )
 from anabranch.flow.schema import Schema, to_values
 from anabranch.partitioning.hashing import hash_columns
-from anabranch.state.store import TaskState
+from anabranch.state.lineage import visible
+from anabranch.state.store import StateVersion
 
 PACKET_COLUMNS = "channel int, place binary, payload binary"
 PACKETS = pa.schema([("channel", pa.int32()), ("place", pa.binary()), ("payload", pa.binary())])
@@ -293,7 +294,7 @@ class ChannelTask(Task):
     """One channel of a stage for one epoch: packets in, state in and out, packets or results out."""
 
     stage: int
-    state: Callable[[int], TaskState]
+    state: StateVersion
 
     @property
     def count(self) -> int:
@@ -370,6 +371,7 @@ class ChannelTask(Task):
                 "busy_seconds": busy,
                 "state_seconds": finished - begun,
                 "segments": segments,
+                "damaged": state.damaged,
             }
         )
 
@@ -414,3 +416,15 @@ class ChannelTask(Task):
             numbers, table = numbers[order], table.take(pa.array(order))
         columns = [to_values(table.column(name)) for name in schema.names]
         return Batch(schema, numbers.tolist(), columns=columns)
+
+
+@dataclasses.dataclass(frozen=True)
+class MergeTask:
+    """Merges segments of one channel of one operator."""
+
+    state: StateVersion
+
+    def __call__(self, wanted: tuple[str, int, list[Any]]) -> dict[str, Any]:
+        operator, channel, records = wanted
+        seen = visible(self.state.segments[operator], channel, self.state.channels)
+        return self.state(channel).merge(operator, records, is_all=len(records) == len(seen))

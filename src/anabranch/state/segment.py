@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 from anabranch.errors import CheckpointError
 from anabranch.flow.calling import canonical
 from anabranch.flow.schema import to_values
+from anabranch.partitioning.hashing import key_groups
 from anabranch.state.codec import decode, encode
 
 FORMAT = 1
@@ -173,6 +174,12 @@ class Segment:
                 return at
         return None
 
+    def dead_mask(self) -> np.ndarray:
+        """Which rows only say that a key was removed."""
+        if not self.has_dead:
+            return np.zeros(len(self), dtype=bool)
+        return _one_chunk(self.table.column("dead")).to_numpy(zero_copy_only=False)
+
     def dead_rows(self, rows: np.ndarray) -> list[bool]:
         return self.values("dead", rows) if self.has_dead else [False] * len(rows)
 
@@ -188,45 +195,46 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def merge_segments(segments: Sequence[Segment], drop_dead: bool) -> pa.Buffer:
+def merge_segments(
+    segments: Sequence[Segment],
+    drop_dead: bool,
+    groups: np.ndarray | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> pa.Buffer:
     """One segment with the meaning of several, given newest first.
 
-    `drop_dead` is right only if nothing older exists: then a removed key needs no mark.
+    Parameters
+    ----------
+    drop_dead : bool
+        Forget removed keys; right only if nothing older exists, where a key could come back from.
+    groups : mask over key groups, optional
+        Leave out keys of other groups.
+    defaults : mapping, optional
+        The fields the result has, with the value of each where a segment does not have it.
     """
+    if defaults is None:
+        defaults = {name: None for segment in segments for name in segment.fields}
     live = [segment for segment in segments if len(segment)]
     if not live:
-        return write_segment(
-            np.zeros(0, np.uint64),
-            [],
-            segments[0].fields if segments else (),
-            [[] for _ in (segments[0].fields if segments else ())],
-        )
-    fields = live[0].fields
-    for segment in live:
-        if set(segment.fields) != set(fields):
-            raise CheckpointError(f"segments of one store have different fields: {fields} and {segment.fields}")
-    names = ["key", *(f"field.{name}" for name in fields)]
+        return write_segment(np.zeros(0, np.uint64), [], tuple(defaults), [[] for _ in defaults])
+    names = ["key", *(f"field.{name}" for name in defaults)]
     hashes = np.concatenate([segment.hashes for segment in live])
     # Stable: rows with one hash stay newest first.
     order = np.argsort(hashes, kind="stable")
+    hashes = hashes[order]
     arrays, encodings = [], []
     for name in names:
-        array, encoding = _joined(live, name)
+        array, encoding = _joined(live, name, defaults.get(name[6:]))
         arrays.append(array.take(pa.array(order)))
         encodings.append(encoding)
-    hashes = hashes[order]
-    dead = np.concatenate(
-        [
-            _one_chunk(s.table.column("dead")).to_numpy(zero_copy_only=False) if s.has_dead else np.zeros(len(s), bool)
-            for s in live
-        ]
-    )[order]
+    dead = np.concatenate([segment.dead_mask() for segment in live])[order]
     keep = _first_of_each_key(hashes, arrays[0], encodings[0])
     if drop_dead:
         keep &= ~dead
+    if groups is not None:
+        keep &= groups[key_groups(hashes)]
     rows = pa.array(np.flatnonzero(keep))
-    columns: list[pa.Array] = [pa.array(hashes), *arrays]
-    columns = [column.take(rows) for column in columns]
+    columns: list[pa.Array] = [column.take(rows) for column in (pa.array(hashes), *arrays)]
     column_names, column_encodings = ["hash", *names], [b"plain", *encodings]
     if not drop_dead and dead[keep].any():
         columns.append(pa.array(dead[keep]))
@@ -235,13 +243,19 @@ def merge_segments(segments: Sequence[Segment], drop_dead: bool) -> pa.Buffer:
     return _to_file(pa.table(columns, _segment_schema(column_names, columns, column_encodings)))
 
 
-def _joined(segments: Sequence[Segment], name: str) -> tuple[pa.Array, bytes]:
-    kinds = {(segment.table.column(name).type, segment.encoding(name)) for segment in segments}
-    if len(kinds) == 1:
-        chunks = [chunk for segment in segments for chunk in segment.table.column(name).chunks]
-        return pa.concat_arrays(chunks), next(iter(kinds))[1]
-    # The column changed its type over time: the codec holds every type.
-    return encode_column([value for segment in segments for value in segment.values(name)])
+def _joined(segments: Sequence[Segment], name: str, default: Any) -> tuple[pa.Array, bytes]:
+    complete = all(name in segment.table.column_names for segment in segments)
+    if complete:
+        kinds = {(segment.table.column(name).type, segment.encoding(name)) for segment in segments}
+        if len(kinds) == 1:
+            chunks = [chunk for segment in segments for chunk in segment.table.column(name).chunks]
+            return pa.concat_arrays(chunks), next(iter(kinds))[1]
+    # The column changed its type over time, or is new: the codec holds every type.
+    values: list[Any] = []
+    for segment in segments:
+        known = name in segment.table.column_names
+        values += segment.values(name) if known else [default] * len(segment)
+    return encode_column(values)
 
 
 def _first_of_each_key(hashes: np.ndarray, keys: pa.Array, encoding: bytes) -> np.ndarray:
@@ -250,13 +264,10 @@ def _first_of_each_key(hashes: np.ndarray, keys: pa.Array, encoding: bytes) -> n
     repeats = hashes[1:] == hashes[:-1]
     if not repeats.any():
         return keep
-    if encoding != _CODEC and not pa.types.is_floating(keys.type):
-        equal = pc.equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False).astype(object)
-        null = pc.is_null(keys).to_numpy(zero_copy_only=False)
-        same = np.where(null[1:] | null[:-1], null[1:] & null[:-1], equal == True)  # noqa: E712 - an object array
-        if bool(np.all(same[repeats])):
-            keep[1:] = ~repeats
-            return keep
+    if bool(np.all(_same_as_next(keys)[repeats])):
+        keep[1:] = ~repeats
+        return keep
+    # Two keys share a hash, or one key was written in two ways (0.0 and -0.0): look at each.
     starts = np.flatnonzero(np.concatenate([[True], ~repeats]))
     ends = np.append(starts[1:], len(hashes))
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
@@ -268,6 +279,18 @@ def _first_of_each_key(hashes: np.ndarray, keys: pa.Array, encoding: bytes) -> n
                 else:
                     seen.append(key)
     return keep
+
+
+def _same_as_next(keys: pa.Array) -> np.ndarray:
+    """For each key but the last, whether the next one is the same value."""
+    one, other = keys[:-1], keys[1:]
+    same = pc.fill_null(pc.equal(one, other), False).to_numpy(zero_copy_only=False)
+    if keys.null_count:
+        same = same | pc.and_(pc.is_null(one), pc.is_null(other)).to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(keys.type):
+        nan = pc.fill_null(pc.is_nan(keys), False).to_numpy(zero_copy_only=False)
+        same = same | (nan[:-1] & nan[1:])
+    return same
 
 
 def describe(data: pa.Buffer, **facts: Any) -> dict[str, Any]:

@@ -1,20 +1,36 @@
 """State inside a task: open it at a version, save what changed.
 
-The driver says which segments make up the version (the epoch before); the task reads them, never anything
-else, and writes a new segment under a name of its own. Whether that segment counts is for the driver to
-say, when it publishes the manifest. So a task may be repeated, run twice at once, or die at any point.
+The driver says which segments make up the version (the epoch before); the task reads those, never anything
+else, and writes new segments under names of their own. Whether they count is for the driver to say, when it
+publishes the manifest. So a task may be repeated, run twice at once, or die at any point, and there is
+nothing to undo.
+
+Where a checkpoint is on a path that every process can open, segments are mapped from it into memory: the
+page cache is the working store, shared by all workers of a host. Where only Hadoop reaches it, a host keeps
+copies in a working directory: new segments travel to the checkpoint with the task's result, and a task that
+misses one says so and is given it by the driver.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import os
+import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
+from anabranch import faults
 from anabranch.compiler.graph import Keyed, Node
+from anabranch.errors import CheckpointError, MissingSegments
+from anabranch.partitioning.groups import EvenGroups
+from anabranch.state.compaction import INLINE_ROWS
 from anabranch.state.files import LocalFiles
-from anabranch.state.segment import describe
+from anabranch.state.lineage import Record, files_of, inline_merge, own, visible
+from anabranch.state.segment import Segment, describe, merge_segments
 from anabranch.state.table import SegmentCache, Table
 
 _segments = SegmentCache()
@@ -22,21 +38,36 @@ _segments = SegmentCache()
 
 @dataclasses.dataclass(frozen=True)
 class StateVersion:
-    """The state at the end of an epoch: for every operator its segments, newest first.
+    """The state before an epoch, and what a task needs to read it.
 
     Attributes
     ----------
     root : str
         The checkpoint's directory for state.
+    shared : bool
+        Whether every process can open files below the root.
     epoch : int
         The epoch that is about to run; what is read here was committed by the epochs before it.
+    clock_ms : int
+        The epoch's time, for what expires.
+    channels : int
+        How many channels each keyed stage has.
     segments : mapping
-        Operator name → the manifest's records of its segments, newest first.
+        Operator name → the manifest's records of its segments.
+    supplied : mapping
+        Segments that a task said it was missing, by name.
+    merging : frozenset of str
+        Segments that are being merged beside this epoch.
     """
 
     root: str
+    shared: bool
     epoch: int
-    segments: Mapping[str, Sequence[Mapping[str, Any]]]
+    clock_ms: int
+    channels: int
+    segments: Mapping[str, Sequence[Record]]
+    supplied: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    merging: frozenset[str] = frozenset()
 
     def __call__(self, channel: int) -> TaskState:
         return TaskState(self, channel)
@@ -48,36 +79,146 @@ class TaskState:
     def __init__(self, version: StateVersion, channel: int) -> None:
         self._version = version
         self._channel = channel
-        self._files = LocalFiles(version.root)
+        self._files = LocalFiles(version.root if version.shared else working_directory(version.root))
         self._tables: dict[str, Table] = {}
+        self._records: dict[str, list[Record]] = {}
+        self.damaged: list[str] = []
 
     def open(self, nodes: Sequence[Node]) -> dict[str, Table]:
         """The tables of the keyed operators among `nodes`, by name."""
+        missing: list[str] = []
         for node in nodes:
             if isinstance(node.logic, Keyed):
-                records = self._version.segments.get(node.name, ())
-                mine = [r for r in records if r["channel"] == self._channel]
-                segments = [_segments.get(str(self._files.path(r["name"])), r["checksum"]) for r in mine]
-                self._tables[node.name] = Table(node, segments)
+                records = visible(self._version.segments.get(node.name, ()), self._channel, self._version.channels)
+                self._records[node.name] = records
+                segments = [segment for record in records for segment in self._read(record, missing)]
+                self._tables[node.name] = Table(node, segments, self._version.clock_ms)
+        if missing:
+            raise MissingSegments(missing)
         return self._tables
 
+    def _read(self, record: Record, missing: list[str]) -> list[Segment]:
+        """A segment; if it is damaged and was merged from others that are still there, those."""
+        try:
+            return [self._segment(record)]
+        except MissingSegments as problem:
+            missing.extend(problem.names)
+            return []
+        except CheckpointError as problem:
+            parts = record.get("parts", ())
+            if not parts:
+                raise CheckpointError(
+                    f"{problem}. It holds changes of epochs {record['first']} to {record['last']} of operator "
+                    f"{record['operator']} that are nowhere else. Restore the file, or start anew with another "
+                    "checkpointLocation and output path."
+                ) from None
+            self.damaged.append(record["name"])
+            return [segment for part in parts for segment in self._read(part, missing)]
+
+    def _segment(self, record: Record) -> Segment:
+        name, checksum = record["name"], record["checksum"]
+        path = str(self._files.path(name))
+        if self._version.shared:
+            return _segments.get(path, checksum)
+        supplied = self._version.supplied.get(name)
+        if supplied is not None:
+            self._keep(name, supplied)
+            return Segment(pa.py_buffer(supplied), checksum)
+        try:
+            return _segments.get(path, checksum)
+        except CheckpointError:  # not in the working directory, or damaged there: the checkpoint has it
+            raise MissingSegments([name]) from None
+
+    def _keep(self, name: str, data: bytes | memoryview) -> None:
+        """Put a copy into the working directory; if that is full, the state is still in the checkpoint."""
+        try:
+            self._files.write(name, data)
+        except OSError:
+            self._files.delete(name)
+
     def save(self, nodes: Sequence[Node]) -> list[dict[str, Any]]:
-        """Write what changed; the records of the new segments, for the manifest."""
-        records = []
+        """Write what changed, merge where that is due; the records of the new segments, for the manifest."""
+        written: list[dict[str, Any]] = []
         for node in nodes:
             if node.name not in self._tables:
                 continue
             changes = self._tables[node.name].changes()
             if changes is None:
                 continue
-            data, hashes = changes
-            name = f"{node.name}/{self._version.epoch:012d}-{self._channel:05d}-{uuid.uuid4().hex[:12]}.segment"
-            self._files.write(name, memoryview(data))
-            facts = {
-                "name": name,
-                "channel": self._channel,
-                "epoch": self._version.epoch,
-                "rows": len(hashes),
-            }
-            records.append({"operator": node.name, **describe(data, **facts)})
-        return records
+            data, rows = changes
+            record = self._write(node.name, data, rows, self._version.epoch)
+            written.append(record)
+            faults.reach("segment written", epoch=self._version.epoch, channel=self._channel, operator=node.name)
+            seen = [record, *self._records[node.name]]
+            mine = own(seen, self._channel, self._version.channels)
+            count = inline_merge(mine, INLINE_ROWS, self._version.merging)
+            if count:
+                is_all = count == len(seen)
+                written.append(self.merge(node.name, mine[:count], is_all, new={record["name"]: data}))
+        if not self._version.shared:
+            self._clean()
+        return written
+
+    def _clean(self) -> None:
+        """Remove copies from the working directory that no manifest names and no running task can be writing."""
+        known = files_of(self._version.segments)
+        for operator in self._version.segments:
+            for name in self._files.names(operator):
+                epoch = name.split("-")[0]
+                if f"{operator}/{name}" not in known and epoch.isdigit() and int(epoch) < self._version.epoch - 1:
+                    self._files.delete(f"{operator}/{name}")
+
+    def merge(
+        self, operator: str, records: Sequence[Record], is_all: bool, new: Mapping[str, pa.Buffer] | None = None
+    ) -> dict[str, Any]:
+        """Merge segments (newest first) into one of this channel's lineage; its record."""
+        missing: list[str] = []
+        segments = []
+        for record in records:
+            if new and record["name"] in new:
+                segments.append(Segment(new[record["name"]]))
+            else:
+                segments += self._read(record, missing)
+        if missing:
+            raise MissingSegments(missing)
+        foreign = [r["name"] for r in records if r["channels"] != self._version.channels]
+        groups = EvenGroups(self._version.channels).groups(self._channel) if foreign else None
+        data = merge_segments(segments, drop_dead=is_all, groups=groups)
+        first = min(record["first"] for record in records)
+        merged = self._write(operator, data, len(Segment(data)), max(r["last"] for r in records), first)
+        adopted = {name for record in records for name in record.get("adopted", ())}
+        merged["adopted"] = sorted(adopted | set(foreign))
+        merged["made"] = self._version.epoch
+        merged["parts"] = [{k: v for k, v in r.items() if k not in ("parts", "data")} for r in records]
+        return merged
+
+    def _write(self, operator: str, data: pa.Buffer, rows: int, last: int, first: int | None = None) -> dict[str, Any]:
+        # The name is unique: a repeated task must not touch what another attempt wrote.
+        name = f"{operator}/{last:012d}-{self._channel:05d}-{uuid.uuid4().hex[:12]}.segment"
+        facts: dict[str, Any] = {
+            "name": name,
+            "operator": operator,
+            "channel": self._channel,
+            "channels": self._version.channels,
+            "first": last if first is None else first,
+            "last": last,
+            "rows": rows,
+        }
+        if self._version.shared:
+            try:
+                self._files.write(name, memoryview(data))
+            except OSError as problem:
+                raise CheckpointError(
+                    f"cannot write state to {self._version.root}: {problem}. The epoch failed; nothing of it was "
+                    "committed. Make room (or make the path writable) and start the query again."
+                ) from None
+        else:
+            self._keep(name, memoryview(data))
+            facts["data"] = data.to_pybytes()
+        return describe(data, **facts)
+
+
+def working_directory(root: str) -> str:
+    """Where this host keeps copies of a checkpoint that its processes cannot open directly."""
+    digest = hashlib.sha256(root.encode()).hexdigest()[:16]
+    return os.path.join(tempfile.gettempdir(), f"anabranch-{os.getuid()}", digest)

@@ -1,7 +1,8 @@
 """The state of one keyed operator as one channel sees it in one epoch.
 
 A table is opened at a version (a list of segments, newest first), loads the keys a batch touches, lends
-out their instances, and at the end gives the segment of what changed.
+out their instances, and at the end gives the segment of what changed. Keys that were not touched are not
+read, keys that were not changed are not written.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.compiler.graph import Node
+from anabranch.compiler.graph import Keyed, Node
 from anabranch.flow.calling import Instances
 from anabranch.partitioning.hashing import hash_columns
 from anabranch.state.segment import Segment, write_segment
 
 # Values of these types cannot change in place: the same object means the same value.
 _IMMUTABLE = frozenset({type(None), bool, int, float, str, bytes})
+_EXPIRES = "#expires"
 
 
 class SegmentCache:
@@ -48,11 +50,14 @@ class SegmentCache:
 class Table:
     """State of a keyed operator: load touched keys, hand out instances, collect the changes."""
 
-    def __init__(self, node: Node, segments: Sequence[Segment]) -> None:
+    def __init__(self, node: Node, segments: Sequence[Segment], clock_ms: int = 0) -> None:
+        assert isinstance(node.logic, Keyed)
         self.instances = Instances(node)
         self.segments = segments
-        types = [node.inputs[0].schema.type_of(name) for name in node.key]
-        self._key_types = types
+        self._clock_ms = clock_ms
+        self._ttl_ms = node.logic.time_to_live_ms
+        self._defaults = {field.name: field for field in node.logic.fields}
+        self._key_types = [node.inputs[0].schema.type_of(name) for name in node.key]
         self.live: dict[Any, Any] = {}
         self._loaded: dict[Any, tuple[Any, ...]] = {}
 
@@ -86,9 +91,10 @@ class Table:
             places, rows = segment.find(hashes, left)
             if not len(places):
                 continue
-            columns = [segment.values(f"field.{name}", rows) for name in self.instances.names]
+            gone = self._gone(segment, rows)
+            columns = [self._column(segment, name, rows) for name in self.instances.names]
             values = zip(*columns, strict=True) if columns else iter([()] * len(rows))
-            for place, state, dead in zip(places.tolist(), values, segment.dead_rows(rows), strict=True):
+            for place, state, dead in zip(places.tolist(), values, gone, strict=True):
                 if not dead:
                     found[left[place]] = state
             missing = np.ones(len(left), dtype=bool)
@@ -97,8 +103,19 @@ class Table:
             left = [left[at] for at in np.flatnonzero(missing).tolist()]
         return found
 
-    def changes(self) -> tuple[pa.Buffer, np.ndarray] | None:
-        """The segment of what this epoch changed and the hashes in it, or None if nothing did."""
+    def _column(self, segment: Segment, name: str, rows: np.ndarray) -> list[Any]:
+        if name in segment.fields:
+            return segment.values(f"field.{name}", rows)
+        return [self._defaults[name].initial() for _ in range(len(rows))]  # the program has it, the state not yet
+
+    def _gone(self, segment: Segment, rows: np.ndarray) -> list[bool]:
+        if _EXPIRES not in segment.fields or self._ttl_ms is None:
+            return segment.dead_rows(rows)
+        expired = [moment <= self._clock_ms for moment in segment.values(f"field.{_EXPIRES}", rows)]
+        return [a or b for a, b in zip(segment.dead_rows(rows), expired, strict=True)]
+
+    def changes(self) -> tuple[pa.Buffer, int] | None:
+        """The segment of what this epoch changed and its number of rows, or None if nothing did."""
         keys: list[Any] = []
         states: list[tuple[Any, ...]] = []
         values_of, loaded = self.instances.values, self._loaded
@@ -113,6 +130,8 @@ class Table:
                     break
         if not keys:
             return None
-        hashes = self.hashes(keys)
-        columns = list(zip(*states, strict=True))
-        return write_segment(hashes, keys, self.instances.names, columns), hashes
+        names, columns = list(self.instances.names), list(zip(*states, strict=True))
+        if self._ttl_ms is not None:
+            names.append(_EXPIRES)
+            columns.append((self._clock_ms + self._ttl_ms,) * len(keys))
+        return write_segment(self.hashes(keys), keys, names, columns), len(keys)

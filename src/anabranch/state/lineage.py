@@ -1,0 +1,136 @@
+"""Which segments a channel reads, and what a manifest keeps: decisions about records, without any I/O.
+
+A record describes a segment: its file, the operator, the channel that wrote it and out of how many, the
+epochs it covers (first to last), rows, bytes, checksum. The segments one channel wrote under one number of
+channels are a *lineage*; they follow one another without overlap. When the number of channels changes, the
+new channels begin new lineages and read those of the old ones whose key groups they took over: nothing is
+copied. A merge restricted to a channel's own groups then *adopts* what it read, and an old segment is
+dropped when every channel that needs it has adopted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from anabranch.partitioning.groups import EvenGroups
+from anabranch.state.compaction import mergeable
+
+Record = Mapping[str, Any]
+
+
+def own(records: Iterable[Record], channel: int, channels: int) -> list[Record]:
+    """The lineage of a channel, newest first."""
+    mine = [r for r in records if r["channel"] == channel and r["channels"] == channels]
+    return sorted(mine, key=_newest_first)
+
+
+def inherited(records: Iterable[Record], channel: int, channels: int) -> list[Record]:
+    """What a channel still reads of others' lineages, newest first."""
+    records = list(records)
+    adopted = {name for record in own(records, channel, channels) for name in record.get("adopted", ())}
+    groups = EvenGroups(channels).groups(channel)
+    found = []
+    for record in records:
+        if record["channels"] == channels or record["name"] in adopted:
+            continue
+        if (EvenGroups(record["channels"]).groups(record["channel"]) & groups).any():
+            found.append(record)
+    return sorted(found, key=_newest_first)
+
+
+def _newest_first(record: Record) -> tuple[int, int]:
+    return -record["last"], record["channel"]
+
+
+def visible(records: Iterable[Record], channel: int, channels: int) -> list[Record]:
+    """All a channel reads, newest first. What it wrote itself is newer than all it inherited."""
+    records = list(records)
+    return own(records, channel, channels) + inherited(records, channel, channels)
+
+
+def inline_merge(records: Sequence[Record], rows_max: int, busy: frozenset[str] = frozenset()) -> int:
+    """How many of a channel's newest segments it should merge when it saves; 0 for none.
+
+    Segments that are being merged already (`busy`) are left alone, or that work would be for nothing.
+    """
+    free = next((at for at, record in enumerate(records) if record["name"] in busy), len(records))
+    records = records[:free]
+    found = mergeable(records)
+    if found is None:
+        return 0
+    count = found[1]
+    while count > 1 and sum(record["rows"] for record in records[:count]) > rows_max:
+        smaller = mergeable(records[: count - 1])
+        count = smaller[1] if smaller is not None else 0
+    return count if count > 1 else 0
+
+
+def large_merges(
+    segments: Mapping[str, Sequence[Record]], channels: int, rows_max: int
+) -> list[tuple[str, int, list[Record]]]:
+    """The merges to make beside the epochs: (operator, channel, its visible segments to merge, newest first).
+
+    A channel that inherited adopts everything it sees; otherwise the tiers decide, where they ask for more
+    than is done inline.
+    """
+    found = []
+    for operator, records in segments.items():
+        for channel in range(channels):
+            seen = visible(records, channel, channels)
+            if any(record["channels"] != channels for record in seen):
+                found.append((operator, channel, seen))
+                continue
+            range_ = mergeable(seen)
+            if range_ is not None and sum(r["rows"] for r in seen[: range_[1]]) > rows_max:
+                found.append((operator, channel, seen[: range_[1]]))
+    return found
+
+
+def after_merge(records: Sequence[Record], merged: Record) -> list[Record]:
+    """The records with a merge in place of what it was made of; unchanged if that is not there any more."""
+    names = {part["name"] for part in merged["parts"]}
+    if not names <= {record["name"] for record in records}:
+        return list(records)
+    lineage = {
+        part["name"]
+        for part in merged["parts"]
+        if part["channel"] == merged["channel"] and part["channels"] == merged["channels"]
+    }
+    return [merged, *(record for record in records if record["name"] not in lineage)]
+
+
+def without_adopted(records: Sequence[Record], channels: int) -> list[Record]:
+    """The records without those that every channel has adopted."""
+    needed = {r["name"] for channel in range(channels) for r in visible(records, channel, channels)}
+    return [record for record in records if record["name"] in needed]
+
+
+def without_damaged(records: Sequence[Record], damaged: Iterable[str]) -> list[Record]:
+    """The records with damaged merges replaced by what they were made of."""
+    broken = set(damaged)
+    return [
+        part
+        for record in records
+        for part in (record["parts"] if record["name"] in broken and record.get("parts") else [record])
+    ]
+
+
+def without_old_parts(records: Sequence[Record], before: int) -> list[Record]:
+    """The records; merges made before an epoch no longer remember what they were made of, so that it can go."""
+    return [
+        {key: value for key, value in record.items() if key != "parts"}
+        if record.get("made", before) < before
+        else record
+        for record in records
+    ]
+
+
+def files_of(segments: Mapping[str, Sequence[Record]]) -> set[str]:
+    """The names of all files that records, or the parts a merge could be replaced by, refer to."""
+    return {
+        each["name"]
+        for records in segments.values()
+        for record in records
+        for each in (record, *record.get("parts", ()))
+    }
