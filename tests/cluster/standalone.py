@@ -163,6 +163,13 @@ class StandaloneCluster:
         """SIGKILL the executor that this Python worker belongs to."""
         os.kill(self._executor_of(python_worker)[1], signal.SIGKILL)
 
+    def kill_executor_beside(self, python_worker: int) -> None:
+        """SIGKILL the executor that this Python worker does not belong to, of the two there are."""
+        spared = self._executor_of(python_worker)[1]
+        workers = {worker.pid for worker in self.workers}
+        (other,) = (pid for pid, parent in _parents() if parent in workers and pid != spared)
+        os.kill(other, signal.SIGKILL)
+
     def kill_worker_of(self, python_worker: int) -> None:
         """SIGKILL the executor that this Python worker belongs to, and its Spark worker before it."""
         worker, executor = self._executor_of(python_worker)
