@@ -37,6 +37,9 @@ def main() -> None:
         # All executors are there before the first task, so that the work is spread over all of them.
         "spark.cores.max": str(given.cores),
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        # Both workers are on one host. An executor must not read the files of another, which on a real cluster
+        # are gone together with it.
+        "spark.shuffle.readHostLocalDisk": "false",
         # A loss is noticed, and given up on, within seconds.
         "spark.network.timeout": "20s",
         "spark.network.timeoutInterval": "5s",
