@@ -21,18 +21,19 @@ FILE_LINES_MAX = 500
 
 PURE = {"compiler", "flow", "partitioning", "control", "sim"}
 BELOW_SPARK = {"errors", "compiler", "flow", "partitioning", "control", "state"}
-BELOW_API = BELOW_SPARK | {"spark"}
+BELOW_API = BELOW_SPARK | {"spark", "faults"}
 EVERYTHING = BELOW_API | {"api", "sim", "testing", "dashboard", "cli", "__init__"}
 
 # What each part of the package may import from the others when it runs. Among themselves the pure layers are
 # free; sim stands above them, because it drives them (and state) as spark does.
 MAY_IMPORT = {
     "errors": set(),
+    "faults": set(),
     "compiler": BELOW_SPARK - {"state"},
     "flow": BELOW_SPARK - {"state"},
     "partitioning": BELOW_SPARK - {"state"},
     "control": BELOW_SPARK - {"state"},
-    "state": BELOW_SPARK,
+    "state": BELOW_SPARK | {"faults"},
     "sim": BELOW_SPARK | {"sim"},
     "spark": BELOW_API,
     "api": BELOW_API | {"api"},

@@ -16,7 +16,7 @@ General layout. Users touch what is named below; everything else is private.
 import anabranch.state  # noqa: F401
 from anabranch import errors
 from anabranch.api import agg
-from anabranch.api.operators import Operator, state
+from anabranch.api.operators import Operator, state, store, stores
 from anabranch.api.progress import show_progress
 from anabranch.api.session import Session, from_rows, session
 from anabranch.api.stream import Stream
@@ -39,6 +39,8 @@ __all__ = [
     "session",
     "show_progress",
     "state",
+    "store",
+    "stores",
     "tumbling",
 ]
 __version__ = "0.1.0.dev0"

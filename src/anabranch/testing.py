@@ -33,7 +33,7 @@ from anabranch.spark.tasks import PACKETS, RESULTS, ChannelTask, MergeTask, Prog
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
 
-__all__ = ["ParallelRun", "run_parallel"]
+__all__ = ["ParallelRun", "TaskDied", "run_parallel"]
 
 
 def run_parallel(stream: Stream, *, channels: int = 4, seed: int = 0, checkpoint: str | None = None) -> list[Row]:
@@ -54,10 +54,23 @@ def run_parallel(stream: Stream, *, channels: int = 4, seed: int = 0, checkpoint
         return run.output
 
 
+class TaskDied(Exception):  # noqa: N818 - an event, raised by fault handlers of tests
+    """What a fault handler raises to make one attempt of a task die."""
+
+
 class ParallelRun:
     """A program that runs epoch by epoch in this process, from a checkpoint."""
 
-    def __init__(self, stream: Stream, checkpoint: str, *, channels: int = 4, seed: int = 0) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        checkpoint: str,
+        *,
+        channels: int = 4,
+        seed: int = 0,
+        written: dict[int, pa.Table] | None = None,
+        allow_state_loss: bool = False,
+    ) -> None:
         output = stream._node
         chain = chain_of(output)
         self._source = chain[0]
@@ -66,11 +79,12 @@ class ParallelRun:
         self._epochs = origin.epochs
         self._seed = seed
         self._schema = output.schema
-        self._written: dict[int, pa.Table] = {}
+        # A sink outlives the driver: whoever restarts a run passes on what it wrote.
+        self._written = {} if written is None else written
         self.progress: list[EpochProgress] = []
         files = LocalFiles(f"{checkpoint}/anabranch")
         held = Checkpoint(files)
-        held.bind(describe_program(chain[0], chain[1:]))
+        self.changes = held.bind(describe_program(chain[0], chain[1:]), allow_state_loss)
         bare = detached(output)
         program = Program(chain_of(bare)[0], tuple(stages_of(bare)), "files")
         self.runner = EpochRunner(
@@ -117,8 +131,19 @@ class ParallelRun:
                 mine = packets.filter(pa.compute.equal(packets["channel"], number)).select(["place", "payload"])
                 # Spark delivers the blocks of a shuffle in any order.
                 shuffled = mine.take(pa.array(random.permutation(len(mine)))) if len(mine) else mine
-                produced += task.run(_sorted_batches(shuffled), number)
+                produced += self._attempts(task, shuffled, number, random)
         return pa.Table.from_batches(produced, RESULTS)
+
+    def _attempts(self, task: ChannelTask, packets: pa.Table, number: int, random: np.random.Generator) -> Any:
+        """A channel's results. As on Spark, a task that dies is run again, and one may run twice for nothing."""
+        if random.random() < 0.05:
+            list(task.run(_sorted_batches(packets), number))
+        for _ in range(3):
+            try:
+                return list(task.run(_sorted_batches(packets), number))
+            except TaskDied:
+                continue
+        raise TaskDied(f"channel {number} died four times")
 
     def _merge(self, task: MergeTask, wanted: list[Any]) -> Future[list[Any]]:
         done: Future[list[Any]] = Future()

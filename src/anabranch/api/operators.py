@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import datetime
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 from anabranch.compiler.graph import StateField
 from anabranch.errors import ProgramError
+from anabranch.state.maps import StateMap, StateMaps
 
 _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset)
 
@@ -51,6 +54,33 @@ def state(default: Any = None, *, factory: Callable[[], Any] | None = None) -> A
     if factory is not None and not callable(factory):
         raise ProgramError(f"state(factory={factory!r}): expected a callable such as list or dict")
     return _Declared(default, factory)
+
+
+def store(*, ttl: float | datetime.timedelta | None = None) -> Any:
+    """Declare a managed map as state: ``seen = ab.store(ttl=3600)``, then ``self.seen.put(key, value)``.
+
+    Parameters
+    ----------
+    ttl : seconds or timedelta, optional
+        How long an entry lives after it was last put.
+    """
+    ttl_ms = to_milliseconds(ttl)
+    return state(factory=functools.partial(StateMap, ttl_ms))
+
+
+def stores() -> Any:
+    """Declare named maps that the operator makes and removes as it runs: ``self.stores.create("seen")``."""
+    return state(factory=StateMaps)
+
+
+def to_milliseconds(duration: float | datetime.timedelta | None) -> int | None:
+    """A time to live in milliseconds; ProgramError if it is not a positive duration."""
+    if duration is None:
+        return None
+    seconds = duration.total_seconds() if isinstance(duration, datetime.timedelta) else duration
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise ProgramError(f"ttl={duration!r}: expected a positive number of seconds or a timedelta")
+    return round(seconds * 1000)
 
 
 def _is_container(value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import datetime
 import inspect
 import itertools
 import textwrap
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.api.agg import Aggregation
 from anabranch.api.aggregation import aggregate_logic
-from anabranch.api.operators import Operator, make_prototype, state_fields
+from anabranch.api.operators import Operator, make_prototype, state_fields, to_milliseconds
 from anabranch.api.windows import Tumbling
 from anabranch.compiler.graph import (
     Filter,
@@ -102,7 +103,14 @@ class Stream:
         return self._append("flat_map", FlatMap(function), output, location, name, details=_shown(function))
 
     def process(
-        self, operator: Operator, by: str | Sequence[str], schema: Any = None, *, name: str | None = None
+        self,
+        operator: Operator,
+        by: str | Sequence[str],
+        schema: Any = None,
+        *,
+        name: str | None = None,
+        ttl: float | datetime.timedelta | None = None,
+        persistence: str = "checkpointed",
     ) -> Stream:
         """An operator with state per key.
 
@@ -114,8 +122,17 @@ class Stream:
             The key: one column or several.
         schema : str or class, optional
             The output's columns, as in `map`.
+        ttl : seconds or timedelta, optional
+            How long a key's state lives after it was last changed, by the clock of the epochs.
+        persistence : "checkpointed" or "transient"
+            Transient state is not written to the checkpoint: it is faster to give up than to keep, and begins
+            anew after a restart or the loss of a host.
         """
         location = caller_location()
+        if persistence not in ("checkpointed", "transient"):
+            raise ProgramError(
+                f"process at {location}: persistence={persistence!r}; expected 'checkpointed' or 'transient'"
+            )
         if isinstance(operator, type):
             raise ProgramError(f"process at {location}: give an instance, {operator.__name__}(), not the class")
         if not isinstance(operator, Operator):
@@ -128,7 +145,8 @@ class Stream:
         if function is Operator.process:
             raise ProgramError(f"process at {location}: {kind.__name__} has no process(self, t) method")
         output = self._output_schema("process", function, schema, location, many=True)
-        logic = Keyed(make_prototype(operator), "process", state_fields(kind))
+        transient = persistence == "transient"
+        logic = Keyed(make_prototype(operator), "process", state_fields(kind), to_milliseconds(ttl), transient)
         forwards = frozenset(self.columns) if _emits_only_its_input(function) else frozenset()
         return self._append("process", logic, output, location, name or kind.__name__, key, forwards, kind.__name__)
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from anabranch.flow.schema import Schema
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_PACKAGE = __file__.removesuffix("compiler/graph.py").removesuffix("compiler\\graph.py")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,12 +83,15 @@ class Keyed:
         The attributes that are state.
     time_to_live_ms : int or None
         A key's state is forgotten when it was not written for so long.
+    transient : bool
+        The state is not kept in the checkpoint: after a restart, or when a host is lost, it begins anew.
     """
 
     prototype: Any
     method: str
     fields: tuple[StateField, ...]
     time_to_live_ms: int | None = None
+    transient: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

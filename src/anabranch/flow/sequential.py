@@ -13,6 +13,7 @@ from typing import Any
 from anabranch.compiler.graph import Filter, FlatMap, Keyed, Map, Node, Source, upstream
 from anabranch.errors import InputError, OperatorError
 from anabranch.flow.calling import Instances, emitted, key_of, operator_failed
+from anabranch.flow.clock import set_epoch_time
 from anabranch.flow.schema import MisfitError, Row, Schema, ShapeError
 
 
@@ -23,10 +24,13 @@ class SequentialRun:
     ----------
     output : list of Row
         What has come out so far.
+    clock_ms : int
+        The time, for state that expires; whoever feeds may move it.
     """
 
-    def __init__(self, output: Node) -> None:
+    def __init__(self, output: Node, clock_ms: int = 0) -> None:
         self.output: list[Row] = []
+        self.clock_ms = clock_ms
         self._states: dict[str, tuple[Instances, dict[Any, Any]]] = {}
         nodes = upstream(output)
         self._consumers: dict[int, list[Callable[[Row], None]]] = {node.id: [] for node in nodes}
@@ -39,6 +43,7 @@ class SequentialRun:
     def feed(self, rows: Iterable[Any], source: str | None = None) -> None:
         """Carry rows of a source through the program."""
         node = self._sources[source] if source is not None else next(iter(self._sources.values()))
+        set_epoch_time(self.clock_ms)
         for number, row in enumerate(rows):
             self._emit(node, input_row(node, row, number))
 
@@ -46,6 +51,11 @@ class SequentialRun:
         """The state of an operator: key → values of its state fields."""
         instances, by_key = self._states[operator]
         return {key: instances.values(instance) for key, instance in by_key.items()}
+
+    def initial_state(self, operator: str) -> tuple[Any, ...]:
+        """The state of a key that was never seen."""
+        instances, _ = self._states[operator]
+        return instances.values(instances.new())
 
     def _emit(self, node: Node, row: Row) -> None:
         for consume in self._consumers[node.id]:
@@ -77,15 +87,19 @@ class SequentialRun:
             by_key: dict[Any, Any] = {}
             self._states[node.name] = (instances, by_key)
             places = tuple(node.inputs[0].schema.names.index(name) for name in node.key)
-            method = logic.method
+            method, ttl_ms = logic.method, logic.time_to_live_ms
+            expires: dict[Any, int] = {}
 
             def consume(row: Row) -> None:
                 key = key_of(row, places)
                 instance = by_key.get(key)
-                if instance is None:
+                if instance is None or self.clock_ms >= expires.get(key, self.clock_ms + 1):
                     instance = by_key[key] = instances.new()
+                before = repr(instances.values(instance))
                 self._emit_all(node, row, lambda: getattr(instance, method)(row))
-                instances.values(instance)  # refuses what would be lost
+                after = repr(instances.values(instance))  # refuses what would be lost
+                if ttl_ms is not None and after != before:
+                    expires[key] = self.clock_ms + ttl_ms
 
         else:
             raise AssertionError(f"a {node.kind} reads no stream")

@@ -45,7 +45,7 @@ class HadoopFiles:
     def _at(self, name: str) -> Any:
         return self._path(f"{self.root}/{name}")
 
-    def write(self, name: str, data: bytes | memoryview) -> None:
+    def write(self, name: str, data: bytes | memoryview, modified: int | None = None) -> None:
         target = self._at(name)
         passing = self._at(f"{name}.{uuid.uuid4().hex[:12]}.tmp")
         passing = self._path(passing.getParent(), "_" + passing.getName())
@@ -54,6 +54,8 @@ class HadoopFiles:
             stream.write(bytes(data))
         finally:
             stream.close()
+        if modified is not None:
+            self._system.setTimes(passing, modified * 1000, -1)
         # FileSystem.rename does not replace; a reader between the two steps finds no file and asks again.
         if self._system.exists(target):
             self._system.delete(target, False)

@@ -24,9 +24,9 @@ import pyarrow.compute as pc
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
-from anabranch import faults
 from anabranch.compiler.graph import Keyed, Node
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments, error_from_json
+from anabranch.faults import reach
 from anabranch.flow.packets import Positions, merge, piece_of, unpack
 from anabranch.partitioning.groups import EvenGroups
 from anabranch.spark.sinks import Sink
@@ -45,7 +45,15 @@ from anabranch.spark.tasks import (
 )
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import INLINE_ROWS
-from anabranch.state.lineage import after_merge, large_merges, without_adopted, without_damaged, without_old_parts
+from anabranch.state.lineage import (
+    KeyRoute,
+    Layout,
+    after_merge,
+    large_merges,
+    without_adopted,
+    without_damaged,
+    without_old_parts,
+)
 from anabranch.state.store import StateVersion
 
 
@@ -151,8 +159,21 @@ class EpochRunner:
         self._report = report
         self._pickled = cloudpickle.dumps(program)
         self._digest = hashlib.sha256(self._pickled).hexdigest()
-        self._manifest = checkpoint.latest()
+        nodes = [node for stage in program.stages for node in stage.nodes]
+        keyed = {node.name: node.logic for node in nodes if isinstance(node.logic, Keyed)}
+        self._fields = {name: {f.name: f.initial() for f in logic.fields} for name, logic in keyed.items()}
+        self._transient = frozenset(name for name, logic in keyed.items() if logic.transient)
+        latest = checkpoint.latest()
+        durable = {
+            operator: [record for record in records if not record.get("transient")]
+            for operator, records in latest.segments.items()
+        }
+        self._manifest = Manifest(latest.epoch, durable, latest.facts)
         checkpoint.clean()
+        before = self._manifest.facts
+        self._keys = key_routes(program)
+        same = before.get("channels") == channels and before.get("routes") == self._routes()
+        self._layout = Layout(before.get("generation", -1) + (not same), channels)
         self._merged = result_schema(program)
         self.failure: AnabranchError | None = None
 
@@ -176,20 +197,20 @@ class EpochRunner:
                 "another checkpointLocation and output path."
             )
         clock_ms = self._checkpoint.begin(epoch, max(now_ms(), self._manifest.facts.get("clock_ms", 0)))
-        faults.reach("epoch begun", epoch=epoch)
+        reach("epoch begun", epoch=epoch)
         results = self._job(batch, epoch, clock_ms)
         ran = time.perf_counter()
-        faults.reach("job done", epoch=epoch)
+        reach("job done", epoch=epoch)
         table = merge(results.data, self._merged).drop_columns(["#position"])
         merged = time.perf_counter()
         self._sink.write(table, epoch)
         written = time.perf_counter()
-        faults.reach("sink written", epoch=epoch)
+        reach("sink written", epoch=epoch)
         records = [record for report in results.reports for record in report.get("segments", ())]
         damaged = [name for report in results.reports for name in report.get("damaged", ())]
         self._commit(epoch, clock_ms, records, damaged)
         finished = time.perf_counter()
-        faults.reach("manifest written", epoch=epoch)
+        reach("manifest written", epoch=epoch)
         durations = {
             "job": ran - started,
             "merge": merged - ran,
@@ -236,7 +257,21 @@ class EpochRunner:
     def _version(self, epoch: int, clock_ms: int) -> StateVersion:
         segments = self._manifest.segments
         busy = frozenset(self._busy if self._merging is not None else ())
-        return StateVersion(self._state_root, self._shared, epoch, clock_ms, self._channels, segments, merging=busy)
+        return StateVersion(
+            self._state_root,
+            self._shared,
+            epoch,
+            clock_ms,
+            self._layout,
+            self._keys,
+            self._fields,
+            segments,
+            merging=busy,
+            transient=self._transient,
+        )
+
+    def _routes(self) -> dict[str, list[str]]:
+        return {operator: list(key.route) for operator, key in self._keys.items()}
 
     def _supply(self, name: str) -> bytes:
         data = self._checkpoint.files.read(f"state/{name}")
@@ -266,8 +301,12 @@ class EpochRunner:
             segments[record["operator"]] = after_merge(known, record) if record.get("parts") else [record, *known]
         for operator, known in segments.items():
             whole = without_old_parts(without_damaged(known, damaged), epoch - self._checkpoint.kept)
-            segments[operator] = without_adopted(whole, self._channels)
-        manifest = Manifest(epoch, segments, {"channels": self._channels, "clock_ms": clock_ms})
+            key = self._keys.get(operator)
+            # State of an operator that the program does not have any more is kept as it is.
+            segments[operator] = whole if key is None else without_adopted(whole, self._layout, key.route)
+        manifest = Manifest(
+            epoch, segments, {**dataclasses.asdict(self._layout), "routes": self._routes(), "clock_ms": clock_ms}
+        )
         self._checkpoint.commit(manifest)
         self._manifest = manifest
 
@@ -277,7 +316,7 @@ class EpochRunner:
         """Start the merges that are too large to be made by the channels, unless some are under way."""
         if self._merging is not None:
             return
-        wanted = large_merges(self._manifest.segments, self._channels, INLINE_ROWS)
+        wanted = large_merges(self._manifest.segments, self._layout, self._keys, INLINE_ROWS)
         if wanted:
             version = self._version(epoch, clock_ms)
             self._busy = [record["name"] for _, _, records in wanted for record in records]
@@ -329,6 +368,16 @@ class Results:
 def _placed(batch: pa.RecordBatch, base: int) -> pa.RecordBatch:
     """Rows numbered within their piece, with their place in the epoch."""
     return batch.set_column(0, batch.schema.field(0), pc.add(batch.column(0), base))
+
+
+def key_routes(program: Program) -> dict[str, KeyRoute]:
+    """The keys of the program's keyed operators."""
+    return {
+        node.name: KeyRoute(node.key, tuple(node.inputs[0].schema.type_of(name) for name in node.key), stage.key)
+        for stage in program.stages
+        for node in stage.nodes
+        if isinstance(node.logic, Keyed)
+    }
 
 
 def describe_program(source: Node, nodes: list[Node]) -> dict[str, Any]:

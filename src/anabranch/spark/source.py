@@ -12,9 +12,7 @@ comes from partitions. It comes from what the rows say of themselves:
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +27,7 @@ from anabranch.flow.ddl import to_ddl
 from anabranch.flow.origins import RowsOrigin
 from anabranch.flow.schema import Schema
 from anabranch.flow.sequential import input_row
+from anabranch.spark.files import open_files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,19 +130,17 @@ def _rows_as_files(spark: SparkSession, origin: RowsOrigin, node: Node, scratch:
     The files are named and dated by epoch. Those that are there are kept: after a restart with a longer
     list only the new epochs are added.
     """
-    directory = Path(scratch) / node.name
-    directory.mkdir(parents=True, exist_ok=True)
+    files = open_files(spark, f"{scratch}/{node.name}")
+    there = set(files.names(""))
     first = 0
     for number, rows in enumerate(origin.epochs):
-        path = directory / f"{number:09d}.parquet"
-        if not path.exists():
+        name = f"{number:09d}.parquet"
+        if name not in there:
             tuples = [input_row(node, row, first + at) for at, row in enumerate(rows)]
             columns = list(zip(*tuples, strict=True)) if tuples else [() for _ in node.schema.names]
-            table = pa.table(node.schema.arrays(columns), schema=node.schema.arrow)
-            passing = path.with_name(f"_{path.name}")
-            pq.write_table(table, passing)
-            os.utime(passing, (1_000_000_000 + number, 1_000_000_000 + number))
-            passing.rename(path)
+            sink = pa.BufferOutputStream()
+            pq.write_table(pa.table(node.schema.arrays(columns), schema=node.schema.arrow), sink)
+            files.write(name, memoryview(sink.getvalue()), modified=1_000_000_000 + number)
         first += len(rows)
     reader = spark.readStream.schema(to_ddl(node.schema.arrow)).option("maxFilesPerTrigger", 1)
-    return reader.parquet(str(directory))
+    return reader.parquet(f"{scratch}/{node.name}")

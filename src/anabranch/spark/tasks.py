@@ -20,6 +20,7 @@ from anabranch.compiler.graph import Node
 from anabranch.compiler.stages import Stage
 from anabranch.errors import AnabranchError, OrderError, error_from_json, error_to_json
 from anabranch.flow.batches import Batch, BatchChannel
+from anabranch.flow.clock import set_epoch_time
 from anabranch.flow.packets import (
     HEADER,
     Positions,
@@ -33,7 +34,6 @@ from anabranch.flow.packets import (
 )
 from anabranch.flow.schema import Schema, to_values
 from anabranch.partitioning.hashing import hash_columns
-from anabranch.state.lineage import visible
 from anabranch.state.store import StateVersion
 
 PACKET_COLUMNS = "channel int, place binary, payload binary"
@@ -345,6 +345,7 @@ class ChannelTask(Task):
         program = self.load()
         stage = program.stages[self.stage]
         state = self.state(number)
+        set_epoch_time(self.state.clock_ms)
         nodes = stage.nodes
         channel = BatchChannel(nodes, state.open(nodes), self.epoch)
         rows_in = rows_out = 0
@@ -426,5 +427,5 @@ class MergeTask:
 
     def __call__(self, wanted: tuple[str, int, list[Any]]) -> dict[str, Any]:
         operator, channel, records = wanted
-        seen = visible(self.state.segments[operator], channel, self.state.channels)
-        return self.state(channel).merge(operator, records, is_all=len(records) == len(seen))
+        state = self.state(channel)
+        return state.merge(operator, records, is_all=len(records) == len(state.visible(operator)))

@@ -21,6 +21,7 @@ import numpy as np
 
 from anabranch.errors import StateError
 from anabranch.flow.schema import Row, _restore_row
+from anabranch.state.maps import StateMap, StateMaps
 
 VERSION = 1
 _PREFIX = bytes([VERSION])
@@ -123,6 +124,8 @@ _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] 
     ),
     19: (np.generic, lambda v: [v.dtype.str, v.tobytes()], lambda p: np.frombuffer(p[1], np.dtype(p[0]))[0]),
     20: (Row, lambda v: [list(v._fields), list(v)], lambda p: _restore_row(tuple(p[0]), tuple(p[1]))),
+    21: (StateMap, StateMap.to_parts, StateMap.from_parts),
+    22: (StateMaps, StateMaps.to_parts, StateMaps.from_parts),
 }
 _NUMBERS = {kind: number for number, (kind, _, _) in _EXTENSIONS.items()}
 

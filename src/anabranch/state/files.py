@@ -17,8 +17,11 @@ class Files(Protocol):
 
     root: str
 
-    def write(self, name: str, data: bytes | memoryview) -> None:
-        """Put a file there, whole or not at all, in place of one that was there."""
+    def write(self, name: str, data: bytes | memoryview, modified: int | None = None) -> None:
+        """Put a file there, whole or not at all, in place of one that was there.
+
+        `modified` dates it, in seconds since 1970.
+        """
 
     def read(self, name: str) -> bytes | None:
         """The content of a file, or None if it is not there."""
@@ -39,7 +42,7 @@ class LocalFiles:
     def path(self, name: str) -> Path:
         return Path(self.root) / name
 
-    def write(self, name: str, data: bytes | memoryview) -> None:
+    def write(self, name: str, data: bytes | memoryview, modified: int | None = None) -> None:
         path = self.path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Hidden from Spark's readers while it is incomplete; unique, because two tasks may write at once.
@@ -47,6 +50,8 @@ class LocalFiles:
         try:
             with open(passing, "wb") as file:
                 file.write(data)
+            if modified is not None:
+                os.utime(passing, (modified, modified))
             os.replace(passing, path)
         except BaseException:
             passing.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """Which segments a channel reads, and what a manifest keeps: decisions about records, without any I/O.
 
 A record describes a segment: its file, the operator, the channel that wrote it and out of how many, the
-epochs it covers (first to last), rows, bytes, checksum. The segments one channel wrote under one number of
+epochs it covers (first to last), rows, bytes, checksum. The segments one channel wrote under one layout of
 channels are a *lineage*; they follow one another without overlap. When the number of channels changes, the
 new channels begin new lineages and read those of the old ones whose key groups they took over: nothing is
 copied. A merge restricted to a channel's own groups then *adopts* what it read, and an old segment is
@@ -10,31 +10,84 @@ dropped when every channel that needs it has adopted it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from anabranch.partitioning.groups import EvenGroups
+from anabranch.partitioning.hashing import hash_columns, key_groups
 from anabranch.state.compaction import mergeable
 
 Record = Mapping[str, Any]
 
 
-def own(records: Iterable[Record], channel: int, channels: int) -> list[Record]:
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Who owns which keys. Each change of owners is a new generation, also when it goes back to an earlier number
+    of channels: what was written in between is newer.
+    """
+
+    generation: int
+    channels: int
+
+    def groups(self, channel: int) -> np.ndarray:
+        """The key groups of a channel, as a mask."""
+        return EvenGroups(self.channels).groups(channel)
+
+
+@dataclasses.dataclass(frozen=True)
+class KeyRoute:
+    """The key of an operator's state, and the part of it that tuples are routed by.
+
+    An operator in a region may have a finer key than the region: state is then found by the whole key, and
+    owned by whoever its part belongs to.
+    """
+
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    route: tuple[str, ...]
+
+    def hashes(self, keys: Sequence[Any]) -> np.ndarray:
+        """The hashes state is found by."""
+        if len(self.names) == 1:
+            return hash_columns([pa.array(keys, self.types[0])])
+        columns = zip(*keys, strict=True)
+        return hash_columns([pa.array(c, kind) for c, kind in zip(columns, self.types, strict=True)])
+
+    def route_groups(self, hashes: np.ndarray, keys: Sequence[Any]) -> np.ndarray:
+        """The key groups the keys are routed by."""
+        if self.route == self.names or not len(keys):
+            return key_groups(hashes)
+        columns = list(zip(*keys, strict=True))
+        places = [self.names.index(name) for name in self.route]
+        return key_groups(hash_columns([pa.array(columns[at], self.types[at]) for at in places]))
+
+
+def groups_of(record: Record) -> np.ndarray:
+    """The key groups that a segment may hold keys of."""
+    return Layout(record["generation"], record["channels"]).groups(record["channel"])
+
+
+def own(records: Iterable[Record], channel: int, layout: Layout) -> list[Record]:
     """The lineage of a channel, newest first."""
-    mine = [r for r in records if r["channel"] == channel and r["channels"] == channels]
+    mine = [r for r in records if r["channel"] == channel and r["generation"] == layout.generation]
     return sorted(mine, key=_newest_first)
 
 
-def inherited(records: Iterable[Record], channel: int, channels: int) -> list[Record]:
+def inherited(records: Iterable[Record], channel: int, layout: Layout, route: tuple[str, ...]) -> list[Record]:
     """What a channel still reads of others' lineages, newest first."""
     records = list(records)
-    adopted = {name for record in own(records, channel, channels) for name in record.get("adopted", ())}
-    groups = EvenGroups(channels).groups(channel)
+    adopted = {name for record in own(records, channel, layout) for name in record.get("adopted", ())}
+    groups = layout.groups(channel)
     found = []
     for record in records:
-        if record["channels"] == channels or record["name"] in adopted:
+        if record["generation"] == layout.generation or record["name"] in adopted:
             continue
-        if (EvenGroups(record["channels"]).groups(record["channel"]) & groups).any():
+        # After a change of the program that routes by other columns, a segment may hold anyone's keys.
+        if tuple(record["route"]) != route or (groups_of(record) & groups).any():
             found.append(record)
     return sorted(found, key=_newest_first)
 
@@ -43,10 +96,10 @@ def _newest_first(record: Record) -> tuple[int, int]:
     return -record["last"], record["channel"]
 
 
-def visible(records: Iterable[Record], channel: int, channels: int) -> list[Record]:
+def visible(records: Iterable[Record], channel: int, layout: Layout, route: tuple[str, ...]) -> list[Record]:
     """All a channel reads, newest first. What it wrote itself is newer than all it inherited."""
     records = list(records)
-    return own(records, channel, channels) + inherited(records, channel, channels)
+    return own(records, channel, layout) + inherited(records, channel, layout, route)
 
 
 def inline_merge(records: Sequence[Record], rows_max: int, busy: frozenset[str] = frozenset()) -> int:
@@ -67,7 +120,7 @@ def inline_merge(records: Sequence[Record], rows_max: int, busy: frozenset[str] 
 
 
 def large_merges(
-    segments: Mapping[str, Sequence[Record]], channels: int, rows_max: int
+    segments: Mapping[str, Sequence[Record]], layout: Layout, keys: Mapping[str, KeyRoute], rows_max: int
 ) -> list[tuple[str, int, list[Record]]]:
     """The merges to make beside the epochs: (operator, channel, its visible segments to merge, newest first).
 
@@ -76,9 +129,11 @@ def large_merges(
     """
     found = []
     for operator, records in segments.items():
-        for channel in range(channels):
-            seen = visible(records, channel, channels)
-            if any(record["channels"] != channels for record in seen):
+        if operator not in keys:
+            continue
+        for channel in range(layout.channels):
+            seen = visible(records, channel, layout, keys[operator].route)
+            if any(record["generation"] != layout.generation for record in seen):
                 found.append((operator, channel, seen))
                 continue
             range_ = mergeable(seen)
@@ -95,14 +150,14 @@ def after_merge(records: Sequence[Record], merged: Record) -> list[Record]:
     lineage = {
         part["name"]
         for part in merged["parts"]
-        if part["channel"] == merged["channel"] and part["channels"] == merged["channels"]
+        if part["channel"] == merged["channel"] and part["generation"] == merged["generation"]
     }
     return [merged, *(record for record in records if record["name"] not in lineage)]
 
 
-def without_adopted(records: Sequence[Record], channels: int) -> list[Record]:
+def without_adopted(records: Sequence[Record], layout: Layout, route: tuple[str, ...]) -> list[Record]:
     """The records without those that every channel has adopted."""
-    needed = {r["name"] for channel in range(channels) for r in visible(records, channel, channels)}
+    needed = {r["name"] for channel in range(layout.channels) for r in visible(records, channel, layout, route)}
     return [record for record in records if record["name"] in needed]
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,6 @@ import pyarrow.compute as pc
 from anabranch.errors import CheckpointError
 from anabranch.flow.calling import canonical
 from anabranch.flow.schema import to_values
-from anabranch.partitioning.hashing import key_groups
 from anabranch.state.codec import decode, encode
 
 FORMAT = 1
@@ -198,7 +197,7 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 def merge_segments(
     segments: Sequence[Segment],
     drop_dead: bool,
-    groups: np.ndarray | None = None,
+    keeps: Callable[[np.ndarray, list[Any]], np.ndarray] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> pa.Buffer:
     """One segment with the meaning of several, given newest first.
@@ -207,13 +206,14 @@ def merge_segments(
     ----------
     drop_dead : bool
         Forget removed keys; right only if nothing older exists, where a key could come back from.
-    groups : mask over key groups, optional
-        Leave out keys of other groups.
+    keeps : function of hashes and keys, optional
+        Which keys to keep, as a mask; all by default.
     defaults : mapping, optional
         The fields the result has, with the value of each where a segment does not have it.
     """
     if defaults is None:
-        defaults = {name: None for segment in segments for name in segment.fields}
+        # The newest segment has the fields the program has now.
+        defaults = dict.fromkeys(segments[0].fields) if segments else {}
     live = [segment for segment in segments if len(segment)]
     if not live:
         return write_segment(np.zeros(0, np.uint64), [], tuple(defaults), [[] for _ in defaults])
@@ -231,8 +231,8 @@ def merge_segments(
     keep = _first_of_each_key(hashes, arrays[0], encodings[0])
     if drop_dead:
         keep &= ~dead
-    if groups is not None:
-        keep &= groups[key_groups(hashes)]
+    if keeps is not None:
+        keep &= keeps(hashes, decode_column(arrays[0], encodings[0]))
     rows = pa.array(np.flatnonzero(keep))
     columns: list[pa.Array] = [column.take(rows) for column in (pa.array(hashes), *arrays)]
     column_names, column_encodings = ["hash", *names], [b"plain", *encodings]
@@ -293,7 +293,7 @@ def _same_as_next(keys: pa.Array) -> np.ndarray:
     return same
 
 
-def describe(data: pa.Buffer, **facts: Any) -> dict[str, Any]:
+def describe(data: pa.Buffer, /, **facts: Any) -> dict[str, Any]:
     """What the manifest says of a segment, beside its name."""
     return {**facts, "bytes": data.size, "checksum": zlib.crc32(data)}
 

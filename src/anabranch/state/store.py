@@ -23,15 +23,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch import faults
 from anabranch.compiler.graph import Keyed, Node
 from anabranch.errors import CheckpointError, MissingSegments
-from anabranch.partitioning.groups import EvenGroups
+from anabranch.faults import reach
 from anabranch.state.compaction import INLINE_ROWS
 from anabranch.state.files import LocalFiles
-from anabranch.state.lineage import Record, files_of, inline_merge, own, visible
+from anabranch.state.lineage import KeyRoute, Layout, Record, files_of, inline_merge, own, visible
 from anabranch.state.segment import Segment, describe, merge_segments
-from anabranch.state.table import SegmentCache, Table
+from anabranch.state.table import EXPIRES, NEVER, SegmentCache, Table
 
 _segments = SegmentCache()
 
@@ -50,24 +49,33 @@ class StateVersion:
         The epoch that is about to run; what is read here was committed by the epochs before it.
     clock_ms : int
         The epoch's time, for what expires.
-    channels : int
-        How many channels each keyed stage has.
+    layout : Layout
+        Which channel owns which keys.
+    keys : mapping
+        Operator name → its key.
+    fields : mapping
+        Operator name → its state fields with their initial values.
     segments : mapping
         Operator name → the manifest's records of its segments.
     supplied : mapping
         Segments that a task said it was missing, by name.
     merging : frozenset of str
         Segments that are being merged beside this epoch.
+    transient : frozenset of str
+        Operators whose state is not kept in the checkpoint.
     """
 
     root: str
     shared: bool
     epoch: int
     clock_ms: int
-    channels: int
+    layout: Layout
+    keys: Mapping[str, KeyRoute]
+    fields: Mapping[str, Mapping[str, Any]]
     segments: Mapping[str, Sequence[Record]]
     supplied: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     merging: frozenset[str] = frozenset()
+    transient: frozenset[str] = frozenset()
 
     def __call__(self, channel: int) -> TaskState:
         return TaskState(self, channel)
@@ -79,7 +87,9 @@ class TaskState:
     def __init__(self, version: StateVersion, channel: int) -> None:
         self._version = version
         self._channel = channel
-        self._files = LocalFiles(version.root if version.shared else working_directory(version.root))
+        working = LocalFiles(working_directory(version.root))
+        self._working = working
+        self._files = LocalFiles(version.root) if version.shared else working
         self._tables: dict[str, Table] = {}
         self._records: dict[str, list[Record]] = {}
         self.damaged: list[str] = []
@@ -89,13 +99,19 @@ class TaskState:
         missing: list[str] = []
         for node in nodes:
             if isinstance(node.logic, Keyed):
-                records = visible(self._version.segments.get(node.name, ()), self._channel, self._version.channels)
+                records = self.visible(node.name)
                 self._records[node.name] = records
                 segments = [segment for record in records for segment in self._read(record, missing)]
-                self._tables[node.name] = Table(node, segments, self._version.clock_ms)
+                self._tables[node.name] = Table(node, self._version.keys[node.name], segments, self._version.clock_ms)
         if missing:
             raise MissingSegments(missing)
         return self._tables
+
+    def visible(self, operator: str) -> list[Record]:
+        """The segments this channel reads of an operator, newest first."""
+        version = self._version
+        records = version.segments.get(operator, ())
+        return visible(records, self._channel, version.layout, version.keys[operator].route)
 
     def _read(self, record: Record, missing: list[str]) -> list[Segment]:
         """A segment; if it is damaged and was merged from others that are still there, those."""
@@ -105,6 +121,8 @@ class TaskState:
             missing.extend(problem.names)
             return []
         except CheckpointError as problem:
+            if record.get("transient"):
+                return []  # its host is gone, or its disk was cleaned: it begins anew
             parts = record.get("parts", ())
             if not parts:
                 raise CheckpointError(
@@ -117,6 +135,8 @@ class TaskState:
 
     def _segment(self, record: Record) -> Segment:
         name, checksum = record["name"], record["checksum"]
+        if record.get("transient"):
+            return _segments.get(str(self._working.path(name)), checksum)
         path = str(self._files.path(name))
         if self._version.shared:
             return _segments.get(path, checksum)
@@ -132,9 +152,9 @@ class TaskState:
     def _keep(self, name: str, data: bytes | memoryview) -> None:
         """Put a copy into the working directory; if that is full, the state is still in the checkpoint."""
         try:
-            self._files.write(name, data)
+            self._working.write(name, data)
         except OSError:
-            self._files.delete(name)
+            self._working.delete(name)
 
     def save(self, nodes: Sequence[Node]) -> list[dict[str, Any]]:
         """Write what changed, merge where that is due; the records of the new segments, for the manifest."""
@@ -148,14 +168,14 @@ class TaskState:
             data, rows = changes
             record = self._write(node.name, data, rows, self._version.epoch)
             written.append(record)
-            faults.reach("segment written", epoch=self._version.epoch, channel=self._channel, operator=node.name)
+            reach("segment written", epoch=self._version.epoch, channel=self._channel, operator=node.name)
             seen = [record, *self._records[node.name]]
-            mine = own(seen, self._channel, self._version.channels)
+            mine = own(seen, self._channel, self._version.layout)
             count = inline_merge(mine, INLINE_ROWS, self._version.merging)
             if count:
                 is_all = count == len(seen)
                 written.append(self.merge(node.name, mine[:count], is_all, new={record["name"]: data}))
-        if not self._version.shared:
+        if not self._version.shared or self._version.transient:
             self._clean()
         return written
 
@@ -163,10 +183,10 @@ class TaskState:
         """Remove copies from the working directory that no manifest names and no running task can be writing."""
         known = files_of(self._version.segments)
         for operator in self._version.segments:
-            for name in self._files.names(operator):
+            for name in self._working.names(operator):
                 epoch = name.split("-")[0]
                 if f"{operator}/{name}" not in known and epoch.isdigit() and int(epoch) < self._version.epoch - 1:
-                    self._files.delete(f"{operator}/{name}")
+                    self._working.delete(f"{operator}/{name}")
 
     def merge(
         self, operator: str, records: Sequence[Record], is_all: bool, new: Mapping[str, pa.Buffer] | None = None
@@ -181,9 +201,14 @@ class TaskState:
                 segments += self._read(record, missing)
         if missing:
             raise MissingSegments(missing)
-        foreign = [r["name"] for r in records if r["channels"] != self._version.channels]
-        groups = EvenGroups(self._version.channels).groups(self._channel) if foreign else None
-        data = merge_segments(segments, drop_dead=is_all, groups=groups)
+        foreign = [r["name"] for r in records if r["generation"] != self._version.layout.generation]
+        groups, key = self._version.layout.groups(self._channel), self._version.keys[operator]
+        data = merge_segments(
+            segments,
+            drop_dead=is_all,
+            keeps=(lambda hashes, keys: groups[key.route_groups(hashes, keys)]) if foreign else None,
+            defaults=self._defaults(operator, segments),
+        )
         first = min(record["first"] for record in records)
         merged = self._write(operator, data, len(Segment(data)), max(r["last"] for r in records), first)
         adopted = {name for record in records for name in record.get("adopted", ())}
@@ -192,6 +217,13 @@ class TaskState:
         merged["parts"] = [{k: v for k, v in r.items() if k not in ("parts", "data")} for r in records]
         return merged
 
+    def _defaults(self, operator: str, segments: Sequence[Segment]) -> dict[str, Any]:
+        """The fields the program has now, with the value of each for keys that were written before it had them."""
+        defaults = dict(self._version.fields[operator])
+        if any(EXPIRES in segment.fields for segment in segments):
+            defaults[EXPIRES] = NEVER
+        return defaults
+
     def _write(self, operator: str, data: pa.Buffer, rows: int, last: int, first: int | None = None) -> dict[str, Any]:
         # The name is unique: a repeated task must not touch what another attempt wrote.
         name = f"{operator}/{last:012d}-{self._channel:05d}-{uuid.uuid4().hex[:12]}.segment"
@@ -199,12 +231,17 @@ class TaskState:
             "name": name,
             "operator": operator,
             "channel": self._channel,
-            "channels": self._version.channels,
+            "channels": self._version.layout.channels,
+            "generation": self._version.layout.generation,
+            "route": list(self._version.keys[operator].route),
             "first": last if first is None else first,
             "last": last,
             "rows": rows,
         }
-        if self._version.shared:
+        if operator in self._version.transient:
+            facts["transient"] = True
+            self._keep(name, memoryview(data))
+        elif self._version.shared:
             try:
                 self._files.write(name, memoryview(data))
             except OSError as problem:

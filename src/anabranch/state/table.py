@@ -17,12 +17,19 @@ import pyarrow as pa
 
 from anabranch.compiler.graph import Keyed, Node
 from anabranch.flow.calling import Instances
-from anabranch.partitioning.hashing import hash_columns
+from anabranch.state.lineage import KeyRoute
+from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.segment import Segment, write_segment
 
 # Values of these types cannot change in place: the same object means the same value.
 _IMMUTABLE = frozenset({type(None), bool, int, float, str, bytes})
-_EXPIRES = "#expires"
+EXPIRES = "#expires"
+NEVER = 2**63 - 1
+
+
+def _is_unchanged(value: Any) -> bool:
+    """Whether a value that is the same object is sure to be the same value."""
+    return type(value) in _IMMUTABLE or (isinstance(value, (StateMap, StateMaps)) and not value.changed)
 
 
 class SegmentCache:
@@ -50,22 +57,16 @@ class SegmentCache:
 class Table:
     """State of a keyed operator: load touched keys, hand out instances, collect the changes."""
 
-    def __init__(self, node: Node, segments: Sequence[Segment], clock_ms: int = 0) -> None:
+    def __init__(self, node: Node, key: KeyRoute, segments: Sequence[Segment], clock_ms: int = 0) -> None:
         assert isinstance(node.logic, Keyed)
         self.instances = Instances(node)
         self.segments = segments
         self._clock_ms = clock_ms
         self._ttl_ms = node.logic.time_to_live_ms
         self._defaults = {field.name: field for field in node.logic.fields}
-        self._key_types = [node.inputs[0].schema.type_of(name) for name in node.key]
+        self._key = key
         self.live: dict[Any, Any] = {}
         self._loaded: dict[Any, tuple[Any, ...]] = {}
-
-    def hashes(self, keys: Sequence[Any]) -> np.ndarray:
-        if len(self._key_types) == 1:
-            return hash_columns([pa.array(keys, self._key_types[0])])
-        columns = zip(*keys, strict=True)
-        return hash_columns([pa.array(c, kind) for c, kind in zip(columns, self._key_types, strict=True)])
 
     def load(self, touched: Iterable[Any]) -> dict[Any, Any]:
         """Make sure the instances of these keys are live; all live ones, by key."""
@@ -81,7 +82,7 @@ class Table:
         return live
 
     def _find(self, keys: list[Any]) -> dict[Any, tuple[Any, ...]]:
-        hashes = self.hashes(keys)
+        hashes = self._key.hashes(keys)
         order = np.argsort(hashes)
         hashes, left = hashes[order], [keys[at] for at in order.tolist()]
         found: dict[Any, tuple[Any, ...]] = {}
@@ -109,9 +110,9 @@ class Table:
         return [self._defaults[name].initial() for _ in range(len(rows))]  # the program has it, the state not yet
 
     def _gone(self, segment: Segment, rows: np.ndarray) -> list[bool]:
-        if _EXPIRES not in segment.fields or self._ttl_ms is None:
+        if EXPIRES not in segment.fields or self._ttl_ms is None:
             return segment.dead_rows(rows)
-        expired = [moment <= self._clock_ms for moment in segment.values(f"field.{_EXPIRES}", rows)]
+        expired = [moment <= self._clock_ms for moment in segment.values(f"field.{EXPIRES}", rows)]
         return [a or b for a, b in zip(segment.dead_rows(rows), expired, strict=True)]
 
     def changes(self) -> tuple[pa.Buffer, int] | None:
@@ -124,7 +125,7 @@ class Table:
             values = values_of(instance)
             before = loaded.get(key, initial)
             for value, old in zip(values, before, strict=True):
-                if value is not old or type(value) not in _IMMUTABLE:
+                if value is not old or not _is_unchanged(value):
                     keys.append(key)
                     states.append(values)
                     break
@@ -132,6 +133,6 @@ class Table:
             return None
         names, columns = list(self.instances.names), list(zip(*states, strict=True))
         if self._ttl_ms is not None:
-            names.append(_EXPIRES)
+            names.append(EXPIRES)
             columns.append((self._clock_ms + self._ttl_ms,) * len(keys))
-        return write_segment(self.hashes(keys), keys, names, columns), len(keys)
+        return write_segment(self._key.hashes(keys), keys, names, columns), len(keys)

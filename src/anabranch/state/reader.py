@@ -1,0 +1,184 @@
+"""Looking into a checkpoint without running its program: which stores, how large, what a key's value is.
+
+Only data is read: the codec never runs code, so a checkpoint from anywhere can be looked at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.errors import CheckpointError
+from anabranch.flow.ddl import parse_ddl
+from anabranch.flow.schema import Schema
+from anabranch.partitioning.hashing import hash_columns, key_groups
+from anabranch.state.checkpoint import Checkpoint, Manifest
+from anabranch.state.files import Files
+from anabranch.state.lineage import Record
+from anabranch.state.segment import Segment, merge_segments, same_key
+
+
+@dataclasses.dataclass(frozen=True)
+class StoreSummary:
+    """The state of one operator at a version.
+
+    Attributes
+    ----------
+    operator : str
+        The operator whose state it is.
+    key : tuple of str
+        The columns it is partitioned by.
+    fields : tuple of str
+        The state kept for each key.
+    epoch : int
+        The version: the last epoch it includes.
+    keys : int
+        How many keys it holds.
+    key_groups : int
+        How many key groups they are in.
+    segments : int
+        How many files a lookup of all channels asks.
+    bytes : int
+        The size of those files.
+    """
+
+    operator: str
+    key: tuple[str, ...]
+    fields: tuple[str, ...]
+    epoch: int
+    keys: int
+    key_groups: int
+    segments: int
+    bytes: int
+
+
+class CheckpointReader:
+    """A checkpoint to look into.
+
+    Parameters
+    ----------
+    files : Files
+        The directory ``anabranch`` below the query's checkpoint location.
+    epoch : int, optional
+        Which version to read; the newest by default.
+    """
+
+    def __init__(self, files: Files, epoch: int | None = None) -> None:
+        self._files = files
+        program = files.read("program.json")
+        if program is None:
+            raise CheckpointError(f"{files.root} is not the checkpoint of an Anabranch query: it has no program.json")
+        self.program: dict[str, Any] = json.loads(program)["program"]
+        self.manifest = self._manifest(epoch)
+        self._operators = {each["name"]: each for each in self.program["operators"]}
+        self._merged: dict[str, Segment] = {}
+
+    def versions(self) -> list[int]:
+        """The epochs that can be read."""
+        names = self._files.names("epochs")
+        return [int(name[:12]) for name in names if name.endswith(".json") and name[0].isdigit()]
+
+    def _manifest(self, epoch: int | None) -> Manifest:
+        if epoch is None:
+            return Checkpoint(self._files).latest()
+        data = self._files.read(f"epochs/{epoch:012d}.json")
+        if data is None:
+            known = ", ".join(map(str, self.versions())) or "none"
+            raise CheckpointError(f"{self._files.root} has no version {epoch}; versions: {known}")
+        return Manifest.from_bytes(data, f"{self._files.root}/epochs/{epoch:012d}.json")
+
+    def stores(self) -> list[StoreSummary]:
+        """The state of every operator that has some."""
+        return [self._summary(name) for name, operator in self._operators.items() if operator["key"]]
+
+    def _summary(self, name: str) -> StoreSummary:
+        records = self.manifest.segments.get(name, ())
+        merged = self._segment(name)
+        operator = self._operators[name]
+        return StoreSummary(
+            operator=name,
+            key=tuple(operator["key"]),
+            fields=tuple(operator["state"]),
+            epoch=self.manifest.epoch,
+            keys=len(merged),
+            key_groups=len(np.unique(key_groups(merged.hashes))),
+            segments=len(records),
+            bytes=sum(record["bytes"] for record in records),
+        )
+
+    def groups(self, operator: str) -> dict[int, int]:
+        """Key group → how many keys of it there are."""
+        return dict(sorted(Counter(key_groups(self._segment(operator).hashes).tolist()).items()))
+
+    def items(self, operator: str) -> list[tuple[Any, dict[str, Any]]]:
+        """Every key with its state, in the order of the keys' hashes."""
+        segment = self._segment(operator)
+        columns = {name: segment.values(f"field.{name}") for name in self._fields(segment)}
+        return [
+            (key, {name: column[at] for name, column in columns.items()})
+            for at, key in enumerate(segment.values("key"))
+        ]
+
+    def value(self, operator: str, key: Any) -> dict[str, Any] | None:
+        """The state of one key, or None if it has none. A composite key is a tuple."""
+        segment = self._segment(operator)
+        wanted = int(self._hash(operator, key))
+        start, end = np.searchsorted(segment.hashes, [wanted, wanted], side="left")
+        end = np.searchsorted(segment.hashes, wanted, side="right")
+        rows = np.arange(start, end)
+        for row, found in zip(rows.tolist(), segment.values("key", rows), strict=True):
+            if same_key(found, key):
+                at = np.array([row])
+                return {name: segment.values(f"field.{name}", at)[0] for name in self._fields(segment)}
+        return None
+
+    def table(self, operator: str) -> pa.Table:
+        """Every key with its state as text, for display and for a DataFrame: key group, key, one column per field."""
+        segment = self._segment(operator)
+        columns: dict[str, Any] = {
+            "key_group": pa.array(key_groups(segment.hashes), pa.int32()),
+            "key": pa.array([repr(key) for key in segment.values("key")], pa.string()),
+        }
+        for name in self._fields(segment):
+            columns[name] = pa.array([repr(value) for value in segment.values(f"field.{name}")], pa.string())
+        return pa.table(columns)
+
+    def _fields(self, segment: Segment) -> list[str]:
+        return [name for name in segment.fields if not name.startswith("#")]
+
+    def _hash(self, operator: str, key: Any) -> int:
+        details = self._operators[operator]
+        schema = Schema(parse_ddl(details["input"][0]))
+        values = key if len(details["key"]) > 1 else (key,)
+        if len(values) != len(details["key"]):
+            raise CheckpointError(f"the key of {operator} has {len(details['key'])} parts: {', '.join(details['key'])}")
+        arrays = [pa.array([value], schema.type_of(name)) for name, value in zip(details["key"], values, strict=True)]
+        return int(hash_columns(arrays)[0])
+
+    def _segment(self, operator: str) -> Segment:
+        if operator not in self._operators or not self._operators[operator]["key"]:
+            known = ", ".join(name for name, each in self._operators.items() if each["key"]) or "none"
+            raise CheckpointError(f"no operator {operator!r} with state in this checkpoint; with state: {known}")
+        if operator not in self._merged:
+            records = sorted(self.manifest.segments.get(operator, ()), key=lambda record: -record["last"])
+            # A channel's own segments are newer than those it inherited, so sorting all by epoch is right for
+            # every key: of two segments with one key, the later epoch is the one that counts.
+            segments = [segment for record in records for segment in self._open(record)]
+            self._merged[operator] = Segment(merge_segments(segments, drop_dead=True))
+        return self._merged[operator]
+
+    def _open(self, record: Record) -> list[Segment]:
+        data = self._files.read(f"state/{record['name']}")
+        try:
+            if data is None:
+                raise CheckpointError(f"the state segment {self._files.root}/state/{record['name']} is missing")
+            return [Segment(pa.py_buffer(data), record["checksum"])]
+        except CheckpointError:
+            if not record.get("parts"):
+                raise
+            return [segment for part in record["parts"] for segment in self._open(part)]

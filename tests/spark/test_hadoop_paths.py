@@ -1,0 +1,66 @@
+"""A checkpoint and an output that only Hadoop can reach: no process may open them as files."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from programs import COLUMNS, build, exact
+
+import anabranch as ab
+from anabranch.api.session import from_epochs
+from anabranch.spark.files import open_files
+from anabranch.state.store import working_directory
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def remote(spark, tmp_path):
+    """A file system of another scheme: viewfs, mounted on a directory that only it knows."""
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    settings.set("fs.viewfs.mounttable.test.link./data", f"file://{tmp_path}")
+    yield "viewfs://test/data"
+    settings.unset("fs.viewfs.mounttable.test.link./data")
+
+
+def run(stream: ab.Stream, remote: str) -> None:
+    query = (
+        stream.writeStream.option("checkpointLocation", f"{remote}/ck")
+        .trigger(availableNow=True)
+        .start(f"{remote}/out")
+    )
+    query.awaitTermination()
+
+
+def test_state_and_output_go_through_hadoop_and_come_back_after_the_host_lost_its_copies(spark, remote, tmp_path):
+    rows = [[(k, "a", float(n)) for k in range(7)] for n in range(4)]
+    streams = ab.session(spark)
+    run(build(from_epochs(rows[:2], COLUMNS, session=streams), ["running"]), remote)
+    working = Path(working_directory(f"{remote}/ck/anabranch/state"))
+    assert list(working.rglob("*.segment"))
+    shutil.rmtree(working)  # as on a new host
+    whole = build(from_epochs(rows, COLUMNS, session=streams), ["running"])
+    run(whole, remote)
+    delivered = [
+        tuple(row)
+        for part in sorted((tmp_path / "out").glob("part-*"))
+        for row in spark.read.parquet(str(part)).collect()
+    ]
+    assert delivered == [tuple(row) for row in whole.run_sequential()]
+    assert exact(whole.run_sequential())
+
+
+def test_files_through_hadoop_behave_as_local_ones(spark, remote):
+    files = open_files(spark, f"{remote}/files")
+    assert files.read("a/b") is None and files.names("a") == []
+    files.write("a/b", b"one")
+    files.write("a/b", memoryview(b"two"))
+    assert files.read("a/b") == b"two" and files.names("a") == ["b"]
+    files.delete("a/b")
+    files.delete("a/b")
+    assert files.names("a") == []
+
+
+def test_the_working_directory_is_below_the_temporary_directory():
+    assert working_directory("hdfs://x/y").startswith(tempfile.gettempdir())
