@@ -65,6 +65,16 @@ def test_the_state_of_a_key_expires_after_its_time_to_live(monkeypatch):
     assert sequential[-3:] == ["(k=1, n=3)", "(k=2, n=1)", "(k=1, n=1)"]
 
 
+def test_expired_keys_leave_the_checkpoint_when_segments_are_merged(monkeypatch, tmp_path):
+    epochs = [[(n, "a", 0.0)] for n in range(12)]
+    stream = from_epochs(epochs, COLUMNS).process(Count(), by="k", schema="k long, n long", ttl=3, name="count")
+    clock = iter(range(100, 200))
+    monkeypatch.setattr(runner, "now_ms", lambda: next(clock) * 1000)
+    ParallelRun(stream, str(tmp_path), channels=1).run_epochs()
+    (summary,) = CheckpointReader(LocalFiles(str(tmp_path / "anabranch"))).stores()
+    assert summary.keys < 8
+
+
 def test_maps_keep_expire_and_forget_entries(monkeypatch):
     epochs = [[(k, s, float((n + k) % 6)) for k in range(3) for s in "ab"] for n in range(9)]
     stream = from_epochs(epochs, COLUMNS).process(Names(), by="k", schema="k long, s string")

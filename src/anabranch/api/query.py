@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.compiler.explain_stages import explain_text
 from anabranch.compiler.graph import Node, detached
 from anabranch.compiler.stages import chain_of, stages_of
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, ProgramError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,13 +35,14 @@ class StreamingQuery:
         channels: int,
         trigger: dict[str, Any],
         name: str | None,
-        allow_state_loss: bool = False,
+        options: dict[str, str],
     ) -> None:
         from anabranch.spark.files import local_path, open_files
         from anabranch.spark.runner import EpochRunner, SparkExecutor, SparkMerges, describe_program
         from anabranch.spark.source import ordered
         from anabranch.spark.tasks import Program
         from anabranch.state.checkpoint import Checkpoint
+        from anabranch.state.compaction import SnapshotInterval
 
         local = local_path(checkpoint)
         location = os.path.abspath(local) if local is not None else checkpoint.rstrip("/")
@@ -50,8 +51,8 @@ class StreamingQuery:
         self._progress: deque[EpochProgress] = deque(maxlen=_PROGRESS_KEPT)
         self.sink = sink
         files = open_files(spark, f"{location}/anabranch")
-        held = Checkpoint(files)
-        self.changes = held.bind(describe_program(chain[0], chain[1:]), allow_state_loss)
+        held = Checkpoint(files, versions_kept(options))
+        self.changes = held.bind(describe_program(chain[0], chain[1:]), options.get("allowstateloss") == "true")
         sink.prepare(location)
         source = ordered(spark, chain[0], f"{location}/anabranch/sources")
         bare = detached(output)
@@ -66,6 +67,7 @@ class StreamingQuery:
             sink,
             self._progress.append,
             SparkMerges(spark),
+            SnapshotInterval.parse(options["snapshotinterval"]) if "snapshotinterval" in options else None,
         )
         writer = source.dataframe.writeStream.foreachBatch(self._runner).option("checkpointLocation", location)
         if name is not None:
@@ -150,3 +152,11 @@ class StreamingQuery:
 
     def __repr__(self) -> str:
         return f"StreamingQuery({json.dumps({'id': self.id, 'name': self.name, 'active': self.isActive})})"
+
+
+def versions_kept(options: dict[str, str]) -> int:
+    """The option versionsKept."""
+    text = options.get("versionskept", "10")
+    if not text.isdigit() or int(text) < 2:
+        raise ProgramError(f"option versionsKept={text!r}: expected a whole number, 2 or more")
+    return int(text)

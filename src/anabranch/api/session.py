@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.api.stream import Stream, unique_name
 from anabranch.compiler.graph import Location, Node, Source, caller_location
 from anabranch.errors import ProgramError
+from anabranch.flow.ddl import to_ddl
 from anabranch.flow.schema import Schema
 
 if TYPE_CHECKING:
@@ -63,8 +64,6 @@ class Session:
             Options of Spark's reader, such as ``maxFilesPerTrigger=1`` or ``header=True``. Rows that cannot
             be read fail the epoch (``mode="FAILFAST"``); Spark's own default would turn them into nulls.
         """
-        from anabranch.flow.ddl import to_ddl
-
         location = caller_location()
         columns = Schema.of(schema)
         if format in ("json", "csv", "xml"):
@@ -73,6 +72,28 @@ class Session:
         from anabranch.spark.source import DataFrameOrigin
 
         return _source(self, DataFrameOrigin(reader.load(path), ()), columns, location, name)
+
+    def read_state(self, checkpoint: str, operator: str | None = None, *, epoch: int | None = None) -> DataFrame:
+        """What a checkpoint holds, as a DataFrame, without running its program.
+
+        Parameters
+        ----------
+        checkpoint : str
+            The query's checkpointLocation, on any path Spark can read.
+        operator : str, optional
+            An operator: one row per key, with its key group and its state as text. Without one: a row per operator
+            with its numbers of keys, key groups and segments, and its size.
+        epoch : int, optional
+            The version; the newest by default.
+        """
+        from anabranch.spark.files import open_files
+        from anabranch.state.reader import CheckpointReader
+
+        reader = CheckpointReader(open_files(self.spark, f"{checkpoint.rstrip('/')}/anabranch"), epoch)
+        table = reader.summary_table() if operator is None else reader.table(operator)
+        if table.num_rows == 0:
+            return self.spark.createDataFrame([], to_ddl(table.schema))
+        return self.spark.createDataFrame(table)
 
     def from_rows(
         self, rows: Iterable[Any], schema: Any, *, rows_per_epoch: int | None = None, name: str | None = None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FILE_FORMATS = ("parquet", "json", "csv", "orc", "text")
 _FORMATS = (*_FILE_FORMATS, "console", "memory", "noop")
 # What the writer itself takes; other options go to the format.
-_OWN_OPTIONS = {"checkpointlocation", "path", "channels", "allowstateloss"}
+_OWN_OPTIONS = {"checkpointlocation", "path", "channels", "allowstateloss", "snapshotinterval", "versionskept"}
 
 
 class DataStreamWriter:
@@ -40,7 +40,13 @@ class DataStreamWriter:
         return self
 
     def option(self, key: str, value: Any) -> DataStreamWriter:
-        """Set an option: ``checkpointLocation``, ``channels`` (how many channels a region has), or the format's."""
+        """Set an option.
+
+        Ours are ``checkpointLocation``; ``channels``, how many channels a region has; ``snapshotInterval``, such as
+        ``"20 epochs"`` or ``"5 minutes"``, how often each channel's state is merged into one snapshot beyond what is
+        merged anyway; ``versionsKept``, how many epochs back a checkpoint can be read (10); ``allowStateLoss``, to
+        go on with a program that has less state. Others go to the format.
+        """
         self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
 
@@ -118,7 +124,7 @@ class DataStreamWriter:
             self._channels(lowered),
             self._trigger,
             self._name,
-            lowered.get("allowstateloss") == "true",
+            lowered,
         )
 
     def _channels(self, options: dict[str, str]) -> int:

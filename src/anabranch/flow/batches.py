@@ -11,11 +11,13 @@ Work per tuple is one call of user code and little else; what can be done per co
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from typing import Any, Protocol
 
 from anabranch.compiler.graph import Filter, FlatMap, Keyed, Map, Node
+from anabranch.compiler.inline import inlined
 from anabranch.errors import AnabranchError
 from anabranch.flow.calling import canonical, emitted, operator_failed
 from anabranch.flow.schema import MisfitError, Row, Schema, ShapeError
@@ -47,6 +49,10 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.positions)
+
+    def row_at(self, position: int) -> Row:
+        """The (first) tuple with a position."""
+        return self.rows[list(self.positions).index(position)]
 
     @property
     def rows(self) -> list[Row]:
@@ -100,9 +106,48 @@ class BatchChannel:
         if isinstance(logic, Keyed):
             function = getattr(type(logic.prototype), logic.method)
             places = tuple(node.inputs[0].schema.names.index(name) for name in node.key)
-            run = _run_keyed_generator if inspect.isgeneratorfunction(function) else _run_keyed
-            return self._guard(run, function, places, tables[node.name])
+            table = tables[node.name]
+            if not inspect.isgeneratorfunction(function):
+                return self._guard(_run_keyed, function, places, table)
+            maker = inlined(function, node.inputs[0].schema.names, len(node.schema.names))
+            if maker is None:
+                return self._guard(_run_keyed_generator, function, places, table)
+            return self._inlined_step(maker, places, table)
         raise AssertionError(f"a channel cannot run a {node.kind}")
+
+    def _inlined_step(self, maker: Callable[..., Any], places: tuple[int, ...], table: StateTable) -> Any:
+        def step(batch: Batch, node: Node) -> Batch:
+            schema = node.schema
+            positions: list[int] = []
+            columns: list[Sequence[Any]] = [[] for _ in schema.names]
+            keys = _keys(batch, places)
+            live = table.load(set(keys))
+            appends = [column.append for column in columns]  # type: ignore[attr-defined]
+            process = maker(*appends, positions.append, schema.unpack)
+            try:
+                # A loop in C that keeps nothing: each call appends what it emits.
+                deque(map(process, batch.positions, map(live.__getitem__, keys), *batch.columns), maxlen=0)
+            except AnabranchError:
+                raise
+            except Exception as problem:
+                raise operator_failed(node, self._row_at(batch, problem), problem, self._epoch) from problem
+            try:
+                columns = schema.exact(columns)
+            except MisfitError as problem:
+                raise operator_failed(node, batch.row_at(positions[problem.at]), problem, self._epoch) from None
+            return Batch(schema, positions, columns=columns)
+
+        return step
+
+    def _row_at(self, batch: Batch, problem: BaseException) -> Any:
+        """The tuple that was in hand when rewritten user code raised."""
+        trace = problem.__traceback__
+        while trace is not None:
+            position = trace.tb_frame.f_locals.get("_anabranch_position")
+            if position is not None:
+                return batch.row_at(position)
+            trace = trace.tb_next
+        return "unknown"
 
     def _guard(self, run: Callable[..., tuple[Sequence[int], list[Any]]], *arguments: Any) -> Any:
         def step(batch: Batch, node: Node) -> Batch:
@@ -123,8 +168,11 @@ class BatchChannel:
         schema = node.schema
         place = 0
         try:
-            if set(map(type, outputs)) - {schema.row_class}:
-                values: list[Sequence[Any]] = []
+            kinds = set(map(type, outputs))
+            if kinds == {tuple} and set(map(len, outputs)) == {len(schema.names)}:
+                values: list[Sequence[Any]] = outputs
+            elif kinds - {schema.row_class}:
+                values = []
                 for place, output in enumerate(outputs):  # noqa: B007 - `place` tells which output failed
                     values.append(schema.unpack(output))
             else:
@@ -132,8 +180,7 @@ class BatchChannel:
             columns = schema.exact_columns(values)
         except (ShapeError, MisfitError) as problem:
             at = problem.at if isinstance(problem, MisfitError) else place
-            row = next(r for p, r in zip(batch.positions, batch.rows, strict=True) if p == positions[at])
-            raise operator_failed(node, row, problem, self._epoch) from None
+            raise operator_failed(node, batch.row_at(positions[at]), problem, self._epoch) from None
         return Batch(schema, positions, columns=columns)
 
 

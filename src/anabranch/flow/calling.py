@@ -6,8 +6,9 @@ executing: what counts as "no tuple", "one tuple" and "many tuples", and what an
 
 from __future__ import annotations
 
+import operator
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from anabranch.compiler.graph import Keyed, Node
@@ -66,14 +67,18 @@ class Instances:
         self.kind = type(self.logic.prototype)
         self.configuration = dict(vars(self.logic.prototype))
         self.size = len(self.configuration) + len(self.names)
+        # Made once: instances are made by the ten thousand.
+        self._template = {**self.configuration, **{f.name: f.default for f in self.logic.fields}}
+        self._factories = [(f.name, f.factory) for f in self.logic.fields if f.factory is not None]
+        self._state_of = _getter(self.names)
 
     def new(self) -> Any:
         """An instance for a key that was never seen."""
         instance = object.__new__(self.kind)
         attributes = vars(instance)
-        attributes.update(self.configuration)
-        for field in self.logic.fields:
-            attributes[field.name] = field.initial()
+        attributes.update(self._template)
+        for name, factory in self._factories:
+            attributes[name] = factory()
         return instance
 
     def restored(self, values: tuple[Any, ...]) -> Any:
@@ -93,13 +98,22 @@ class Instances:
         for name, value in self.configuration.items():
             if attributes[name] is not value:
                 self._refuse(name)
-        return tuple(attributes[name] for name in self.names)
+        return self._state_of(attributes)
 
     def _refuse(self, name: str) -> None:
         raise StateError(
             f"operator {self.node.title}: process() changed self.{name}, which is not declared as state, so its "
             f"value would be lost. Declare it in the class: {name} = ab.state(default=…)"
         )
+
+
+def _getter(names: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+    if not names:
+        return lambda attributes: ()
+    if len(names) == 1:
+        only = names[0]
+        return lambda attributes: (attributes[only],)
+    return operator.itemgetter(*names)
 
 
 NAN = float("nan")

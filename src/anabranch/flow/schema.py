@@ -113,8 +113,9 @@ class Schema:
             )
         return found
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
         return tuple(self.arrow.names)
 
     @cached_property
@@ -154,7 +155,10 @@ class Schema:
         """
         if not rows:
             return [[] for _ in self.names]
-        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+        return self.exact(list(zip(*rows, strict=True)))
+
+    def exact(self, columns: list[Sequence[Any]]) -> list[Sequence[Any]]:
+        """The same for columns."""
         for place, field in enumerate(self.arrow):
             exact = _EXACT.get(field.type)
             found = set(map(type, columns[place]))

@@ -44,7 +44,7 @@ from anabranch.spark.tasks import (
     result_schema,
 )
 from anabranch.state.checkpoint import Checkpoint, Manifest
-from anabranch.state.compaction import INLINE_ROWS
+from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
 from anabranch.state.lineage import (
     KeyRoute,
     Layout,
@@ -145,6 +145,7 @@ class EpochRunner:
         sink: Sink,
         report: Callable[[EpochProgress], None],
         run_merges: Callable[[MergeTask, list[Any]], Future[list[Any]]],
+        snapshots: SnapshotInterval | None = None,
     ) -> None:
         self._program = program
         self._execute = execute
@@ -153,6 +154,7 @@ class EpochRunner:
         self._state_root = state_root
         self._shared = shared
         self._run_merges = run_merges
+        self._snapshots = snapshots
         self._merging: Future[list[Any]] | None = None
         self._busy: list[str] = []
         self._sink = sink
@@ -316,7 +318,8 @@ class EpochRunner:
         """Start the merges that are too large to be made by the channels, unless some are under way."""
         if self._merging is not None:
             return
-        wanted = large_merges(self._manifest.segments, self._layout, self._keys, INLINE_ROWS)
+        due = self._snapshots is not None and self._snapshots.due(self._manifest.epoch, clock_ms)
+        wanted = large_merges(self._manifest.segments, self._layout, self._keys, INLINE_ROWS, everything=due)
         if wanted:
             version = self._version(epoch, clock_ms)
             self._busy = [record["name"] for _, _, records in wanted for record in records]

@@ -120,12 +120,16 @@ def inline_merge(records: Sequence[Record], rows_max: int, busy: frozenset[str] 
 
 
 def large_merges(
-    segments: Mapping[str, Sequence[Record]], layout: Layout, keys: Mapping[str, KeyRoute], rows_max: int
+    segments: Mapping[str, Sequence[Record]],
+    layout: Layout,
+    keys: Mapping[str, KeyRoute],
+    rows_max: int,
+    everything: bool = False,
 ) -> list[tuple[str, int, list[Record]]]:
     """The merges to make beside the epochs: (operator, channel, its visible segments to merge, newest first).
 
     A channel that inherited adopts everything it sees; otherwise the tiers decide, where they ask for more
-    than is done inline.
+    than is done inline. With `everything`, each channel merges all it sees: a snapshot.
     """
     found = []
     for operator, records in segments.items():
@@ -133,7 +137,7 @@ def large_merges(
             continue
         for channel in range(layout.channels):
             seen = visible(records, channel, layout, keys[operator].route)
-            if any(record["generation"] != layout.generation for record in seen):
+            if any(record["generation"] != layout.generation for record in seen) or (everything and len(seen) > 1):
                 found.append((operator, channel, seen))
                 continue
             range_ = mergeable(seen)

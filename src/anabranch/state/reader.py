@@ -96,6 +96,15 @@ class CheckpointReader:
         """The state of every operator that has some."""
         return [self._summary(name) for name, operator in self._operators.items() if operator["key"]]
 
+    def summary_table(self) -> pa.Table:
+        """The same as a table."""
+        rows = [dataclasses.asdict(summary) for summary in self.stores()]
+        for row in rows:
+            row.update(key=", ".join(row["key"]), fields=", ".join(row["fields"]))
+        texts, numbers = ("operator", "key", "fields"), ("epoch", "keys", "key_groups", "segments", "bytes")
+        schema = pa.schema([*((name, pa.string()) for name in texts), *((name, pa.int64()) for name in numbers)])
+        return pa.Table.from_pylist(rows, schema)
+
     def _summary(self, name: str) -> StoreSummary:
         records = self.manifest.segments.get(name, ())
         merged = self._segment(name)
@@ -128,9 +137,8 @@ class CheckpointReader:
         """The state of one key, or None if it has none. A composite key is a tuple."""
         segment = self._segment(operator)
         wanted = int(self._hash(operator, key))
-        start, end = np.searchsorted(segment.hashes, [wanted, wanted], side="left")
-        end = np.searchsorted(segment.hashes, wanted, side="right")
-        rows = np.arange(start, end)
+        hashed = np.uint64(wanted)
+        rows = np.arange(*(np.searchsorted(segment.hashes, hashed, side=side) for side in ("left", "right")))
         for row, found in zip(rows.tolist(), segment.values("key", rows), strict=True):
             if same_key(found, key):
                 at = np.array([row])

@@ -34,6 +34,8 @@ from anabranch.flow.schema import to_values
 from anabranch.state.codec import decode, encode
 
 FORMAT = 1
+EXPIRES = "#expires"
+NEVER = 2**63 - 1
 
 _ARROW_TYPES: dict[type, pa.DataType] = {
     bool: pa.bool_(),
@@ -199,6 +201,7 @@ def merge_segments(
     drop_dead: bool,
     keeps: Callable[[np.ndarray, list[Any]], np.ndarray] | None = None,
     defaults: Mapping[str, Any] | None = None,
+    clock_ms: int | None = None,
 ) -> pa.Buffer:
     """One segment with the meaning of several, given newest first.
 
@@ -210,6 +213,8 @@ def merge_segments(
         Which keys to keep, as a mask; all by default.
     defaults : mapping, optional
         The fields the result has, with the value of each where a segment does not have it.
+    clock_ms : int, optional
+        With `drop_dead`, forget what has expired by this time, too.
     """
     if defaults is None:
         # The newest segment has the fields the program has now.
@@ -231,6 +236,9 @@ def merge_segments(
     keep = _first_of_each_key(hashes, arrays[0], encodings[0])
     if drop_dead:
         keep &= ~dead
+        if clock_ms is not None and EXPIRES in defaults:
+            moments = arrays[names.index(f"field.{EXPIRES}")]
+            keep &= pc.greater(moments, clock_ms).to_numpy(zero_copy_only=False)
     if keeps is not None:
         keep &= keeps(hashes, decode_column(arrays[0], encodings[0]))
     rows = pa.array(np.flatnonzero(keep))

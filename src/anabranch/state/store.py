@@ -29,8 +29,8 @@ from anabranch.faults import reach
 from anabranch.state.compaction import INLINE_ROWS
 from anabranch.state.files import LocalFiles
 from anabranch.state.lineage import KeyRoute, Layout, Record, files_of, inline_merge, own, visible
-from anabranch.state.segment import Segment, describe, merge_segments
-from anabranch.state.table import EXPIRES, NEVER, SegmentCache, Table
+from anabranch.state.segment import EXPIRES, NEVER, Segment, describe, merge_segments
+from anabranch.state.table import SegmentCache, Table
 
 _segments = SegmentCache()
 
@@ -208,6 +208,7 @@ class TaskState:
             drop_dead=is_all,
             keeps=(lambda hashes, keys: groups[key.route_groups(hashes, keys)]) if foreign else None,
             defaults=self._defaults(operator, segments),
+            clock_ms=self._version.clock_ms,
         )
         first = min(record["first"] for record in records)
         merged = self._write(operator, data, len(Segment(data)), max(r["last"] for r in records), first)

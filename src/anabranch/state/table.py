@@ -19,12 +19,10 @@ from anabranch.compiler.graph import Keyed, Node
 from anabranch.flow.calling import Instances
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
-from anabranch.state.segment import Segment, write_segment
+from anabranch.state.segment import EXPIRES, Segment, write_segment
 
 # Values of these types cannot change in place: the same object means the same value.
 _IMMUTABLE = frozenset({type(None), bool, int, float, str, bytes})
-EXPIRES = "#expires"
-NEVER = 2**63 - 1
 
 
 def _is_unchanged(value: Any) -> bool:

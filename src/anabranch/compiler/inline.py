@@ -1,0 +1,200 @@
+"""A keyed operator's method over columns, without an object per tuple or a generator per call.
+
+    def process(self, t):                        def process(_position, self, _c0, _c1, _c2):
+        self.pv += t.price * t.volume                self.pv += _c1 * _c2
+        self.v += t.volume                 ──►       self.v += _c2
+        yield t.key, self.pv / self.v                _o0(_c0); _o1(self.pv / self.v); _place(_position)
+
+The body is the user's own, statement by statement, with two things replaced: ``t.column`` by a parameter, and
+what is yielded by appends to output columns. It is compiled with the user's file name and line numbers and runs
+with the user's globals, so errors point where they should.
+
+Only methods where this is sure to mean the same are rewritten; everything else is called as it is. The rewrite
+is refused when the tuple is used other than by column, when something yields in a way that appends cannot
+replace (``yield from``, the value of a yield, inside a nested function), when the method has a closure, a
+decorator or defaults, when it looks at its own frame, or when its source cannot be found.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+_PREFIX = "_anabranch_"
+
+
+class _CannotInlineError(Exception):
+    """The method must be called as it is; why."""
+
+
+def inlined(function: Callable[..., Any], inputs: Sequence[str], outputs: int) -> Callable[..., Any] | None:
+    """A maker of the rewritten method ``(self, t)``, or None if the method must be called as it is.
+
+    The maker takes (appends of the output columns…, append of the position, unpack) and gives a function of
+    (position, instance, input columns…) that returns nothing. ``unpack`` makes the values of a tuple from whatever
+    a ``yield`` gives that is not seen through here.
+    """
+    try:
+        return _build(function, inputs, outputs)
+    except _CannotInlineError:
+        return None
+
+
+def _build(function: Callable[..., Any], inputs: Sequence[str], outputs: int) -> Callable[..., Any]:
+    if not isinstance(function, types.FunctionType) or not inspect.isgeneratorfunction(function):
+        raise _CannotInlineError("not a plain generator function")
+    if function.__closure__ or hasattr(function, "__wrapped__") or function.__defaults__ or function.__kwdefaults__:
+        raise _CannotInlineError("it has a closure, a decorator or defaults")
+    definition = _definition(function)
+    arguments = definition.args
+    names = [argument.arg for argument in arguments.args]
+    if len(names) != 2 or arguments.vararg or arguments.kwarg or arguments.kwonlyargs or definition.decorator_list:
+        raise _CannotInlineError("its parameters are not (self, t)")
+    for node in ast.walk(definition):
+        taken = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
+        if taken.startswith(_PREFIX) or taken in _FRAME_NAMES or isinstance(node, (ast.Global, ast.Nonlocal)):
+            raise _CannotInlineError("it may look at its own frame, or has a name of ours")
+    body = _Rewriter(names[0], names[1], list(inputs), outputs).body(definition.body)
+    parameters = [_PREFIX + "position", names[0], *(f"{_PREFIX}c{at}" for at in range(len(inputs)))]
+    appends = [*(f"{_PREFIX}o{at}" for at in range(outputs)), _PREFIX + "place", _PREFIX + "unpack"]
+    module = ast.parse(
+        f"def make({', '.join(appends)}):\n"
+        f"    def {definition.name}({', '.join(parameters)}): pass\n"
+        f"    return {definition.name}\n"
+    )
+    made = module.body[0].body[0]  # type: ignore[attr-defined]
+    made.body = body
+    ast.copy_location(made, definition)
+    ast.fix_missing_locations(module)
+    code = compile(module, function.__code__.co_filename, "exec")
+    maker = next(each for each in code.co_consts if isinstance(each, types.CodeType))
+    return types.FunctionType(maker, function.__globals__)
+
+
+_FRAME_NAMES = {"locals", "vars", "eval", "exec", "super", "globals", "__class__", "dir"}
+
+
+def _definition(function: types.FunctionType) -> ast.FunctionDef:
+    try:
+        lines, first = inspect.getsourcelines(function)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError, IndentationError):
+        raise _CannotInlineError("its source is not available") from None
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef) or definition.name != function.__name__:
+        raise _CannotInlineError("its source is not a def")
+    ast.increment_lineno(definition, first - 1)
+    # The file may have changed since it was imported: then what we read is not what would run.
+    compiled = compile(ast.Module([definition], []), function.__code__.co_filename, "exec")
+    inner = next((each for each in compiled.co_consts if isinstance(each, types.CodeType)), None)
+    if inner is None or inner.co_code != function.__code__.co_code or inner.co_names != function.__code__.co_names:
+        raise _CannotInlineError("its source is not what was compiled")
+    return definition
+
+
+def _cannot_raise(value: ast.expr) -> bool:
+    """A constant or a column; a local of the user's may be unbound."""
+    return isinstance(value, ast.Constant) or (isinstance(value, ast.Name) and value.id.startswith(_PREFIX))
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Replaces columns, yields and returns in the body of a method."""
+
+    def __init__(self, instance: str, row: str, inputs: list[str], outputs: int) -> None:
+        self.instance = instance
+        self.row = row
+        self.inputs = inputs
+        self.outputs = outputs
+
+    def body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for statement in statements:
+            made = self.visit(statement)
+            result.extend(made if isinstance(made, list) else [made])
+        return result or [ast.Pass()]
+
+    # -- the tuple ------------------------------------------------------------------------------------------
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id == self.row:
+            if not isinstance(node.ctx, ast.Load) or node.attr not in self.inputs:
+                raise _CannotInlineError(f"{self.row}.{node.attr} is not the reading of a column")
+            return ast.copy_location(self._column(self.inputs.index(node.attr)), node)
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id == self.row or (node.id == self.instance and not isinstance(node.ctx, ast.Load)):
+            raise _CannotInlineError("the tuple is used as a whole, or self is assigned")
+        return node
+
+    def _column(self, at: int) -> ast.Name:
+        return ast.Name(f"{_PREFIX}c{at}", ast.Load())
+
+    # -- what leaves ----------------------------------------------------------------------------------------
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
+        if not isinstance(node.value, ast.Yield):
+            return self.generic_visit(node)
+        values = self._values(node.value.value)
+        if values is None:
+            if node.value.value is None:
+                raise _CannotInlineError("it yields nothing")
+            whole = self.visit(node.value.value)
+            names = [f"{_PREFIX}v{at}" for at in range(self.outputs)]
+            unpacked = ast.Call(ast.Name(f"{_PREFIX}unpack", ast.Load()), [whole], [])
+            target = ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())
+            statements: list[ast.stmt] = [ast.Assign([target], unpacked)]
+            values = [ast.Name(name, ast.Load()) for name in names]
+        else:
+            # All values first, as the yield would have it: one that raises must leave no half tuple behind.
+            names = [f"{_PREFIX}v{at}" for at in range(self.outputs)]
+            simple = all(_cannot_raise(value) for value in values)
+            statements = []
+            if not simple:
+                target = ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())
+                statements = [ast.Assign([target], ast.Tuple(values, ast.Load()))]
+                values = [ast.Name(name, ast.Load()) for name in names]
+        for at, value in enumerate(values):
+            statements.append(self._append(f"{_PREFIX}o{at}", value))
+        statements.append(self._append(f"{_PREFIX}place", ast.Name(f"{_PREFIX}position", ast.Load())))
+        return [ast.copy_location(statement, node) for statement in statements]
+
+    def _append(self, name: str, value: ast.expr) -> ast.stmt:
+        return ast.Expr(ast.Call(ast.Name(name, ast.Load()), [value], []))
+
+    def _values(self, given: ast.expr | None) -> list[ast.expr] | None:
+        """The columns of what is yielded, if they can be seen: the tuple itself, or a tuple written out."""
+        if isinstance(given, ast.Name) and given.id == self.row:
+            if self.outputs != len(self.inputs):
+                raise _CannotInlineError("it yields its input, which has other columns than its output")
+            return [self._column(at) for at in range(self.outputs)]
+        if isinstance(given, ast.Tuple) and not any(isinstance(each, ast.Starred) for each in given.elts):
+            if len(given.elts) != self.outputs:
+                raise _CannotInlineError("a tuple of the wrong length: the call tells it better")
+            return [self.visit(each) for each in given.elts]
+        return None
+
+    def visit_Yield(self, node: ast.Yield) -> ast.AST:
+        raise _CannotInlineError("the value of a yield is used")
+
+    def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.AST:
+        raise _CannotInlineError("it delegates to another generator")
+
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        if node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None):
+            raise _CannotInlineError("a generator that returns a value")
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        if node.arg in (self.row, self.instance):
+            raise _CannotInlineError("an inner function has a parameter of the tuple's name")
+        return node
+
+    def _refuse(self, node: ast.AST) -> ast.AST:
+        raise _CannotInlineError(f"it has a {type(node).__name__}")
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Await = _refuse  # noqa: N815

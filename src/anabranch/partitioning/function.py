@@ -1,0 +1,227 @@
+"""
+The partitioning function: an explicit map of hot keys, and a consistent hash of key groups for all others.
+
+    64-bit key hash ──┬─ is a hot key? ──────────────────────────────► its own channel
+                      └─ else: top bits = key group ─► group table ──► the group's channel
+
+The group table is the ring (ring.py) asked once for every group. It is derived: only the ring's weights and
+the hot keys are kept and stored, so a function of 10 channels and 40 hot keys takes about half a kilobyte.
+
+Serial form, little endian, version 1:
+
+    bytes 0–1   b"AP"            bytes 8–11   number of channels N        then N × uint32   weights
+    byte  2     version          bytes 12–15  number of hot keys K             K × uint64   hashes, ascending
+    byte  3     group bits       bytes 4–7    CRC-32 of all that follows       K × uint32   channels
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anabranch.partitioning.ring import REPLICAS_DEFAULT, Places, Ring, even_weights
+
+GROUP_BITS_DEFAULT = 12
+"""4096 groups; the measurement behind it is in docs/partitioning.md."""
+
+GROUP_BITS_MAX = 20
+
+_MAGIC = b"AP"
+_VERSION = 1
+_HEADER = struct.Struct("<2sBBIII")
+_BLOCK_ROWS = 1 << 16  # the scratch arrays of one block stay in the second-level cache
+_SLOT_BITS_MIN, _SLOT_BITS_MAX = 16, 20
+
+
+@dataclass(frozen=True, eq=False)
+class PartitioningFunction:
+    """
+    Which channel owns which key.
+
+    Parameters
+    ----------
+    weights
+        Replicas on the ring per channel; the number of channels is their number.
+    hot_hashes
+        The 64-bit hashes of the explicitly mapped keys, ascending and distinct.
+    hot_channels
+        Their channels.
+    group_bits
+        A key's group is this many top bits of its hash.
+
+    Examples
+    --------
+    >>> function = PartitioningFunction.even(4).with_hot({7: 2})
+    >>> function.route(np.array([7], dtype=np.uint64)).tolist()
+    [2]
+    >>> PartitioningFunction.from_bytes(function.to_bytes()) == function
+    True
+    """
+
+    weights: tuple[int, ...]
+    hot_hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    hot_channels: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    group_bits: int = GROUP_BITS_DEFAULT
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.group_bits <= GROUP_BITS_MAX:
+            raise ValueError(f"group_bits lies in 1..{GROUP_BITS_MAX}, found {self.group_bits}")
+        if len(self.weights) < 1:
+            raise ValueError("a partitioning function needs at least 1 channel, found 0")
+        if max(self.weights) < 1 or min(self.weights) < 0:
+            raise ValueError(f"weights are not negative and not all 0, found {self.weights}")
+        hashes = np.ascontiguousarray(self.hot_hashes, dtype=np.uint64)
+        channels = np.ascontiguousarray(self.hot_channels, dtype=np.int32)
+        if hashes.shape != channels.shape or hashes.ndim != 1:
+            raise ValueError(f"every hot key needs one channel: {hashes.shape} keys, {channels.shape} channels")
+        if len(hashes) and not (hashes[1:] > hashes[:-1]).all():
+            raise ValueError("hot_hashes must be ascending and distinct; use with_hot() for any order")
+        if len(hashes) and not 0 <= channels.min() <= channels.max() < len(self.weights):
+            raise ValueError(
+                f"hot keys must go to channels 0..{len(self.weights) - 1}, found {channels.min()}..{channels.max()}"
+            )
+        for name, array in (("hot_hashes", hashes), ("hot_channels", channels)):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "weights", tuple(int(weight) for weight in self.weights))
+
+    @staticmethod
+    def even(
+        channels: int, *, replicas: int = REPLICAS_DEFAULT, group_bits: int = GROUP_BITS_DEFAULT
+    ) -> PartitioningFunction:
+        """Return plain consistent hashing: no hot keys, channels of equal weight."""
+        return PartitioningFunction(even_weights(channels, replicas), group_bits=group_bits)
+
+    def with_hot(self, hot: Mapping[int, int]) -> PartitioningFunction:
+        """Return this function with exactly the given hot keys: hash → channel."""
+        hashes = np.fromiter(hot.keys(), dtype=np.uint64, count=len(hot))
+        channels = np.fromiter(hot.values(), dtype=np.int32, count=len(hot))
+        order = np.argsort(hashes)
+        return PartitioningFunction(self.weights, hashes[order], channels[order], self.group_bits)
+
+    @property
+    def channels(self) -> int:
+        """The number of channels."""
+        return len(self.weights)
+
+    @property
+    def groups(self) -> int:
+        """The number of key groups."""
+        return 1 << self.group_bits
+
+    def group_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the key group of every hash, whether the key is hot or not."""
+        return (np.asarray(hashes, dtype=np.uint64) >> np.uint64(64 - self.group_bits)).astype(np.int64)
+
+    def group_owners(self) -> NDArray[np.int32]:
+        """Return the channel of every key group; a view that may not be written."""
+        return self._owners
+
+    @cached_property
+    def _owners(self) -> NDArray[np.int32]:
+        groups = Places.of_items(np.arange(self.groups, dtype=np.uint64))
+        owners = Ring(self.weights).lookup(groups)
+        owners.setflags(write=False)
+        return owners
+
+    @cached_property
+    def _slots(self) -> tuple[np.uint64, NDArray[np.int32]]:
+        """
+        The routing table: the group table, cut finer, with ~index of the hot key where there is one.
+
+        A slot is small enough that a tail key seldom shares one with a hot key, so the one random read per
+        row usually settles it. Two hot keys in one slot are legal: `route` finds the other by search.
+        """
+        wanted = 2 * len(self.hot_hashes).bit_length() + 4
+        bits = max(self.group_bits, min(max(wanted, _SLOT_BITS_MIN), _SLOT_BITS_MAX))
+        slots = np.repeat(self._owners, 1 << (bits - self.group_bits))
+        shift = np.uint64(64 - bits)
+        hot = np.arange(len(self.hot_hashes), dtype=np.int32)
+        slots[(self.hot_hashes >> shift).astype(np.int64)] = ~hot
+        return shift, slots
+
+    def route(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """Return the channel of every key hash."""
+        hashes = np.ascontiguousarray(hashes, dtype=np.uint64)
+        shift, slots = self._slots
+        routed = np.empty(len(hashes), dtype=np.int32)
+        for start in range(0, len(hashes), _BLOCK_ROWS):
+            block = hashes[start : start + _BLOCK_ROWS]
+            out = routed[start : start + _BLOCK_ROWS]
+            # mode="clip" skips the bounds check; a shifted hash is always inside.
+            slots.take((block >> shift).view(np.int64), mode="clip", out=out)
+            if not len(self.hot_hashes):
+                continue
+            rows = np.flatnonzero(out < 0)
+            candidates = ~out.take(rows, mode="clip")
+            out[rows] = self.hot_channels.take(candidates, mode="clip")
+            others = rows[self.hot_hashes.take(candidates, mode="clip") != block.take(rows, mode="clip")]
+            if others.size:
+                out[others] = self._search(block[others])
+        return routed
+
+    def _search(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """Route by binary search among the hot keys: for the few keys in a slot of another hot key."""
+        found = np.minimum(np.searchsorted(self.hot_hashes, hashes), len(self.hot_hashes) - 1)
+        hot = self.hot_hashes[found] == hashes
+        return np.where(hot, self.hot_channels[found], self._owners[self.group_of(hashes)])
+
+    def is_hot(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Return which of the hashes are explicitly mapped."""
+        return np.isin(np.asarray(hashes, dtype=np.uint64), self.hot_hashes)
+
+    def to_bytes(self) -> bytes:
+        """Return the serial form; see the top of this file."""
+        body = b"".join(
+            (
+                np.asarray(self.weights, dtype="<u4").tobytes(),
+                self.hot_hashes.astype("<u8").tobytes(),
+                self.hot_channels.astype("<u4").tobytes(),
+            )
+        )
+        counts = (self.channels, len(self.hot_hashes))
+        checksum = zlib.crc32(struct.pack("<BII", self.group_bits, *counts) + body)
+        return _HEADER.pack(_MAGIC, _VERSION, self.group_bits, checksum, *counts) + body
+
+    @staticmethod
+    def from_bytes(data: bytes) -> PartitioningFunction:
+        """Read the serial form; raises ValueError for anything that `to_bytes` did not write."""
+        if len(data) < _HEADER.size:
+            raise ValueError(f"a partitioning function has at least {_HEADER.size} bytes, found {len(data)}")
+        magic, version, group_bits, checksum, channels, hot = _HEADER.unpack_from(data)
+        if magic != _MAGIC:
+            raise ValueError(f"a partitioning function starts with {_MAGIC!r}, found {magic!r}")
+        if version != _VERSION:
+            raise ValueError(f"this release reads partitioning functions of version {_VERSION}, found {version}")
+        body = data[_HEADER.size :]
+        expected = 4 * channels + 12 * hot
+        if len(body) != expected:
+            raise ValueError(f"{channels} channels and {hot} hot keys take {expected} bytes, found {len(body)}")
+        if zlib.crc32(struct.pack("<BII", group_bits, channels, hot) + body) != checksum:
+            raise ValueError("the partitioning function is damaged: its checksum does not fit its content")
+        weights = np.frombuffer(body, dtype="<u4", count=channels)
+        hashes = np.frombuffer(body, dtype="<u8", count=hot, offset=4 * channels)
+        targets = np.frombuffer(body, dtype="<u4", count=hot, offset=4 * channels + 8 * hot)
+        return PartitioningFunction(
+            tuple(weights.tolist()), hashes.astype(np.uint64), targets.astype(np.int32), group_bits
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PartitioningFunction):
+            return NotImplemented
+        return self.to_bytes() == other.to_bytes()
+
+    def __hash__(self) -> int:
+        return hash(self.to_bytes())
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitioningFunction({self.channels} channels, {len(self.hot_hashes)} hot keys, "
+            f"{self.groups} groups, weights {self.weights})"
+        )
