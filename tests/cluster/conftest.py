@@ -27,5 +27,6 @@ def standing_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand
 def cluster(standing_cluster: StandaloneCluster) -> Iterator[StandaloneCluster]:
     """The cluster with all its workers and no application."""
     standing_cluster.start_missing_workers()
+    standing_cluster.wait_until_idle()
     yield standing_cluster
     standing_cluster.kill_drivers()

@@ -152,6 +152,10 @@ class StandaloneCluster:
         for worker in new:
             worker.wait_for_line("Successfully registered with master")
 
+    def wait_until_idle(self) -> None:
+        """Until the executors of earlier drivers are gone; a worker ends them soon after their driver has."""
+        wait_for(lambda: not self._executors(), "executors end", START_SECONDS_MAX, lambda: f"{self._executors()}")
+
     def start_driver(self, script: Path, *arguments: str) -> Process:
         """A Python program that makes a SparkSession on this cluster; it gets ``--master`` as its first argument."""
         command = [sys.executable, str(script), "--master", self.url, *arguments]
@@ -165,9 +169,7 @@ class StandaloneCluster:
 
     def kill_executor_beside(self, python_worker: int) -> None:
         """SIGKILL the executor that this Python worker does not belong to, of the two there are."""
-        spared = self._executor_of(python_worker)[1]
-        workers = {worker.pid for worker in self.workers}
-        (other,) = (pid for pid, parent in _parents() if parent in workers and pid != spared)
+        (other,) = set(self._executors()) - {self._executor_of(python_worker)[1]}
         os.kill(other, signal.SIGKILL)
 
     def kill_worker_of(self, python_worker: int) -> None:
@@ -212,6 +214,10 @@ class StandaloneCluster:
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": f"{CHEAP_JVM} -Dspark.worker.timeout=10 -Dspark.master.rest.enabled=false",
         }
+
+    def _executors(self) -> list[int]:
+        workers = {worker.pid for worker in self.workers}
+        return [pid for pid, parent in _parents() if parent in workers]
 
     def _executor_of(self, process: int) -> tuple[Process, int]:
         workers = {worker.pid: worker for worker in self.workers}

@@ -68,11 +68,10 @@ class Job:
         directory = self.directory / "checkpoint" / "anabranch" / "state"
         return list(directory.glob(f"{operator}/{epoch:012d}-*.segment"))
 
-    def wait_until_saved(self, driver: Process) -> None:
-        """Until a task of the epoch that is held has saved its state."""
-        wait_for(
-            lambda: self.segments("*", HELD_EPOCH), "a channel saves its state", DRIVER_SECONDS_MAX, driver.log_tail
-        )
+    def wait_until_saved(self, operator: str, driver: Process) -> None:
+        """Until a channel has saved an operator's state in the epoch that is held."""
+        what = f"a channel saves the state of {operator}"
+        wait_for(lambda: self.segments(operator, HELD_EPOCH), what, DRIVER_SECONDS_MAX, driver.log_tail)
 
     def release(self) -> None:
         (self.directory / "gate" / "released").touch()
@@ -153,26 +152,22 @@ def test_a_keyed_program_on_two_workers_delivers_the_sequential_output(cluster, 
     job.assert_exact()
 
 
-@pytest.mark.parametrize(
-    ("steps", "kill"),
-    [
-        pytest.param(
-            ["gate", "running", "repeat", "history"],
-            StandaloneCluster.kill_executor_of,
-            id="which reads the source",
-        ),
-        pytest.param(
-            # What the channel had read lay on both executors, as files of two shuffles.
-            ["running", "repeat", "history", "gate"],
-            StandaloneCluster.kill_executor_of,
-            id="which runs a last channel",
-        ),
-    ],
-)
-def test_an_executor_killed_amid_an_epoch_changes_nothing(cluster, tmp_path, steps, kill):
-    job = Job.create(tmp_path, *steps)
+def test_an_executor_killed_while_it_reads_the_source_changes_nothing(cluster, tmp_path):
+    job = Job.create(tmp_path, "gate", "running", "repeat", "history")
     driver = job.start(cluster)
-    kill(cluster, job.wait_until_held(driver))
+    cluster.kill_executor_of(job.wait_until_held(driver))
+    job.release()
+    driver.wait_for_success()
+    assert "Lost executor" in driver.log.read_text()
+    job.assert_exact()
+
+
+def test_an_executor_killed_after_another_delivered_its_part_of_the_output_changes_nothing(cluster, tmp_path):
+    job = Job.create(tmp_path, "running", "repeat", "history", "gate")
+    driver = job.start(cluster)
+    holder = job.wait_until_held(driver)
+    job.wait_until_saved("History", driver)  # by the other channel of the last stage, on the other executor
+    cluster.kill_executor_of(holder)
     job.release()
     driver.wait_for_success()
     assert "Lost executor" in driver.log.read_text()
@@ -183,7 +178,7 @@ def test_a_channel_that_saved_its_state_and_is_lost_before_the_epoch_ends_runs_a
     job = Job.create(tmp_path, "running", "gate", "repeat", "history")
     driver = job.start(cluster)
     holder = job.wait_until_held(driver)
-    job.wait_until_saved(driver)  # by the other channel of the stage, on the other executor
+    job.wait_until_saved("Running", driver)  # by the other channel of the stage, on the other executor
     cluster.kill_executor_beside(holder)
     job.release()
     driver.wait_for_success()
