@@ -37,6 +37,7 @@ _SPARK_HOME = Path(pyspark.__file__).parent
 PYTHONPATH = os.pathsep.join(map(str, [Path(anabranch.__file__).parents[1], _HERE.parent, _HERE]))
 # Short lives: cheap starts matter more than fast code.
 CHEAP_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 Found = TypeVar("Found")
 
@@ -217,11 +218,12 @@ class StandaloneCluster:
 
     def _executors(self) -> list[int]:
         workers = {worker.pid for worker in self.workers}
-        return [pid for pid, parent in _parents() if parent in workers]
+        # A worker has another child, dead and never reaped: a shell that spark-class had before it became the JVM.
+        return [pid for pid, parent, command in _processes() if parent in workers and _EXECUTOR in command]
 
     def _executor_of(self, process: int) -> tuple[Process, int]:
         workers = {worker.pid: worker for worker in self.workers}
-        parents = dict(_parents())
+        parents = {pid: parent for pid, parent, _ in _processes()}
         line = [process]
         while (parent := parents.get(line[-1], 0)) > 1:
             if parent in workers:
@@ -230,18 +232,19 @@ class StandaloneCluster:
         raise AssertionError(f"the process {process} is below no worker {list(workers)}; its ancestors: {line}")
 
 
-def _parents() -> Iterator[tuple[int, int]]:
-    """Every process with its parent."""
+def _processes() -> Iterator[tuple[int, int, str]]:
+    """Every process: its id, its parent's, its command; the command of one that is dead and not yet reaped is empty."""
     if not Path("/proc/self/stat").exists():
-        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
         for line in listed.stdout.splitlines():
-            pid, parent = line.split()
-            yield int(pid), int(parent)
+            pid, parent, command = line.split(None, 2)
+            yield int(pid), int(parent), command
         return
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             text = stat.read_text()
+            command = stat.with_name("cmdline").read_text()
         except OSError:
             continue  # it has just ended
         # pid (command) state parent …; the command may hold anything, brackets too.
-        yield int(stat.parent.name), int(text[text.rindex(")") + 1 :].split()[1])
+        yield int(stat.parent.name), int(text[text.rindex(")") + 1 :].split()[1]), command
