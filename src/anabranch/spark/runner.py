@@ -94,6 +94,15 @@ class EpochProgress:
 Executor = Callable[[Any, SplitTask, Sequence[ChannelTask]], pa.Table]
 
 
+# If an executor is lost, Spark repeats the tasks whose output is lost with it, and compares checksums of what
+# they write. Ours differ, because packets carry reports: times, names of segments. Spark then repeats all that
+# came after; a job that has delivered some of its results already cannot be repeated so, and fails. Nothing of
+# the epoch is committed at that point, so the job simply runs again. Switching the comparison off would do as
+# well for programs that are functions of their input, and mix two runs of those that are not.
+_NO_ROLLBACK = "cannot rollback the ResultStage"
+_JOBS_MAX = 4  # as spark.task.maxFailures
+
+
 class SparkExecutor:
     """The tasks as one Spark job. A shuffle places each packet exactly; what is sorted are packets, not rows."""
 
@@ -103,6 +112,15 @@ class SparkExecutor:
     def __call__(self, batch: DataFrame, split: SplitTask, channels: Sequence[ChannelTask]) -> pa.Table:
         # This session is a clone that belongs to the query: the user's own is not touched.
         batch.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
+        for _ in range(_JOBS_MAX - 1):
+            try:
+                return self._results(batch, split, channels).toArrow()
+            except Exception as problem:
+                if _NO_ROLLBACK not in str(problem):
+                    raise
+        return self._results(batch, split, channels).toArrow()
+
+    def _results(self, batch: DataFrame, split: SplitTask, channels: Sequence[ChannelTask]) -> DataFrame:
         if self._sort:
             batch = batch.orderBy(*self._sort)
         packets = batch.mapInArrow(split, PACKET_COLUMNS if channels else RESULT_COLUMNS)
@@ -114,7 +132,7 @@ class SparkExecutor:
                 .sortWithinPartitions("place")
                 .mapInArrow(task, RESULT_COLUMNS if is_last else PACKET_COLUMNS)
             )
-        return packets.toArrow()
+        return packets
 
 
 class SparkMerges:
