@@ -193,8 +193,12 @@ class KeepsAnObject(ab.Operator):
 
 
 def test_an_attribute_that_would_be_lost_is_refused_in_both_ways_of_running(tmp_path):
-    message = fails_without_a_trace(source().process(Forgets(), by="k"), tmp_path, StateError)
-    assert f"operator Forgets ({__file__}:" in message and "lost = ab.state(default=…)" in message
+    stream = source().process(Forgets(), by="k")
+    with pytest.raises(StateError, match=r"lost = ab.state\(default=…\)"):
+        stream.run_sequential()
+    with pytest.raises(ProgramError, match=r"operator Forgets \(.*:\d+\): .* assigns self.lost") as refused:
+        ParallelRun(stream, str(tmp_path))
+    assert "declare it with ab.state" in str(refused.value) and nothing_was_committed(tmp_path)
 
 
 def test_state_that_cannot_be_kept_names_its_operator_and_nothing_is_committed(tmp_path):

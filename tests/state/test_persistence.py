@@ -97,6 +97,22 @@ def test_transient_state_lasts_between_epochs_and_begins_anew_after_a_restart(tm
     assert not list((tmp_path / "anabranch").glob("state/*/*"))
 
 
+class Shares(ab.Operator):
+    one = ab.state(factory=list)
+    other = ab.state(factory=dict)
+
+    def process(self, t):
+        self.one.append(t.s)
+        self.other["same"] = [self.one]
+        yield (t.k, len(self.one))
+
+
+def test_one_object_in_two_places_of_the_state_is_refused_because_it_would_come_back_as_two():
+    stream = ab.from_rows([(1, "a", 0.0)], COLUMNS).process(Shares(), by="k", schema="k long, n long")
+    with pytest.raises(StateError, match=r"operator Shares \(.*holds one list in two places"):
+        run_parallel(stream)
+
+
 def test_wrong_persistence_and_time_to_live_are_errors():
     stream = ab.from_rows([], COLUMNS)
     with pytest.raises(ProgramError, match="transient"):

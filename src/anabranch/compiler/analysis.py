@@ -250,6 +250,10 @@ def _state_of(node: Node, found: Inference, what: str) -> tuple[Property, tuple[
 _RANK = {Kind.WRITE: 0, Kind.WHOLE: 1, Kind.ALIAS: 2, Kind.TUPLE: 3, Kind.IMPURE: 4, Kind.UNKNOWN: 5}
 
 
+# What a declared key is believed against.
+_TRUSTED = frozenset({Kind.ALIAS, Kind.IMPURE, Kind.UNKNOWN})
+
+
 def ordered_blocks(found: Inference) -> list[Any]:
     """What blocks an operator, the clearest reason first."""
     return sorted(found.blocks, key=lambda fact: _RANK[fact.kind])
@@ -257,8 +261,18 @@ def ordered_blocks(found: Inference) -> list[Any]:
 
 def _from_code(node: Node, found: Inference, target: Any, method: str | None, mode: str) -> Model:
     here = node.location
-    blocks = tuple(Property(State.UNKNOWN, fact.text, fact.location) for fact in ordered_blocks(found))
+    facts = ordered_blocks(found)
     notes = tuple(Property("note", fact.text, fact.location) for fact in found.facts.of(Kind.NOTE))
+    if isinstance(node.logic, Keyed) and node.key:
+        # The author declared state and key. What cannot be followed does not speak against that; what is seen to
+        # keep more than was declared does.
+        notes += tuple(
+            Property("note", f"taken on trust, because the key is declared: {fact.text}", fact.location)
+            for fact in facts
+            if fact.kind in _TRUSTED
+        )
+        facts = [fact for fact in facts if fact.kind not in _TRUSTED]
+    blocks = tuple(Property(State.UNKNOWN, fact.text, fact.location) for fact in facts)
     logic: Any = None
     key: Key | None = None
     case = 0

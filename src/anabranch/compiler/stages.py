@@ -129,8 +129,6 @@ def _runnable(plan: Plan, operator: PlannedOperator, copies: Mapping[int, Node])
     if isinstance(logic, Keyed) and in_region:
         found = operator.model.key
         key = found.columns if found is not None and not node.key else node.key
-    elif isinstance(node.logic, Keyed) and _is_opaque(operator):
-        logic = node.logic  # its key still finds its state, on one channel
     elif isinstance(node.logic, Keyed):
         raise ProgramError(_explained(operator, "it has more state than what is kept for its key"))
     elif isinstance(node.logic, Process):

@@ -8,7 +8,7 @@ read, keys that were not changed are not written.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -24,6 +24,26 @@ from anabranch.state.segment import EXPIRES, Segment, write_segment
 
 # Values of these types cannot change in place: the same object means the same value.
 _IMMUTABLE = frozenset({type(None), bool, int, float, str, bytes})
+
+
+def shared_object(values: Iterable[Any]) -> Any:
+    """An object that can change in place and is in two places of these values, or None.
+
+    Read back, it would be two objects: changing one would no longer change the other.
+    """
+    seen: set[int] = set()
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (list, dict, set, bytearray, deque)):
+            if id(value) in seen:
+                return value
+            seen.add(id(value))
+        if isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, (list, tuple, deque)):
+            waiting.extend(value)
+    return None
 
 
 def _is_unchanged(value: Any) -> bool:
@@ -114,6 +134,14 @@ class Table:
         expired = [moment <= self._clock_ms for moment in segment.values(f"field.{EXPIRES}", rows)]
         return [a or b for a, b in zip(segment.dead_rows(rows), expired, strict=True)]
 
+    def _refuse_sharing(self, key: Any, values: tuple[Any, ...]) -> None:
+        shared = shared_object(values)
+        if shared is not None:
+            raise StateError(
+                f"operator {self.instances.node.title}: the state of the key {key!r} holds one {type(shared).__name__} "
+                f"in two places ({shared!r:.100}); read back it would be two. Keep a copy in one of them."
+            )
+
     def changes(self) -> tuple[pa.Buffer, int] | None:
         """The segment of what this epoch changed and its number of rows, or None if nothing did."""
         keys: list[Any] = []
@@ -130,6 +158,9 @@ class Table:
                     break
         if not keys:
             return None
+        for key, values in zip(keys, states, strict=True):
+            if not _IMMUTABLE.issuperset(map(type, values)):
+                self._refuse_sharing(key, values)
         names, columns = list(self.instances.names), list(zip(*states, strict=True))
         if self._ttl_ms is not None:
             names.append(EXPIRES)

@@ -142,7 +142,7 @@ class SharedConfiguration(Operator):
         yield t.but(count=len(self.values))
 
 
-@expect("unknown", truth="safe", by=("id",))
+@expect("partitioned", key="id", by=("id",))
 class TwoNamesForOneList(Operator):
     a: Any = state(factory=list)
     b: Any = state(factory=list)
@@ -155,7 +155,7 @@ class TwoNamesForOneList(Operator):
         yield t.but(count=len(self.b))
 
 
-@expect("unknown", by=("id",))
+@expect("partitioned", key="id", by=("id",))
 class KeepsAGenerator(Operator):
     source: Any = state(default=None)
 
