@@ -16,12 +16,14 @@ together, which a busy machine disturbs less:
     touched   5 M held; 10³ … 10⁶ touched.
     memory    what the largest Python worker needs at 50 k and at 5 M held. A worker serves any channel. *own* is
               memory of the process; *mapped* are pages of segment files, which all workers of a host share and the
-              kernel takes back when it needs them.
+              kernel takes back when it needs them. Too few epochs for a merge of everything, which is made in memory
+              and needs several times the size of its segments.
     checkpoint_overhead
               the share of epoch time that goes into making state durable: (begin + the longest any channel took to
               find out what changed, encode, write and merge it + commit) / total, summed over the measured epochs of
               20,000 touched keys at 5 M, so that an epoch in which segments are merged counts for what it took.
-              Merges too large for that are made beside the epochs: they are in the other epochs' time, not in this.
+              Merges too large for that are made beside the epochs, and the next case waits until they are done: they
+              are in no figure here but the rows/s of merge.
     lookup, changes, merge
               the same functions called directly, in this process, on the same files.
 """
