@@ -101,7 +101,8 @@ class ManagedDicts:
                 if each.is_set:
                     held.update(entry[0] for entry in getattr(self, f"{each.name}_entries"))
                 else:
-                    held.update((entry[0], entry[1]) for entry in getattr(self, f"{each.name}_entries"))
+                    # Not held.update: a Counter's would count the entries.
+                    dict.update(held, ((entry[0], entry[1]) for entry in getattr(self, f"{each.name}_entries")))
                 continue
             present = getattr(self, f"{each.name}_present")
             if present is None and index in each.initial:

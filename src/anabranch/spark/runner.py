@@ -70,7 +70,7 @@ class EpochProgress:
     channels : int
         How many channels each keyed stage had.
     duration_ms : dict
-        Where the time went, as the driver saw it: job, merge, sink, commit, total.
+        Where the time went, as the driver saw it: begin, job, merge, sink, commit, total.
     stages : list of dict
         Per stage and channel: rows in and out, seconds in all, seconds in operators, seconds in state.
     state_rows, state_bytes : int
@@ -217,6 +217,7 @@ class EpochRunner:
                 "another checkpointLocation and output path."
             )
         clock_ms = self._checkpoint.begin(epoch, max(now_ms(), self._manifest.facts.get("clock_ms", 0)))
+        begun = time.perf_counter()
         reach("epoch begun", epoch=epoch)
         results = self._job(batch, epoch, clock_ms)
         ran = time.perf_counter()
@@ -232,7 +233,8 @@ class EpochRunner:
         finished = time.perf_counter()
         reach("manifest written", epoch=epoch)
         durations = {
-            "job": ran - started,
+            "begin": begun - started,
+            "job": ran - begun,
             "merge": merged - ran,
             "sink": written - merged,
             "commit": finished - written,

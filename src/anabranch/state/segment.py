@@ -143,20 +143,25 @@ class Segment:
     def encoding(self, name: str) -> bytes:
         return (self.table.schema.field(name).metadata or {}).get(b"encoding", b"plain")
 
-    def find(self, hashes: np.ndarray, keys: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
-        """Which of these keys are here: (their places in `keys`, their rows). `hashes` must be sorted."""
+    def find(self, hashes: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of these keys (an array of objects) are here: (their places in it, their rows).
+
+        `hashes` must be sorted: neighbours are then found in neighbouring pages.
+        """
         if not len(self.hashes):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         rows = np.searchsorted(self.hashes, hashes)
         rows[rows == len(self.hashes)] = 0
         places = np.flatnonzero(self.hashes[rows] == hashes)
         rows = rows[places]
-        found = self.values("key", rows)
-        wrong = [
-            at
-            for at, (place, key) in enumerate(zip(places.tolist(), found, strict=True))
-            if key != keys[place] and canonical(key) is not keys[place]
-        ]
+        found, wanted = self.values("key", rows), keys[places].tolist()
+        wrong = []
+        if found != wanted:
+            wrong = [
+                at
+                for at, (key, other) in enumerate(zip(found, wanted, strict=True))
+                if key != other and canonical(key) is not other
+            ]
         if wrong:  # two keys with one hash: look at the other rows of that hash
             keep = np.ones(len(places), dtype=bool)
             for at in wrong:

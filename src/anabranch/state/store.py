@@ -97,6 +97,7 @@ class TaskState:
     def open(self, nodes: Sequence[Node]) -> dict[str, Table]:
         """The tables of the keyed operators among `nodes`, by name."""
         missing: list[str] = []
+        _segments.retain(self._files.root, files_of(self._version.segments))
         for node in nodes:
             if isinstance(node.logic, Keyed):
                 records = self.visible(node.name)

@@ -7,9 +7,13 @@ read, keys that were not changed are not written.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress, repeat
+from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -72,6 +76,15 @@ class SegmentCache:
                 self._open.popitem(last=False)
         return segment
 
+    def retain(self, root: str, names: Iterable[str]) -> None:
+        """Close the segments below a root that are not among these: a file that is mapped keeps its place on disk
+        after it was deleted.
+        """
+        wanted = {f"{root}/{name}" for name in names}
+        with self._lock:
+            for path in [path for path in self._open if path.startswith(f"{root}/") and path not in wanted]:
+                del self._open[path]
+
 
 class Table:
     """State of a keyed operator: load touched keys, hand out instances, collect the changes."""
@@ -92,35 +105,37 @@ class Table:
         live = self.live
         wanted = [key for key in touched if key not in live]
         if wanted:
-            found = self._find(wanted) if self.segments else {}
-            new, restored = self.instances.new, self.instances.restored
-            for key in wanted:
-                values = found.get(key)
-                live[key] = new() if values is None else restored(values)
-            self._loaded.update(found)
+            with _no_collections():
+                found = self._find(wanted) if self.segments else {}
+                new, restored = self.instances.new, self.instances.restored
+                for key, values in found.items():
+                    live[key] = restored(values)
+                if len(found) < len(wanted):
+                    for key in wanted:
+                        if key not in found:
+                            live[key] = new()
+                self._loaded.update(found)
         return live
 
     def _find(self, keys: list[Any]) -> dict[Any, tuple[Any, ...]]:
         hashes = self._key.hashes(keys)
         order = np.argsort(hashes)
-        hashes, left = hashes[order], [keys[at] for at in order.tolist()]
+        hashes, left = hashes[order], np.fromiter(keys, dtype=object, count=len(keys))[order]
         found: dict[Any, tuple[Any, ...]] = {}
         for segment in self.segments:
-            if not left:
+            if not len(left):
                 break
             places, rows = segment.find(hashes, left)
             if not len(places):
                 continue
             gone = self._gone(segment, rows)
             columns = [self._column(segment, name, rows) for name in self.instances.names]
-            values = zip(*columns, strict=True) if columns else iter([()] * len(rows))
-            for place, state, dead in zip(places.tolist(), values, gone, strict=True):
-                if not dead:
-                    found[left[place]] = state
+            values: Iterable[Any] = zip(*columns, strict=True) if columns else [()] * len(rows)
+            states = zip(left[places].tolist(), values, strict=True)
+            found.update(states if gone is None else compress(states, [not dead for dead in gone]))
             missing = np.ones(len(left), dtype=bool)
             missing[places] = False
-            hashes = hashes[missing]
-            left = [left[at] for at in np.flatnonzero(missing).tolist()]
+            hashes, left = hashes[missing], left[missing]
         return found
 
     def _column(self, segment: Segment, name: str, rows: np.ndarray) -> list[Any]:
@@ -128,9 +143,10 @@ class Table:
             return segment.values(f"field.{name}", rows)
         return [self._defaults[name].initial() for _ in range(len(rows))]  # the program has it, the state not yet
 
-    def _gone(self, segment: Segment, rows: np.ndarray) -> list[bool]:
+    def _gone(self, segment: Segment, rows: np.ndarray) -> list[bool] | None:
+        """Which of the rows do not count any more; None: all count."""
         if EXPIRES not in segment.fields or self._ttl_ms is None:
-            return segment.dead_rows(rows)
+            return segment.dead_rows(rows) if segment.has_dead else None
         expired = [moment <= self._clock_ms for moment in segment.values(f"field.{EXPIRES}", rows)]
         return [a or b for a, b in zip(segment.dead_rows(rows), expired, strict=True)]
 
@@ -144,28 +160,50 @@ class Table:
 
     def changes(self) -> tuple[pa.Buffer, int] | None:
         """The segment of what this epoch changed and its number of rows, or None if nothing did."""
-        keys: list[Any] = []
-        states: list[tuple[Any, ...]] = []
-        values_of, loaded = self.instances.values, self._loaded
-        initial = self.instances.values(self.instances.new())
-        for key, instance in self.live.items():
-            values = values_of(instance)
-            before = loaded.get(key, initial)
-            for value, old in zip(values, before, strict=True):
-                if value is not old or not _is_unchanged(value):
-                    keys.append(key)
-                    states.append(values)
-                    break
-        if not keys:
+        if not self.live:
             return None
-        for key, values in zip(keys, states, strict=True):
+        with _no_collections():
+            keys, columns = self._changed()
+            if not keys:
+                return None
+            names = list(self.instances.names)
+            if self._ttl_ms is not None:
+                names.append(EXPIRES)
+                columns.append((self._clock_ms + self._ttl_ms,) * len(keys))
+            try:
+                return write_segment(self._key.hashes(keys), keys, names, columns), len(keys)
+            except StateError as problem:
+                raise StateError(f"operator {self.instances.node.title}: {problem}") from None
+
+    def _changed(self) -> tuple[list[Any], list[Sequence[Any]]]:
+        """The keys whose state changed, and their state by field.
+
+        Column by column, without Python work per key: this is what an epoch does for every key it touched.
+        """
+        keys = list(self.live)
+        initial = self.instances.values(self.instances.new())
+        now: list[Sequence[Any]] = list(zip(*map(self.instances.values, self.live.values()), strict=True))
+        before = zip(*map(self._loaded.get, keys, repeat(initial)), strict=True)
+        changed = np.zeros(len(keys), dtype=bool)
+        for values, olds in zip(now, before, strict=True):
+            changed |= np.fromiter(map(is_not, values, olds), dtype=bool, count=len(keys))
             if not _IMMUTABLE.issuperset(map(type, values)):
+                changed |= np.fromiter((not _is_unchanged(value) for value in values), bool, len(keys))
+        if not changed.all():
+            keys, now = list(compress(keys, changed)), [list(compress(values, changed)) for values in now]
+        if any(not _IMMUTABLE.issuperset(map(type, values)) for values in now):
+            for key, values in zip(keys, zip(*now, strict=True), strict=True):
                 self._refuse_sharing(key, values)
-        names, columns = list(self.instances.names), list(zip(*states, strict=True))
-        if self._ttl_ms is not None:
-            names.append(EXPIRES)
-            columns.append((self._clock_ms + self._ttl_ms,) * len(keys))
-        try:
-            return write_segment(self._key.hashes(keys), keys, names, columns), len(keys)
-        except StateError as problem:
-            raise StateError(f"operator {self.instances.node.title}: {problem}") from None
+        return keys, now
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Without garbage collection: of many objects that all stay, it would look at each again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
