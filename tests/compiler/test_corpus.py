@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.compiler import inference
+from anabranch.compiler import reader
 from anabranch.compiler.analysis import analyse
 from tests.compiler.corpus import load
 from tests.compiler.harness import node_of
@@ -16,7 +16,7 @@ CASES, _ = load()
 def test_the_verdict_is_the_expected_one(case):
     model = analyse(node_of(case))
     blocks = [f"{block.reason} ({block.location})" for block in model.blocks]
-    assert not any(inference.INTERNAL in block for block in blocks)
+    assert not any(reader.INTERNAL in block for block in blocks)
     assert model.state.value.value == case.verdict, blocks
     if case.key:
         assert model.key is not None and model.key.text == case.key

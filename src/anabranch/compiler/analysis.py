@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from anabranch.compiler.facts import Kind
+from anabranch.compiler.facts import Identity, Kind
+from anabranch.compiler.findings import Inference
 from anabranch.compiler.graph import (
     Combine,
     Deduplicate,
@@ -26,7 +27,7 @@ from anabranch.compiler.graph import (
     Source,
     Union,
 )
-from anabranch.compiler.inference import Inference, infer
+from anabranch.compiler.inference import infer
 from anabranch.compiler.model import (
     Declaration,
     Input,
@@ -470,8 +471,10 @@ def _is_managed(node: Node, found: Inference) -> bool:
     return bool(stores) and all(getattr(held, "is_anabranch_store", False) for held in stores)
 
 
-def _is_mapping(found: Inference | None, identity: int) -> bool:
-    return found is not None and isinstance(found.facts.objects.get(identity), (dict, set))
+def _is_mapping(found: Inference | None, identity: Identity) -> bool:
+    if found is None or not isinstance(identity, int):
+        return False
+    return isinstance(found.facts.objects.get(identity), (dict, set))
 
 
 def _check_selectivity(node: Node, model: Model, found: Inference | None, declared: Selectivity) -> None:

@@ -313,7 +313,7 @@ class Attributes(Context):
             self.facts.written.setdefault(id(found), path)
             if isinstance(found, types.ModuleType):
                 self.facts.globals_written.add((found.__name__, name))
-            self.write(node, id(found) ^ hash(name), path, f"assigns {path}")
+            self.write(node, (id(found), name), path, f"assigns {path}")
         if target.concrete is not None:
             return
         if target.types is None:

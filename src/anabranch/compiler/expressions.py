@@ -76,7 +76,7 @@ class Expressions(Operators):
         if name in frame.global_names:
             space = str(frame.globals.get("__name__", "?"))
             self.facts.globals_written.add((space, name))
-            self.write(node, id(frame.globals) ^ hash(name), name, f"assigns the global {name}")
+            self.write(node, (id(frame.globals), name), name, f"assigns the global {name}")
             return
         if name in frame.nonlocal_names:
             outer = frame.parent

@@ -22,13 +22,19 @@ class Kind(enum.Enum):
     NOTE = "has an effect that no tuple shows"
 
 
+#: Facts of these kinds make an operator sequential.
+BLOCKING = (Kind.UNKNOWN, Kind.IMPURE, Kind.TUPLE, Kind.WHOLE, Kind.ALIAS)
+#: An object, by its `id`; or a variable or attribute: the `id` of what holds it, and its name.
+Identity = int | tuple[int, str]
+
+
 @dataclasses.dataclass(frozen=True)
 class Fact:
     kind: Kind
     text: str
     location: Location
-    #: The identity of the object that is written, and how the code reaches it.
-    identity: int = 0
+    #: The identity of what is written, and how the code reaches it.
+    identity: Identity = 0
     path: str = ""
 
 
@@ -69,15 +75,15 @@ class Facts:
     objects: dict[int, Any] = dataclasses.field(default_factory=dict)
     #: How to find each again in another process: see rewrite.py.
     routes: dict[int, list[Any]] = dataclasses.field(default_factory=dict)
-    #: Objects whose attributes or contents the code changes, by identity.
-    written: dict[int, str] = dataclasses.field(default_factory=dict)
+    #: Objects whose attributes or contents the code changes, and those attributes, by identity.
+    written: dict[Identity, str] = dataclasses.field(default_factory=dict)
     #: Dicts taken for state that the code does change.
     stored: set[int] = dataclasses.field(default_factory=set)
     #: Global variables read and written: (module, name).
     globals_read: set[tuple[str, str]] = dataclasses.field(default_factory=set)
     globals_written: set[tuple[str, str]] = dataclasses.field(default_factory=set)
 
-    def add(self, kind: Kind, text: str, location: Location, identity: int = 0, path: str = "") -> None:
+    def add(self, kind: Kind, text: str, location: Location, identity: Identity = 0, path: str = "") -> None:
         self.found.setdefault((kind, text, location, identity), Fact(kind, text, location, identity, path))
 
     def of(self, *kinds: Kind) -> list[Fact]:

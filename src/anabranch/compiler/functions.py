@@ -9,7 +9,8 @@ import types
 from typing import Any
 
 from anabranch.compiler import known
-from anabranch.compiler.context import Flow, Frame, local_names, static_attribute
+from anabranch.compiler.context import static_attribute
+from anabranch.compiler.frames import Flow, Frame, local_names
 from anabranch.compiler.library import Extra
 from anabranch.compiler.source import NoSource, tree_of
 from anabranch.compiler.specials import Specials

@@ -11,8 +11,9 @@ import types
 from typing import Any
 
 from anabranch.compiler import known
-from anabranch.compiler.context import Flow, static_attribute
+from anabranch.compiler.context import static_attribute
 from anabranch.compiler.displays import Displays
+from anabranch.compiler.frames import Flow
 from anabranch.compiler.values import (
     NOTHING,
     PLAIN,

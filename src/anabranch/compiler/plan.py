@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.compiler.graph import Keyed, Logic, Node
-from anabranch.compiler.inference import top_function
 from anabranch.compiler.model import Key, Model, Selectivity
+from anabranch.compiler.reader import top_function
 from anabranch.compiler.regions import Border
 from anabranch.compiler.source import NoSource, tree_of
 from anabranch.compiler.strategies import Joint, Order, Routing

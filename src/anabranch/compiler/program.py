@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.compiler.analysis import analyse_with_facts
+from anabranch.compiler.findings import Inference
 from anabranch.compiler.graph import Node, Sink, Source
-from anabranch.compiler.inference import Inference
 from anabranch.compiler.model import Model, Ordering, Property, Selectivity, State
 from anabranch.compiler.plan import Options, Plan, PlannedOperator, Process, Region
 from anabranch.compiler.regions import Draft, Formation, Graph, form_regions, is_stateless, selectivity_of

@@ -28,8 +28,9 @@ import sys
 import types
 from typing import Any
 
+from anabranch.compiler.findings import Inference
 from anabranch.compiler.graph import Keyed, StateField
-from anabranch.compiler.inference import Inference, expression_function
+from anabranch.compiler.keys import expression_function
 from anabranch.compiler.values import Text
 
 

@@ -6,8 +6,9 @@ import ast
 import warnings
 from typing import Any
 
-from anabranch.compiler.context import Frame, static_attribute
+from anabranch.compiler.context import static_attribute
 from anabranch.compiler.facts import Kind
+from anabranch.compiler.frames import Frame
 from anabranch.compiler.library import Library
 from anabranch.compiler.values import (
     ANYTHING,

@@ -10,20 +10,17 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
-import importlib.util
 import sys
 from typing import Any
 
-from anabranch.compiler import known
-from anabranch.compiler.calls import Calls
-from anabranch.compiler.context import Flow
 from anabranch.compiler.facts import Emission
+from anabranch.compiler.frames import Flow
+from anabranch.compiler.patterns import Patterns
 from anabranch.compiler.source import mangled
 from anabranch.compiler.values import (
     NONE,
     NOTHING,
     PLAIN_VALUE,
-    Iterator,
     Plain,
     Site,
     Value,
@@ -35,7 +32,7 @@ from anabranch.compiler.values import (
 _MOST_ROUNDS = 14
 
 
-class Statements(Calls):
+class Statements(Patterns):
     """Executes statements over abstract values."""
 
     def run_body(self, tree: Any) -> None:
@@ -49,25 +46,6 @@ class Statements(Calls):
             frame.returned = join(frame.returned, NONE)
             frame.exits.append((self.flow.copy(), None))
             self.returns.setdefault(id(tree), []).append(Emission(NONE, self.place(tree.body[-1])))
-
-    @property
-    def returns(self) -> dict[int, list[Emission]]:
-        """What each function returned, by its tree."""
-        return self.__dict__.setdefault("_returns", {})
-
-    def _leave(self, value: Value, node: ast.AST) -> None:
-        frame = self.frame
-        self.escaped(value)
-        frame.returned = join(frame.returned, value)
-        frame.exits.append((self.flow.copy(), value))
-        self.returns.setdefault(id(frame.node), []).append(Emission(value, self.place(node)))
-        self.flow.alive = False
-
-    def escaped(self, value: Value) -> None:
-        """From here on others may hold the object: what it looks like now must stay true."""
-        for each in self.heap.reach(value.objects):
-            if isinstance(each, Site):
-                self.heap.at(each).made_times += 1
 
     def block(self, statements: list[ast.stmt]) -> None:
         for statement in statements:
@@ -228,10 +206,7 @@ class Statements(Calls):
 
     def _do_importfrom(self, node: ast.ImportFrom) -> None:
         package = self.frame.globals.get("__package__") or ""
-        try:
-            wanted = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-        except ImportError:
-            wanted = node.module or ""
+        wanted = _absolute_name(node.module or "", package, node.level)
         module = sys.modules.get(wanted)
         for alias in node.names:
             if module is None or not hasattr(module, alias.name):
@@ -294,59 +269,6 @@ class Statements(Calls):
             self.flow.alive = False
         for end in ends:
             self.flow = self.flow.joined(end)
-
-    def _pattern(self, pattern: ast.pattern, subject: Value) -> None:
-        if isinstance(pattern, ast.MatchValue):
-            self._comparable(self.evaluate(pattern.value), pattern)
-            self._comparable(subject, pattern)
-        elif isinstance(pattern, ast.MatchSingleton):
-            pass
-        elif isinstance(pattern, ast.MatchAs):
-            if pattern.pattern is not None:
-                self._pattern(pattern.pattern, subject)
-            if pattern.name is not None:
-                self.assign_name(pattern.name, subject, pattern)
-        elif isinstance(pattern, ast.MatchOr):
-            for each in pattern.patterns:
-                self._pattern(each, subject)
-        elif isinstance(pattern, ast.MatchSequence):
-            parts = self.tuple_parts(subject)
-            exact = parts is not None and len(parts) == len(pattern.patterns)
-            inside = self.content(subject, pattern) if not subject.is_scalar else PLAIN_VALUE
-            self._matchable(subject, pattern)
-            for place, each in enumerate(pattern.patterns):
-                whole = isinstance(each, ast.MatchStar)
-                if exact and parts is not None and not whole:
-                    self._pattern(each, parts[place])
-                elif isinstance(each, ast.MatchStar):
-                    if each.name is not None:
-                        self.assign_name(each.name, self.make(each, frozenset({list}), inside), each)
-                else:
-                    self._pattern(each, inside)
-        elif isinstance(pattern, ast.MatchMapping):
-            self._matchable(subject, pattern)
-            handle = self.handle_of(subject)
-            for key, each in zip(pattern.keys, pattern.patterns, strict=True):
-                self._pattern(each, self.subscript(subject, self.evaluate(key), pattern))
-            if pattern.rest is not None:
-                if handle is not None:
-                    self.whole(handle, pattern, "matches it")
-                rest = self.make(pattern, frozenset({dict}), self.content(subject, pattern))
-                self.assign_name(pattern.rest, rest, pattern)
-        elif isinstance(pattern, ast.MatchClass):
-            kind = self.evaluate(pattern.cls).only
-            self._matchable(subject, pattern)
-            if not isinstance(kind, type) or type(kind) not in (type, type(known.ENUM)):
-                self.unknown(pattern, "matches a class that is not known")
-            for each in pattern.patterns:
-                self._pattern(each, join(subject, PLAIN_VALUE).without_text())
-            for name, each in zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True):
-                self._pattern(each, self.attribute(subject, name, pattern))
-        else:
-            self._unsupported(pattern)
-
-    def _matchable(self, subject: Value, node: ast.AST) -> None:
-        self.plain_use(subject, node, "matches it")
 
     # -- loops --------------------------------------------------------------------------------------------
 
@@ -473,53 +395,13 @@ class Statements(Calls):
             self.flow = self.flow.joined(flow)
         self.branch_depth -= 1
 
-    # -- emitting -----------------------------------------------------------------------------------------
 
-    def _yield(self, node: ast.Yield) -> Value:
-        value = self.evaluate(node.value) if node.value is not None else NONE
-        self._yielded(value, node)
-        return NONE  # nobody sends into an operator
-
-    def _yielded(self, value: Value, node: ast.AST, least: int = 1, most: int = 1) -> None:
-        self.use(value, node, how="emits it")
-        self.escaped(value)
-        self.frame.yields.append(Emission(value, self.place(node)))
-        self.flow.emit(least, most)
-
-    def emitted(self, value: Value, node: ast.AST) -> None:
-        """The emit callback is called."""
-        self.use(value, node, how="emits it")
-        self.escaped(value)
-        self.facts.emissions.append(Emission(value, self.place(node)))
-        if self.frame.is_generator:
-            self.emits_from_generator = True
-        self.flow.emit()
-
-    emits_from_generator = False
-
-    def _yieldfrom(self, node: ast.YieldFrom) -> Value:
-        value = self.evaluate(node.value)
-        for least, most, emissions in self.counted(value, node):
-            for each in emissions:
-                self.frame.yields.append(each)
-            self.flow.emit(least, most)
-            break
-        return PLAIN_VALUE
-
-    def counted(self, value: Value, node: ast.AST) -> list[tuple[int, int, list[Emission]]]:
-        """How many elements going through a value gives, and which: (least, most, elements)."""
-        if value.is_nothing:
-            return [(0, 0, [])]
-        if value.types is not None and len(value.objects) == 1:
-            (only,) = value.objects
-            if isinstance(only, Site) and only in self.generators and value.types == frozenset({Iterator}):
-                return [self.generators[only]]
-        parts = self.tuple_parts(value)
-        if parts is not None and value.types in (frozenset({list}), frozenset({tuple})):
-            for part in parts:
-                self.use(part, node, how="emits it")
-            place = self.place(node)
-            return [(min(2, len(parts)), min(2, len(parts)), [Emission(part, place) for part in parts])]
-        inside = self.iterate(value, node)
-        self.use(inside, node, how="emits it")
-        return [(0, 2, [Emission(inside, self.place(node))])]
+def _absolute_name(module: str, package: str, level: int) -> str:
+    """The module that an import with `level` leading dots means in a package; as written if there is no such."""
+    if not level or not package:
+        return module
+    parents = package.split(".")
+    if level > len(parents):
+        return module
+    base = ".".join(parents[: len(parents) - level + 1])
+    return f"{base}.{module}" if module else base

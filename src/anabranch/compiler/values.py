@@ -20,9 +20,9 @@ import enum
 import fractions
 import functools
 import types
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -63,7 +63,7 @@ SCALARS: frozenset[type] = frozenset(
         datetime.timezone,
         decimal.Decimal,
         fractions.Fraction,
-        uuid.UUID,
+        UUID,
     }
 )
 Types = frozenset[type] | None
