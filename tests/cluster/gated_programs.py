@@ -24,12 +24,10 @@ import anabranch as ab
 HELD_KEY = 1000
 _HOLD_SECONDS_MAX = 60
 
-_noted: set[str] = set()
-
-
 def gate(directory: str) -> Callable[[Any], Any]:
     """A function that gives back the tuple it gets, once it may."""
 
+    @ab.model(state="stateless", selectivity="1:1", forwards="*")
     def passing(t: Any) -> Any:
         note_executor(directory)
         if t.k == HELD_KEY:
@@ -40,9 +38,9 @@ def gate(directory: str) -> Callable[[Any], Any]:
 
 
 def note_executor(directory: str) -> None:
-    if directory not in _noted:
-        _noted.add(directory)
-        Path(directory, f"executor-{os.getppid()}").touch()
+    path = Path(directory, f"executor-{os.getppid()}")
+    if not path.exists():
+        path.touch()
 
 
 def hold(directory: str) -> None:

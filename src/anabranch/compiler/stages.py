@@ -139,8 +139,11 @@ def _runnable(plan: Plan, operator: PlannedOperator, copies: Mapping[int, Node])
 
 
 def _is_opaque(operator: PlannedOperator) -> bool:
-    """Whether an operator is sequential only because code it calls cannot be read."""
-    return operator.remedy.startswith("declare what it does")
+    """Whether an operator is sequential only because of what it calls, not because of what it is seen to keep.
+
+    The clearest reason comes first and the remedy is about it: a declaration is proposed where nothing is kept.
+    """
+    return "@ab.model" in operator.remedy
 
 
 def _sequential_state(operator: PlannedOperator, logic: Process) -> Keyed:
