@@ -24,6 +24,7 @@ import anabranch as ab
 HELD_KEY = 1000
 _HOLD_SECONDS_MAX = 60
 
+
 def gate(directory: str) -> Callable[[Any], Any]:
     """A function that gives back the tuple it gets, once it may."""
 
