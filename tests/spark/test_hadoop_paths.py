@@ -9,7 +9,7 @@ from programs import COLUMNS, build, exact
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
-from anabranch.spark.files import open_files
+from anabranch.spark.files import open_files, qualified
 from anabranch.state.store import working_directory
 
 pytestmark = pytest.mark.spark
@@ -60,6 +60,20 @@ def test_files_through_hadoop_behave_as_local_ones(spark, remote):
     files.delete("a/b")
     files.delete("a/b")
     assert files.names("a") == []
+
+
+def test_a_path_without_a_scheme_is_on_the_default_file_system_as_for_spark(spark, tmp_path):
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    before = settings.get("fs.defaultFS")
+    settings.set("fs.defaultFS", "viewfs://test/")
+    try:
+        assert qualified(spark, "/data/ck") == "viewfs://test/data/ck"
+        assert qualified(spark, f"file://{tmp_path}/ck") == f"file://{tmp_path}/ck"
+        open_files(spark, f"file://{tmp_path}/ck").write("a", b"x")
+        assert (tmp_path / "ck" / "a").read_bytes() == b"x"
+    finally:
+        settings.set("fs.defaultFS", before)
+    assert qualified(spark, f"{tmp_path}/a/../ck/") == f"{tmp_path}/ck"
 
 
 def test_the_working_directory_is_below_the_temporary_directory():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -34,15 +33,15 @@ class StreamingQuery:
         name: str | None,
         options: dict[str, str],
     ) -> None:
-        from anabranch.spark.files import local_path, open_files
+        from anabranch.spark.files import local_path, open_files, qualified
         from anabranch.spark.runner import EpochRunner, SparkExecutor, SparkMerges, describe_program
         from anabranch.spark.source import ordered
         from anabranch.spark.tasks import Program
         from anabranch.state.checkpoint import Checkpoint
         from anabranch.state.compaction import SnapshotInterval
 
-        local = local_path(checkpoint)
-        location = os.path.abspath(local) if local is not None else checkpoint.rstrip("/")
+        location = qualified(spark, checkpoint)
+        local = local_path(location)
         self.plan = plan
         self._lock = threading.Lock()
         self._progress: deque[EpochProgress] = deque(maxlen=_PROGRESS_KEPT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -19,11 +20,25 @@ def local_path(location: str) -> str | None:
     return unquote(parts.path) if parts.scheme == "file" else None
 
 
+def qualified(spark: SparkSession, location: str) -> str:
+    """A location as Spark would read it: without a scheme it is on the default file system of the session.
+
+    What is on this machine comes back as an absolute path, with its scheme only where that is not the default.
+    """
+    local = local_path(location)
+    if local is None:
+        return location.rstrip("/")
+    path = os.path.abspath(local)
+    default = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///")
+    if default.startswith("file:"):
+        return path
+    return f"file://{path}" if urlparse(location).scheme == "file" else default.rstrip("/") + path
+
+
 def open_files(spark: SparkSession, location: str) -> Files:
     """The files below a location."""
+    location = qualified(spark, location)
     path = local_path(location)
-    if path is None and ":" not in location:
-        path = location
     return LocalFiles(path) if path is not None else HadoopFiles(spark, location)
 
 

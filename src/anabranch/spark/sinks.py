@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from anabranch.errors import SinkError
 from anabranch.flow.ddl import to_ddl
 from anabranch.flow.schema import Schema
-from anabranch.spark.files import local_path, open_files
+from anabranch.spark.files import local_path, open_files, qualified
 
 _MARK = "_anabranch.json"
 
@@ -50,7 +50,7 @@ class FileSink:
         self, spark: SparkSession, path: str, format_name: str, options: Mapping[str, str], schema: Schema
     ) -> None:
         self._spark = spark
-        self._path = path.rstrip("/") or path
+        self._path = qualified(spark, path)
         self._format = format_name
         self._options = dict(options)
         self._schema = schema
