@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from anabranch.compiler.facts import Identity, Kind
+from anabranch.compiler.facts import TRUSTED, Identity, Kind
 from anabranch.compiler.findings import Inference
 from anabranch.compiler.graph import (
     Combine,
@@ -248,11 +248,7 @@ def _state_of(node: Node, found: Inference, what: str) -> tuple[Property, tuple[
     return Property(State.STATELESS, f"{what} writes nothing that outlives the call", node.location), ()
 
 
-_RANK = {Kind.WRITE: 0, Kind.WHOLE: 1, Kind.ALIAS: 2, Kind.TUPLE: 3, Kind.IMPURE: 4, Kind.UNKNOWN: 5}
-
-
-# What a declared key is believed against.
-_TRUSTED = frozenset({Kind.ALIAS, Kind.IMPURE, Kind.UNKNOWN})
+_RANK = {Kind.WRITE: 0, Kind.WHOLE: 1, Kind.NOT_DATA: 2, Kind.ALIAS: 3, Kind.TUPLE: 4, Kind.IMPURE: 5, Kind.UNKNOWN: 6}
 
 
 def ordered_blocks(found: Inference) -> list[Any]:
@@ -270,9 +266,9 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
         notes += tuple(
             Property("note", f"taken on trust, because the key is declared: {fact.text}", fact.location)
             for fact in facts
-            if fact.kind in _TRUSTED
+            if fact.kind in TRUSTED
         )
-        facts = [fact for fact in facts if fact.kind not in _TRUSTED]
+        facts = [fact for fact in facts if fact.kind not in TRUSTED]
     blocks = tuple(Property(State.UNKNOWN, fact.text, fact.location) for fact in facts)
     logic: Any = None
     key: Key | None = None
@@ -337,6 +333,8 @@ def _remedy(node: Node, found: Inference) -> str:
         return f"keep {name} for each key: declare it with ab.state(…) in an ab.Operator and name the key with by=…"
     if first.kind is Kind.WHOLE:
         return f"use {first.path} only as {first.path}[key], with the same key of the tuple everywhere"
+    if first.kind is Kind.NOT_DATA:
+        return "keep data only: numbers, strings and containers of them"
     if first.kind is Kind.ALIAS:
         return "keep each object in one place only, or a copy of it in the other"
     if first.kind is Kind.TUPLE:

@@ -403,7 +403,8 @@ class Context:
         else:
             for kind in value.types:
                 if kind in (Iterator, Callback) or kind in (types.FunctionType, types.MethodType):
-                    self.unknown(node, f"keeps {_KEPT_NAMES.get(kind, kind.__name__)} in {field}, which is not data")
+                    text = f"keeps {_KEPT_NAMES.get(kind, kind.__name__)} in {field}, which is not data"
+                    self.facts.add(Kind.NOT_DATA, text, self.place(node))
 
 
 _KEPT_NAMES = {Iterator: "an iterator", Callback: "a function", types.FunctionType: "a function"}

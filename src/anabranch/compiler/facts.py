@@ -18,12 +18,15 @@ class Kind(enum.Enum):
     UNKNOWN = "does something that cannot be followed"
     IMPURE = "depends on more than the tuple"
     WHOLE = "uses a whole dict of state, not the entry of one key"
+    NOT_DATA = "keeps what cannot be kept: a function or an iterator"
     ALIAS = "keeps one object in two places of its state"
     NOTE = "has an effect that no tuple shows"
 
 
 #: Facts of these kinds make an operator sequential.
-BLOCKING = (Kind.UNKNOWN, Kind.IMPURE, Kind.TUPLE, Kind.WHOLE, Kind.ALIAS)
+BLOCKING = (Kind.UNKNOWN, Kind.IMPURE, Kind.TUPLE, Kind.WHOLE, Kind.NOT_DATA, Kind.ALIAS)
+# What a declared key is believed against.
+TRUSTED = frozenset({Kind.ALIAS, Kind.IMPURE, Kind.UNKNOWN})
 #: An object, by its `id`; or a variable or attribute: the `id` of what holds it, and its name.
 Identity = int | tuple[int, str]
 

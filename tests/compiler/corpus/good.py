@@ -155,7 +155,7 @@ class TwoNamesForOneList(Operator):
         yield t.but(count=len(self.b))
 
 
-@expect("partitioned", key="id", by=("id",))
+@expect("unknown", by=("id",))
 class KeepsAGenerator(Operator):
     source: Any = state(default=None)
 
