@@ -96,6 +96,15 @@ class Keyed:
         A key's state is forgotten when it was not written for so long.
     transient : bool
         The state is not kept in the checkpoint: after a restart, or when a host is lost, it begins anew.
+    methods : tuple of str
+        For an operator that reads several streams: the method that takes the tuples of each; empty for one stream.
+    waiting : str
+        The state field that is true while a key waits for a punctuation or for time to pass (an open window, say).
+    punctuated : str
+        The method that is called, without arguments, at each window punctuation for every key that waits, in the
+        order of the tuples since which they wait; it emits like the others. Empty for none.
+    ticked : str
+        The same at the start of each epoch; the method takes the epoch's time in milliseconds.
     """
 
     prototype: Any
@@ -103,6 +112,14 @@ class Keyed:
     fields: tuple[StateField, ...]
     time_to_live_ms: int | None = None
     transient: bool = False
+    methods: tuple[str, ...] = ()
+    waiting: str = ""
+    punctuated: str = ""
+    ticked: str = ""
+
+    def method_of(self, place: int) -> str:
+        """The method that takes the tuples of an input."""
+        return self.methods[place] if self.methods else self.method
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,7 +253,9 @@ class Node:
     schema : Schema
         The columns of what it emits.
     key : tuple of str
-        The columns (of its input) its state is partitioned by; empty if it has none.
+        The columns (of its first input) its state is partitioned by; empty if it has none.
+    keys : tuple of tuple of str
+        For an operator that reads several streams: the key's columns in each; empty if they have the same names.
     key_function : callable, optional
         The key as a function of the tuple, where it is not a choice of columns.
     colocate : str
@@ -257,6 +276,11 @@ class Node:
     key_function: Callable[[Any], Any] | None = None
     colocate: str = ""
     declared: Any = None
+    keys: tuple[tuple[str, ...], ...] = ()
+
+    def key_of(self, place: int) -> tuple[str, ...]:
+        """The columns of an input that hold the key."""
+        return self.keys[place] if self.keys else self.key
 
     @property
     def title(self) -> str:
