@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from anabranch.compiler.graph import StateField
-from anabranch.compiler.model import DECLARATION, Declaration, Output, Selectivity
+from anabranch.compiler.model import DECLARATION, Declaration, Selectivity
 from anabranch.errors import ProgramError
 from anabranch.flow import counters
 from anabranch.flow.schema import Schema
@@ -53,7 +53,6 @@ def configured(
     *,
     selectivity: Selectivity = Selectivity.ANY,
     forwards: Sequence[str] = (),
-    output: Output = Output.PRESERVES,
     functions: Sequence[tuple[str, Callable[..., Any]]] = (),
     **configuration: Any,
 ) -> Kind:
@@ -67,7 +66,7 @@ def configured(
         "__doc__": kind.__doc__,
         "operator_name": name,
         "functions": tuple(functions),
-        DECLARATION: Declaration(selectivity=selectivity, forwards=tuple(forwards), output=output),
+        DECLARATION: Declaration(selectivity=selectivity, forwards=tuple(forwards)),
     }
     return type(kind.__name__, (kind,), held)()
 

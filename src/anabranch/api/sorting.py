@@ -13,7 +13,7 @@ from typing import Any
 from anabranch.api.library import BACKWARDS, LATE, Guard, LibraryOperator, configured, fields, guard
 from anabranch.api.windows import Count, Delta, Punctuated, Time, amount
 from anabranch.compiler.graph import Keyed
-from anabranch.compiler.model import Output, Selectivity
+from anabranch.compiler.model import Selectivity
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.flow.schema import Schema
 
@@ -136,7 +136,7 @@ def sort_logic(
     configuration: dict[str, Any] = {"rank": Rank(places, turned), "late": late, "size": 0, "place": 0}
     attribute, nulls = None, "fail"
     state: dict[str, Any] = {"held": list, "last": None, "newest": None}
-    method, waiting, punctuated, output = "take_counted", "", "", Output.REMOVES
+    method, waiting, punctuated = "take_counted", "", ""
     if isinstance(window, Count):
         configuration["size"] = window.size
     elif isinstance(window, Delta):
@@ -149,12 +149,12 @@ def sort_logic(
         attribute, nulls, method = window.attribute, window.nulls, "take_measured"
     elif isinstance(window, Punctuated):
         state = {"held": list, "last": None, "open": False, "opened": None}
-        method, waiting, punctuated, output = "take_punctuated", "open", "release", Output.PRESERVES
+        method, waiting, punctuated = "take_punctuated", "open", "release"
     else:
         raise ProgramError(f"window={window!r}: expected count(n), delta(attribute, size) or punctuation()")
     configuration["guard"] = guard(schema, key, null_key, attribute, nulls)
     # It emits other tuples of the key than the one it takes: only the key is the same.
-    prototype = configured(Sort, name, forwards=key, output=output, **configuration)
+    prototype = configured(Sort, name, forwards=key, **configuration)
     return Keyed(prototype, method, fields(**state), waiting=waiting, punctuated=punctuated)
 
 
@@ -218,9 +218,7 @@ def combine_logic(schema: Schema, other: Schema, on: str, key: Sequence[str], nu
     if on not in schema:
         raise SchemaError(f"on={on!r}: no such column; columns: {', '.join(schema.names)}")
     guards = (guard(schema, key, "keep", on, nulls),) * 2
-    prototype = configured(
-        Combine, name, forwards=key, output=Output.REMOVES, guards=guards, place=schema.names.index(on)
-    )
+    prototype = configured(Combine, name, forwards=key, guards=guards, place=schema.names.index(on))
     state = fields(left=list, right=list, newest_left=None, newest_right=None)
     return Keyed(prototype, "take_left", state, methods=("take_left", "take_right"))
 

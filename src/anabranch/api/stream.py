@@ -21,16 +21,14 @@ from anabranch.compiler.graph import (
     Map,
     Node,
     Process,
-    Source,
     caller_location,
-    upstream,
 )
 from anabranch.compiler.inference import infer_output_schema
 from anabranch.compiler.plan import Options, Plan
 from anabranch.compiler.program import compile_program
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.flow.schema import Row, Schema, schema_of_return
-from anabranch.flow.sequential import SequentialRun
+from anabranch.flow.sequential import SequentialRun, run_epochs
 from anabranch.partitioning.hashing import is_hashable
 
 if TYPE_CHECKING:
@@ -185,25 +183,24 @@ class Stream(Windowed, Meeting):
 
     # -- running ----------------------------------------------------------------------------------------
 
-    def run_sequential(self, rows: Iterable[Any] | None = None) -> list[Row]:
+    def run_sequential(self, rows: Iterable[Any] | None = None, *, clocks_ms: Sequence[int] = ()) -> list[Row]:
         """The program on one thread, without Spark: what every other way of running it must equal.
 
         Parameters
         ----------
         rows : iterable, optional
-            The source's tuples, as tuples, dicts or rows. Not needed if the source was made of rows.
+            The source's tuples, as tuples, dicts or rows. Not needed if the sources were made of rows.
+        clocks_ms : sequence of int, optional
+            The time of each epoch, for programs in which time matters.
         """
-        run = SequentialRun(self._node)
-        run.feed(self._source_rows() if rows is None else rows)
+        if rows is None:
+            return run_epochs([self._node], clocks_ms).output
+        run = SequentialRun(self._node, clocks_ms[0] if clocks_ms else 0)
+        if len(run.sources) != 1:
+            raise ProgramError(f"run_sequential(rows): the program has {len(run.sources)} sources; make them of rows")
+        run.feed(rows)
+        run.finish()
         return run.output
-
-    def _source_rows(self) -> Iterable[Any]:
-        source = upstream(self._node)[0]
-        assert isinstance(source.logic, Source)
-        epochs = getattr(source.logic.origin, "epochs", None)
-        if epochs is None:
-            raise ProgramError(f"run_sequential: give the rows; the source {source.title} does not hold any")
-        return itertools.chain.from_iterable(epochs)
 
     @property
     def writeStream(self) -> DataStreamWriter:

@@ -119,9 +119,6 @@ def _library_model(node: Node, target: Any, state: Property, forwarding: dict[st
     selectivity = declared.selectivity or (Selectivity.ONE if isinstance(node.logic, Route) else Selectivity.ANY)
     key = Key(node.key) if state.value is State.PARTITIONED else None
     made = _model(node, state, selectivity, forwarding, key=key, remedy=remedy)
-    output = declared.output or Output.PRESERVES
-    if output is Output.REMOVES:
-        made = dataclasses.replace(made, output=Property(output, "it holds tuples back", node.location))
     return dataclasses.replace(made, blocks=blocks or made.blocks, notes=notes)
 
 

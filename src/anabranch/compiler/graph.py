@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from anabranch.errors import ProgramError
 from anabranch.flow.schema import Schema
 
 # Up to and with the separator: a neighbour whose name begins like ours is not ours.
@@ -172,11 +173,18 @@ class Punctuate:
     function: Callable[[Any], Any]
 
 
+@dataclasses.dataclass(eq=False)
+class Loop:
+    """The end of a feedback edge while the program is written: known only when the loop is closed."""
+
+    node: Node | None = None
+
+
 @dataclasses.dataclass(frozen=True)
 class Feedback:
     """Tuples that the operator named `target` emitted, fed back at the start of the next epoch."""
 
-    target: str
+    target: str | Loop
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,15 +252,74 @@ class Node:
         return f"{self.name} ({self.location})"
 
 
-def upstream(node: Node) -> list[Node]:
-    """The node and everything it depends on, sources first, each once."""
+def upstream(*outputs: Node) -> list[Node]:
+    """The nodes and everything they depend on, feedback edges included, in the order of declaration."""
     seen: dict[int, Node] = {}
-
-    def visit(at: Node) -> None:
+    waiting = list(outputs)
+    while waiting:
+        at = waiting.pop()
         if at.id not in seen:
-            for each in at.inputs:
-                visit(each)
             seen[at.id] = at
+            waiting += at.inputs
+            loop = _loop_of(at)
+            if loop is not None:
+                if loop.node is None:
+                    raise ProgramError(
+                        f"the feedback {at.title} is not closed: say where its tuples come from, close(…)"
+                    )
+                waiting.append(loop.node)
+    return sorted(seen.values(), key=lambda node: node.id)
 
-    visit(node)
-    return list(seen.values())
+
+def _loop_of(node: Node) -> Loop | None:
+    target = node.logic.target if isinstance(node.logic, Feedback) else None
+    return target if isinstance(target, Loop) else None
+
+
+def named(outputs: Sequence[Node]) -> list[Node]:
+    """The outputs of the program, its operators with unique names; feedback edges name the operator they come from.
+
+    Streams of several sources were named without knowing of each other. The first to be declared keeps a name,
+    the others get a number behind it, as within one stream.
+    """
+    nodes = upstream(*outputs)
+    taken: set[str] = set()
+    names: dict[int, str] = {}
+    for node in nodes:
+        name, number = node.name, 2
+        while name in taken:
+            name, number = f"{node.name}-{number}", number + 1
+        taken.add(name)
+        names[node.id] = name
+    if all(names[node.id] == node.name and _loop_of(node) is None for node in nodes):
+        return list(outputs)
+    copies: dict[int, Node] = {}
+    for node in nodes:
+        inputs = tuple(copies[each.id] for each in node.inputs)
+        loop = _loop_of(node)
+        logic = node.logic if loop is None or loop.node is None else Feedback(names[loop.node.id])
+        copies[node.id] = dataclasses.replace(node, name=names[node.id], inputs=inputs, logic=logic)
+    return [copies[node.id] for node in outputs]
+
+
+def fed_back(nodes: Iterable[Node]) -> dict[str, list[Node]]:
+    """Operator → the feedback edges that its tuples go back through."""
+    found: dict[str, list[Node]] = {}
+    for node in nodes:
+        if isinstance(node.logic, Feedback):
+            assert isinstance(node.logic.target, str), "a program that was not named"
+            found.setdefault(node.logic.target, []).append(node)
+    return found
+
+
+def carrying_punctuations(nodes: Iterable[Node]) -> set[int]:
+    """The operators whose output has punctuations, in an order in which inputs come first.
+
+    They are made by `punctuate` and passed on by everything else that reads one punctuated stream. Where two
+    punctuated streams meet, neither's punctuations mean anything any more, and they are removed.
+    """
+    found: set[int] = set()
+    for node in nodes:
+        if isinstance(node.logic, Punctuate) or sum(each.id in found for each in node.inputs) == 1:
+            found.add(node.id)
+    return found

@@ -12,7 +12,7 @@ from keyword import iskeyword
 from operator import itemgetter
 from typing import Any
 
-from anabranch.compiler.graph import Keyed, Node, is_ours
+from anabranch.compiler.graph import Keyed, Node, Route, is_ours
 from anabranch.errors import OperatorError, StateError
 from anabranch.flow.schema import MisfitError, Row, ShapeError
 
@@ -29,6 +29,16 @@ def emitted(result: Any) -> Any:
     if isinstance(result, (tuple, dict, str, bytes)) or not hasattr(result, "__iter__"):
         return (result,)
     return result
+
+
+def route_of(logic: Route, row: Row) -> int:
+    """The output that a tuple goes to."""
+    way = logic.function(row)
+    if isinstance(way, bool):
+        way = int(way)
+    if not isinstance(way, int) or not 0 <= way < logic.ways:
+        raise ValueError(f"the route must be a whole number from 0 to {logic.ways - 1}, found {way!r}")
+    return way
 
 
 def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | None = None) -> OperatorError:
