@@ -17,10 +17,11 @@ import anabranch.state as _state_package  # noqa: F401
 from anabranch import errors
 from anabranch.api import agg
 from anabranch.api.operators import Operator, state, store, stores
+from anabranch.api.patterns import step
 from anabranch.api.progress import show_progress
 from anabranch.api.session import Session, from_rows, session
 from anabranch.api.stream import Stream
-from anabranch.api.windows import count, delta, tumbling
+from anabranch.api.windows import count, delta, event_time, punctuation, sliding, time, tumbling
 from anabranch.compiler.model import model
 from anabranch.errors import AnabranchError
 from anabranch.flow.schema import Row, Schema
@@ -36,13 +37,18 @@ __all__ = [
     "count",
     "delta",
     "errors",
+    "event_time",
     "from_rows",
     "model",
+    "punctuation",
     "session",
     "show_progress",
+    "sliding",
     "state",
+    "step",
     "store",
     "stores",
+    "time",
     "tumbling",
 ]
 __version__ = "0.1.0.dev0"

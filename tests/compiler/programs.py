@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from anabranch.api.sorting import deduplicate_logic, sort_logic
+from anabranch.api.windows import punctuation
 from anabranch.compiler.graph import (
-    Deduplicate,
     FlatMap,
     Keyed,
     Location,
@@ -15,7 +16,6 @@ from anabranch.compiler.graph import (
     Process,
     Punctuate,
     Sink,
-    Sort,
     Source,
     StateField,
     Union,
@@ -94,10 +94,13 @@ class Builder:
         return self.node(name, Punctuate(lambda t: t.v > 10), source, **more)
 
     def sort(self, name: str, *inputs: Node, **more: Any) -> Node:
-        return self.node(name, Sort(("v",)), *inputs, **more)
+        """Sorts the tuples between two punctuations."""
+        logic = sort_logic(SCHEMA, ("v",), punctuation(), more.get("key", ()), False, "pass", "keep", name)
+        return self.node(name, logic, *inputs, kind="sort", **more)
 
     def deduplicate(self, name: str, source: Node, *key: str) -> Node:
-        return self.node(name, Deduplicate(), source, key=key)
+        logic = deduplicate_logic(SCHEMA, key, None, "keep", name)
+        return self.node(name, logic, source, key=key, kind="deduplicate")
 
     def sink(self, name: str, source: Node, parallel: bool = False) -> Node:
         return self.node(name, Sink(None, parallel), source)

@@ -3,108 +3,272 @@
 The generated method unpacks the tuple once and keeps one open window per key, as plain state fields:
 
     (c0, c1, c2) = t
+    …what is missing is counted…
     fresh = not self.open
     …close the window if this tuple is beyond it…
     …begin a window if none is open…
     …add the tuple…
+
+This file has the windows that follow one another; `sliding.py` those that move along, `event_windows.py` those of
+which several are open at a time. All write the same kind of class, with what `Draft` gives them.
 """
 
 from __future__ import annotations
 
-import datetime
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from anabranch.api.agg import Aggregation
-from anabranch.api.windows import Count, Delta, Tumbling
-from anabranch.compiler.graph import Keyed, StateField
+from anabranch.api.library import (
+    BACKWARDS,
+    NULL_ATTRIBUTE,
+    NULL_KEY,
+    NULL_KEYS,
+    LibraryOperator,
+    configured,
+    fields,
+)
+from anabranch.api.windows import Count, Delta, EventTime, Punctuated, Sliding, Time, Tumbling, amount, measure
+from anabranch.compiler.graph import Keyed
+from anabranch.compiler.model import Selectivity
 from anabranch.errors import ProgramError, SchemaError
+from anabranch.flow import counters
+from anabranch.flow.clock import epoch_time
 from anabranch.flow.schema import Schema
 
 
+class Aggregate(LibraryOperator):
+    """Windows of one key; the methods are generated."""
+
+    source = ""
+
+
+@dataclasses.dataclass
+class Draft:
+    """The code of an aggregation while it is written.
+
+    Attributes
+    ----------
+    names : dict
+        What the code finds as globals.
+    state : dict
+        The state fields and what they begin as.
+    methods : dict
+        The lines of each method, by its head.
+    """
+
+    schema: Schema
+    key: tuple[str, ...]
+    window: Tumbling | Sliding
+    aggregations: list[Aggregation]
+    null_key: str
+    names: dict[str, Any] = dataclasses.field(default_factory=dict)
+    state: dict[str, Any] = dataclasses.field(default_factory=dict)
+    methods: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    waiting: str = ""
+    punctuated: str = ""
+    ticked: str = ""
+    selectivity: Selectivity = Selectivity.ANY
+
+    def __post_init__(self) -> None:
+        self.names |= {"NOTE": counters.count, "NOW": epoch_time}
+        for at, aggregation in enumerate(self.aggregations):
+            self.names |= {f"F{at}_{place}": function for place, function in enumerate(aggregation.functions)}
+
+    def column(self, name: str) -> str:
+        """The variable that holds a column of the tuple."""
+        return f"c{self.schema.names.index(name)}"
+
+    def value(self, at: int) -> str:
+        """The variable that holds what an aggregation adds."""
+        aggregation = self.aggregations[at]
+        if aggregation.attribute is not None:
+            return self.column(aggregation.attribute)
+        return "t" if aggregation.functions else "None"
+
+    def words(self, at: int, state: str, second: str, value: str = "") -> dict[str, str]:
+        """What stands for the places in an aggregation's code."""
+        functions = {f"f{place}": f"F{at}_{place}" for place in range(len(self.aggregations[at].functions))}
+        return {"s": state, "u": second, "v": value or self.value(at), **functions}
+
+    def prelude(self, leave: str = "return None") -> list[str]:
+        """Unpack the tuple, and see to what is missing."""
+        lines = [f"({', '.join(f'c{at}' for at in range(len(self.schema.names)))},) = t"]
+        for name in self.key:
+            lines.append(f"if {self.column(name)} is None:")
+            if self.null_key == "fail":
+                problem = f"the key column {name!r} is null (null_key='fail')"
+                lines.append(f"    raise ValueError({problem!r})")
+            else:
+                lines.append(f"    NOTE(self.operator_name, {NULL_KEY!r})")
+            if self.null_key == "drop":
+                lines.append(f"    {leave}")
+        return lines
+
+    def attribute(self, policy: Delta | EventTime, leave: str = "return None") -> list[str]:
+        """See to a window attribute that is missing: a null; for event time also what is not finite."""
+        value = self.column(policy.attribute)
+        condition = f"{value} is None"
+        if measure(self.schema, policy, policy.attribute).is_floating:
+            self.names["INFINITY"] = float("inf")
+            finite = f"-INFINITY < {value} < INFINITY" if isinstance(policy, EventTime) else f"{value} == {value}"
+            condition += f" or not {finite}"
+        if policy.nulls == "fail":
+            problem = f"the window attribute {policy.attribute!r} is null; nulls='drop' drops and counts such tuples"
+            return [f"if {condition}:", f"    raise ValueError({problem!r})"]
+        return [f"if {condition}:", f"    NOTE(self.operator_name, {NULL_ATTRIBUTE!r})", f"    {leave}"]
+
+    @property
+    def may_drop(self) -> bool:
+        """Whether a tuple can go without being looked at."""
+        return self.null_key == "drop" or getattr(self.window.policy, "nulls", "") == "drop"
+
+    def keep_key(self) -> list[str]:
+        """Keep the key, for results that no tuple of the key triggers."""
+        self.state |= {f"k{at}": None for at in range(len(self.key))}
+        return [f"self.k{at} = {self.column(name)}" for at, name in enumerate(self.key)]
+
+    def kept_key(self) -> list[str]:
+        return [f"self.k{at}" for at in range(len(self.key))]
+
+    def build(self, name: str) -> Keyed:
+        """The operator."""
+        source = "".join(
+            f"def {head}:\n" + "".join(f"    {line}\n" for line in lines) + "\n" for head, lines in self.methods.items()
+        )
+        exec(compile(source, f"<aggregate by {', '.join(self.key)}>", "exec"), self.names)
+        methods = {head.partition("(")[0]: self.names[head.partition("(")[0]] for head in self.methods}
+        kind: type[Aggregate] = type("Aggregate", (Aggregate,), {**methods, "source": source, "__module__": __name__})
+        if self.waiting:
+            self.state["opened"] = None
+        functions = [
+            (f"a function of agg.{aggregation.name}", function)
+            for aggregation in self.aggregations
+            for function in aggregation.functions
+        ]
+        prototype = configured(kind, name, selectivity=self.selectivity, forwards=self.key, functions=functions)
+        return Keyed(
+            prototype,
+            "process",
+            fields(**self.state),
+            waiting=self.waiting,
+            punctuated=self.punctuated,
+            ticked=self.ticked,
+        )
+
+
 def aggregate_logic(
-    schema: Schema, key: Sequence[str], window: Tumbling, aggregations: Mapping[str, Aggregation]
+    schema: Schema,
+    key: Sequence[str],
+    window: Tumbling | Sliding,
+    aggregations: Mapping[str, Aggregation],
+    name: str = "aggregate",
+    null_key: str = "keep",
 ) -> tuple[Keyed, Schema]:
     """The keyed operator of an aggregation, and the schema of its results: the key, then the aggregates."""
+    from anabranch.api.event_windows import write_event_windows
+    from anabranch.api.sliding import write_sliding
+
+    if null_key not in NULL_KEYS:
+        raise ProgramError(f"null_key={null_key!r}: expected one of {', '.join(map(repr, NULL_KEYS))}")
+    output = _output(schema, key, window, aggregations)
+    draft = Draft(schema, tuple(key), window, list(aggregations.values()), null_key)
+    if isinstance(window.policy, EventTime):
+        write_event_windows(draft)
+    elif isinstance(window, Sliding):
+        write_sliding(draft)
+    else:
+        _write_tumbling(draft)
+    return draft.build(name), output
+
+
+def _output(
+    schema: Schema, key: Sequence[str], window: Tumbling | Sliding, aggregations: Mapping[str, Aggregation]
+) -> Schema:
     output = [schema.arrow.field(name) for name in key]
     for name, aggregation in aggregations.items():
         if not isinstance(aggregation, Aggregation):
             raise ProgramError(f"aggregate({name}={aggregation!r}): expected an aggregation such as agg.sum({name!r})")
         if name in key:
             raise ProgramError(f"aggregate({name}=…): {name!r} is a column of the key already; choose another name")
-        if aggregation.attribute is not None and aggregation.attribute not in schema:
+        attribute = aggregation.attribute
+        if aggregation.bound:
+            if not isinstance(window.policy, EventTime):
+                raise ProgramError(
+                    f"aggregate({name}=agg.{aggregation}): expected windows of event_time(…), found {window}"
+                )
+            attribute = window.policy.attribute
+        if attribute is not None and attribute not in schema:
             raise SchemaError(
-                f"aggregate({name}=agg.{aggregation}): no column {aggregation.attribute!r}; "
-                f"columns: {', '.join(schema.names)}"
+                f"aggregate({name}=agg.{aggregation}): no column {attribute!r}; columns: {', '.join(schema.names)}"
             )
-        found = None if aggregation.attribute is None else schema.type_of(aggregation.attribute)
+        found = None if attribute is None else schema.type_of(attribute)
         output.append(pa.field(name, aggregation.output_type(found)))
-    names: dict[str, Any] = {"SIZE": _size(schema, window)}
-    source, fields = _source(schema, key, window, list(aggregations.values()))
-    exec(compile(source, f"<aggregate by {', '.join(key)}>", "exec"), names)
-    kind = type("Aggregate", (), {"process": names["process"], "source": source})
-    return Keyed(kind(), "process", tuple(StateField(name, default) for name, default in fields)), Schema(
-        pa.schema(output)
-    )
+    return Schema(pa.schema(output))
 
 
-def _size(schema: Schema, window: Tumbling) -> Any:
-    policy = window.policy
-    if isinstance(policy, Count):
-        return policy.size
-    if policy.attribute not in schema:
-        raise SchemaError(f"{window}: no column {policy.attribute!r}; columns: {', '.join(schema.names)}")
-    kind = schema.type_of(policy.attribute)
-    number = not isinstance(policy.size, datetime.timedelta)
-    if pa.types.is_timestamp(kind):
-        return datetime.timedelta(seconds=policy.size) if number else policy.size
-    if pa.types.is_date(kind):
-        return datetime.timedelta(days=policy.size) if number else policy.size
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise SchemaError(f"{window}: expected a number, date or timestamp, found a column of {kind}")
-    if not number:
-        raise SchemaError(f"{window}: {policy.attribute!r} is {kind}, so the size must be a number")
-    return policy.size
-
-
-def _source(
-    schema: Schema, key: Sequence[str], window: Tumbling, aggregations: Sequence[Aggregation]
-) -> tuple[str, list[tuple[str, Any]]]:
-    place = {name: f"c{at}" for at, name in enumerate(schema.names)}
-    fields: list[tuple[str, Any]] = [("open", False)]
-    begin, add, results = [], [], [place[name] for name in key]
-    for at, aggregation in enumerate(aggregations):
-        names = {"s": f"a{at}", "u": f"b{at}", "v": place.get(aggregation.attribute or "", "None")}
-        begin += aggregation.begin.format(**names).splitlines()
-        add += aggregation.add.format(**names).splitlines()
-        results.append(aggregation.result.format(**names))
-        fields += [(names[s], None) for s in ("s", "u") if f"{{{s}}}" in aggregation.begin]
-    emit = "(" + ", ".join(results) + ",)"
-    policy = window.policy
-    lines = [f"({', '.join(place.values())},) = t"]
+def _write_tumbling(draft: Draft) -> None:
+    policy = draft.window.policy
+    draft.state["open"] = False
+    begin: list[str] = []
+    add: list[str] = []
+    results: list[str] = []
+    for at, aggregation in enumerate(draft.aggregations):
+        words = draft.words(at, f"self.a{at}", f"self.b{at}")
+        begin += aggregation.begin.format(**words).splitlines()
+        add += aggregation.add.format(**words).splitlines()
+        results.append(aggregation.result.format(**words))
+        draft.state |= {
+            f"{field}{at}": None for field, s in (("a", "s"), ("b", "u")) if f"{{{s}}}" in aggregation.begin
+        }
+    lines = draft.prelude()
+    emit = _tuple([*map(draft.column, draft.key), *results])
+    draft.selectivity = Selectivity.AT_MOST_ONE
     if isinstance(policy, Delta):
-        fields.append(("anchor", None))
-        value = place[policy.attribute]
+        draft.names["SIZE"] = amount(draft.schema, draft.window, policy.attribute, policy.size)
+        draft.names["ZERO"] = measure(draft.schema, draft.window, policy.attribute).zero
+        draft.state["anchor"] = None
+        value = draft.column(policy.attribute)
         lines += [
-            f"if {value} is None:",
-            f"    raise ValueError({f'the window attribute {policy.attribute!r} is null'!r})",
+            *draft.attribute(policy),
             "closed = None",
-            f"if self.open and {value} - self.anchor > SIZE:",
-            f"    closed = {emit}",
-            "    self.open = False",
+            "if self.open:",
+            f"    moved = {value} - self.anchor",
+            "    if moved > SIZE:",
+            f"        closed = {emit}",
+            "        self.open = False",
+            "    elif moved < ZERO:",
+            f"        NOTE(self.operator_name, {BACKWARDS!r})",
         ]
-    lines += [
-        "fresh = not self.open",
-        "if fresh:",
-        "    self.open = True",
-        *(f"    {line}" for line in begin),
-    ]
-    if isinstance(policy, Delta):
-        lines += [f"    self.anchor = {value}", *add, "return closed"]
+        begin.append(f"self.anchor = {value}")
+    elif isinstance(policy, Count):
+        draft.names["SIZE"] = policy.size
+        draft.state["size"] = 0
+        begin.append("self.size = 0")
     else:
-        fields.append(("size", 0))
-        lines += ["    self.size = 0", *add, "self.size += 1"]
-        lines += ["if self.size == SIZE:", "    self.open = False", f"    return {emit}", "return None"]
-    return "def process(self, t):\n" + "".join(f"    {line}\n" for line in lines), fields
+        # No tuple closes these windows, so what they emit their key from is state.
+        begin += draft.keep_key()
+        closing = ["self.open = False", f"return {_tuple([*draft.kept_key(), *results])}"]
+        draft.waiting, draft.selectivity = "open", Selectivity.ANY
+        if isinstance(policy, Time):
+            draft.names["SIZE"] = policy.size_ms
+            draft.state["anchor"] = None
+            begin.append("self.anchor = NOW()")
+            draft.ticked = "ticked"
+            draft.methods["ticked(self, now)"] = ["if now - self.anchor < SIZE:", "    return None", *closing]
+        else:
+            assert isinstance(policy, Punctuated)
+            draft.punctuated = "punctuated"
+            draft.methods["punctuated(self)"] = closing
+    lines += ["fresh = not self.open", "if fresh:", "    self.open = True", *(f"    {line}" for line in begin), *add]
+    if isinstance(policy, Count):
+        lines += ["self.size += 1", "if self.size == SIZE:", "    self.open = False", f"    return {emit}"]
+    lines.append("return closed" if isinstance(policy, Delta) else "return None")
+    draft.methods["process(self, t)"] = lines
+
+
+def _tuple(values: Sequence[str]) -> str:
+    return "(" + "".join(f"{value}, " for value in values) + ")"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.api.agg import Aggregation
-from anabranch.api.aggregation import aggregate_logic
+from anabranch.api.meeting import Meeting
 from anabranch.api.operators import Operator, make_prototype, state_fields, to_milliseconds
-from anabranch.api.windows import Tumbling
+from anabranch.api.windowed import Windowed
 from anabranch.compiler.graph import (
     Filter,
     FlatMap,
@@ -37,17 +37,21 @@ if TYPE_CHECKING:
     from anabranch.api.writer import DataStreamWriter
 
 
-class Stream:
+# One count for all programs of this process: streams of different sources may meet in one program.
+NUMBERS = itertools.count()
+
+
+class Stream(Windowed, Meeting):
     """A stream of tuples: the output of an operator.
 
     Streams come from a `Session` (``read``, ``from_files``, ``from_rows``) and from the methods here. Each
     method puts an operator behind this stream and gives back the stream of its output.
     """
 
-    def __init__(self, session: Session | None, node: Node, numbers: itertools.count[int], names: set[str]) -> None:
+    def __init__(self, session: Session | None, node: Node, numbers: Any, names: set[str]) -> None:
         self._session = session
-        self._node = node
-        self._numbers = numbers
+        # Whoever makes a source may number it as he likes; here its number becomes one that no other operator has.
+        self._node = node if node.inputs else dataclasses.replace(node, id=next(NUMBERS))
         self._names = names
 
     # -- what it is -------------------------------------------------------------------------------------
@@ -178,39 +182,6 @@ class Stream:
         shown = getattr(operator, "__name__", type(operator).__name__)
         return self._append("process", Process(operator, method), output, location, name, details=shown)
 
-    def aggregate(
-        self,
-        by: str | Sequence[str],
-        window: Tumbling,
-        *,
-        name: str | None = None,
-        **aggregations: Aggregation,
-    ) -> Stream:
-        """Aggregate windows of each key: one tuple for each window, when it closes.
-
-        Examples
-        --------
-        >>> import anabranch as ab
-        >>> sales = ab.from_rows([("a", 1), ("b", 5), ("a", 2)], "shop string, amount long")
-        >>> sales.aggregate(by="shop", window=ab.tumbling(2), total=ab.agg.sum("amount")).run_sequential()
-        [(shop='a', total=3)]
-        """
-        location = caller_location()
-        key = self._key("aggregate", by, location)
-        if not isinstance(window, Tumbling):
-            raise ProgramError(
-                f"aggregate at {location}: expected a window such as tumbling(count(10)) or "
-                f"tumbling(delta('time', 60)), found {window!r}"
-            )
-        if not aggregations:
-            raise ProgramError(f"aggregate at {location}: nothing to compute; add for example total=agg.sum('x')")
-        try:
-            logic, output = aggregate_logic(self.schema, key, window, aggregations)
-        except ProgramError as problem:
-            raise type(problem)(f"aggregate at {location}: {problem}") from None
-        details = f"{window}, " + ", ".join(f"{each}={what}" for each, what in aggregations.items())
-        return self._append("aggregate", logic, output, location, name, key, details)
-
     # -- running ----------------------------------------------------------------------------------------
 
     def run_sequential(self, rows: Iterable[Any] | None = None, *, clocks_ms: Sequence[int] = ()) -> list[Row]:
@@ -267,11 +238,40 @@ class Stream:
         key: tuple[str, ...] = (),
         details: str = "",
     ) -> Stream:
-        number = next(self._numbers)
-        wanted = name or (details if kind == "process" else kind)
-        chosen = unique_name(wanted, self._names, location, explicit=name is not None)
-        node = Node(number, kind, chosen, logic, (self._node,), schema, location, key, details)
-        return Stream(self._session, node, self._numbers, self._names)
+        return self._operator(
+            kind, lambda _: (logic, schema), location, name, key, details, wanted=details if kind == "process" else kind
+        )
+
+    def _operator(
+        self,
+        kind: str,
+        make: Callable[[str], tuple[Logic, Schema]],
+        location: Location,
+        name: str | None,
+        key: tuple[str, ...] = (),
+        details: str = "",
+        *,
+        wanted: str = "",
+        others: Sequence[Stream] = (),
+        keys: tuple[tuple[str, ...], ...] = (),
+    ) -> Stream:
+        """Put an operator behind this stream (and others); `make` gets its name and gives its logic and schema."""
+        session, names = self._session, self._names
+        for other in others:
+            session = session or other._session
+            if other._session is not None and session is not None and other._session.spark is not session.spark:
+                raise ProgramError(f"{kind} at {location}: the streams come from different Spark sessions; use one")
+            if other._names is not names:
+                names = names | other._names
+        chosen = unique_name(name or wanted or kind, names, location, explicit=name is not None)
+        try:
+            logic, schema = make(chosen)
+        except ProgramError as problem:
+            names.discard(chosen)
+            raise type(problem)(f"{kind} at {location}: {problem}") from None
+        inputs = (self._node, *(other._node for other in others))
+        node = Node(next(NUMBERS), kind, chosen, logic, inputs, schema, location, key, details, keys=keys)
+        return Stream(session, node, NUMBERS, names)
 
     def _key(self, method: str, by: str | Sequence[str], location: Location) -> tuple[str, ...]:
         names = (by,) if isinstance(by, str) else tuple(by)

@@ -5,27 +5,17 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from anabranch.compiler.built_in import ORDERING_REASONS, built_in_model, ordered_blocks, remedy_of
 from anabranch.compiler.facts import TRUSTED, Identity, Kind
 from anabranch.compiler.findings import Inference
 from anabranch.compiler.graph import (
-    Combine,
-    Deduplicate,
-    Feedback,
     Filter,
     FlatMap,
-    Join,
     Keyed,
     Location,
     Map,
     Node,
-    Port,
     Process,
-    Punctuate,
-    Route,
-    Sink,
-    Sort,
-    Source,
-    Union,
 )
 from anabranch.compiler.inference import infer
 from anabranch.compiler.model import (
@@ -60,7 +50,7 @@ def analyse(node: Node) -> Model:
 def analyse_with_facts(node: Node) -> tuple[Model, Inference | None]:
     """`analyse`, and what the code was seen to touch."""
     _check_key(node)
-    built_in = _built_in(node)
+    built_in = built_in_model(node)
     if built_in is not None:
         return _declare(node, built_in, None, declaration_of(node.declared)), None
     target, method, mode, fields = _code_of(node)
@@ -75,8 +65,8 @@ def analyse_with_facts(node: Node) -> tuple[Model, Inference | None]:
 
 
 def _check_key(node: Node) -> None:
-    for name in node.key:
-        for source in node.inputs:
+    for place, source in enumerate(node.inputs):
+        for name in node.key_of(place):
             if name not in source.schema:
                 raise ProgramError(
                     f"{node.title}: its key names the column {name!r}, which its input does not have; "
@@ -97,163 +87,7 @@ def _is_called(logic: Process) -> bool:
     return logic.method == "__call__" and callable(logic.operator)
 
 
-# -- operators of the library -----------------------------------------------------------------------------
-
-
-def _built_in(node: Node) -> Model | None:
-    logic = node.logic
-    here = node.location
-    everything = {name: name for name in node.schema.names}
-    inputs = (Input.OBLIVIOUS,) * len(node.inputs)
-    if isinstance(logic, Source):
-        if logic.partitioned:
-            for name in logic.partitioned:
-                if name not in node.schema:
-                    raise ProgramError(
-                        f"{node.title}: the source is partitioned by {name!r}, which is no column of it; "
-                        f"columns: {', '.join(node.schema.names)}"
-                    )
-            state = Property(State.PARTITIONED, "the source is partitioned", here)
-            return _model(node, state, Selectivity.ONE, {}, key=Key(logic.partitioned))
-        reason = "a source is read as one stream"
-        return _model(node, Property(State.UNKNOWN, reason, here), Selectivity.ANY, {}, remedy=_SOURCE_REMEDY)
-    if isinstance(logic, Sink):
-        if logic.parallel:
-            return _model(node, Property(State.STATELESS, "a parallel sink", here), Selectivity.ONE, everything)
-        reason = "a sink takes tuples in the order of one thread"
-        return _model(node, Property(State.UNKNOWN, reason, here), Selectivity.ONE, everything, remedy=_SINK_REMEDY)
-    if isinstance(logic, (Union, Port)):
-        word = "a union" if isinstance(logic, Union) else "one of several outputs"
-        state = Property(State.STATELESS, f"{word} keeps nothing", here)
-        return _model(node, state, Selectivity.ONE, everything, ordering=Ordering.NEEDED)
-    if isinstance(logic, (Join, Combine)):
-        word = "a join" if isinstance(logic, Join) else "a combination"
-        reason = f"{word} keeps tuples of several streams until they meet"
-        if isinstance(logic, Join) and node.key:
-            state = Property(State.PARTITIONED, f"{reason}, for each {', '.join(node.key)}", here)
-            return _model(node, state, Selectivity.ANY, {}, key=Key(node.key), inputs=inputs)
-        return _model(node, Property(State.UNKNOWN, reason, here), Selectivity.ANY, {}, inputs=inputs, remedy="")
-    if isinstance(logic, Punctuate):
-        found = infer(logic.function, None, node.schema, node.schema, "filter", (), here)
-        condition, blocks = _state_of(node, found, "its condition")
-        return dataclasses.replace(
-            _model(node, condition, Selectivity.ONE, everything, remedy=_remedy(node, found)),
-            blocks=blocks,
-            output=Property(Output.GENERATES, "it puts punctuations between tuples", here),
-        )
-    if isinstance(logic, Sort):
-        if node.key:
-            state = Property(State.PARTITIONED, f"sorts a window for each {', '.join(node.key)}", here)
-        else:
-            state = Property(State.UNKNOWN, "keeps all tuples of a window until it ends", here)
-        made = _model(
-            node,
-            state,
-            Selectivity.ANY,
-            everything,
-            key=Key(node.key) if node.key else None,
-            remedy="sort for each key: sort(…, by=…)",
-        )
-        return dataclasses.replace(made, inputs=Property((Input.EXPECTING,), "a window ends with a punctuation", here))
-    if isinstance(logic, Deduplicate):
-        if node.key:
-            state = Property(State.PARTITIONED, f"remembers each {', '.join(node.key)} it has seen", here)
-            return _model(node, state, Selectivity.AT_MOST_ONE, everything, key=Key(node.key))
-        return _model(
-            node,
-            Property(State.UNKNOWN, "remembers every tuple it has seen", here),
-            Selectivity.AT_MOST_ONE,
-            everything,
-            remedy="name the columns that make a tuple a duplicate: deduplicate(by=…)",
-        )
-    if isinstance(logic, Feedback):
-        state = Property(State.UNKNOWN, "tuples come back in the order they were sent", here)
-        return _model(node, state, Selectivity.ANY, {}, remedy="")
-    if isinstance(logic, Route):
-        found = infer(logic.function, None, node.schema, node.schema, "filter", (), here)
-        choice, blocks = _state_of(node, found, "its choice")
-        return dataclasses.replace(
-            _model(node, choice, Selectivity.ONE, everything, remedy=_remedy(node, found)), blocks=blocks
-        )
-    prototype = getattr(logic, "prototype", None)
-    if isinstance(logic, Keyed) and type(prototype).__module__.startswith("anabranch.api"):
-        return _library_operator(node, prototype)
-    return None
-
-
-_SOURCE_REMEDY = "nothing to do: its tuples are numbered and split right behind it"
-_SINK_REMEDY = "nothing to do: its input is merged right before it"
-
-
-def _library_operator(node: Node, prototype: Any) -> Model:
-    """An operator of the library with state per key: its state is known, its code is ours."""
-    declared = declaration_of(prototype) or Declaration()
-    state = Property(State.PARTITIONED, f"{node.kind} keeps its state for each {', '.join(node.key)}", node.location)
-    forwards = declared.forwards
-    copied = {n: n for n in node.schema.names if forwards == "*" or (forwards and n in forwards)}
-    # What groups by a key emits that key with every tuple of the group.
-    source = node.inputs[0].schema
-    if node.kind == "aggregate":
-        copied.update({name: name for name in node.key if name in node.schema and name in source})
-    return dataclasses.replace(
-        _model(node, state, declared.selectivity or Selectivity.ANY, copied, key=Key(node.key)), case=1
-    )
-
-
-def _model(
-    node: Node,
-    state: Property,
-    selectivity: Selectivity,
-    forwarding: dict[str, str],
-    key: Key | None = None,
-    inputs: tuple[Input, ...] | None = None,
-    ordering: Ordering | None = None,
-    remedy: str = "",
-) -> Model:
-    here = node.location
-    if ordering is None:
-        ordering = {
-            State.STATELESS: Ordering.TOLERANT,
-            State.PARTITIONED: Ordering.PER_KEY,
-            State.UNKNOWN: Ordering.NEEDED,
-        }[state.value]
-    return Model(
-        state=state,
-        selectivity=Property(selectivity, f"that is what {node.kind} does", here),
-        forwarding=Property(forwarding, f"that is what {node.kind} does", here),
-        inputs=Property(inputs or (Input.OBLIVIOUS,) * len(node.inputs), "it needs no punctuations", here),
-        output=Property(Output.PRESERVES, "it passes punctuations on", here),
-        ordering=Property(ordering, _ORDERING_REASONS[ordering], here),
-        key=key,
-        blocks=(state,) if state.value is State.UNKNOWN else (),
-        remedy=remedy if state.value is State.UNKNOWN else "",
-    )
-
-
-_ORDERING_REASONS = {
-    Ordering.TOLERANT: "it treats each tuple by itself",
-    Ordering.PER_KEY: "tuples of one key must come in order",
-    Ordering.NEEDED: "tuples must come in the order of one thread",
-}
-
-
 # -- operators of the user --------------------------------------------------------------------------------
-
-
-def _state_of(node: Node, found: Inference, what: str) -> tuple[Property, tuple[Property, ...]]:
-    blocks = tuple(Property(State.UNKNOWN, fact.text, fact.location) for fact in ordered_blocks(found))
-    if blocks or found.dicts:
-        reason = blocks[0] if blocks else Property(State.UNKNOWN, f"{what} keeps state", node.location)
-        return reason, blocks or (reason,)
-    return Property(State.STATELESS, f"{what} writes nothing that outlives the call", node.location), ()
-
-
-_RANK = {Kind.WRITE: 0, Kind.WHOLE: 1, Kind.NOT_DATA: 2, Kind.ALIAS: 3, Kind.TUPLE: 4, Kind.IMPURE: 5, Kind.UNKNOWN: 6}
-
-
-def ordered_blocks(found: Inference) -> list[Any]:
-    """What blocks an operator, the clearest reason first."""
-    return sorted(found.blocks, key=lambda fact: _RANK[fact.kind])
 
 
 def _from_code(node: Node, found: Inference, target: Any, method: str | None, mode: str) -> Model:
@@ -305,11 +139,11 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
         forwarding=Property(found.forwarding, found.forwarding_reason, found.selectivity_location or here),
         inputs=Property((Input.OBLIVIOUS,) * max(1, len(node.inputs)), "it takes tuples only", here),
         output=Property(Output.PRESERVES, "punctuations pass by it", here),
-        ordering=Property(ordering, _ORDERING_REASONS[ordering], here),
+        ordering=Property(ordering, ORDERING_REASONS[ordering], here),
         key=key,
         blocks=blocks,
         notes=notes,
-        remedy=_remedy(node, found) if blocks else "",
+        remedy=remedy_of(node, found) if blocks else "",
         case=case,
         logic=logic,
     )
@@ -320,30 +154,6 @@ def _definition(found: Inference, fallback: Location) -> Location:
     if reader is not None and getattr(reader.tree, "lineno", None):
         return Location(reader.frame.file, reader.tree.lineno)
     return fallback
-
-
-def _remedy(node: Node, found: Inference) -> str:
-    """The smallest change that would free a sequential operator."""
-    blocks = ordered_blocks(found)
-    if not blocks:
-        return ""
-    first = blocks[0]
-    if first.kind is Kind.WRITE:
-        name = first.path or "it"
-        return f"keep {name} for each key: declare it with ab.state(…) in an ab.Operator and name the key with by=…"
-    if first.kind is Kind.WHOLE:
-        return f"use {first.path} only as {first.path}[key], with the same key of the tuple everywhere"
-    if first.kind is Kind.NOT_DATA:
-        return "keep data only: numbers, strings and containers of them"
-    if first.kind is Kind.ALIAS:
-        return "keep each object in one place only, or a copy of it in the other"
-    if first.kind is Kind.TUPLE:
-        return "make a changed copy: t.but(column=…)"
-    if first.kind is Kind.IMPURE:
-        return "let the tuple carry what it needs, or declare it with @ab.model(state=…) if any value will do"
-    if "index" in first.text and "with" in first.text:
-        return "index its dicts with the same columns of the tuple everywhere"
-    return "declare what it does: @ab.model(state=…, selectivity=…)"
 
 
 # -- declarations -----------------------------------------------------------------------------------------
@@ -402,7 +212,7 @@ def _declared_state(node: Node, model: Model, found: Inference | None, declared:
             "blocks": (),
             "key": None,
             "remedy": "",
-            "ordering": Property(Ordering.TOLERANT, _ORDERING_REASONS[Ordering.TOLERANT], node.location),
+            "ordering": Property(Ordering.TOLERANT, ORDERING_REASONS[Ordering.TOLERANT], node.location),
         }
     if declared.state is State.UNKNOWN:
         blocked = Property(State.UNKNOWN, _SAID, node.location)
@@ -413,7 +223,7 @@ def _declared_state(node: Node, model: Model, found: Inference | None, declared:
             "logic": None,
             "case": 0,
             "remedy": "remove the declaration",
-            "ordering": Property(Ordering.NEEDED, _ORDERING_REASONS[Ordering.NEEDED], node.location),
+            "ordering": Property(Ordering.NEEDED, ORDERING_REASONS[Ordering.NEEDED], node.location),
         }
     columns = node.key or declared.key
     if not columns and model.key is not None:
@@ -457,7 +267,7 @@ def _declared_state(node: Node, model: Model, found: Inference | None, declared:
         "remedy": "",
         "case": 3,
         "key": Key(columns, function=node.key_function),
-        "ordering": Property(Ordering.PER_KEY, _ORDERING_REASONS[Ordering.PER_KEY], node.location),
+        "ordering": Property(Ordering.PER_KEY, ORDERING_REASONS[Ordering.PER_KEY], node.location),
     }
 
 

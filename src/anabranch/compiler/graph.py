@@ -167,37 +167,10 @@ class Port:
 
 
 @dataclasses.dataclass(frozen=True)
-class Join:
-    """Tuples of two streams that agree on `key`, within windows that `window` describes."""
-
-    function: Callable[[Any, Any], Any] | None = None
-    window: Any = None
-
-
-@dataclasses.dataclass(frozen=True)
 class Punctuate:
     """The same tuples, with a window punctuation after each for which the function is true."""
 
     function: Callable[[Any], Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Sort:
-    """Tuples between two punctuations, in the order of `columns`."""
-
-    columns: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Combine:
-    """Tuples of several streams, brought together in the order of one thread."""
-
-    function: Callable[..., Any] | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Deduplicate:
-    """The first tuple of each key."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -222,24 +195,7 @@ class Sink:
     parallel: bool = False
 
 
-Logic = (
-    Source
-    | Map
-    | Filter
-    | FlatMap
-    | Keyed
-    | Process
-    | Union
-    | Route
-    | Port
-    | Join
-    | Punctuate
-    | Sort
-    | Combine
-    | Deduplicate
-    | Feedback
-    | Sink
-)
+Logic = Source | Map | Filter | FlatMap | Keyed | Process | Union | Route | Port | Punctuate | Feedback | Sink
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
