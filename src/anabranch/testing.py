@@ -38,9 +38,11 @@ from anabranch.state.files import LocalFiles
 __all__ = ["ParallelRun", "TaskDied", "run_parallel", "run_sequential"]
 
 
-def run_sequential(streams: Sequence[Stream], *, clocks_ms: Sequence[int] = ()) -> list[list[Row]]:
+def run_sequential(
+    streams: Sequence[Stream], *, clocks_ms: Sequence[int] = (), epochs_max: int | None = None
+) -> list[list[Row]]:
     """The program of several streams made of rows on one thread: the output of each."""
-    return run_epochs([stream._node for stream in streams], clocks_ms).outputs
+    return run_epochs([stream._node for stream in streams], clocks_ms, epochs_max).outputs
 
 
 def run_parallel(
@@ -146,7 +148,8 @@ class ParallelRun:
 
     def _clock(self) -> int:
         number = self.runner.epochs_done
-        return self._clocks_ms[min(number, len(self._clocks_ms) - 1)]
+        last = number >= self.epochs
+        return self._clocks_ms[-1 if last else min(number, len(self._clocks_ms) - 1)]
 
     # -- an executor ----------------------------------------------------------------------------------------
 

@@ -66,6 +66,9 @@ class EpochProgress:
         What was written to the checkpoint for this epoch.
     in_flight : int
         Tuples that were fed back and wait for the next epoch.
+    met : dict
+        What operators met and did not like, by operator: tuples that came too late, nulls where a key or a time
+        should be, steps backwards.
     skipped : bool
         The epoch had been committed before and was not run again.
     """
@@ -79,6 +82,7 @@ class EpochProgress:
     state_rows: int
     state_bytes: int
     in_flight: int = 0
+    met: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     skipped: bool = False
 
 
@@ -222,11 +226,13 @@ class EpochRunner:
                 channels=self._channels,
                 duration_ms={name: round(seconds * 1000) for name, seconds in durations.items()},
                 stages=[
-                    {k: v for k, v in report.items() if k not in ("segments", "damaged")} for report in results.reports
+                    {k: v for k, v in report.items() if k not in ("segments", "damaged", "met")}
+                    for report in results.reports
                 ],
                 state_rows=sum(record["rows"] for record in records if not record.get("parts")),
                 state_bytes=sum(record["bytes"] for record in records),
                 in_flight=self.in_flight,
+                met=_met(results.reports),
             )
         )
         self._merge_beside(epoch + 1, clock_ms)
@@ -369,6 +375,16 @@ class EpochRunner:
             return list(merging.result())
         except Exception:  # a merge is never needed; the next one reads the same segments and says what is wrong
             return []
+
+
+def _met(reports: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """What operators counted, over all channels."""
+    found: dict[str, dict[str, int]] = {}
+    for report in reports:
+        for operator, what, number in report.get("met", ()):
+            counts = found.setdefault(operator, {})
+            counts[what] = counts.get(what, 0) + number
+    return found
 
 
 def key_routes(program: Program) -> dict[str, KeyRoute]:

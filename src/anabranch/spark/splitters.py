@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from anabranch.compiler.graph import Node
 from anabranch.errors import AnabranchError, OrderError
+from anabranch.flow import counters
 from anabranch.flow.batches import Batch
 from anabranch.flow.packets import number_place, text_place, unpack
 from anabranch.flow.schema import to_values
@@ -91,6 +92,7 @@ class SplitTask(Task):
     def rows(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[Row]:
         """What the task with this number sends."""
         started = time.perf_counter()
+        counters.take()  # what an attempt that died left behind
         program = self.load()
         outbox = Outbox(program.layout, 0, self.functions, whom)
         pieces: dict[bytes, int] = {}
@@ -118,6 +120,7 @@ class SplitTask(Task):
                 "sources": read,
                 "rows_out": rows_out,
                 "seconds": time.perf_counter() - started,
+                "met": [[*what, number] for what, number in counters.take().items()],
             }
         )
 

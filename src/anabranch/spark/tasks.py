@@ -20,6 +20,7 @@ from anabranch.compiler.graph import Feedback, Node
 from anabranch.compiler.plan import Plan
 from anabranch.compiler.stages import Edge, Layout, Stage, lay_out
 from anabranch.errors import AnabranchError
+from anabranch.flow import counters
 from anabranch.flow.batches import Batch
 from anabranch.flow.clock import set_epoch_time
 from anabranch.flow.packets import Positions, piece_of, unpack
@@ -177,6 +178,7 @@ class _Channel:
 
     def __init__(self, task: LevelTask, program: Program, slot: int) -> None:
         self._started = time.perf_counter()
+        counters.take()  # what an attempt that died left behind
         self._layout = program.layout
         number, self._number = slots_of(program.layout, task.level, task.functions).stage_of(slot)
         self._stage = program.layout.stages[number]
@@ -293,6 +295,7 @@ class _Channel:
             "state_seconds": self._saving,
             "segments": self._segments,
             "damaged": self._state.damaged,
+            "met": [[*what, number] for what, number in counters.take().items()],
         }
 
 
