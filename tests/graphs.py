@@ -9,9 +9,10 @@ windows of every kind, punctuations, time, joins, sorting, patterns, routes and 
 from __future__ import annotations
 
 import dataclasses
+import random
 
 from hypothesis import strategies as st
-from programs import COLUMNS, STEPS, epochs
+from programs import COLUMNS, STEPS
 
 import anabranch as ab
 from anabranch import agg, count, delta, event_time, punctuation, sliding, step, time, tumbling
@@ -172,7 +173,7 @@ def recipes(draw, steps_max: int = 10):
     """Random programs of up to so many steps (a step may be several operators)."""
     sources = draw(st.sampled_from([1, 1, 2, 3]))
     loop = draw(st.sampled_from([False, False, False, True]))
-    names = sorted([*STEPS, *MORE, *TWO, *TWO, "route", "split"])
+    names = sorted(({*STEPS, *MORE} - {"nothing"}) | {*TWO, "route", "split"}) + sorted(TWO)
     steps = []
     made = sources + loop
     for _ in range(draw(st.integers(2, steps_max))):
@@ -181,15 +182,34 @@ def recipes(draw, steps_max: int = 10):
         reads = tuple(made - 1 - min(draw(st.integers(0, 3)), draw(st.integers(0, made - 1))) for _ in range(2))
         steps.append((name, reads))
         made += 3 if name in ("route", "split") else 1
-    ends = draw(st.lists(st.integers(0, made - 1), max_size=2))
+    ends = draw(st.lists(st.integers(sources, made - 1), max_size=4, unique=True))
     return Recipe(sources, tuple(steps), (made - 1, *ends), loop, draw(st.integers(0, made - 1)))
+
+
+def data(seed: int, rows: int) -> list[list[tuple]]:
+    """Epochs of rows: few distinct values, skewed keys, many ties, all kinds of null."""
+    chance = random.Random(seed)
+    found = [
+        (
+            chance.choice([1, 1, 1, 0, 2, 3, 4, 5, 6, None]),
+            chance.choice(["a", "a", "a", "b", "b", "", "é", "a longer name than eight bytes", None]),
+            chance.choice([chance.randrange(-4, 8) * 1.0, chance.uniform(-5, 5), chance.choice(EDGES)]),
+        )
+        for _ in range(rows)
+    ]
+    cuts = sorted(chance.randrange(rows + 1) for _ in range(chance.randrange(4)))
+    return [found[start:stop] for start, stop in zip([0, *cuts], [*cuts, rows], strict=True)]
+
+
+EDGES = [-0.0, 0.0, float("nan"), float("inf"), None, 0.5]
 
 
 @st.composite
 def cases(draw, steps_max: int = 10):
     """A program, and data for each of its sources."""
     recipe = draw(recipes(steps_max))
-    return recipe, [draw(epochs) for _ in range(recipe.sources)]
+    sizes = st.sampled_from([40, 60, 90, 10, 3, 0])
+    return recipe, [data(draw(st.integers(0, 10**6)), draw(sizes)) for _ in range(recipe.sources)]
 
 
 clocks = st.lists(st.integers(0, 4000), min_size=1, max_size=6).map(sorted)
