@@ -28,7 +28,6 @@ from anabranch.compiler.graph import Keyed
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments, error_from_json
 from anabranch.faults import reach
 from anabranch.flow.packets import Positions, merge, piece_of, unpack
-from anabranch.partitioning.groups import EvenGroups
 from anabranch.spark.sinks import Sink
 from anabranch.spark.tasks import (
     DATA,
@@ -45,9 +44,9 @@ from anabranch.spark.tasks import (
 )
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
+from anabranch.state.layouts import Layouts
 from anabranch.state.lineage import (
     KeyRoute,
-    Layout,
     after_merge,
     large_merges,
     without_adopted,
@@ -193,10 +192,13 @@ class EpochRunner:
         }
         self._manifest = Manifest(latest.epoch, durable, latest.facts)
         checkpoint.clean()
-        before = self._manifest.facts
         self._keys = key_routes(program)
-        same = before.get("channels") == channels and before.get("routes") == self._routes()
-        self._layout = Layout(before.get("generation", -1) + (not same), channels)
+        # A stage that routes is a region; it bears the name of its first operator with state.
+        self._regions = {number: next(iter(stage.routes)) for number, stage in enumerate(program.stages) if number}
+        self._layouts = Layouts.from_facts(latest.facts).started(
+            {region: program.stages[number].routes for number, region in self._regions.items()},
+            {region: channels if program.stages[number].key else 1 for number, region in self._regions.items()},
+        )
         self._merged = result_schema(program)
         self.failure: AnabranchError | None = None
 
@@ -261,7 +263,7 @@ class EpochRunner:
 
     def _job(self, batch: Any, epoch: int, clock_ms: int) -> Results:
         stages = self._program.stages
-        routes = [None, *(EvenGroups(self._channels if stage.key else 1) for stage in stages[1:])]
+        routes = [None, *(self._layouts.function(region) for region in self._regions.values())]
         common = (self._pickled, self._digest, epoch, routes)
         state = self._version(epoch, clock_ms)
         while True:
@@ -287,16 +289,13 @@ class EpochRunner:
             self._shared,
             epoch,
             clock_ms,
-            self._layout,
+            self._layouts.by_operator(),
             self._keys,
             self._fields,
             segments,
             merging=busy,
             transient=self._transient,
         )
-
-    def _routes(self) -> dict[str, list[str]]:
-        return {operator: list(key.route) for operator, key in self._keys.items()}
 
     def _supply(self, name: str) -> bytes:
         data = self._checkpoint.files.read(f"state/{name}")
@@ -324,14 +323,14 @@ class EpochRunner:
                 self._checkpoint.files.write(f"state/{record['name']}", data)
             known = segments.setdefault(record["operator"], [])
             segments[record["operator"]] = after_merge(known, record) if record.get("parts") else [record, *known]
+        layouts = self._layouts.by_operator()
         for operator, known in segments.items():
             whole = without_old_parts(without_damaged(known, damaged), epoch - self._checkpoint.kept)
             key = self._keys.get(operator)
             # State of an operator that the program does not have any more is kept as it is.
-            segments[operator] = whole if key is None else without_adopted(whole, self._layout.of(key), key.route)
-        manifest = Manifest(
-            epoch, segments, {**dataclasses.asdict(self._layout), "routes": self._routes(), "clock_ms": clock_ms}
-        )
+            segments[operator] = whole if key is None else without_adopted(whole, layouts[operator], key.route)
+        self._layouts = self._layouts.pruned(segments)
+        manifest = Manifest(epoch, segments, {**self._layouts.to_facts(), "clock_ms": clock_ms})
         self._checkpoint.commit(manifest)
         self._manifest = manifest
 
@@ -342,7 +341,8 @@ class EpochRunner:
         if self._merging is not None:
             return
         due = self._snapshots is not None and self._snapshots.due(self._manifest.epoch, clock_ms)
-        wanted = large_merges(self._manifest.segments, self._layout, self._keys, INLINE_ROWS, everything=due)
+        layouts = self._layouts.by_operator()
+        wanted = large_merges(self._manifest.segments, layouts, self._keys, INLINE_ROWS, everything=due)
         if wanted:
             version = self._version(epoch, clock_ms)
             self._busy = [record["name"] for _, _, records in wanted for record in records]
