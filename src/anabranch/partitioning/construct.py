@@ -156,7 +156,7 @@ def construct(
 
 def evened(channels: int) -> PartitioningFunction:
     """Return the function a query begins with: no hot keys, the ring weighed so that groups are dealt evenly."""
-    return resized(PartitioningFunction.even(1), channels)
+    return resized(PartitioningFunction.even(channels), channels)
 
 
 def resized(current: PartitioningFunction, channels: int) -> PartitioningFunction:
