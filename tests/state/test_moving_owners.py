@@ -333,7 +333,7 @@ def test_state_of_the_first_format_goes_to_its_new_owners_and_is_adopted(tmp_pat
         data = write_segment(world.keys["kept"].hashes(keys), keys, ["value"], [[7] * len(keys)])
         records.append({**writer(channel)._write("kept", data, len(keys), 0), "generation": 4, "channels": 3})
     world.segments = {"kept": records}
-    world.model = {key: (7, 0) for key in KEYS}
+    world.model = dict.fromkeys(KEYS, (7, 0))
     facts = {"channels": 3, "generation": 4, "routes": {"kept": ["k"]}}
     world.layouts = Layouts.from_facts(facts).started({"kept": {"kept": ("k",)}}, {"kept": 3})
     world.epoch = 1
