@@ -28,6 +28,7 @@ from anabranch.errors import ProgramError
 from anabranch.flow.origins import RowsOrigin
 from anabranch.flow.schema import Row
 from anabranch.flow.sequential import input_row, run_epochs
+from anabranch.spark.balancing import BalancingSettings
 from anabranch.spark.exchange import ROWS, batches_of
 from anabranch.spark.executor import Job
 from anabranch.spark.runner import EpochProgress, EpochRunner, describe_program
@@ -89,6 +90,7 @@ class ParallelRun:
         written: dict[int, Any] | None = None,
         allow_state_loss: bool = False,
         clocks_ms: Sequence[int] = (),
+        balancing: BalancingSettings | None = None,
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
         plan = compiled([stream._node for stream in ends])
@@ -117,6 +119,7 @@ class ParallelRun:
             self.progress.append,
             self._merge,
             clock=self._clock if clocks_ms else None,
+            balancing=balancing,
         )
 
     @property

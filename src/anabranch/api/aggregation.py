@@ -134,6 +134,18 @@ class Draft:
     def kept_key(self) -> list[str]:
         return [f"self.k{at}" for at in range(len(self.key))]
 
+    def _load(self) -> str:
+        """State and computation of a key by its frequency: only windows over a span of time hold more of a hot key."""
+        if isinstance(self.window.policy, Count):
+            return "CC"
+        if isinstance(self.window, Sliding) and not isinstance(self.window.policy, EventTime):
+            kinds = [None if a.attribute is None else self.schema.type_of(a.attribute) for a in self.aggregations]
+            slides = [
+                a.slide(pa.null() if kind is None else kind) for a, kind in zip(self.aggregations, kinds, strict=True)
+            ]
+            return "LL" if None in slides else "LC"
+        return "LC" if any(a.name == "collect" for a in self.aggregations) else "CC"
+
     def build(self, name: str) -> Keyed:
         """The operator."""
         source = "".join(
@@ -149,7 +161,9 @@ class Draft:
             for aggregation in self.aggregations
             for function in aggregation.functions
         ]
-        prototype = configured(kind, name, selectivity=self.selectivity, forwards=self.key, functions=functions)
+        prototype = configured(
+            kind, name, selectivity=self.selectivity, forwards=self.key, functions=functions, load=self._load()
+        )
         return Keyed(
             prototype,
             "process",

@@ -35,6 +35,7 @@ class StreamingQuery:
         name: str | None,
         options: dict[str, str],
     ) -> None:
+        from anabranch.spark.balancing import BalancingSettings
         from anabranch.spark.executor import SparkExecutor, SparkMerges
         from anabranch.spark.files import local_path, open_files, qualified
         from anabranch.spark.runner import EpochRunner, describe_program
@@ -55,6 +56,7 @@ class StreamingQuery:
         allow_state_loss = options.get("allowstateloss") == "true"
         # All that can be wrong is found before the first file is written.
         snapshots = SnapshotInterval.parse(options["snapshotinterval"]) if "snapshotinterval" in options else None
+        balancing = BalancingSettings.of_options(options)
         held.check(description, allow_state_loss)
         for sink in sinks:
             sink.check(location)
@@ -71,6 +73,7 @@ class StreamingQuery:
             self._progress.append,
             SparkMerges(spark),
             snapshots,
+            balancing=balancing,
         )
         self.changes = held.bind(description, allow_state_loss)
         for sink in sinks:

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 _FILE_FORMATS = ("parquet", "json", "csv", "orc", "text")
 _FORMATS = (*_FILE_FORMATS, "console", "memory", "noop")
 # What the writer itself takes; other options go to the format.
-_OWN_OPTIONS = {"checkpointlocation", "path", "channels", "allowstateloss", "snapshotinterval", "versionskept"}
+_OWN_OPTIONS = {
+    "checkpointlocation",
+    "path",
+    "channels",
+    "allowstateloss",
+    "snapshotinterval",
+    "versionskept",
+    "balancing",
+    "imbalancetolerance",
+}
 
 
 class DataStreamWriter:
@@ -59,7 +68,9 @@ class DataStreamWriter:
         Ours are ``checkpointLocation``; ``channels``, how many channels a region has; ``snapshotInterval``, such as
         ``"20 epochs"`` or ``"5 minutes"``, how often each channel's state is merged into one snapshot beyond what is
         merged anyway; ``versionsKept``, how many epochs back a checkpoint can be read (10); ``allowStateLoss``, to
-        go on with a program that has less state. Others go to the format.
+        go on with a program that has less state; ``balancing``, "auto" (the default: frequent keys are found and
+        placed so that channels are equally loaded) or "off" (consistent hashing only); ``imbalanceTolerance``, how many
+        times the load of the least loaded channel the most loaded one may have (1.2). Others go to the format.
         """
         self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self

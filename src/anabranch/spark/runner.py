@@ -26,7 +26,7 @@ from anabranch.compiler.graph import Keyed
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
 from anabranch.faults import reach
 from anabranch.spark.adaptation import Adaptation, EpochFacts
-from anabranch.spark.balancing import Balancing
+from anabranch.spark.balancing import Balancing, BalancingSettings
 from anabranch.spark.executor import Executor, Job
 from anabranch.spark.results import Results
 from anabranch.spark.scaling import Scaling
@@ -107,6 +107,7 @@ class EpochRunner:
         run_merges: Callable[[MergeTask, list[Any]], Future[list[Any]]],
         snapshots: SnapshotInterval | None = None,
         clock: Callable[[], int] | None = None,
+        balancing: BalancingSettings | None = None,
     ) -> None:
         self._program = program
         self._execute = execute
@@ -142,7 +143,7 @@ class EpochRunner:
             {name: channels if stage.kind == "keyed" else 1 for name, stage in stages.items()},
         )
         keyed_regions = [name for name, stage in stages.items() if stage.kind == "keyed"]
-        self.adaptation = Adaptation(Scaling(keyed_regions), Balancing())
+        self.adaptation = Adaptation(Scaling(keyed_regions), Balancing(program.layout, balancing))
         self.adaptation.restore(latest.facts.get("adaptation", {}))
         self.failure: AnabranchError | None = None
 
@@ -250,7 +251,7 @@ class EpochRunner:
                 changes=[dataclasses.asdict(change) for change in changes],
                 duration_ms={name: round(seconds * 1000) for name, seconds in durations.items()},
                 stages=[
-                    {k: v for k, v in report.items() if k not in ("segments", "damaged", "met")}
+                    {k: v for k, v in report.items() if k not in ("segments", "damaged", "met", "keys")}
                     for report in results.reports
                 ],
                 state_rows=sum(record["rows"] for record in records if not record.get("parts")),

@@ -94,7 +94,7 @@ class SplitTask(Task):
         started = time.perf_counter()
         counters.take()  # what an attempt that died left behind
         program = self.load()
-        outbox = Outbox(program.layout, 0, self.functions, whom)
+        outbox = Outbox(program.layout, 0, self.functions, whom, self.epoch)
         pieces: dict[bytes, int] = {}
         splitters = [_Splitter(self, program, source, pieces) for source in program.inputs]
         rows_out = 0
@@ -146,7 +146,7 @@ class FeedbackTask(Task):
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
         """What the task sends."""
         program = self.load()
-        outbox = Outbox(program.layout, 0, self.functions, 0)
+        outbox = Outbox(program.layout, 0, self.functions, 0, self.epoch)
         pieces: dict[bytes, int] = {}
         try:
             for batch in batches:

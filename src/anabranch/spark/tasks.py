@@ -139,7 +139,7 @@ class LevelTask(Task):
     def rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], slot: int) -> Iterator[Row]:
         """What the task sends."""
         program = self.load()
-        outbox = Outbox(program.layout, self.level, self.functions, slot)
+        outbox = Outbox(program.layout, self.level, self.functions, slot, self.epoch)
         channel = _Channel(self, program, slot)
         hands_on_pieces = slot == 0 and needs_pieces(program.layout, self.level + 1)
         try:
