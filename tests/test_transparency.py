@@ -7,7 +7,7 @@ from programs import COLUMNS, exact
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
-from anabranch.compiler.stages import stages_of
+from anabranch.compiler.stages import lay_out
 from anabranch.errors import ProgramError
 from anabranch.testing import ParallelRun, run_parallel
 
@@ -98,9 +98,14 @@ def test_parallel_equals_sequential(name, channels):
 
 def test_the_key_of_a_dict_is_found_and_only_what_must_be_sequential_is():
     planned = programs()
-    assert [stage.key for stage in stages_of(planned["case 2"].plan())] == [(), ("k",)]
-    assert [stage.key for stage in stages_of(planned["case 2, two dicts"].plan())] == [(), ("k",)]
-    assert [stage.key for stage in stages_of(planned["before and behind"].plan())] == [(), ("k",), (), ("s",)]
+
+    def keys(name):
+        layout = lay_out(planned[name].plan())
+        return [next(iter(stage.routes.values()), ()) for stage in layout.stages]
+
+    assert keys("case 2") == [(), ("k",)]
+    assert keys("case 2, two dicts") == [(), ("k",)]
+    assert keys("before and behind") == [(), ("k",), (), ("s",)]
     sequential = planned["sequential"].plan().operators[-1]
     assert sequential.region is None and "self.n" in sequential.blocked and sequential.remedy
 

@@ -19,7 +19,7 @@ from anabranch.api import agg
 from anabranch.api.operators import Operator, state, store, stores
 from anabranch.api.patterns import step
 from anabranch.api.progress import show_progress
-from anabranch.api.session import Session, from_rows, session
+from anabranch.api.session import FeedbackStream, Session, feedback, from_rows, session
 from anabranch.api.stream import Stream
 from anabranch.api.windows import count, delta, event_time, punctuation, sliding, time, tumbling
 from anabranch.compiler.model import model
@@ -28,6 +28,7 @@ from anabranch.flow.schema import Row, Schema
 
 __all__ = [
     "AnabranchError",
+    "FeedbackStream",
     "Operator",
     "Row",
     "Schema",
@@ -38,6 +39,7 @@ __all__ = [
     "delta",
     "errors",
     "event_time",
+    "feedback",
     "from_rows",
     "model",
     "punctuation",

@@ -15,27 +15,44 @@ True
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from anabranch.api.stream import Stream
+from anabranch.api.stream import Stream, compiled
+from anabranch.compiler.graph import Node, Source
 from anabranch.errors import ProgramError
 from anabranch.flow.origins import RowsOrigin
-from anabranch.flow.schema import Row, Schema
-from anabranch.flow.sequential import input_row
+from anabranch.flow.schema import Row
+from anabranch.flow.sequential import input_row, run_epochs
+from anabranch.spark.exchange import ROWS, batches_of
+from anabranch.spark.executor import Job
 from anabranch.spark.runner import EpochProgress, EpochRunner, describe_program
-from anabranch.spark.tasks import PACKETS, RESULTS, ChannelTask, MergeTask, Program, SplitTask
+from anabranch.spark.tasks import LevelTask, MergeTask, Program
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
 
-__all__ = ["ParallelRun", "TaskDied", "run_parallel"]
+__all__ = ["ParallelRun", "TaskDied", "run_parallel", "run_sequential"]
 
 
-def run_parallel(stream: Stream, *, channels: int = 4, seed: int = 0, checkpoint: str | None = None) -> list[Row]:
+def run_sequential(
+    streams: Sequence[Stream], *, clocks_ms: Sequence[int] = (), epochs_max: int | None = None
+) -> list[list[Row]]:
+    """The program of several streams made of rows on one thread: the output of each."""
+    return run_epochs([stream._node for stream in streams], clocks_ms, epochs_max).outputs
+
+
+def run_parallel(
+    stream: Stream,
+    *,
+    channels: int = 4,
+    seed: int = 0,
+    checkpoint: str | None = None,
+    clocks_ms: Sequence[int] = (),
+) -> list[Row]:
     """The program of a stream made of rows, run in parallel in this process.
 
     Parameters
@@ -46,9 +63,11 @@ def run_parallel(stream: Stream, *, channels: int = 4, seed: int = 0, checkpoint
         How the input is cut into pieces and partitions; any seed must give the same output.
     checkpoint : str, optional
         A directory for state, to run several times from; a temporary one by default.
+    clocks_ms : sequence of int, optional
+        The time of each epoch, for programs in which time matters.
     """
     with tempfile.TemporaryDirectory(prefix="anabranch-test-") as scratch:
-        run = ParallelRun(stream, checkpoint or scratch, channels=channels, seed=seed)
+        run = ParallelRun(stream, checkpoint or scratch, channels=channels, seed=seed, clocks_ms=clocks_ms)
         run.run_epochs()
         return run.output
 
@@ -62,29 +81,30 @@ class ParallelRun:
 
     def __init__(
         self,
-        stream: Stream,
+        streams: Stream | Sequence[Stream],
         checkpoint: str,
         *,
         channels: int = 4,
         seed: int = 0,
-        written: dict[int, pa.Table] | None = None,
+        written: dict[int, Any] | None = None,
         allow_state_loss: bool = False,
+        clocks_ms: Sequence[int] = (),
     ) -> None:
-        output = stream._node
-        plan = stream.plan()
-        self._source = plan.operators[0].node
-        origin = self._source.logic.origin  # type: ignore[union-attr]
-        if not isinstance(origin, RowsOrigin):
-            raise ProgramError(f"run_parallel needs a stream made by from_rows; {self._source.title} holds no rows")
-        self._epochs = origin.epochs
+        ends = [streams] if isinstance(streams, Stream) else list(streams)
+        plan = compiled([stream._node for stream in ends])
+        self._sources = [o.node for o in plan.operators if isinstance(o.node.logic, Source)]
+        for source in self._sources:
+            if not isinstance(source.logic.origin, RowsOrigin):  # type: ignore[union-attr]
+                raise ProgramError(f"run_parallel needs streams made by from_rows; {source.title} holds no rows")
         self._seed = seed
-        self._schema = output.schema
+        self._clocks_ms = clocks_ms
         # A sink outlives the driver: whoever restarts a run passes on what it wrote.
         self._written = {} if written is None else written
+        self.sinks = [_Sink(at, stream.schema, self._written) for at, stream in enumerate(ends)]
         self.progress: list[EpochProgress] = []
         files = LocalFiles(f"{checkpoint}/anabranch")
         held = Checkpoint(files)
-        program = Program.of(plan, "files")
+        program = Program.of(plan, {source.name: "files" for source in self._sources})
         self.changes = held.bind(describe_program(program), allow_state_loss)
         self.runner = EpochRunner(
             program,
@@ -93,23 +113,120 @@ class ParallelRun:
             held,
             f"{files.root}/state",
             True,
-            self,
+            self.sinks,
             self.progress.append,
             self._merge,
+            clock=self._clock if clocks_ms else None,
         )
 
     @property
     def output(self) -> list[Row]:
         """What the epochs delivered, in order."""
-        tables = [self._written[epoch] for epoch in sorted(self._written)]
-        return [row for table in tables for row in self._schema.rows(table.columns)]
+        return self.sinks[0].rows
+
+    @property
+    def outputs(self) -> list[list[Row]]:
+        """What the epochs delivered, for each stream."""
+        return [sink.rows for sink in self.sinks]
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs the sources hold."""
+        return max(len(source.logic.origin.epochs) for source in self._sources)  # type: ignore[union-attr]
 
     def run_epochs(self, first: int = 0, last: int | None = None) -> None:
-        """Run the epochs from first to last, all of them by default."""
-        for epoch, rows in list(enumerate(self._epochs))[first : None if last is None else last + 1]:
-            self.runner(rows, epoch)
+        """Run the epochs from first to last; all of them by default, and then until nothing is in flight."""
+        for number in range(self.epochs)[first : None if last is None else last + 1]:
+            rows = {
+                source.name: source.logic.origin.epochs[number]  # type: ignore[union-attr]
+                for source in self._sources
+                if number < len(source.logic.origin.epochs)  # type: ignore[union-attr]
+            }
+            self.runner(rows, number)
+        while last is None and self.runner.drain():
+            pass
 
-    # -- a sink ---------------------------------------------------------------------------------------------
+    def _clock(self) -> int:
+        number = self.runner.epochs_done
+        last = number >= self.epochs
+        return self._clocks_ms[-1 if last else min(number, len(self._clocks_ms) - 1)]
+
+    # -- an executor ----------------------------------------------------------------------------------------
+
+    def _execute(self, rows: Mapping[str, Sequence[Any]] | None, job: Job) -> pa.Table:
+        random = np.random.default_rng([self._seed, job.split.epoch])
+        produced: list[pa.RecordBatch] = []
+        for number, part in enumerate(self._partitions(rows or {}, random)):
+            produced += batches_of(job.split.rows(iter(part), number))
+        if job.fed_back:
+            fed_back = [[*each] for each in zip(*job.fed_back, strict=True)]
+            kinds = [pa.int32(), pa.int64(), pa.binary()]
+            arrays = [pa.array(column, kind) for column, kind in zip(fed_back, kinds, strict=True)]
+            produced += job.feedback(iter([pa.RecordBatch.from_arrays(arrays, ["loop", "first", "payload"])]))
+        for task in job.levels:
+            table = pa.Table.from_batches(produced, ROWS)
+            produced = []
+            for slot in range(task.count):
+                mine = table.filter(pa.compute.equal(table["slot"], slot)).select(["order", "payload"])
+                # Spark delivers the blocks of a shuffle in any order.
+                shuffled = mine.take(pa.array(random.permutation(len(mine)))) if len(mine) else mine
+                produced += self._attempts(task, shuffled, slot, random)
+        return pa.Table.from_batches(produced, ROWS)
+
+    def _attempts(self, task: LevelTask, rows: pa.Table, slot: int, random: np.random.Generator) -> Any:
+        """A channel's results. As on Spark, a task that dies is run again, and one may run twice for nothing."""
+        if random.random() < 0.05:
+            list(task.run(_sorted_batches(rows), slot))
+        for _ in range(3):
+            try:
+                return list(task.run(_sorted_batches(rows), slot))
+            except TaskDied:
+                continue
+        raise TaskDied(f"channel {slot} died four times")
+
+    def _merge(self, task: MergeTask, wanted: list[Any]) -> Future[list[Any]]:
+        done: Future[list[Any]] = Future()
+        done.set_result([task(each) for each in wanted])
+        return done
+
+    def _partitions(
+        self, rows: Mapping[str, Sequence[Any]], random: np.random.Generator
+    ) -> Iterator[list[pa.RecordBatch]]:
+        """The epoch cut into file splits at random, the splits dealt to partitions at random."""
+        pieces = [
+            self._columns(number, piece)
+            for number, source in enumerate(self._sources)
+            for piece in _splits(source, rows.get(source.name, ()), random)
+        ]
+        partitions: list[list[pa.RecordBatch]] = [[] for _ in range(int(random.integers(1, 5)))]
+        for piece in [pieces[at] for at in random.permutation(len(pieces))]:
+            size = int(random.integers(1, len(piece) + 2))
+            into = partitions[int(random.integers(len(partitions)))]
+            into += [piece.slice(at, size) for at in range(0, len(piece), size)]
+        yield from partitions
+
+    def _columns(self, number: int, piece: pa.RecordBatch) -> pa.RecordBatch:
+        """A piece as splitters read it: with several sources, as a struct beside nulls."""
+        if len(self._sources) == 1:
+            return piece
+        structs: list[pa.Array] = [pa.nulls(len(piece)) for _ in self._sources]
+        structs[number] = pa.StructArray.from_arrays(piece.columns, piece.schema.names)
+        arrays = [pa.array([number] * len(piece), pa.int32()), *structs]
+        return pa.RecordBatch.from_arrays(arrays, ["source", *(f"s{at}" for at in range(len(structs)))])
+
+
+class _Sink:
+    """Keeps what epochs deliver."""
+
+    def __init__(self, number: int, schema: Any, written: dict[int, Any]) -> None:
+        self._number = number
+        self._schema = schema
+        self._written = written
+
+    @property
+    def rows(self) -> list[Row]:
+        tables = [self._written[epoch].get(self._number) for epoch in sorted(self._written)]
+        return [row for table in tables if table is not None for row in self._schema.rows(table.columns)]
 
     def check(self, owner: str) -> None:
         """Nothing to check."""
@@ -119,64 +236,24 @@ class ParallelRun:
 
     def write(self, table: pa.Table, epoch: int) -> None:
         """Keep an epoch's output."""
-        self._written[epoch] = table
+        self._written.setdefault(epoch, {})[self._number] = table
 
-    # -- an executor ----------------------------------------------------------------------------------------
 
-    def _execute(self, rows: Sequence[Any], split: SplitTask, channels: Sequence[ChannelTask]) -> pa.Table:
-        random = np.random.default_rng([self._seed, split.epoch])
-        produced = [batch for part in self._partitions(rows, random) for batch in split(iter(part))]
-        for task in channels:
-            packets = pa.Table.from_batches(produced, PACKETS)
-            produced = []
-            for number in range(task.count):
-                mine = packets.filter(pa.compute.equal(packets["channel"], number)).select(["place", "payload"])
-                # Spark delivers the blocks of a shuffle in any order.
-                shuffled = mine.take(pa.array(random.permutation(len(mine)))) if len(mine) else mine
-                produced += self._attempts(task, shuffled, number, random)
-        return pa.Table.from_batches(produced, RESULTS)
-
-    def _attempts(self, task: ChannelTask, packets: pa.Table, number: int, random: np.random.Generator) -> Any:
-        """A channel's results. As on Spark, a task that dies is run again, and one may run twice for nothing."""
-        if random.random() < 0.05:
-            list(task.run(_sorted_batches(packets), number))
-        for _ in range(3):
-            try:
-                return list(task.run(_sorted_batches(packets), number))
-            except TaskDied:
-                continue
-        raise TaskDied(f"channel {number} died four times")
-
-    def _merge(self, task: MergeTask, wanted: list[Any]) -> Future[list[Any]]:
-        done: Future[list[Any]] = Future()
-        done.set_result([task(each) for each in wanted])
-        return done
-
-    def _partitions(self, rows: Sequence[Any], random: np.random.Generator) -> Iterator[list[pa.RecordBatch]]:
-        """The epoch cut into file splits at random, the splits dealt to partitions at random."""
-        schema: Schema = self._source.schema
-        tuples = [input_row(self._source, row, at) for at, row in enumerate(rows)]
-        cuts = sorted(random.integers(0, len(tuples) + 1, size=int(random.integers(0, 5))).tolist())
-        pieces = []
-        for start, stop in zip([0, *cuts], [*cuts, len(tuples)], strict=True):
-            part = tuples[start:stop]
-            columns = list(zip(*part, strict=True)) if part else [() for _ in schema.names]
-            order = [
-                pa.array([v] * len(part), t) for v, t in ((0, pa.int64()), ("in", pa.string()), (start, pa.int64()))
-            ]
-            arrays = [*schema.arrays(columns), *order]
-            names = [f"c{at}" for at in range(len(arrays))]
-            pieces.append(pa.RecordBatch.from_arrays(arrays, names))
-        partitions: list[list[pa.RecordBatch]] = [[] for _ in range(int(random.integers(1, 5)))]
-        for piece in [pieces[at] for at in random.permutation(len(pieces))]:
-            size = int(random.integers(1, len(piece) + 2))
-            into = partitions[int(random.integers(len(partitions)))]
-            into += [piece.slice(at, size) for at in range(0, len(piece), size)]
-        yield from partitions
+def _splits(source: Node, rows: Sequence[Any], random: np.random.Generator) -> Iterator[pa.RecordBatch]:
+    """The rows of a source as pieces of a file, cut at random."""
+    schema = source.schema
+    tuples = [input_row(source, row, at) for at, row in enumerate(rows)]
+    cuts = sorted(random.integers(0, len(tuples) + 1, size=int(random.integers(0, 5))).tolist())
+    for start, stop in zip([0, *cuts], [*cuts, len(tuples)], strict=True):
+        part = tuples[start:stop]
+        columns = list(zip(*part, strict=True)) if part else [() for _ in schema.names]
+        order = [pa.array([v] * len(part), t) for v, t in ((0, pa.int64()), ("in", pa.string()), (start, pa.int64()))]
+        arrays = [*schema.arrays(columns), *order]
+        yield pa.RecordBatch.from_arrays(arrays, [f"c{at}" for at in range(len(arrays))])
 
 
 def _sorted_batches(packets: pa.Table) -> Iterator[pa.RecordBatch]:
-    rows = sorted(zip(packets["place"].to_pylist(), packets["payload"].to_pylist(), strict=True), key=lambda r: r[0])
+    rows = sorted(zip(packets["order"].to_pylist(), packets["payload"].to_pylist(), strict=True), key=lambda r: r[0])
     for at in range(0, len(rows), 3):
-        places, payloads = zip(*rows[at : at + 3], strict=True)
-        yield pa.RecordBatch.from_arrays([pa.array(places, pa.binary()), pa.array(payloads, pa.binary())], ["p", "q"])
+        orders, payloads = zip(*rows[at : at + 3], strict=True)
+        yield pa.RecordBatch.from_arrays([pa.array(orders, pa.binary()), pa.array(payloads, pa.binary())], ["p", "q"])

@@ -10,7 +10,7 @@ import pytest
 
 import anabranch as ab
 from anabranch import agg, count, delta, tumbling
-from anabranch.compiler.stages import stages_of
+from anabranch.compiler.stages import lay_out
 from anabranch.errors import InputError, OperatorError, ProgramError, StateError
 
 D = decimal.Decimal
@@ -437,7 +437,7 @@ def test_the_plan_shows_regions_keys_and_lines(capsys):
 
 def test_operators_that_keep_the_key_share_a_stage_and_others_begin_one():
     def stages(stream: ab.Stream) -> int:
-        return len(stages_of(stream.plan())) - 1
+        return len(lay_out(stream.plan()).stages) - 1
 
     once = keyed().aggregate(by="k", window=tumbling(2), n=agg.count())
     assert stages(once) == 1

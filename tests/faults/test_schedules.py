@@ -14,7 +14,7 @@ from programs import COLUMNS, STEPS, build, exact
 from anabranch import faults
 from anabranch.api.session import from_epochs
 from anabranch.compiler.graph import Keyed, upstream
-from anabranch.flow.sequential import SequentialRun
+from anabranch.flow.sequential import run_epochs
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader
 from anabranch.testing import ParallelRun, TaskDied
@@ -76,8 +76,7 @@ def schedule(seed: int, checkpoint: Path) -> int:
 
 
 def check_state(stream, checkpoint: Path, message: str) -> None:
-    sequential = SequentialRun(stream._node)
-    sequential.feed(stream._source_rows())
+    sequential = run_epochs([stream._node])
     reader = CheckpointReader(LocalFiles(str(checkpoint / "anabranch")))
     for node in upstream(stream._node):
         if isinstance(node.logic, Keyed):
@@ -102,7 +101,9 @@ def test_a_runner_that_forgets_to_skip_committed_epochs_is_caught(tmp_path, monk
 
     def one_too_early(self):
         manifest = latest(self)
-        return Manifest(manifest.epoch - 1, manifest.segments, manifest.facts) if manifest.epoch > 0 else manifest
+        if manifest.epoch <= 0:
+            return manifest
+        return Manifest(manifest.epoch - 1, manifest.segments, {**manifest.facts, "batch": manifest.epoch - 1})
 
     monkeypatch.setattr(ParallelRun.__init__.__globals__["Checkpoint"], "latest", one_too_early)
     with pytest.raises(AssertionError):

@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch.errors import OrderError
 from anabranch.flow.packets import (
-    HEADER,
     Positions,
     data_place,
     merge,
     number_place,
-    numbered,
     pack,
     piece_of,
     route,
     text_place,
     unpack,
 )
-from anabranch.spark.tasks import Program, _emission_index, _pieces
+from anabranch.flow.trails import emission_index
+from anabranch.spark.splitters import _pieces
 
-SCHEMA = numbered(pa.schema([("x", pa.string())]))
+COLUMNS = pa.schema([("x", pa.string())])
+SCHEMA = pa.schema([("#0", pa.int64()), *COLUMNS])
 letters = st.text(st.sampled_from("\0\x01ab\xffé🜚"), max_size=5)
 
 
@@ -45,10 +45,10 @@ def test_places_of_numbers_sort_as_the_numbers_do(one, other):
     assert len(number_place(one)) == 8
 
 
-def test_headers_sort_before_all_data_and_chunks_in_their_order():
+def test_chunks_sort_in_their_order():
     pieces = [text_place("a"), text_place("a\0"), text_place("b")]
     places = [data_place(piece, row) for piece in pieces for row in (0, 5, 300)]
-    assert sorted([*reversed(places), HEADER]) == [HEADER, *places]
+    assert sorted([*places[4:], *places[:4]]) == places
 
 
 @given(st.binary(max_size=20), st.integers(0, 2**40))
@@ -90,7 +90,7 @@ def test_a_header_after_data_is_noticed():
 
 def test_a_batch_comes_back_from_its_payload():
     payload = pack([pa.array([3, 4]), pa.array(["a", None])], SCHEMA)
-    assert unpack(payload, SCHEMA).to_pydict() == {"#row": [3, 4], "x": ["a", None]}
+    assert unpack(payload, SCHEMA).to_pydict() == {"#0": [3, 4], "x": ["a", None]}
 
 
 def routed(values, channels, count):
@@ -112,39 +112,38 @@ def test_routing_sends_each_row_to_its_channel_in_order_and_merging_undoes_it(da
         assert batch.column(0).to_pylist() == [value for value in values if owner[value] == channel]
         assert batch.column(1).to_pylist() == [str(value) for value in values if owner[value] == channel]
     assert [channel for channel, _ in parts] == sorted(set(owner.values()))
-    merged = merge([pa.Table.from_batches([batch]) for _, batch in parts], SCHEMA)
-    assert merged.column(0).to_pylist() == values and merged.column(1).to_pylist() == list(map(str, values))
+    merged = merge([([b.column(0).to_numpy()], pa.table(b.columns[1:], COLUMNS)) for _, b in parts], COLUMNS)
+    assert merged.column(0).to_pylist() == list(map(str, values))
 
 
-def part(rows: list[tuple[int, str]]) -> pa.Table:
-    return pa.table([pa.array([n for n, _ in rows], pa.int64()), pa.array([x for _, x in rows])], schema=SCHEMA)
+def part(rows: list[tuple[int, str]]) -> tuple[list[np.ndarray], pa.Table]:
+    return [np.array([n for n, _ in rows], dtype=np.int64)], pa.table([pa.array([x for _, x in rows])], schema=COLUMNS)
 
 
 def test_rows_of_one_position_keep_the_order_they_were_emitted_in():
-    merged = merge([part([(1, "b1"), (1, "b2"), (1, "b3")]), part([(0, "a1"), (0, "a2"), (2, "c")])], SCHEMA)
-    assert merged.column(1).to_pylist() == ["a1", "a2", "b1", "b2", "b3", "c"]
+    merged = merge([part([(1, "b1"), (1, "b2"), (1, "b3")]), part([(0, "a1"), (0, "a2"), (2, "c")])], COLUMNS)
+    assert merged.column(0).to_pylist() == ["a1", "a2", "b1", "b2", "b3", "c"]
 
 
 def test_a_repeat_is_not_taken_for_a_row_that_is_missing():
     """As many rows as positions, but one twice and one not at all: placing would lose a row."""
-    merged = merge([part([(0, "a"), (0, "b")]), part([(2, "c")])], SCHEMA)
-    assert merged.column(1).to_pylist() == ["a", "b", "c"]
+    merged = merge([part([(0, "a"), (0, "b")]), part([(2, "c")])], COLUMNS)
+    assert merged.column(0).to_pylist() == ["a", "b", "c"]
 
 
 def test_merging_nothing_gives_no_rows_and_the_columns():
-    assert merge([], SCHEMA).schema == SCHEMA
-    assert merge([part([])], SCHEMA).num_rows == 0
+    assert merge([], COLUMNS).schema == COLUMNS
+    assert merge([part([])], COLUMNS).num_rows == 0
 
 
 def test_the_emission_index_counts_within_each_tuple():
-    assert _emission_index(np.array([4, 4, 5, 9, 9, 9])).tolist() == [0, 1, 0, 0, 1, 2]
+    assert emission_index(np.array([4, 4, 5, 9, 9, 9])).tolist() == [0, 1, 0, 0, 1, 2]
 
 
 # -- pieces of a source ------------------------------------------------------------------------------------
 
 
-def program(order: str) -> Program:
-    return Program.of(ab.from_rows([], "x long", name="tap").plan(), order)
+TAP = ab.from_rows([], "x long", name="tap")._node
 
 
 def batch(*columns) -> pa.RecordBatch:
@@ -159,15 +158,15 @@ def kafka(rows) -> pa.RecordBatch:
 
 def test_kafka_pieces_are_ordered_by_topic_partition_and_offset():
     rows = [("b", 0, 5), ("b", 0, 6), ("b", 1, 0), ("a", 10, 7), ("a", 2, 300), ("a", 2, 301), ("b", 0, 4)]
-    found = list(_pieces(program("kafka"), kafka(rows)))
+    found = list(_pieces(TAP, "kafka", kafka(rows)))
     assert [(start, stop) for _, start, stop in found] == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]
     in_order = [rows[start] for _, start, _ in sorted(found)]
     assert in_order == [("a", 2, 300), ("a", 10, 7), ("b", 0, 4), ("b", 0, 5), ("b", 1, 0)]
 
 
 def test_a_kafka_partition_that_comes_in_several_batches_gives_several_pieces_in_order():
-    first = list(_pieces(program("kafka"), kafka([("a", 0, 98), ("a", 0, 99)])))
-    second = list(_pieces(program("kafka"), kafka([("a", 0, 100)])))
+    first = list(_pieces(TAP, "kafka", kafka([("a", 0, 98), ("a", 0, 99)])))
+    second = list(_pieces(TAP, "kafka", kafka([("a", 0, 100)])))
     assert first[0][0] < second[0][0]
 
 
@@ -178,15 +177,15 @@ def files(rows) -> pa.RecordBatch:
 
 def test_file_pieces_are_ordered_by_time_path_and_block():
     rows = [(2, "a", 0), (1, "b", 900), (1, "b", 0), (1, "a", 5), (1, "ab", 0)]
-    found = list(_pieces(program("files"), files(rows)))
+    found = list(_pieces(TAP, "files", files(rows)))
     in_order = [rows[start] for _, start, _ in sorted(found)]
     assert in_order == [(1, "a", 5), (1, "ab", 0), (1, "b", 0), (1, "b", 900), (2, "a", 0)]
 
 
 def test_rows_that_lost_their_file_are_refused_with_the_way_out():
     with pytest.raises(OrderError, match=r"source tap .*shuffled or joined.*order_by"):
-        list(_pieces(program("files"), files([(1, "", -1)])))
+        list(_pieces(TAP, "files", files([(1, "", -1)])))
 
 
 def test_an_empty_batch_has_no_pieces():
-    assert list(_pieces(program("files"), files([(1, "a", 0)]).slice(0, 0))) == []
+    assert list(_pieces(TAP, "files", files([(1, "a", 0)]).slice(0, 0))) == []

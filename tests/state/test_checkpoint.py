@@ -129,7 +129,7 @@ class Other(ab.Operator):
 
 
 def description(stream: ab.Stream) -> dict:
-    return describe_program(Program.of(stream.plan(), "files"))
+    return describe_program(Program.of(stream.plan(), {}))
 
 
 def source(schema: str = "k string, x long") -> ab.Stream:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
+import time
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.compiler.plan import Plan
@@ -14,7 +16,7 @@ from anabranch.errors import AnabranchError, ProgramError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from anabranch.spark.runner import EpochProgress
+    from anabranch.spark.runner import EpochProgress, EpochRunner
 
 _PROGRESS_KEPT = 100
 
@@ -26,16 +28,17 @@ class StreamingQuery:
         self,
         spark: SparkSession,
         plan: Plan,
-        sink: Any,
+        sinks: Sequence[Any],
         checkpoint: str,
         channels: int,
         trigger: dict[str, Any],
         name: str | None,
         options: dict[str, str],
     ) -> None:
+        from anabranch.spark.executor import SparkExecutor, SparkMerges
         from anabranch.spark.files import local_path, open_files, qualified
-        from anabranch.spark.runner import EpochRunner, SparkExecutor, SparkMerges, describe_program
-        from anabranch.spark.source import ordered
+        from anabranch.spark.runner import EpochRunner, describe_program
+        from anabranch.spark.source import OrderedSources
         from anabranch.spark.tasks import Program
         from anabranch.state.checkpoint import Checkpoint
         from anabranch.state.compaction import SnapshotInterval
@@ -43,40 +46,49 @@ class StreamingQuery:
         location = qualified(spark, checkpoint)
         local = local_path(location)
         self.plan = plan
-        self._lock = threading.Lock()
         self._progress: deque[EpochProgress] = deque(maxlen=_PROGRESS_KEPT)
-        self.sink = sink
+        self.sinks = list(sinks)
         files = open_files(spark, f"{location}/anabranch")
         held = Checkpoint(files, versions_kept(options))
-        reading = plan.operators[0].node
-        description = describe_program(Program.of(plan, ""))
+        draft = Program.of(plan, {})
+        description = describe_program(draft)
         allow_state_loss = options.get("allowstateloss") == "true"
         # All that can be wrong is found before the first file is written.
         snapshots = SnapshotInterval.parse(options["snapshotinterval"]) if "snapshotinterval" in options else None
         held.check(description, allow_state_loss)
-        sink.check(location)
-        source = ordered(spark, reading, f"{location}/anabranch/sources")
-        program = Program.of(plan, source.order)
+        for sink in sinks:
+            sink.check(location)
+        read = {operator.node.name: operator.node for operator in plan.operators}
+        sources = OrderedSources(spark, [read[node.name] for node in draft.inputs], f"{location}/anabranch/sources")
         self._runner = EpochRunner(
-            program,
-            SparkExecutor(source.sort),
+            dataclasses.replace(draft, orders=sources.orders),
+            SparkExecutor(spark, sources),
             channels,
             held,
             f"{files.root}/state",
             local is not None,
-            sink,
+            sinks,
             self._progress.append,
             SparkMerges(spark),
             snapshots,
         )
         self.changes = held.bind(description, allow_state_loss)
-        sink.prepare(location)
-        writer = source.dataframe.writeStream.foreachBatch(self._runner).option("checkpointLocation", location)
+        for sink in sinks:
+            sink.prepare(location)
+        writer = sources.dataframe.writeStream.foreachBatch(self._runner).option("checkpointLocation", location)
         if name is not None:
             writer = writer.queryName(name)
         if trigger:
             writer = writer.trigger(**trigger)
         self._query = writer.start()
+        self._drain = Drain(self._query, self._runner, bool(trigger.keys() & {"once", "availableNow"}))
+        if draft.loops:
+            self._drain.start()
+
+    @property
+    def sink(self) -> Any:
+        """Where the (first) output goes."""
+        return self.sinks[0]
 
     # -- Spark's names ----------------------------------------------------------------------------------
 
@@ -97,7 +109,7 @@ class StreamingQuery:
     @property
     def isActive(self) -> bool:
         """Whether it is still running."""
-        return self._query.isActive
+        return self._query.isActive or self._drain.is_alive()
 
     @property
     def status(self) -> dict[str, Any]:
@@ -117,28 +129,36 @@ class StreamingQuery:
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Wait until the query ends; raise what made it fail. With a timeout: whether it ended in time."""
+        until = None if timeout is None else time.monotonic() + timeout
         try:
-            if timeout is None:
+            if until is None:
                 self._query.awaitTermination()
-                return None
-            return self._query.awaitTermination(timeout)  # type: ignore[arg-type]  # it takes fractions
+            elif not self._query.awaitTermination(max(0.001, until - time.monotonic())):  # type: ignore[arg-type]
+                return False
         except Exception as problem:
             raise self._explained(problem) from None
+        done = self._drain.wait(None if until is None else until - time.monotonic())
+        if self._drain.problem is not None:
+            raise self._explained(self._drain.problem) from None
+        return None if timeout is None else done
 
     def processAllAvailable(self) -> None:
-        """Wait until everything that is there has been processed. For tests."""
+        """Wait until everything that is there has been processed, and nothing is in flight. For tests."""
         try:
             self._query.processAllAvailable()
+            while self._runner.drain():
+                pass
         except Exception as problem:
             raise self._explained(problem) from None
 
     def stop(self) -> None:
         """Stop; an epoch that is cut off runs again at the next start."""
+        self._drain.stop()
         self._query.stop()
 
     def exception(self) -> Exception | None:
         """What made the query fail, or None."""
-        found = self._query.exception()
+        found = self._query.exception() or self._drain.problem
         return None if found is None else self._explained(found)
 
     def explain(self, form: str = "text") -> None:
@@ -154,6 +174,44 @@ class StreamingQuery:
 
     def __repr__(self) -> str:
         return f"StreamingQuery({json.dumps({'id': self.id, 'name': self.name, 'active': self.isActive})})"
+
+
+class Drain(threading.Thread):
+    """Runs epochs for tuples that were fed back when Spark has nothing to read, and at the end until none is left.
+
+    Spark calls only when there is input, but a tuple that was sent back must not wait for it.
+    """
+
+    def __init__(self, query: Any, runner: EpochRunner, ends: bool) -> None:
+        super().__init__(name="anabranch-feedback", daemon=True)
+        self._spark_query = query
+        self._runner = runner
+        self._ends = ends
+        self._stopped = threading.Event()
+        self.problem: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            while self._spark_query.isActive and not self._stopped.wait(0.05):
+                status = self._spark_query.status
+                if not status["isTriggerActive"] and not status["isDataAvailable"]:
+                    self._runner.drain()
+            if self._ends and self._spark_query.exception() is None:
+                while not self._stopped.is_set() and self._runner.drain():
+                    pass
+        except Exception as problem:
+            self.problem = problem
+            self._spark_query.stop()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.wait(None)
+
+    def wait(self, timeout: float | None) -> bool:
+        """Whether it has ended, after waiting at most so long."""
+        if self.ident is not None and threading.current_thread() is not self:
+            self.join(None if timeout is None else max(0.0, timeout))
+        return not self.is_alive()
 
 
 def versions_kept(options: dict[str, str]) -> int:

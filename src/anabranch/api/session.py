@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.stream import Stream, unique_name
-from anabranch.compiler.graph import Location, Node, Source, caller_location
+from anabranch.compiler.graph import Feedback, Location, Loop, Node, Source, caller_location
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.flow.ddl import to_ddl
 from anabranch.flow.schema import Schema
@@ -100,6 +100,53 @@ class Session:
     ) -> Stream:
         """A stream of rows in memory, in their order. See `from_rows`."""
         return from_rows(rows, schema, rows_per_epoch=rows_per_epoch, name=name, session=self)
+
+    def feedback(self, schema: Any, *, name: str | None = None) -> FeedbackStream:
+        """The entry of a feedback edge. See `feedback`."""
+        return feedback(schema, name=name, session=self)
+
+
+class FeedbackStream(Stream):
+    """A stream of tuples that are sent back from further down the program. Made by `feedback`."""
+
+    def close(self, stream: Stream) -> None:
+        """Say what is fed back: the tuples of this stream, which must have the same columns."""
+        location = caller_location()
+        loop = self._node.logic.target  # type: ignore[union-attr]
+        assert isinstance(loop, Loop)
+        if loop.node is not None:
+            raise ProgramError(f"close at {location}: the feedback {self._node.title} is closed already")
+        if not isinstance(stream, Stream):
+            raise ProgramError(f"close at {location}: expected a stream, found {stream!r}")
+        if not stream.schema.arrow.equals(self.schema.arrow):
+            raise SchemaError(
+                f"close at {location}: the feedback {self._node.title} has the columns {self.schema}, and what is fed "
+                f"back has {stream.schema}"
+            )
+        loop.node = stream._node
+
+
+def feedback(schema: Any, *, name: str | None = None, session: Session | None = None) -> FeedbackStream:
+    """The entry of a feedback edge: tuples sent back enter the program here, at the start of the next epoch.
+
+    Tuples of an epoch come in this order: those fed back, then those of the sources. A query over a source that
+    ends (``trigger(availableNow=True)``) ends when the source is read and nothing is in flight.
+
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> numbers = ab.from_rows([(1,), (3,)], "x long")
+    >>> again = ab.feedback("x long")
+    >>> both = numbers.union(again)
+    >>> again.close(both.filter(lambda t: t.x < 3).map(lambda t: (t.x + 1,), schema="x long"))
+    >>> both.run_sequential()
+    [(x=1), (x=3), (x=2), (x=3)]
+    """
+    location = caller_location()
+    columns = _columns("feedback", schema, location)
+    names = set[str]()
+    chosen = unique_name(name or "feedback", names, location, explicit=name is not None)
+    return FeedbackStream(session, Node(0, "feedback", chosen, Feedback(Loop()), (), columns, location), None, names)
 
 
 def session(spark: SparkSession | None = None) -> Session:

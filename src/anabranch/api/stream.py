@@ -22,6 +22,7 @@ from anabranch.compiler.graph import (
     Node,
     Process,
     caller_location,
+    named,
 )
 from anabranch.compiler.inference import infer_output_schema
 from anabranch.compiler.plan import Options, Plan
@@ -213,7 +214,7 @@ class Stream(Windowed, Meeting):
 
     def plan(self) -> Plan:
         """What the compiler makes of the program: what it found about every operator, regions, joints."""
-        return compile_program([self._node], Options(emission_index=True))
+        return compiled([self._node])
 
     def explain(self, form: str = "text") -> None:
         """Print the plan: every operator with what was found about it, why, and from which line; the regions; and
@@ -315,6 +316,11 @@ class Stream(Windowed, Meeting):
             "  an annotation: class Reading(NamedTuple): id: int; value: float\n"
             f"                 def {_plain_name(called)}(t) -> {'Reading' if kind == 'map' else 'Iterator[Reading]'}: …"
         )
+
+
+def compiled(outputs: Sequence[Node]) -> Plan:
+    """The plan of a program, as queries run it."""
+    return compile_program(named(outputs), Options(emission_index=True))
 
 
 def unique_name(wanted: str, taken: set[str], location: Location, explicit: bool) -> str:

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.query import StreamingQuery
+from anabranch.api.stream import compiled
 from anabranch.compiler.graph import Node
-from anabranch.compiler.plan import Options
-from anabranch.compiler.program import compile_program
 from anabranch.errors import ProgramError, SinkError
 
 if TYPE_CHECKING:
@@ -32,6 +31,20 @@ class DataStreamWriter:
         self._trigger: dict[str, Any] = {}
         self._name: str | None = None
         self._function: Callable[[Any, int], Any] | None = None
+        self._others: list[DataStreamWriter] = []
+
+    def also(self, other: DataStreamWriter) -> DataStreamWriter:
+        """Write another stream in the same query: ``a.writeStream.also(b.writeStream.option("path", "b")).start("a")``.
+
+        The streams may share operators and sources, which then run once. Format, path and the format's options are
+        each writer's own; the checkpoint, the trigger, the name and the channels are those of the first.
+        """
+        if not isinstance(other, DataStreamWriter):
+            raise ProgramError(f"also({other!r}): expected another stream's writer: also(stream.writeStream.format(…))")
+        if other._trigger or (other._name is not None and other._format != "memory"):
+            raise ProgramError("also(…): the trigger and the name of the query are set on the writer that is started")
+        self._others.append(other)
+        return self
 
     def format(self, source: str) -> DataStreamWriter:
         """parquet (the default), json, csv, orc, text, console, memory or noop."""
@@ -106,26 +119,27 @@ class DataStreamWriter:
             self.queryName(queryName)
         self.options(**options)
         lowered = {key.lower(): value for key, value in self._options.items()}
-        path = path if path is not None else lowered.get("path")
         checkpoint = lowered.get("checkpointlocation")
-        is_file = self._function is None and self._format in _FILE_FORMATS
-        if is_file and path is None:
-            raise SinkError(f"format {self._format!r} needs a path: .start('out/')")
+        writers = [self, *self._others]
         if checkpoint is None:
-            if is_file or self._function is not None:
+            if any(writer._is_durable for writer in writers):
                 raise SinkError("a checkpoint location is needed: .option('checkpointLocation', 'checkpoint/')")
             checkpoint = tempfile.mkdtemp(prefix="anabranch-checkpoint-")
-        sink = self._sink(path, lowered)
+        sinks = [self._sink(path), *(other._sink(None) for other in self._others)]
         return StreamingQuery(
             self._session.spark,
-            compile_program([self._node], Options(emission_index=True)),
-            sink,
+            compiled([writer._node for writer in writers]),
+            sinks,
             str(checkpoint),
             self._channels(lowered),
             self._trigger,
             self._name,
             lowered,
         )
+
+    @property
+    def _is_durable(self) -> bool:
+        return self._function is not None or self._format in _FILE_FORMATS
 
     def _channels(self, options: dict[str, str]) -> int:
         text = options.get("channels")
@@ -135,8 +149,12 @@ class DataStreamWriter:
             raise ProgramError(f"option channels={text!r}: expected a whole number from 1 to 4096")
         return int(text)
 
-    def _sink(self, path: str | None, lowered: dict[str, str]) -> Any:
+    def _sink(self, path: str | None) -> Any:
         from anabranch.spark import sinks
+
+        path = path if path is not None else next((v for k, v in self._options.items() if k.lower() == "path"), None)
+        if path is None and self._function is None and self._format in _FILE_FORMATS:
+            raise SinkError(f"format {self._format!r} needs a path: .start('out/'), or .option('path', 'out/')")
 
         spark, schema = self._session.spark, self._node.schema
         if self._function is not None:
@@ -149,6 +167,6 @@ class DataStreamWriter:
             if self._name is None:
                 raise SinkError("format 'memory' needs a name for its view: .queryName('result')")
             return sinks.MemorySink(spark, self._name, schema)
-        assert path is not None
+        assert path is not None, "checked above"
         own = {key: value for key, value in self._options.items() if key.lower() not in _OWN_OPTIONS}
         return sinks.FileSink(spark, str(path), self._format, own, schema)

@@ -18,10 +18,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from anabranch.compiler.graph import Filter, FlatMap, Keyed, Map, Node
+from anabranch.compiler.graph import Filter, FlatMap, Keyed, Map, Node, Port, Punctuate, Route
 from anabranch.compiler.inline import inlined
 from anabranch.errors import AnabranchError
-from anabranch.flow.calling import canonical, emitted, operator_failed
+from anabranch.flow.calling import canonical, emitted, operator_failed, route_of
 from anabranch.flow.schema import MisfitError, Row, Schema, ShapeError
 
 
@@ -31,11 +31,14 @@ class StateTable(Protocol):
     def load(self, touched: set[Any]) -> dict[Any, Any]:
         """The live instances by key, those of `touched` among them."""
 
+    def load_waiting(self, field: str) -> dict[Any, Any]:
+        """The live instances by key, those among them whose `field` is true."""
+
 
 class Batch:
     """Tuples with their positions, as rows or columns, whichever was asked for last."""
 
-    __slots__ = ("_columns", "_rows", "positions", "schema")
+    __slots__ = ("_columns", "_rows", "positions", "schema", "ways")
 
     def __init__(
         self,
@@ -48,6 +51,21 @@ class Batch:
         self.positions = positions
         self._rows = rows
         self._columns = columns
+        self.ways: list[int] = []  # what a route or a punctuating operator chose for each tuple
+
+    def placed(self, positions: Sequence[int]) -> Batch:
+        """The same tuples with other positions."""
+        other = Batch(self.schema, positions, self._rows, self._columns)
+        other.ways = self.ways
+        return other
+
+    def renumbered(self) -> Batch:
+        """The same tuples, numbered from 0 on."""
+        return self.placed(range(len(self.positions)))
+
+    def arrays(self) -> list[pa.Array]:
+        """The columns as Arrow has them."""
+        return self.schema.arrays(self.columns)
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -104,7 +122,7 @@ class BatchChannel:
 
     def __init__(self, nodes: Sequence[Node], tables: Mapping[str, StateTable], epoch: int) -> None:
         self._epoch = epoch
-        self._steps = [(node, self._step(node, tables)) for node in nodes]
+        self._steps = [(node, self.step(node, tables)) for node in nodes]
 
     def run(self, batch: Batch) -> Batch:
         """What the operators make of a batch."""
@@ -115,7 +133,8 @@ class BatchChannel:
             batch = step(batch, node)
         return batch
 
-    def _step(self, node: Node, tables: Mapping[str, StateTable]) -> Callable[[Batch, Node], Batch]:
+    def step(self, node: Node, tables: Mapping[str, StateTable]) -> Callable[[Batch, Node], Batch]:
+        """What an operator does with a batch."""
         logic = node.logic
         keep = Keeper(node.schema)
         if isinstance(logic, Filter):
@@ -136,14 +155,39 @@ class BatchChannel:
             if maker is None:
                 return self._guard(_run_keyed_generator, function, places, table, keep)
             return self._inlined_step(maker, places, table)
+        if isinstance(logic, (Route, Punctuate)):
+            return self._choosing_step(logic)
+        if isinstance(logic, Port):
+            return _port_step(logic.index)
         raise AssertionError(f"a channel cannot run a {node.kind}")
+
+    def _choosing_step(self, logic: Route | Punctuate) -> Any:
+        """The same tuples, with what was chosen for each."""
+
+        def choose(batch: Batch) -> tuple[Sequence[int], list[Any]]:
+            if isinstance(logic, Route):
+                return batch.positions, [route_of(logic, t) for t in batch.rows]
+            return batch.positions, [True if logic.function(t) else False for t in batch.rows]  # noqa: SIM210
+
+        def step(batch: Batch, node: Node) -> Batch:
+            try:
+                _, ways = choose(batch)
+            except AnabranchError:
+                raise
+            except Exception as problem:
+                raise operator_failed(node, _current_row(problem), problem, self._epoch) from problem
+            chosen = batch.placed(batch.positions)
+            chosen.ways = ways
+            return chosen
+
+        return step
 
     def _inlined_step(self, maker: Callable[..., Any], places: tuple[int, ...], table: StateTable) -> Any:
         def step(batch: Batch, node: Node) -> Batch:
             schema = node.schema
             positions: list[int] = []
             columns: list[Sequence[Any]] = [[] for _ in schema.names]
-            keys = _keys(batch, places)
+            keys = keys_of(batch, places)
             live = table.load(set(keys))
             appends = [column.append for column in columns]  # type: ignore[attr-defined]
             process = maker(*appends, positions.append, schema.unpack)
@@ -182,11 +226,11 @@ class BatchChannel:
                 raise operator_failed(node, _current_row(problem), problem, self._epoch) from problem
             if isinstance(node.logic, Filter):
                 return Batch(node.schema, positions, outputs)
-            return self._checked(node, positions, outputs, batch)
+            return self.checked(node, positions, outputs, batch)
 
         return step
 
-    def _checked(self, node: Node, positions: Sequence[int], outputs: list[Any], batch: Batch) -> Batch:
+    def checked(self, node: Node, positions: Sequence[int], outputs: list[Any], batch: Any) -> Batch:
         """The outputs as exact tuples of the operator's schema."""
         schema = node.schema
         place = 0
@@ -205,6 +249,14 @@ class BatchChannel:
             at = problem.at if isinstance(problem, MisfitError) else place
             raise operator_failed(node, batch.row_at(positions[at]), problem, self._epoch) from None
         return Batch(schema, positions, columns=columns)
+
+
+def _port_step(index: int) -> Any:
+    def step(batch: Batch, node: Node) -> Batch:
+        kept = [way == index for way in batch.ways]
+        return Batch(node.schema, list(compress(batch.positions, kept)), list(compress(batch.rows, kept)))
+
+    return step
 
 
 def _current_row(problem: BaseException) -> Any:
@@ -242,7 +294,7 @@ def _run_flat_map(batch: Batch, function: Callable[[Row], Any], keep: Keeper) ->
     return positions, outputs
 
 
-def _keys(batch: Batch, places: tuple[int, ...]) -> list[Any]:
+def keys_of(batch: Batch, places: tuple[int, ...]) -> list[Any]:
     columns = batch.columns
     if len(places) == 1:
         keys = columns[places[0]]
@@ -261,7 +313,7 @@ def _run_keyed_generator(
     positions: list[int] = []
     outputs: list[Any] = []
     emit, place, lasts = outputs.append, positions.append, keep.tuples_last
-    keys = _keys(batch, places)
+    keys = keys_of(batch, places)
     live = table.load(set(keys))
     for position, key, t in zip(batch.positions, keys, batch.rows, strict=True):
         for output in function(live[key], t):
@@ -276,7 +328,7 @@ def _run_keyed(
     positions: list[int] = []
     outputs: list[Any] = []
     lasts = keep.tuples_last
-    keys = _keys(batch, places)
+    keys = keys_of(batch, places)
     live = table.load(set(keys))
     for position, key, t in zip(batch.positions, keys, batch.rows, strict=True):
         result = function(live[key], t)

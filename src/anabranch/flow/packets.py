@@ -7,12 +7,8 @@ per (piece, chunk, channel), and every splitter tells every channel its pieces a
 *header*. So each channel knows all pieces, sorts them, and gives every row the same dense position as
 every other channel would: (rows in the pieces before) + (row in the piece).
 
-    place                           payload
-    b""                             header: the pieces of one splitter and their row counts
-    piece ─ first row of the chunk  an Arrow batch: row in the piece (int64), then the columns
-
-Packets sort by place: the header first, then the data in the order of the source. Spark sorts the few
-packets of a channel, not its rows.
+A packet's place is that of its piece, then the number of its first row. Spark sorts the few packets of a
+channel by place, not its rows.
 """
 
 from __future__ import annotations
@@ -23,7 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-HEADER = b""
+from anabranch.flow.trails import Trails, joined, order_of
+
 _END = struct.Struct(">Q")
 
 
@@ -81,11 +78,6 @@ def unpack(payload: bytes | pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
     return pa.ipc.read_record_batch(pa.py_buffer(payload), schema)
 
 
-def numbered(schema: pa.Schema, name: str = "#row") -> pa.Schema:
-    """The columns with a number in front. `#` cannot be in an attribute a user writes."""
-    return pa.schema([pa.field(name, pa.int64(), nullable=False), *schema])
-
-
 def route(
     columns: Sequence[pa.Array], schema: pa.Schema, numbers: np.ndarray, channels: np.ndarray, count: int
 ) -> Iterator[tuple[int, bytes]]:
@@ -106,23 +98,23 @@ def route(
         start += size
 
 
-def merge(parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
-    """The outputs of all channels in one order: by position, stable (schema: position first).
+def merge(parts: Sequence[tuple[Trails, pa.Table]], schema: pa.Schema) -> pa.Table:
+    """The tuples of all channels in one order: by their trails, which are all different.
 
-    Equal positions come from one channel only, so a stable sort keeps the order they were emitted in.
-    Where every position occurs once, from 0 on, the order is found by placing instead of sorting.
+    Where the trails are one number that takes every value from 0 on, the order is found by placing instead of
+    sorting.
     """
-    tables = [part for part in parts if part.num_rows]
-    if not tables:
+    parts = [part for part in parts if part[1].num_rows]
+    if not parts:
         return schema.empty_table()
-    table = pa.concat_tables(tables).combine_chunks()
-    if len(tables) == 1:
+    table = pa.concat_tables([rows for _, rows in parts]).combine_chunks()
+    if len(parts) == 1:
         return table
-    positions = table.column(0).to_numpy()
-    count = len(positions)
-    if int(positions.max()) == count - 1:
+    trails = joined([trails for trails, _ in parts])
+    count = len(table)
+    if len(trails) == 1 and int(trails[0].min()) == 0 and int(trails[0].max()) == count - 1:
         order = np.full(count, -1, dtype=np.int64)
-        order[positions] = np.arange(count)
-        if (order >= 0).all():  # count slots, all filled: every position occurs once
+        order[trails[0]] = np.arange(count)
+        if (order >= 0).all():  # count slots, all filled: every number occurs once
             return table.take(pa.array(order))
-    return table.take(pa.array(np.argsort(positions, kind="stable")))
+    return table.take(pa.array(order_of(trails)))

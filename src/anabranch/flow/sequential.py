@@ -114,10 +114,14 @@ class SequentialRun:
             for number, row in enumerate(inputs.get(name, ())):
                 self._emit(node, input_row(node, row, number))
 
-    def finish(self) -> None:
-        """Epochs without input until nothing is in flight."""
+    def finish(self, epochs_max: int | None = None) -> None:
+        """Epochs without input until nothing is in flight; at most so many."""
+        done = 0
         while self.in_flight:
+            if done == epochs_max:
+                raise ProgramError(f"after {done} epochs without input {self.in_flight} tuples are still fed back")
             self.epoch({})
+            done += 1
 
     def state(self, operator: str) -> dict[Any, tuple[Any, ...]]:
         """The state of an operator: key → values of its state fields."""
@@ -257,17 +261,20 @@ class SequentialRun:
             self._emit(node, item)
 
 
-def run_epochs(outputs: Sequence[Node], clocks_ms: Sequence[int] = ()) -> SequentialRun:
+def run_epochs(outputs: Sequence[Node], clocks_ms: Sequence[int] = (), epochs_max: int | None = None) -> SequentialRun:
     """The program over the rows that its sources hold, epoch by epoch, until nothing is in flight.
 
-    Epoch n has the time `clocks_ms[n]`; the last of them counts for all that follow.
+    Epoch n has the time `clocks_ms[n]`; the last of them counts for all that follow, and for what is only fed back.
+    `epochs_max` limits how long a program whose feedback does not end may go on.
     """
     run = SequentialRun(outputs)
     epochs = {name: _epochs(node) for name, node in run.sources.items()}
     for number in range(max((len(each) for each in epochs.values()), default=0)):
         run.clock_ms = clocks_ms[min(number, len(clocks_ms) - 1)] if clocks_ms else 0
         run.epoch({name: each[number] for name, each in epochs.items() if number < len(each)})
-    run.finish()
+    if clocks_ms:
+        run.clock_ms = clocks_ms[-1]
+    run.finish(epochs_max)
     return run
 
 

@@ -13,36 +13,24 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
-import msgpack
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.compiler.graph import Keyed
-from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments, error_from_json
+from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
 from anabranch.faults import reach
-from anabranch.flow.packets import Positions, merge, piece_of, unpack
 from anabranch.partitioning.groups import EvenGroups
+from anabranch.spark.executor import Executor, Job
+from anabranch.spark.results import Results
 from anabranch.spark.sinks import Sink
-from anabranch.spark.tasks import (
-    DATA,
-    FAILURE,
-    PACKET_COLUMNS,
-    PIECES,
-    REPORT,
-    RESULT_COLUMNS,
-    ChannelTask,
-    MergeTask,
-    Program,
-    SplitTask,
-    result_schema,
-)
+from anabranch.spark.splitters import FeedbackTask, SplitTask
+from anabranch.spark.tasks import BATCH_ROWS, LevelTask, MergeTask, Program
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
 from anabranch.state.lineage import (
@@ -72,9 +60,15 @@ class EpochProgress:
     duration_ms : dict
         Where the time went, as the driver saw it: begin, job, merge, sink, commit, total.
     stages : list of dict
-        Per stage and channel: rows in and out, seconds in all, seconds in operators, seconds in state.
+        What the splitters did (level 0), and per stage and channel: rows in and out, seconds in all, seconds in
+        operators, seconds in state.
     state_rows, state_bytes : int
         What was written to the checkpoint for this epoch.
+    in_flight : int
+        Tuples that were fed back and wait for the next epoch.
+    met : dict
+        What operators met and did not like, by operator: tuples that came too late, nulls where a key or a time
+        should be, steps backwards.
     skipped : bool
         The epoch had been committed before and was not run again.
     """
@@ -87,69 +81,9 @@ class EpochProgress:
     stages: list[dict[str, Any]]
     state_rows: int
     state_bytes: int
+    in_flight: int = 0
+    met: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     skipped: bool = False
-
-
-# Runs the tasks of an epoch over its input, and gives back the results of the last.
-Executor = Callable[[Any, SplitTask, Sequence[ChannelTask]], pa.Table]
-
-
-# If an executor is lost, Spark repeats the tasks whose output is lost with it, and compares checksums of what
-# they write. Ours differ, because packets carry reports: times, names of segments. Spark then repeats all that
-# came after; a job that has delivered some of its results already cannot be repeated so, and fails. Nothing of
-# the epoch is committed at that point, so the job simply runs again. Switching the comparison off would do as
-# well for programs that are functions of their input, and mix two runs of those that are not.
-_NO_ROLLBACK = "cannot rollback the ResultStage"
-_JOBS_MAX = 4  # as spark.task.maxFailures
-
-
-class SparkExecutor:
-    """The tasks as one Spark job. A shuffle places each packet exactly; what is sorted are packets, not rows."""
-
-    def __init__(self, sort: Sequence[str]) -> None:
-        self._sort = sort
-
-    def __call__(self, batch: DataFrame, split: SplitTask, channels: Sequence[ChannelTask]) -> pa.Table:
-        # This session is a clone that belongs to the query: the user's own is not touched.
-        settings = batch.sparkSession.conf
-        settings.set("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
-        # Adaptive execution plans the job anew at every shuffle, which for us never changes anything: 0.2 s an epoch.
-        settings.set("spark.sql.adaptive.enabled", "false")
-        for _ in range(_JOBS_MAX - 1):
-            try:
-                return self._results(batch, split, channels).toArrow()
-            except Exception as problem:
-                if _NO_ROLLBACK not in str(problem):
-                    raise
-        return self._results(batch, split, channels).toArrow()
-
-    def _results(self, batch: DataFrame, split: SplitTask, channels: Sequence[ChannelTask]) -> DataFrame:
-        if self._sort:
-            batch = batch.orderBy(*self._sort)
-        packets = batch.mapInArrow(split, PACKET_COLUMNS if channels else RESULT_COLUMNS)
-        for task in channels:
-            is_last = task is channels[-1]
-            packets = (
-                packets.repartitionById(task.count, "channel")
-                .select("place", "payload")
-                .sortWithinPartitions("place")
-                .mapInArrow(task, RESULT_COLUMNS if is_last else PACKET_COLUMNS)
-            )
-        return packets
-
-
-class SparkMerges:
-    """Merges of segments as a Spark job of its own, beside the epochs."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._context = spark.sparkContext
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="anabranch-merge")
-
-    def __call__(self, task: MergeTask, wanted: list[Any]) -> Future[list[Any]]:
-        def run() -> list[Any]:
-            return self._context.parallelize(wanted, len(wanted)).map(task).collect()
-
-        return self._thread.submit(run)
 
 
 class EpochRunner:
@@ -163,10 +97,11 @@ class EpochRunner:
         checkpoint: Checkpoint,
         state_root: str,
         shared: bool,
-        sink: Sink,
+        sinks: Sequence[Sink],
         report: Callable[[EpochProgress], None],
         run_merges: Callable[[MergeTask, list[Any]], Future[list[Any]]],
         snapshots: SnapshotInterval | None = None,
+        clock: Callable[[], int] | None = None,
     ) -> None:
         self._program = program
         self._execute = execute
@@ -176,14 +111,15 @@ class EpochRunner:
         self._shared = shared
         self._run_merges = run_merges
         self._snapshots = snapshots
+        self._clock = clock if clock is not None else lambda: now_ms()
         self._merging: Future[list[Any]] | None = None
         self._busy: list[str] = []
-        self._sink = sink
+        self._sinks = list(sinks)
         self._report = report
+        self._lock = threading.Lock()
         self._pickled = cloudpickle.dumps(program)
         self._digest = hashlib.sha256(self._pickled).hexdigest()
-        nodes = [node for stage in program.stages for node in stage.nodes]
-        keyed = {node.name: node.logic for node in nodes if isinstance(node.logic, Keyed)}
+        keyed = {node.name: node.logic for _, node in program.layout.stateful() if isinstance(node.logic, Keyed)}
         self._fields = {name: {f.name: f.initial() for f in logic.fields} for name, logic in keyed.items()}
         self._transient = frozenset(name for name, logic in keyed.items() if logic.transient)
         latest = checkpoint.latest()
@@ -197,42 +133,81 @@ class EpochRunner:
         self._keys = key_routes(program)
         same = before.get("channels") == channels and before.get("routes") == self._routes()
         self._layout = Layout(before.get("generation", -1) + (not same), channels)
-        self._merged = result_schema(program)
         self.failure: AnabranchError | None = None
 
-    def __call__(self, batch: Any, epoch: int) -> None:
-        try:
-            self._run(batch, epoch)
-        except AnabranchError as error:
-            self.failure = error
-            raise
+    @property
+    def epochs_done(self) -> int:
+        """How many epochs are committed."""
+        return self._manifest.epoch + 1
 
-    def _run(self, batch: Any, epoch: int) -> None:
-        started = time.perf_counter()
-        committed = self._manifest.epoch
-        if epoch <= committed:
-            self._report(EpochProgress(epoch, 0, 0, self._channels, {"total": 0}, [], 0, 0, skipped=True))
+    @property
+    def in_flight(self) -> int:
+        """How many tuples were fed back and wait for the next epoch."""
+        return sum(each["rows"] for each in self._manifest.facts.get("feedback", {}).values())
+
+    def __call__(self, batch: Any, number: int) -> None:
+        """Run Spark's micro-batch with this number."""
+        with self._lock:
+            try:
+                self._run_batch(batch, number)
+            except AnabranchError as error:
+                self.failure = error
+                raise
+
+    def drain(self) -> bool:
+        """Run an epoch without input, if tuples that were fed back wait; whether one was run.
+
+        An epoch that began with input and was cut off must have that input again, which only Spark has.
+        """
+        with self._lock:
+            began = self._checkpoint.begun(self._manifest.epoch + 1)
+            if not self.in_flight or (began is not None and not began.get("drain")):
+                return False
+            try:
+                self._run_epoch(None, self._manifest.facts.get("batch", self._manifest.epoch))
+            except AnabranchError as error:
+                self.failure = error
+                raise
+            return True
+
+    def _run_batch(self, batch: Any, number: int) -> None:
+        committed = self._manifest.facts.get("batch", self._manifest.epoch)
+        if number <= committed:
+            self._report(EpochProgress(number, 0, 0, self._channels, {"total": 0}, [], 0, 0, skipped=True))
             return
-        if epoch != committed + 1:
+        if number != committed + 1:
             raise CheckpointError(
-                f"the checkpoint {self._checkpoint.files.root} ends with epoch {committed}, but Spark continues with "
-                f"epoch {epoch}: part of the checkpoint was deleted or replaced. Restore it, or start anew with "
+                f"the checkpoint {self._checkpoint.files.root} ends with batch {committed}, but Spark continues with "
+                f"batch {number}: part of the checkpoint was deleted or replaced. Restore it, or start anew with "
                 "another checkpointLocation and output path."
             )
-        clock_ms = self._checkpoint.begin(epoch, max(now_ms(), self._manifest.facts.get("clock_ms", 0)))
+        began = self._checkpoint.begun(self._manifest.epoch + 1)
+        if began is not None and began.get("drain"):
+            # Cut off between its output and its manifest, perhaps: it must be the same epoch again.
+            self._run_epoch(None, committed)
+        self._run_epoch(batch, number)
+
+    def _run_epoch(self, batch: Any, number: int) -> None:
+        started = time.perf_counter()
+        epoch = self._manifest.epoch + 1
+        time_ms = max(self._clock(), self._manifest.facts.get("clock_ms", 0))
+        clock_ms = self._checkpoint.begin(epoch, time_ms, drain=batch is None)
         begun = time.perf_counter()
         reach("epoch begun", epoch=epoch)
         results = self._job(batch, epoch, clock_ms)
         ran = time.perf_counter()
         reach("job done", epoch=epoch)
-        table = merge(results.data, self._merged).drop_columns(["#position"])
+        tables = results.tables()
         merged = time.perf_counter()
-        self._sink.write(table, epoch)
+        outputs = [table for at, table in enumerate(tables) if not self._program.layout.exits[at].loop]
+        for sink, table in zip(self._sinks, outputs, strict=True):
+            sink.write(table, epoch)
         written = time.perf_counter()
         reach("sink written", epoch=epoch)
         records = [record for report in results.reports for record in report.get("segments", ())]
         damaged = [name for report in results.reports for name in report.get("damaged", ())]
-        self._commit(epoch, clock_ms, records, damaged)
+        facts = {"batch": number, "clock_ms": clock_ms, "feedback": self._keep_feedback(epoch, tables)}
+        self._commit(epoch, facts, records, damaged)
         finished = time.perf_counter()
         reach("manifest written", epoch=epoch)
         durations = {
@@ -246,28 +221,72 @@ class EpochRunner:
         self._report(
             EpochProgress(
                 epoch=epoch,
-                rows_in=sum(report["rows_in"] for report in results.reports if report["stage"] == 0),
-                rows_out=table.num_rows,
+                rows_in=sum(report["rows_in"] for report in results.reports if report["level"] == 0),
+                rows_out=sum(table.num_rows for table in outputs),
                 channels=self._channels,
                 duration_ms={name: round(seconds * 1000) for name, seconds in durations.items()},
                 stages=[
-                    {k: v for k, v in report.items() if k not in ("segments", "damaged")} for report in results.reports
+                    {k: v for k, v in report.items() if k not in ("segments", "damaged", "met")}
+                    for report in results.reports
                 ],
                 state_rows=sum(record["rows"] for record in records if not record.get("parts")),
                 state_bytes=sum(record["bytes"] for record in records),
+                in_flight=self.in_flight,
+                met=_met(results.reports),
             )
         )
         self._merge_beside(epoch + 1, clock_ms)
 
+    # -- feedback ---------------------------------------------------------------------------------------------
+
+    def _keep_feedback(self, epoch: int, tables: list[pa.Table]) -> dict[str, Any]:
+        """Keep what was fed back for the next epoch; what of it, for the manifest."""
+        kept: dict[str, Any] = {}
+        for found, table in zip(self._program.layout.exits, tables, strict=True):
+            if not found.loop:
+                continue
+            name = f"feedback/{epoch:012d}-{found.loop}.arrow"
+            if table.num_rows:
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, table.schema) as writer:
+                    writer.write_table(table)
+                self._checkpoint.files.write(name, memoryview(sink.getvalue()))
+            kept[found.loop] = {"name": name, "rows": table.num_rows}
+            self._checkpoint.files.delete(f"feedback/{epoch - self._checkpoint.kept:012d}-{found.loop}.arrow")
+        return kept
+
+    def _fed_back(self) -> list[tuple[int, int, bytes]]:
+        """What was fed back in the epoch before, in pieces."""
+        found = []
+        for number, loop in enumerate(self._program.loops):
+            facts = self._manifest.facts.get("feedback", {}).get(loop.name)
+            if not facts or not facts["rows"]:
+                continue
+            data = self._checkpoint.files.read(facts["name"])
+            if data is None:
+                raise CheckpointError(f"{self._checkpoint.files.root}/{facts['name']} is missing from the checkpoint")
+            table = pa.ipc.open_stream(data).read_all().cast(loop.schema.arrow).combine_chunks()
+            first = 0
+            for batch in table.to_batches(max_chunksize=BATCH_ROWS):
+                found.append((number, first, batch.serialize().to_pybytes()))
+                first += len(batch)
+        return found
+
     def _job(self, batch: Any, epoch: int, clock_ms: int) -> Results:
-        stages = self._program.stages
-        routes = [None, *(EvenGroups(self._channels if stage.key else 1) for stage in stages[1:])]
-        common = (self._pickled, self._digest, epoch, routes)
+        layout = self._program.layout
+        functions = {
+            stage.number: EvenGroups(self._channels if stage.kind == "keyed" else 1)
+            for stage in layout.stages
+            if stage.kind != "source"
+        }
+        common = (self._pickled, self._digest, epoch, clock_ms, functions)
         state = self._version(epoch, clock_ms)
+        fed_back = self._fed_back()
         while True:
-            channels = [ChannelTask(*common, number, state) for number in range(1, len(stages))]
+            levels = [LevelTask(*common, level, state) for level in range(1, layout.levels + 1)]
+            job = Job(SplitTask(*common), FeedbackTask(*common), fed_back, levels)
             try:
-                return Results(self._execute(batch, SplitTask(*common), channels), self._merged)
+                return Results(self._execute(batch, job), layout)
             except MissingSegments as missing:
                 # Each time round more is supplied, so this ends.
                 supply = {name: self._supply(name) for name in missing.names if name not in state.supplied}
@@ -310,13 +329,14 @@ class EpochRunner:
         marks = ("FAILED_READ_FILE", "MALFORMED_RECORD", "MALFORMED_CSV", "CANNOT_READ", "Malformed records")
         if any(mark in text for mark in marks):
             first = next((line for line in text.splitlines() if any(mark in line for mark in marks)), text)
+            titles = ", ".join(source.title for source in self._program.inputs)
             return InputError(
-                f"source {self._program.source.title}, epoch {epoch}: Spark cannot read a row of the input. The epoch "
+                f"source {titles}, epoch {epoch}: Spark cannot read a row of the input. The epoch "
                 f"failed and nothing of it was written.\n{first.strip()[:1000]}"
             )
         return problem
 
-    def _commit(self, epoch: int, clock_ms: int, records: list[dict[str, Any]], damaged: list[str]) -> None:
+    def _commit(self, epoch: int, facts: Mapping[str, Any], records: list[dict[str, Any]], damaged: list[str]) -> None:
         segments = {operator: list(known) for operator, known in self._manifest.segments.items()}
         for record in [*records, *self._merged_beside()]:
             data = record.pop("data", None)
@@ -329,9 +349,7 @@ class EpochRunner:
             key = self._keys.get(operator)
             # State of an operator that the program does not have any more is kept as it is.
             segments[operator] = whole if key is None else without_adopted(whole, self._layout.of(key), key.route)
-        manifest = Manifest(
-            epoch, segments, {**dataclasses.asdict(self._layout), "routes": self._routes(), "clock_ms": clock_ms}
-        )
+        manifest = Manifest(epoch, segments, {**dataclasses.asdict(self._layout), "routes": self._routes(), **facts})
         self._checkpoint.commit(manifest)
         self._manifest = manifest
 
@@ -359,71 +377,41 @@ class EpochRunner:
             return []
 
 
-class Results:
-    """What the tasks of an epoch gave back."""
-
-    def __init__(self, rows: pa.Table, schema: pa.Schema) -> None:
-        self.reports: list[dict[str, Any]] = []
-        data: list[tuple[int, bytes, pa.RecordBatch]] = []
-        failures: list[tuple[int, str]] = []
-        positions = Positions()
-        for batch in rows.to_batches():
-            kinds, channels, places = (batch.column(at).to_pylist() for at in range(3))
-            for kind, channel, place, payload in zip(kinds, channels, places, batch.column(3), strict=True):
-                if kind == DATA:
-                    data.append((channel, place, unpack(payload.as_buffer(), schema)))
-                elif kind == REPORT:
-                    self.reports.append(msgpack.unpackb(payload.as_buffer()))
-                elif kind == PIECES:
-                    positions.add(msgpack.unpackb(payload.as_buffer()))
-                else:
-                    assert kind == FAILURE
-                    failures.append((channel, payload.as_py().decode()))
-        if failures:
-            errors = [error_from_json(text) for _, text in sorted(failures)]
-            names = [name for error in errors if isinstance(error, MissingSegments) for name in error.names]
-            raise MissingSegments(names) if names else errors[0]
-        # A stable sort: the packets of a channel came in its order.
-        data.sort(key=lambda item: item[:2])
-        self.data = [
-            pa.Table.from_batches([_placed(batch, positions.base(piece_of(place))) if place else batch])
-            for _, place, batch in data
-        ]
-
-
-def _placed(batch: pa.RecordBatch, base: int) -> pa.RecordBatch:
-    """Rows numbered within their piece, with their place in the epoch."""
-    return batch.set_column(0, batch.schema.field(0), pc.add(batch.column(0), base))
+def _met(reports: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """What operators counted, over all channels."""
+    found: dict[str, dict[str, int]] = {}
+    for report in reports:
+        for operator, what, number in report.get("met", ()):
+            counts = found.setdefault(operator, {})
+            counts[what] = counts.get(what, 0) + number
+    return found
 
 
 def key_routes(program: Program) -> dict[str, KeyRoute]:
-    """The keys of the program's keyed operators."""
+    """The keys of the program's operators with state."""
     return {
         node.name: KeyRoute(
             node.key, tuple(node.inputs[0].schema.type_of(name) for name in node.key), stage.routes[node.name]
         )
-        for stage in program.stages
-        for node in stage.nodes
-        if isinstance(node.logic, Keyed)
+        for stage, node in program.layout.stateful()
     }
 
 
 def describe_program(program: Program) -> dict[str, Any]:
     """What of a program its checkpoint depends on: not its code, but its operators, keys, state and types."""
-    operators = []
-    for node in [program.source, *(node for stage in program.stages for node in stage.nodes)]:
-        operators.append(
-            {
-                "name": node.name,
-                "kind": node.kind,
-                "key": list(node.key),
-                "key_types": [str(node.inputs[0].schema.type_of(name)) for name in node.key],
-                "state": [field.name for field in node.logic.fields] if isinstance(node.logic, Keyed) else [],
-                "input": [str(each.schema) for each in node.inputs],
-                "output": str(node.schema),
-            }
-        )
-    return {"operators": operators}
+    operators = {}
+    for step in program.layout.steps:
+        node = step.node
+        operators[node.name] = {
+            "name": node.name,
+            "kind": node.kind,
+            "key": list(node.key),
+            "key_types": [str(node.inputs[0].schema.type_of(name)) for name in node.key],
+            "state": [field.name for field in node.logic.fields] if isinstance(node.logic, Keyed) else [],
+            "input": [str(each.schema) for each in node.inputs],
+            "output": str(node.schema),
+        }
+    return {"operators": list(operators.values())}
 
 
 def now_ms() -> int:

@@ -73,8 +73,50 @@ def check_order(dataframe: DataFrame, order_by: Sequence[str], title: str) -> No
         _order_of(dataframe, title)
 
 
-def ordered(spark: SparkSession, node: Node, scratch: str) -> Ordered:
-    """The source of a program as a DataFrame whose order is known."""
+class OrderedSources:
+    """The sources of a program as one streaming DataFrame.
+
+    One source is itself. Several become rows of (number of the source, a struct for each source, all but one of
+    them null): Spark then keeps the offsets of all in one query, and an epoch is what it read of all.
+    """
+
+    def __init__(self, spark: SparkSession, nodes: Sequence[Node], scratch: str) -> None:
+        self._each = [_ordered(spark, node, scratch) for node in nodes]
+        self.orders = {node.name: each.order for node, each in zip(nodes, self._each, strict=True)}
+        self.dataframe = self._each[0].dataframe if len(nodes) == 1 else self._united()
+
+    def _united(self) -> DataFrame:
+        frames = [each.dataframe for each in self._each]
+        united: DataFrame | None = None
+        for number, frame in enumerate(frames):
+            structs = [
+                F.struct(*frame.columns).alias("s0").cast(other.schema).alias(f"s{at}")
+                if at == number
+                else F.lit(None).cast(other.schema).alias(f"s{at}")
+                for at, other in enumerate(frames)
+            ]
+            part = frame.select(F.lit(number).alias("source"), *structs)
+            united = part if united is None else united.unionAll(part)
+        assert united is not None
+        return united
+
+    def sorted(self, batch: DataFrame | None) -> list[DataFrame]:
+        """An epoch's rows as splitters read them: those of sources with named columns sorted by these."""
+        if batch is None:
+            return []
+        if len(self._each) == 1:
+            return [batch.orderBy(*self._each[0].sort) if self._each[0].sort else batch]
+        if not any(each.sort for each in self._each):
+            return [batch]
+        parts = []
+        for number, each in enumerate(self._each):
+            part = batch.where(F.col("source") == number)
+            parts.append(part.orderBy(*(f"s{number}.{name}" for name in each.sort)) if each.sort else part)
+        return parts
+
+
+def _ordered(spark: SparkSession, node: Node, scratch: str) -> Ordered:
+    """A source as a DataFrame whose order is known."""
     origin = node.logic.origin  # type: ignore[union-attr]
     if isinstance(origin, RowsOrigin):
         return _with_order(_rows_as_files(spark, origin, node, scratch), (), node.title)

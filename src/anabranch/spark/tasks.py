@@ -1,14 +1,14 @@
-"""What runs in Spark's Python workers: the splitter at the source, and the channels.
+"""What runs in Spark's Python workers: the channels of each level. The splitters are in `splitters`.
 
-Both are callables over iterators of Arrow batches, as `mapInArrow` wants them. They carry the program as
-bytes with a digest, so that a worker that stays alive unpickles a program once and not once per task.
+All are callables over iterators of Arrow batches, as `mapInArrow` wants them. They carry the program as bytes
+with a digest, so that a worker that stays alive unpickles a program once and not once per task.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgpack
@@ -16,32 +16,33 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
 
-from anabranch.compiler.graph import Node, Source
+from anabranch.compiler.graph import Feedback, Node
 from anabranch.compiler.plan import Plan
-from anabranch.compiler.stages import Stage, stages_of
-from anabranch.errors import AnabranchError, OrderError, error_from_json, error_to_json
-from anabranch.flow.batches import Batch, BatchChannel
+from anabranch.compiler.stages import Edge, Layout, Stage, lay_out
+from anabranch.errors import AnabranchError
+from anabranch.flow import counters
+from anabranch.flow.batches import Batch
 from anabranch.flow.clock import set_epoch_time
-from anabranch.flow.packets import (
+from anabranch.flow.packets import Positions, piece_of, unpack
+from anabranch.flow.schema import to_values
+from anabranch.flow.stage import Arrival, Flow, StageRun
+from anabranch.flow.trails import Trails, distinct, filled, joined, order_of
+from anabranch.spark.exchange import (
+    DATA,
+    FAILURE,
     HEADER,
-    Positions,
-    data_place,
-    number_place,
-    pack,
-    piece_of,
-    route,
-    text_place,
-    unpack,
+    MARKS,
+    Outbox,
+    Row,
+    batches_of,
+    edge_of,
+    is_relative,
+    needs_pieces,
+    packet_schema,
+    slots_of,
+    trail_schema,
 )
-from anabranch.flow.schema import Schema, to_values
-from anabranch.partitioning.hashing import hash_columns
 from anabranch.state.store import StateVersion
-
-PACKET_COLUMNS = "channel int, place binary, payload binary"
-PACKETS = pa.schema([("channel", pa.int32()), ("place", pa.binary()), ("payload", pa.binary())])
-RESULT_COLUMNS = "kind int, channel int, place binary, payload binary"
-RESULTS = pa.schema([("kind", pa.int32()), ("channel", pa.int32()), ("place", pa.binary()), ("payload", pa.binary())])
-DATA, REPORT, FAILURE, PIECES = 0, 1, 2, 3
 
 # Rows that go through the operators together: enough to make the work per batch small.
 BATCH_ROWS = 32_768
@@ -49,29 +50,42 @@ BATCH_ROWS = 32_768
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """The stages of a program, as every task of a query needs them."""
+    """A program laid out, as every task of a query needs it.
 
-    source: Node
-    stages: tuple[Stage, ...]
-    order: str  # how the source's pieces are found: files, kafka, partition
+    `orders` says for every source how its pieces are found: files, kafka, partition.
+    """
+
+    layout: Layout
+    orders: Mapping[str, str]
 
     @classmethod
-    def of(cls, plan: Plan, order: str) -> Program:
+    def of(cls, plan: Plan, orders: Mapping[str, str]) -> Program:
         """The program that a plan describes."""
-        source = dataclasses.replace(plan.operators[0].node, logic=Source(None))
-        return cls(source, tuple(stages_of(plan)), order)
+        return cls(lay_out(plan), dict(orders))
 
     @property
-    def output(self) -> Schema:
-        """The columns of what the program delivers."""
-        return self.schema_into(len(self.stages))
+    def sources(self) -> list[Node]:
+        """Sources and feedback edges, in the order in which their tuples come."""
+        nodes = self.layout.sources
+        return [n for n in nodes if isinstance(n.logic, Feedback)] + self.inputs
 
-    def schema_into(self, stage: int) -> Schema:
-        """The columns of the tuples that enter a stage."""
-        for earlier in reversed(self.stages[:stage]):
-            if earlier.nodes:
-                return earlier.nodes[-1].schema
-        return self.source.schema
+    @property
+    def inputs(self) -> list[Node]:
+        """Sources in the order of declaration."""
+        return [node for node in self.layout.sources if not isinstance(node.logic, Feedback)]
+
+    @property
+    def loops(self) -> list[Node]:
+        """Feedback edges in the order of declaration."""
+        return [node for node in self.layout.sources if isinstance(node.logic, Feedback)]
+
+    def stage_of(self, source: Node) -> Stage:
+        """The stage that runs where a source is read."""
+        return next(s for s in self.layout.stages if s.kind == "source" and s.name == source.name)
+
+    def prefix(self, source: Node) -> bytes:
+        """What the places of a source's pieces begin with: sources come one after the other."""
+        return bytes([[each.name for each in self.sources].index(source.name)])
 
 
 _programs: dict[str, Program] = {}
@@ -84,167 +98,16 @@ class Task:
     program: bytes
     digest: str
     epoch: int
-    routes: Sequence[Any]  # per stage: its partitioning function (None for stage 0)
+    clock_ms: int
+    functions: Mapping[int, Any]  # stage → its partitioning function
 
     def load(self) -> Program:
         found = _programs.get(self.digest)
         if found is None:
             _programs.clear()  # a worker serves one query at a time; what it served before is garbage
             found = _programs[self.digest] = cloudpickle.loads(self.program)
+        set_epoch_time(self.clock_ms)
         return found
-
-
-def packet_schema(columns: Schema, prolific: bool) -> pa.Schema:
-    """Row number, emission index if the stage before may repeat a number, the columns."""
-    numbers = [pa.field("#row", pa.int64())]
-    if prolific:
-        numbers.append(pa.field("#emission", pa.int32()))
-    return pa.schema([*numbers, *columns.arrow])
-
-
-class Router:
-    """Sends the rows that leave a stage to the channels of the next."""
-
-    def __init__(self, task: Task, program: Program, stage: int) -> None:
-        self.next = program.stages[stage + 1]
-        self.columns = program.schema_into(stage + 1)
-        self.prolific = program.stages[stage].prolific
-        self.schema = packet_schema(self.columns, self.prolific)
-        self.key_places = [self.columns.names.index(name) for name in self.next.key]
-        self.function = task.routes[stage + 1]
-        self.multiplicity = 1
-
-    def packets(self, piece: bytes, numbers: np.ndarray, columns: Sequence[pa.Array]) -> Iterator[Any]:
-        if not len(numbers):
-            return
-        if self.key_places:
-            channels = self.function.route(hash_columns([columns[place] for place in self.key_places]))
-        else:
-            channels = np.zeros(len(numbers), dtype=np.int32)
-        columns = list(columns)
-        if self.prolific:
-            emissions = _emission_index(numbers)
-            self.multiplicity = max(self.multiplicity, int(emissions.max()) + 1)
-            columns.insert(0, pa.array(emissions))
-        place = data_place(piece, int(numbers[0]))
-        for channel, payload in route(columns, self.schema, numbers, channels, self.function.channels):
-            yield channel, place, payload
-
-    def failure(self, error: AnabranchError) -> Iterator[Any]:
-        """An error travels as data: Spark would retry the task, and bury the message in a stack trace."""
-        payload = msgpack.packb({"failure": error_to_json(error)})
-        for channel in range(self.function.channels):
-            yield channel, HEADER, payload
-
-    def headers(self, pieces: dict[bytes, int], report: dict[str, Any]) -> Iterator[Any]:
-        header = {"pieces": list(pieces.items()), "multiplicity": self.multiplicity}
-        for channel in range(self.function.channels):
-            # Reports travel with the data that they are about, so a repeated task is counted once.
-            payload = {**header, "reports": [report]} if channel == 0 else header
-            yield channel, HEADER, msgpack.packb(payload)
-
-
-def _emission_index(numbers: np.ndarray) -> np.ndarray:
-    """0, 1, 2, … within each run of equal numbers."""
-    count = len(numbers)
-    starts = np.concatenate([[True], numbers[1:] != numbers[:-1]])
-    first = np.maximum.accumulate(np.where(starts, np.arange(count), 0))
-    return (np.arange(count) - first).astype(np.int32)
-
-
-def _batches(rows: Iterator[tuple[Any, ...]], schema: pa.Schema, size: int = 16) -> Iterator[pa.RecordBatch]:
-    waiting: list[tuple[Any, ...]] = []
-    for row in rows:
-        waiting.append(row)
-        if len(waiting) == size:
-            yield _record_batch(waiting, schema)
-            waiting = []
-    if waiting:
-        yield _record_batch(waiting, schema)
-
-
-def _record_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class SplitTask(Task):
-    """Reads a partition of the source, runs stage 0 on it, routes what comes out.
-
-    A program without keyed operators has no other stage: what comes out is its result, piece by piece, and
-    the driver puts the pieces in order.
-    """
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if len(self.load().stages) == 1:
-            return _batches(self._results(batches), RESULTS)
-        return _batches(self._packets(batches), PACKETS)
-
-    def _packets(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
-        router = Router(self, self.load(), 0)
-        pieces: dict[bytes, int] = {}
-        report: dict[str, Any] = {}
-        try:
-            for piece, numbers, columns in self._outputs(batches, pieces, report):
-                yield from router.packets(piece, numbers, columns)
-        except AnabranchError as error:
-            yield from router.failure(error)
-            return
-        yield from router.headers(pieces, report)
-
-    def _results(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
-        schema = result_schema(self.load())
-        pieces: dict[bytes, int] = {}
-        report: dict[str, Any] = {}
-        try:
-            for piece, numbers, columns in self._outputs(batches, pieces, report):
-                if len(numbers):
-                    yield (
-                        DATA,
-                        0,
-                        data_place(piece, int(numbers[0])),
-                        pack([pa.array(numbers), *columns], schema),
-                    )
-        except AnabranchError as error:
-            yield FAILURE, 0, HEADER, error_to_json(error).encode()
-            return
-        yield PIECES, 0, HEADER, msgpack.packb(list(pieces.items()))
-        yield REPORT, 0, HEADER, msgpack.packb(report)
-
-    def _outputs(
-        self, batches: Iterator[pa.RecordBatch], pieces: dict[bytes, int], report: dict[str, Any]
-    ) -> Iterator[tuple[bytes, np.ndarray, list[pa.Array]]]:
-        """What stage 0 makes of each run of rows: (piece, row numbers in it, columns)."""
-        started = time.perf_counter()
-        program = self.load()
-        schema = program.source.schema
-        nodes = program.stages[0].nodes
-        channel = BatchChannel(nodes, {}, self.epoch)
-        rows_in = rows_out = 0
-        for batch in batches:
-            rows_in += batch.num_rows
-            for piece, start, stop in _pieces(program, batch):
-                part = batch.slice(start, stop - start)
-                first = pieces.get(piece, 0)
-                pieces[piece] = first + part.num_rows
-                columns = [part.column(at).cast(field.type) for at, field in enumerate(schema.arrow)]
-                numbers = np.arange(first, first + part.num_rows)
-                if nodes:
-                    out = channel.run(Batch(schema, numbers.tolist(), columns=[to_values(c) for c in columns]))
-                    numbers = np.array(out.positions, dtype=np.int64)
-                    columns = nodes[-1].schema.arrays(out.columns)
-                rows_out += len(numbers)
-                yield piece, numbers, columns
-        seconds = time.perf_counter() - started
-        report.update({"stage": 0, "rows_in": rows_in, "rows_out": rows_out, "seconds": seconds})
-
-
-def result_schema(program: Program) -> pa.Schema:
-    """The columns of results: the position (or row in its piece), then the output's columns."""
-    return pa.schema([pa.field("#position", pa.int64()), *program.output.arrow])
 
 
 def partition_number() -> int:
@@ -254,179 +117,210 @@ def partition_number() -> int:
     return context.partitionId()
 
 
-def _pieces(program: Program, batch: pa.RecordBatch) -> Iterator[tuple[bytes, int, int]]:
-    """The runs of rows of one piece in a batch: (piece, first row, end)."""
-    count = batch.num_rows
-    if not count:
-        return
-    if program.order == "partition":
-        # Spark sorted the epoch: a partition's number says where it stands.
-        yield number_place(partition_number()), 0, count
-        return
-    columns = batch.columns[len(program.source.schema.names) :]
-    if program.order == "kafka":
-        topic, partition, offset = columns
-        for start, stop in _runs([topic, partition]):
-            # A range of offsets may be cut into several partitions, so the first offset is part of the place.
-            numbers = number_place(partition[start].as_py()) + number_place(offset[start].as_py())
-            yield text_place(topic[start].as_py()) + numbers, start, stop
-        return
-    modified, path, block = columns
-    for start, stop in _runs([path, block, modified]):
-        name = path[start].as_py()
-        if not name:
-            raise OrderError(
-                f"source {program.source.title}: Spark no longer knows which file a row came from, because the "
-                "DataFrame was shuffled or joined before it was read. Read the files themselves, or name the "
-                "columns that order the stream: read(df, order_by=[…])"
-            )
-        yield (
-            number_place(modified[start].as_py()) + text_place(name) + number_place(block[start].as_py()),
-            start,
-            stop,
-        )
-
-
-def _runs(columns: Sequence[pa.Array]) -> Iterator[tuple[int, int]]:
-    import pyarrow.compute as pc
-
-    count = len(columns[0])
-    changed = np.zeros(count, dtype=bool)
-    for column in columns:
-        if count > 1:
-            changed[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
-    starts = np.flatnonzero(changed)
-    yield from zip([0, *starts.tolist()], [*starts.tolist(), count], strict=True)
-
-
 @dataclasses.dataclass(frozen=True)
-class ChannelTask(Task):
-    """One channel of a stage for one epoch: packets in, state in and out, packets or results out."""
+class LevelTask(Task):
+    """The channels of a level for one epoch, one per slot: rows in, state in and out, rows out."""
 
-    stage: int
+    level: int
     state: StateVersion
 
     @property
     def count(self) -> int:
-        """How many channels the stage has."""
-        return self.routes[self.stage].channels
+        """How many tasks the level has."""
+        return slots_of(self.load().layout, self.level, self.functions).count
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return self.run(batches, partition_number())
 
-    def run(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
-        """The channel with this number over its packets, sorted by place."""
-        if self.stage == len(self.load().stages) - 1:
-            return _batches(self._results(batches, number), RESULTS)
-        return _batches(self._packets(batches, number), PACKETS)
+    def run(self, batches: Iterator[pa.RecordBatch], slot: int) -> Iterator[pa.RecordBatch]:
+        """The task of a slot over its rows (order, payload), sorted by order."""
+        return batches_of(self.rows(_sorted_rows(batches), slot))
 
-    def _results(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[tuple[Any, ...]]:
+    def rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], slot: int) -> Iterator[Row]:
+        """What the task sends."""
         program = self.load()
-        schema = result_schema(program)
-        reports: list[Any] = []
+        outbox = Outbox(program.layout, self.level, self.functions, slot)
+        channel = _Channel(self, program, slot)
+        hands_on_pieces = slot == 0 and needs_pieces(program.layout, self.level + 1)
         try:
-            for numbers, columns in self._outputs(batches, number, reports):
-                if len(numbers):
-                    yield DATA, number, HEADER, pack([pa.array(numbers), *columns], schema)
+            for order, payload in arriving:
+                kind = order[0]
+                if kind == FAILURE:
+                    yield from outbox.everywhere(order, payload.as_py())
+                    return
+                if kind == HEADER:
+                    channel.add_pieces(payload)
+                    if hands_on_pieces:
+                        yield from outbox.everywhere(order, payload.as_py())
+                elif kind in (DATA, MARKS):
+                    for leaving in channel.take(kind, *edge_of(order), payload):
+                        yield from outbox.leaving(leaving)
+                else:
+                    yield outbox.handed_on(order, payload.as_py())
+            for leaving in channel.finish():
+                yield from outbox.leaving(leaving)
+            yield outbox.report(channel.report())
         except AnabranchError as error:
-            yield FAILURE, number, HEADER, error_to_json(error).encode()
-        for report in reports:
-            yield REPORT, number, HEADER, msgpack.packb(report)
+            yield from outbox.failure(error)
 
-    def _packets(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[tuple[Any, ...]]:
-        program = self.load()
-        router = Router(self, program, self.stage)
-        reports: list[Any] = []
-        try:
-            for numbers, columns in self._outputs(batches, number, reports):
-                yield from router.packets(b"", numbers, columns)
-        except AnabranchError as error:
-            yield from router.failure(error)
+
+def _sorted_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.Scalar]]:
+    for batch in batches:
+        yield from zip(batch.column(0).to_pylist(), batch.column(1), strict=True)
+
+
+class _Channel:
+    """One channel of a stage for one epoch.
+
+    Where the tuples come straight from a source, rows arrive in order and are worked off as they come. What
+    comes from other channels, or by several edges, is brought into order when all is there.
+    """
+
+    def __init__(self, task: LevelTask, program: Program, slot: int) -> None:
+        self._started = time.perf_counter()
+        counters.take()  # what an attempt that died left behind
+        self._layout = program.layout
+        number, self._number = slots_of(program.layout, task.level, task.functions).stage_of(slot)
+        self._stage = program.layout.stages[number]
+        self._entry = program.layout.steps[self._stage.steps[0]]
+        self._edges = {edge.number: edge for edge in program.layout.inputs_of(self._stage)}
+        self._schemas = {edge.number: packet_schema(edge, self._columns(edge)) for edge in self._edges.values()}
+        self._positions = Positions()
+        self._waiting: dict[int, list[tuple[Trails, pa.RecordBatch]]] = {}
+        self._marks: dict[int, list[Trails]] = {}
+        self._size = 0
+        simple = len(self._edges) == 1 and not StageRun.takes_arrivals(self._entry)
+        self._streams = simple and all(is_relative(self._layout, e) and not e.punctuated for e in self._edges.values())
+        self._nodes = program.layout.nodes(self._stage)
+        self._state = task.state(self._number)
+        tables = self._state.open(self._nodes)
+        self._run = StageRun(program.layout, self._stage, tables, task.epoch, task.clock_ms)
+        self._rows_in = self._rows_out = 0
+        self._busy = 0.0
+        self._saving = 0.0
+        self._segments: list[dict[str, Any]] = []
+
+    def _columns(self, edge: Edge) -> Any:
+        return self._layout.steps[edge.source].node.schema
+
+    def add_pieces(self, payload: pa.Scalar) -> None:
+        self._positions.add(msgpack.unpackb(payload.as_buffer()))
+
+    def take(self, kind: int, number: int, place: bytes, payload: pa.Scalar) -> Iterator[Any]:
+        """Take rows that arrived; what leaves already."""
+        edge = self._edges[number]
+        schema = self._schemas[number] if kind == DATA else trail_schema(edge)
+        rows = unpack(payload.as_buffer(), schema)
+        trails = [rows.column(at).to_numpy() for at in range(edge.width)]
+        if is_relative(self._layout, edge):
+            trails[0] = trails[0] + self._positions.base(piece_of(place))
+        if kind == MARKS:
+            self._marks.setdefault(number, []).append(trails)
             return
-        for at, (channel, place, payload) in enumerate(router.headers({}, reports[-1])):
-            if at == 0 and len(reports) > 1:
-                payload = msgpack.packb({**msgpack.unpackb(payload), "reports": reports})
-            yield channel, place, payload
+        self._waiting.setdefault(number, []).append((trails, rows))
+        self._size += len(rows)
+        if self._streams and self._size >= BATCH_ROWS:
+            yield from self._flush()
 
-    def _outputs(
-        self, batches: Iterator[pa.RecordBatch], number: int, reports: list[Any]
-    ) -> Iterator[tuple[np.ndarray, list[pa.Array]]]:
-        started = time.perf_counter()
-        program = self.load()
-        stage = program.stages[self.stage]
-        state = self.state(number)
-        set_epoch_time(self.state.clock_ms)
-        nodes = stage.nodes
-        channel = BatchChannel(nodes, state.open(nodes), self.epoch)
-        rows_in = rows_out = 0
-        busy = 0.0
-        for batch in self._inputs(batches, program, reports):
-            begun = time.perf_counter()
-            rows_in += len(batch)
-            out = channel.run(batch)
-            rows_out += len(out)
-            numbers = np.array(out.positions, dtype=np.int64)
-            columns = out.schema.arrays(out.columns)
-            busy += time.perf_counter() - begun
-            yield numbers, columns
+    def _flush(self) -> Iterator[Any]:
+        ((number, parts),) = self._waiting.items()
+        self._waiting, self._size = {}, 0
+        trails = joined([trails for trails, _ in parts])
+        batch = _table_batch(self._columns(self._edges[number]), range(len(trails[0])), [rows for _, rows in parts])
+        yield from self._worked(Flow(batch, trails), len(batch))
+
+    def _worked(self, entering: Flow | Arrival, rows_in: int) -> Iterator[Any]:
         begun = time.perf_counter()
-        segments = state.save(nodes)
-        finished = time.perf_counter()
-        reports.append(
-            {
-                "stage": self.stage,
-                "channel": number,
-                "rows_in": rows_in,
-                "rows_out": rows_out,
-                "seconds": finished - started,
-                "busy_seconds": busy,
-                "state_seconds": finished - begun,
-                "segments": segments,
-                "damaged": state.damaged,
-            }
+        leaving = self._run.run(entering)
+        self._rows_in += rows_in
+        self._rows_out += sum(len(each.trails[0]) for each in leaving)
+        self._busy += time.perf_counter() - begun
+        yield from leaving
+
+    def finish(self) -> Iterator[Any]:
+        """All has arrived: what leaves now; then the state is saved."""
+        if self._streams:
+            if self._waiting:
+                yield from self._flush()
+        else:
+            yield from self._worked(self._arrival(), self._size)
+        begun = time.perf_counter()
+        self._segments = self._state.save(self._nodes)
+        self._saving = time.perf_counter() - begun
+
+    def _arrival(self) -> Arrival:
+        """Everything that arrived, in order."""
+        wanted = self._entry.slots
+        parts: list[Trails] = []
+        spans: list[tuple[Edge, int, list[pa.RecordBatch]]] = []
+        for number, edge in self._edges.items():
+            waiting = self._waiting.get(number, [])
+            trails = joined([t for t, _ in waiting]) if waiting else _empty(edge.width)
+            parts.append(filled(trails, edge.slots, wanted))
+            spans.append((edge, len(trails[0]), [rows for _, rows in waiting]))
+        for number, edge in self._edges.items():
+            marks = distinct(joined(self._marks[number])) if number in self._marks else _empty(edge.width)
+            parts.append(filled(marks, edge.slots, wanted))
+        tick = self._entry.tick
+        if tick is not None:
+            parts.append([np.full(1, tick if at == 0 else 0) for at in range(len(parts[0]))])
+        trails = joined(parts)
+        order = order_of(trails)
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        batches: dict[int, list[tuple[np.ndarray, list[pa.RecordBatch], Any]]] = {}
+        start = 0
+        for edge, count, records in spans:
+            batches.setdefault(edge.place, []).append((place[start : start + count], records, self._columns(edge)))
+            start += count
+        stop = len(order) - (tick is not None)
+        return Arrival(
+            {at: _sorted_batch(each) for at, each in batches.items()},
+            [slot[order] for slot in trails],
+            np.sort(place[start:stop]),
+            int(place[-1]) if tick is not None else None,
         )
 
-    def _inputs(self, batches: Iterator[pa.RecordBatch], program: Program, reports: list[Any]) -> Iterator[Batch]:
-        schema = program.schema_into(self.stage)
-        prolific = program.stages[self.stage - 1].prolific
-        arrow = packet_schema(schema, prolific)
-        positions = Positions()
-        multiplicity = 1
-        waiting: list[tuple[np.ndarray, pa.RecordBatch]] = []
-        size = 0
-        interleaved = self.stage > 1  # packets of several channels: rows must be sorted, not packets
-        for record in batches:
-            for place, payload in zip(record.column(0).to_pylist(), record.column(1), strict=True):
-                if place == HEADER:
-                    header = msgpack.unpackb(payload.as_buffer())
-                    if "failure" in header:
-                        raise error_from_json(header["failure"])
-                    positions.add(header["pieces"])
-                    multiplicity = max(multiplicity, header["multiplicity"])
-                    reports.extend(header.get("reports", ()))
-                    continue
-                rows = unpack(payload.as_buffer(), arrow)
-                numbers = rows.column(0).to_numpy()
-                if not interleaved:
-                    numbers = numbers + positions.base(piece_of(place))
-                if prolific:
-                    numbers = numbers * multiplicity + rows.column(1).to_numpy()
-                waiting.append((numbers, rows))
-                size += len(numbers)
-                if size >= BATCH_ROWS and not interleaved:
-                    yield self._batch(waiting, schema, sort=False)
-                    waiting, size = [], 0
-        if waiting:
-            yield self._batch(waiting, schema, sort=interleaved)
+    def report(self) -> dict[str, Any]:
+        """What the channel did."""
+        return {
+            "level": self._stage.level,
+            "stage": self._stage.number,
+            "name": self._stage.name,
+            "channel": self._number,
+            "rows_in": self._rows_in,
+            "rows_out": self._rows_out,
+            "seconds": time.perf_counter() - self._started,
+            "busy_seconds": self._busy,
+            "state_seconds": self._saving,
+            "segments": self._segments,
+            "damaged": self._state.damaged,
+            "met": [[*what, number] for what, number in counters.take().items()],
+        }
 
-    def _batch(self, waiting: list[tuple[np.ndarray, pa.RecordBatch]], schema: Schema, sort: bool) -> Batch:
-        numbers = np.concatenate([numbers for numbers, _ in waiting])
-        table = pa.Table.from_batches([rows for _, rows in waiting])
-        if sort:
-            order = np.argsort(numbers, kind="stable")
-            numbers, table = numbers[order], table.take(pa.array(order))
-        columns = [to_values(table.column(name)) for name in schema.names]
-        return Batch(schema, numbers.tolist(), columns=columns)
+
+def _empty(width: int) -> Trails:
+    return [np.empty(0, dtype=np.int64) for _ in range(width)]
+
+
+def _table_batch(schema: Any, positions: Sequence[int], records: list[pa.RecordBatch]) -> Batch:
+    if not records:
+        return Batch(schema, [], [])
+    table = pa.Table.from_batches(records)
+    return Batch(schema, positions, columns=[to_values(table.column(name)) for name in schema.names])
+
+
+def _sorted_batch(parts: list[tuple[np.ndarray, list[pa.RecordBatch], Any]]) -> Batch:
+    """The tuples of an input, which may come by several edges, by position."""
+    schema = parts[0][2]
+    positions = np.concatenate([each for each, _, _ in parts])
+    tables = [pa.Table.from_batches(records).select(schema.names) for _, records, _ in parts if records]
+    if not tables:
+        return Batch(schema, [], [])
+    table = pa.concat_tables(tables)
+    order = np.argsort(positions, kind="stable")
+    table = table.take(pa.array(order))
+    return Batch(schema, positions[order].tolist(), columns=[to_values(table.column(n)) for n in schema.names])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -151,16 +151,24 @@ class Checkpoint:
             raise CheckpointError(f"{self.files.root}/epochs/{name} is missing")
         return Manifest.from_bytes(data, f"{self.files.root}/epochs/{name}")
 
-    def begin(self, epoch: int, clock_ms: int) -> int:
+    def begun(self, epoch: int) -> dict[str, Any] | None:
+        """What was recorded when an epoch first began: its time, and if it had no input but what was fed back."""
+        found = self.files.read(f"epochs/{epoch:012d}.begun")
+        try:
+            recorded = None if found is None else json.loads(found)
+        except ValueError:
+            return None  # written in part: nothing can have depended on it
+        return {"clock_ms": recorded} if isinstance(recorded, int) else recorded
+
+    def begin(self, epoch: int, clock_ms: int, drain: bool = False) -> int:
         """The time of an epoch: what was recorded when it first began, else this time, which is recorded now.
 
         An epoch that runs again must see the time it saw before, or what expires would differ.
         """
-        name = f"epochs/{epoch:012d}.begun"
-        found = self.files.read(name)
-        if found is not None and found.isdigit():
-            return int(found)
-        self.files.write(name, str(clock_ms).encode())
+        found = self.begun(epoch)
+        if found is not None:
+            return int(found["clock_ms"])
+        self.files.write(f"epochs/{epoch:012d}.begun", to_json({"clock_ms": clock_ms, "drain": drain}).encode())
         return clock_ms
 
     def commit(self, manifest: Manifest) -> None:

@@ -18,9 +18,10 @@ import hashlib
 import os
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.graph import Keyed, Node
@@ -103,7 +104,9 @@ class TaskState:
                 records = self.visible(node.name)
                 self._records[node.name] = records
                 segments = [segment for record in records for segment in self._read(record, missing)]
-                self._tables[node.name] = Table(node, self._version.keys[node.name], segments, self._version.clock_ms)
+                self._tables[node.name] = Table(
+                    node, self._version.keys[node.name], segments, self._version.clock_ms, self._owner(node.name)
+                )
         if missing:
             raise MissingSegments(missing)
         return self._tables
@@ -113,6 +116,11 @@ class TaskState:
         version = self._version
         records = version.segments.get(operator, ())
         return visible(records, self._channel, self._layout(operator), version.keys[operator].route)
+
+    def _owner(self, operator: str) -> Callable[[np.ndarray, Sequence[Any]], np.ndarray]:
+        """Tells which keys of an operator are this channel's; segments that it inherited hold others too."""
+        key, groups = self._version.keys[operator], self._layout(operator).groups(self._channel)
+        return lambda hashes, keys: groups[key.route_groups(hashes, keys)]
 
     def _layout(self, operator: str) -> Layout:
         return self._version.layout.of(self._version.keys[operator])

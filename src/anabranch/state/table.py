@@ -11,7 +11,7 @@ import contextlib
 import gc
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, repeat
 from operator import is_not
 from typing import Any
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from anabranch.compiler.graph import Keyed, Node
 from anabranch.errors import StateError
-from anabranch.flow.calling import Instances
+from anabranch.flow.calling import Instances, canonical
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.segment import EXPIRES, Segment, write_segment
@@ -89,10 +89,18 @@ class SegmentCache:
 class Table:
     """State of a keyed operator: load touched keys, hand out instances, collect the changes."""
 
-    def __init__(self, node: Node, key: KeyRoute, segments: Sequence[Segment], clock_ms: int = 0) -> None:
+    def __init__(
+        self,
+        node: Node,
+        key: KeyRoute,
+        segments: Sequence[Segment],
+        clock_ms: int = 0,
+        owns: Callable[[np.ndarray, Sequence[Any]], np.ndarray] | None = None,
+    ) -> None:
         assert isinstance(node.logic, Keyed)
         self.instances = Instances(node)
         self.segments = segments
+        self._owns = owns  # of what segments hold, what belongs to this channel; None: all of it
         self._clock_ms = clock_ms
         self._ttl_ms = node.logic.time_to_live_ms
         self._defaults = {field.name: field for field in node.logic.fields}
@@ -116,6 +124,26 @@ class Table:
                             live[key] = new()
                 self._loaded.update(found)
         return live
+
+    def load_waiting(self, field: str) -> dict[Any, Any]:
+        """Make sure the instances whose `field` is true are live; all live ones, by key.
+
+        Looks at every key there is: only operators that are called at punctuations or ticks need it.
+        """
+        seen: set[Any] = set(self.live)
+        wanted: list[Any] = []
+        for segment in self.segments:
+            rows = np.arange(len(segment))
+            keys = [canonical(key) for key in segment.values("key")]
+            gone = self._gone(segment, rows) or repeat(False)
+            owned = self._owns(segment.hashes, keys) if self._owns is not None else repeat(True)
+            values = self._column(segment, field, rows)
+            for key, dead, mine, value in zip(keys, gone, owned, values, strict=False):
+                if key not in seen:
+                    seen.add(key)
+                    if value and mine and not dead:
+                        wanted.append(key)
+        return self.load(wanted)
 
     def _find(self, keys: list[Any]) -> dict[Any, tuple[Any, ...]]:
         hashes = self._key.hashes(keys)

@@ -1,0 +1,257 @@
+"""A stage at work: its steps applied to the tuples that entered it.
+
+Steps run one after the other over a whole batch. That gives what depth-first gives, because they share nothing:
+each sees its tuples in their order, and trails remember where each tuple belongs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.compiler.graph import Keyed, Punctuate, Source
+from anabranch.compiler.stages import Edge, Layout, Stage, Step
+from anabranch.errors import AnabranchError, ProgramError
+from anabranch.flow.batches import Batch, BatchChannel, Keeper, StateTable, keys_of
+from anabranch.flow.calling import emitted, operator_failed
+from anabranch.flow.trails import LAST, Trails, emission_index, refined, taken
+
+
+@dataclasses.dataclass
+class Flow:
+    """Tuples on their way through a stage: their positions point into the trails. And the punctuations."""
+
+    batch: Batch
+    trails: Trails
+    marks: Trails | None = None
+
+
+@dataclasses.dataclass
+class Arrival:
+    """What enters a stage: the tuples of each input, with positions in the order of all, and punctuations there."""
+
+    batches: Mapping[int, Batch]  # by the place of the input
+    trails: Trails
+    marks: np.ndarray  # positions
+    tick: int | None = None  # the position of the start of the epoch, if something waits for it
+
+
+@dataclasses.dataclass
+class Leaving:
+    """What leaves a stage by an edge."""
+
+    edge: Edge
+    trails: Trails
+    columns: list[pa.Array]
+    marks: Trails | None
+
+
+class StageRun:
+    """The steps of a stage, ready to run in one channel for one epoch."""
+
+    def __init__(
+        self, layout: Layout, stage: Stage, tables: Mapping[str, StateTable], epoch: int, clock_ms: int = 0
+    ) -> None:
+        self._layout = layout
+        self._steps = [layout.steps[number] for number in stage.steps]
+        self._epoch = epoch
+        self._clock_ms = clock_ms
+        self._tables = tables
+        channel = BatchChannel((), tables, epoch)
+        self._runs: dict[int, Callable[[Batch, Any], Batch]] = {}
+        for step in self._steps:
+            if not isinstance(step.node.logic, Source) and step.node.inputs and not self.takes_arrivals(step):
+                self._runs[step.number] = channel.step(step.node, tables)
+
+    @staticmethod
+    def takes_arrivals(step: Step) -> bool:
+        """Whether a step must see its inputs tuple by tuple in their common order, with what happens between."""
+        return isinstance(step.node.logic, Keyed) and (len(step.node.inputs) > 1 or step.waits)
+
+    def run(self, entering: Flow | Arrival) -> list[Leaving]:
+        """What leaves, for the tuples that entered."""
+        leaving: list[Leaving] = []
+        made: dict[int, Flow] = {}
+        for at, step in enumerate(self._steps):
+            arrived = entering if at == 0 else made[self._layout.edges[step.inputs[0]].source]
+            out = self._apply(step, arrived)
+            if step.refines:
+                out = self._refined(out)
+            made[step.number] = out
+            for number in step.outputs:
+                edge = self._layout.edges[number]
+                if edge.crosses or edge.target < 0:
+                    leaving.append(self._leaving(step, edge, out))
+        return leaving
+
+    def _apply(self, step: Step, arrived: Flow | Arrival) -> Flow:
+        if self.takes_arrivals(step):
+            assert isinstance(arrived, Arrival), "an operator that is called so is the entry of its stage"
+            return _Calls(step, self._tables[step.node.name], self._epoch, self._clock_ms).run(arrived)
+        if isinstance(arrived, Arrival):  # one input, and punctuations pass by
+            (batch,) = arrived.batches.values()
+            arrived = Flow(batch, arrived.trails, [slot[arrived.marks] for slot in arrived.trails])
+        run = self._runs.get(step.number)
+        if run is None:
+            return arrived
+        batch = run(arrived.batch, step.node) if len(arrived.batch) else Batch(step.node.schema, [], [])
+        if isinstance(step.node.logic, Punctuate):
+            return self._punctuated(step, arrived, batch)
+        return Flow(batch, arrived.trails, arrived.marks)
+
+    def _punctuated(self, step: Step, arrived: Flow, batch: Batch) -> Flow:
+        """Tuples and the punctuations behind some of them; those that came pass on."""
+        ends = np.array(batch.ways, dtype=bool) if len(batch) else np.empty(0, dtype=bool)
+        positions = np.array(batch.positions, dtype=np.int64)
+        # Tuples may share a trail so far; a punctuation stands behind the one it came with.
+        own = emission_index(positions) * 2
+        base = taken(arrived.trails, positions)
+        marks = [slot[ends] for slot in [*base, own + 1]]
+        if arrived.marks is not None:
+            came = [*arrived.marks, np.zeros(len(arrived.marks[0]), dtype=np.int64)]
+            marks = [np.concatenate(pair) for pair in zip(marks, came, strict=True)]
+        return Flow(batch.renumbered(), [*base, own], marks)
+
+    def _refined(self, flow: Flow) -> Flow:
+        positions = np.array(flow.batch.positions, dtype=np.int64)
+        marks = flow.marks
+        if marks is not None:
+            marks = [*marks, np.zeros(len(marks[0]), dtype=np.int64)]
+        return Flow(flow.batch.renumbered(), refined(flow.trails, positions), marks)
+
+    def _leaving(self, step: Step, edge: Edge, out: Flow) -> Leaving:
+        batch = out.batch
+        if isinstance(batch.positions, range):
+            trails = out.trails
+        else:
+            positions = np.array(batch.positions, dtype=np.int64)
+            if len(positions) > 1 and not (np.diff(positions) > 0).all():
+                raise ProgramError(
+                    f"operator {step.node.title}, epoch {self._epoch}: it, or an operator before it, was declared to "
+                    "emit at most one tuple for each it takes, and emitted several. Correct the declaration."
+                )
+            trails = taken(out.trails, positions)
+        return Leaving(edge, trails, batch.arrays(), out.marks if edge.punctuated else None)
+
+
+class _Calls:
+    """A keyed operator that reads several streams, or waits for punctuations or time: one call after the other."""
+
+    def __init__(self, step: Step, table: StateTable, epoch: int, clock_ms: int) -> None:
+        assert isinstance(step.node.logic, Keyed)
+        self._step = step
+        self._node = step.node
+        self._logic = step.node.logic
+        self._table = table
+        self._epoch = epoch
+        self._clock_ms = clock_ms
+        self._keep = Keeper(step.node.schema)
+        self._positions: list[int] = []
+        self._opened: list[tuple[int, ...]] = []  # since when the key waited, for what a punctuation made
+        self._outputs: list[Any] = []
+
+    def run(self, arrival: Arrival) -> Flow:
+        count = len(arrival.trails[0])
+        calls: list[Any] = [None] * count
+        live: dict[Any, Any] = {}
+        kind = type(self._logic.prototype)
+        for place, batch in arrival.batches.items():
+            names = batch.schema.names
+            keys = keys_of(batch, tuple(names.index(name) for name in self._node.key_of(place)))
+            live = self._table.load(set(keys))
+            method = getattr(kind, self._logic.method_of(place))
+            for position, key, row in zip(batch.positions, keys, batch.rows, strict=True):
+                calls[position] = (method, key, row)
+        rows = _Rows(calls)
+        width = len(arrival.trails)
+        if self._step.waits:
+            self._run_waiting(arrival, calls, rows, live)
+        else:
+            for position, call in enumerate(calls):
+                if call is not None:  # else a punctuation, which passes by
+                    method, key, row = call
+                    self._call(position, row, method, live[key], row)
+        positions = np.array(self._positions, dtype=np.int64)
+        batch = self._checked(rows)
+        marks = [slot[arrival.marks] for slot in arrival.trails]
+        if not self._step.waits:
+            return Flow(batch, arrival.trails, marks)
+        base = [slot[positions] for slot in arrival.trails]
+        opened = np.array(self._opened, dtype=np.int64).reshape(len(positions), width + 1)
+        # Outputs of one call stand together: they have the position and the key's opening in common.
+        same = np.zeros(len(positions), dtype=np.int64)
+        if len(positions) > 1:
+            differs = (positions[1:] != positions[:-1]) | (opened[1:] != opened[:-1]).any(axis=1)
+            same[1:] = np.cumsum(differs)
+        trails = [*base, *(opened[:, at] for at in range(width + 1)), emission_index(same)]
+        behind = [np.full(len(arrival.marks), LAST), *[np.zeros(len(arrival.marks), dtype=np.int64)] * (width + 1)]
+        return Flow(batch.renumbered(), trails, [*marks, *behind])
+
+    def _run_waiting(self, arrival: Arrival, calls: list[Any], rows: _Rows, live: dict[Any, Any]) -> None:
+        logic, width = self._logic, len(arrival.trails)
+        never = (0,) * (width + 1)
+        marks = set(arrival.marks.tolist())
+        happens = bool(marks) or arrival.tick is not None
+        waiting: dict[Any, tuple[int, ...]] = {}
+        if happens:
+            live = self._table.load_waiting(logic.waiting)
+            waiting = {key: tuple(it.opened) for key, it in live.items() if getattr(it, logic.waiting)}
+        for position, call in enumerate(calls):
+            if call is not None:
+                method, key, row = call
+                instance = live[key]
+                self._call(position, row, method, instance, row, opened=never)
+                self._settle(instance, key, waiting, arrival.trails, position)
+                continue
+            method = logic.ticked if position == arrival.tick else logic.punctuated
+            if not method:
+                continue
+            arguments = (self._clock_ms,) if position == arrival.tick else ()
+            for key, opened in sorted(waiting.items(), key=lambda item: item[1]):
+                instance = live[key]
+                row = rows.waiting(key)
+                self._call(position, row, getattr(type(instance), method), instance, *arguments, opened=opened)
+                self._settle(instance, key, waiting, arrival.trails, position)
+
+    def _settle(self, instance: Any, key: Any, waiting: dict[Any, Any], trails: Trails, position: int) -> None:
+        if not getattr(instance, self._logic.waiting):
+            instance.opened = None
+            waiting.pop(key, None)
+        elif instance.opened is None:
+            instance.opened = waiting[key] = (self._epoch, *(int(slot[position]) for slot in trails))
+
+    def _call(self, position: int, row: Any, method: Any, *arguments: Any, opened: tuple[int, ...] = ()) -> None:
+        lasts = self._keep.tuples_last
+        try:
+            result = method(*arguments)
+            if result is None:
+                return
+            for output in emitted(result):
+                self._outputs.append(output if lasts and isinstance(output, tuple) else self._keep(output))
+                self._positions.append(position)
+                self._opened.append(opened)
+        except AnabranchError:
+            raise
+        except Exception as problem:
+            raise operator_failed(self._node, row, problem, self._epoch) from problem
+
+    def _checked(self, rows: _Rows) -> Batch:
+        return BatchChannel((), {}, self._epoch).checked(self._node, self._positions, self._outputs, rows)
+
+
+class _Rows:
+    """The tuples behind positions, for error messages."""
+
+    def __init__(self, calls: list[Any]) -> None:
+        self._calls = calls
+
+    def row_at(self, position: int) -> Any:
+        call = self._calls[position]
+        return "a punctuation" if call is None else call[2]
+
+    def waiting(self, key: Any) -> str:
+        return f"the key {key!r}, which waits"

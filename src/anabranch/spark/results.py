@@ -1,0 +1,64 @@
+"""What the tasks of an epoch gave back to the driver, and how it is put in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+
+from anabranch.compiler.stages import Layout
+from anabranch.errors import MissingSegments, error_from_json
+from anabranch.flow.packets import Positions, merge, piece_of, unpack
+from anabranch.flow.trails import Trails, filled
+from anabranch.spark.exchange import FAILURE, HEADER, REPORT, RESULT, is_relative, packet_schema, result_of
+
+
+class Results:
+    """What the tasks of an epoch gave back."""
+
+    def __init__(self, rows: pa.Table, layout: Layout) -> None:
+        self._layout = layout
+        self.reports: list[dict[str, Any]] = []
+        self._parts: dict[int, list[tuple[bytes, int, pa.Buffer]]] = {at: [] for at in range(len(layout.exits))}
+        self._positions = Positions()
+        failures: dict[tuple[bytes, str], None] = {}
+        for batch in rows.to_batches():
+            for order, payload in zip(batch.column(1).to_pylist(), batch.column(2), strict=True):
+                kind = order[0]
+                if kind == RESULT:
+                    exit_number, edge, place = result_of(order)
+                    self._parts[exit_number].append((place, edge, payload.as_buffer()))
+                elif kind == REPORT:
+                    self.reports.append(msgpack.unpackb(payload.as_buffer()))
+                elif kind == HEADER:
+                    self._positions.add(msgpack.unpackb(payload.as_buffer()))
+                else:
+                    assert kind == FAILURE, f"a row of kind {kind} reached the driver"
+                    failures[order, payload.as_py().decode()] = None
+        if failures:
+            errors = [error_from_json(text) for _, text in sorted(failures)]
+            names = [name for error in errors if isinstance(error, MissingSegments) for name in error.names]
+            raise MissingSegments(names) if names else errors[0]
+
+    def tables(self) -> list[pa.Table]:
+        """The tuples of each exit, in order."""
+        return [self._table(at) for at in range(len(self._layout.exits))]
+
+    def _table(self, number: int) -> pa.Table:
+        found = self._layout.exits[number]
+        schema = found.node.schema.arrow
+        edges = {at: self._layout.edges[at] for at in found.edges}
+        wanted = (None,) * max(len(edge.slots) for edge in edges.values())
+        only = next(iter(edges.values())) if len(edges) == 1 else None
+        parts: list[tuple[Trails, pa.Table]] = []
+        # By place: what is sorted already is then sorted quickly.
+        for place, at, payload in sorted(self._parts[number], key=lambda part: part[0]):
+            edge = edges[at]
+            batch = unpack(payload, packet_schema(edge, found.node.schema))
+            trails = [batch.column(slot).to_numpy() for slot in range(edge.width)]
+            if is_relative(self._layout, edge):
+                trails[0] = trails[0] + self._positions.base(piece_of(place))
+            columns = batch.columns[edge.width :]
+            parts.append((trails if only else filled(trails, edge.slots, wanted), pa.table(columns, schema)))
+        return merge(parts, schema)
