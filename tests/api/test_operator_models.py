@@ -201,6 +201,26 @@ def test_functions_that_only_look_at_their_arguments_do_no_harm():
     assert [region.operators[-1] for region in plan.regions] == ["match"]
 
 
+def test_a_function_that_reads_what_another_operator_changes_is_not_run_apart_from_it():
+    limits = {}
+
+    def learn(t):
+        limits[t.k] = t.x
+        return t
+
+    def known(t):
+        return t.k in limits
+
+    for build in (
+        lambda s: s.match(by="k", pattern=step("one", known)),
+        lambda s: s.split(known)[0],
+        lambda s: s.punctuate(known),
+    ):
+        plan = build(source().process(learn, schema=COLUMNS)).plan()
+        assert not plan.operator("learn").model.is_safe
+        assert "shares limits with learn" in plan.explain()
+
+
 # -- the protocol --------------------------------------------------------------------------------------------------
 
 
