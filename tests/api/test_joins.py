@@ -108,10 +108,10 @@ def test_a_count_join_meets_the_last_tuples_of_the_other_side(given, here, there
 
 
 @settings(max_examples=150)
-@given(epochs, st.integers(0, 4), hows, st.one_of(st.none(), st.integers(0, 3)))
-def test_a_join_by_an_attribute_meets_what_is_near(given, size, how, lateness):
-    newest = {}
-    reach = size + (lateness or 0)
+@given(epochs, st.integers(1, 4), st.integers(1, 4), hows, st.one_of(st.none(), st.integers(0, 3)))
+def test_a_join_by_an_attribute_meets_what_is_near(given, here, there, how, lateness):
+    newest, sizes = {}, (here, there)
+    reach = [size + (lateness or 0) for size in sizes]
 
     def holds(join, held, side, row):
         before = newest.get(row[0])
@@ -123,18 +123,19 @@ def test_a_join_by_an_attribute_meets_what_is_near(given, size, how, lateness):
         else:
             newest[row[0]] = row[1]
             for each in (0, 1):
-                join.drop(held, each, lambda old: old[0] == row[0] and old[1] < row[1] - reach)
+                limit = row[1] - reach[each]
+                join.drop(held, each, lambda old, limit=limit: old[0] == row[0] and old[1] < limit)
         join.after = lambda held, side, row: join.drop(
-            held, side, lambda old: old is row and old[1] < newest[row[0]] - reach
+            held, side, lambda old: old is row and old[1] < newest[row[0]] - reach[side]
         )
-        return lambda other: abs(other[1] - row[1]) <= size
+        # The earlier of the two must still be in the window of its side when the later one's time has come.
+        return lambda other: -sizes[side] <= row[1] - other[1] <= sizes[1 - side]
 
     expected = Windows(given, holds, how)
-    policy = delta if lateness is None else (lambda at, size: event_time(at, size, lateness=lateness))
-    window = (policy("at", size or 1), policy("then", size or 1)) if lateness is not None else None
-    if lateness is not None and size == 0:
-        return  # event time has no windows of size 0
-    window = window or (delta("at", size), delta("then", size))
+    if lateness is None:
+        window = delta("at", here), delta("then", there)
+    else:
+        window = event_time("at", here, lateness=lateness), event_time("then", there, lateness=lateness)
     found, counts = meet(given, lambda one, two: one.join(renamed(two), by=("k", "id"), window=window, how=how))
     assert found == expected.output
     assert counts == {what: number for what, number in expected.counts.items() if number}
