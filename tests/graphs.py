@@ -101,6 +101,7 @@ MORE = {
         emit=lambda m: (m.low[0].k, m.low[0].s, float(len(m.high))),
         schema=COLUMNS,
     ),
+    "spread": lambda s: s.spread().map(lambda t: t.but(s=None if t.s is None else t.s.upper()), schema=COLUMNS),
     "every": lambda s: s.process(Every(), by="k", schema=COLUMNS),
     "global": lambda s: s.process(Global(), schema=COLUMNS),
 }

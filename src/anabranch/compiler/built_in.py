@@ -14,7 +14,20 @@ from typing import Any
 
 from anabranch.compiler.facts import TRUSTED, Facts, Kind
 from anabranch.compiler.findings import Inference
-from anabranch.compiler.graph import Feedback, FlatMap, Keyed, Map, Node, Port, Punctuate, Route, Sink, Source, Union
+from anabranch.compiler.graph import (
+    Feedback,
+    FlatMap,
+    Keyed,
+    Map,
+    Node,
+    Port,
+    Punctuate,
+    Route,
+    Sink,
+    Source,
+    Spread,
+    Union,
+)
 from anabranch.compiler.inference import infer
 from anabranch.compiler.model import (
     Declaration,
@@ -56,6 +69,9 @@ def built_in_model(node: Node, read: list[Inference]) -> Model | None:
             return _model(node, Property(State.STATELESS, "a parallel sink", here), Selectivity.ONE, everything)
         reason = "a sink takes tuples in the order of one thread"
         return _model(node, Property(State.UNKNOWN, reason, here), Selectivity.ONE, everything, remedy=_SINK_REMEDY)
+    if isinstance(logic, Spread):
+        state = Property(State.STATELESS, "it deals tuples out and keeps nothing", here)
+        return _model(node, state, Selectivity.ONE, everything)
     if isinstance(logic, (Union, Port)):
         word = "a union" if isinstance(logic, Union) else "one of several outputs"
         state = Property(State.STATELESS, f"{word} keeps nothing", here)

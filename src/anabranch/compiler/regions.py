@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from anabranch.compiler.graph import Feedback, Node, Source
+from anabranch.compiler.graph import Feedback, Node, Source, Spread
 from anabranch.compiler.model import Input, Key, Model, Output, Selectivity, State
 from anabranch.errors import ProgramError
 
@@ -144,6 +144,8 @@ def _form(graph: Graph, cuts: dict[int, str], banned: dict[int, str]) -> Formati
         if before is not None and graph.fan_out(node.inputs[0]) > 1:
             ways = graph.fan_out(node.inputs[0])
             formation.borders.append(Border(node.inputs[0].name, node.name, f"the stream before it goes {ways} ways"))
+        elif before is not None and isinstance(node.logic, Spread):
+            formation.borders.append(Border(node.inputs[0].name, node.name, "tuples are spread here"))
         elif before is not None:
             refused = cuts.get(node.id) or _refusal(before, node, graph.models[node.id])
             if refused is None:
