@@ -26,6 +26,7 @@ _OWN_OPTIONS = {
     "versionskept",
     "balancing",
     "imbalancetolerance",
+    "order",
 }
 
 
@@ -68,8 +69,9 @@ class DataStreamWriter:
         Ours are ``checkpointLocation``; ``channels``, how many channels a region has; ``snapshotInterval``, such as
         ``"20 epochs"`` or ``"5 minutes"``, how often each channel's state is merged into one snapshot beyond what is
         merged anyway; ``versionsKept``, how many epochs back a checkpoint can be read (10); ``allowStateLoss``, to
-        go on with a program that has less state; ``balancing``, "auto" (the default: frequent keys are found and
-        placed so that channels are equally loaded) or "off" (consistent hashing only); ``imbalanceTolerance``, how many
+        go on with a program that has less state; ``order``, ``"total"`` or, where the order of the output and between
+        regions does not matter, ``"none"``; ``balancing``, ``"auto"`` (the default: frequent keys are found and placed
+        so that channels are equally loaded) or ``"off"`` (consistent hashing only); ``imbalanceTolerance``, how many
         times the load of the least loaded channel the most loaded one may have (1.2). Others go to the format.
         """
         self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
@@ -130,6 +132,8 @@ class DataStreamWriter:
             self.queryName(queryName)
         self.options(**options)
         lowered = {key.lower(): value for key, value in self._options.items()}
+        if lowered.get("order", "total") not in ("total", "none"):
+            raise ProgramError(f"option order={lowered['order']!r}: expected 'total' or 'none'")
         checkpoint = lowered.get("checkpointlocation")
         writers = [self, *self._others]
         if checkpoint is None:

@@ -140,10 +140,10 @@ class EpochRunner:
         stages = {name: program.layout.stages[number] for number, name in self._regions.items()}
         self._layouts = Layouts.from_facts(latest.facts).started(
             {name: stage.routes for name, stage in stages.items()},
-            {name: channels if stage.kind == "keyed" else 1 for name, stage in stages.items()},
+            {name: 1 if stage.kind == "single" else channels for name, stage in stages.items()},
         )
-        keyed_regions = [name for name, stage in stages.items() if stage.kind == "keyed"]
-        self.adaptation = Adaptation(Scaling(keyed_regions), Balancing(program.layout, balancing))
+        parallel = [name for name, stage in stages.items() if stage.kind != "single"]
+        self.adaptation = Adaptation(Scaling(parallel), Balancing(program.layout, balancing))
         self.adaptation.restore(latest.facts.get("adaptation", {}))
         self.failure: AnabranchError | None = None
 
