@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 FILES_PER_EPOCH = 4
 DRAWS = 21
 SYSTEMS = ("hybrid", "consistent", "uniform")
+OUTPUT = "key long, value long, total long"
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def sequential_totals(source: Path) -> pa.Table:
     before = np.concatenate([[0], sums[starts[1:] - 1]])
     totals = np.empty(len(keys), dtype=np.int64)
     totals[order] = sums - np.repeat(before, np.diff([*starts, len(keys)]))
-    return pa.table({"key": keys, "total": totals})
+    return pa.table({"key": keys, "value": values, "total": totals})
 
 
 # ---- one query ----
@@ -173,8 +174,8 @@ def run(spark: SparkSession, system: str, source: Path, scratch: Path, names: np
     with beginning_with(make):
         stream = ab.session(spark).read(frame.parquet(str(source)))
         query = (
-            stream.process(Total(), by="key", schema="key long, total long")
-            .map(working(setting.seconds_per_row), schema="key long, total long")
+            stream.process(Total(), by="key", schema=OUTPUT)
+            .map(working(setting.seconds_per_row), schema=OUTPUT)
             .writeStream.format("parquet")
             .option("checkpointLocation", str(scratch / "checkpoint"))
             .option("channels", setting.channels)

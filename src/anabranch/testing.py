@@ -91,9 +91,10 @@ class ParallelRun:
         allow_state_loss: bool = False,
         clocks_ms: Sequence[int] = (),
         balancing: BalancingSettings | None = None,
+        split_hot_keys: bool = False,
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
-        plan = compiled([stream._node for stream in ends])
+        plan = compiled([stream._node for stream in ends], split_hot_keys)
         self._sources = [o.node for o in plan.operators if isinstance(o.node.logic, Source)]
         for source in self._sources:
             if not isinstance(source.logic.origin, RowsOrigin):  # type: ignore[union-attr]

@@ -26,6 +26,7 @@ _OWN_OPTIONS = {
     "versionskept",
     "balancing",
     "imbalancetolerance",
+    "splithotkeys",
     "order",
 }
 
@@ -72,7 +73,9 @@ class DataStreamWriter:
         go on with a program that has less state; ``order``, ``"total"`` or, where the order of the output and between
         regions does not matter, ``"none"``; ``balancing``, ``"auto"`` (the default: frequent keys are found and placed
         so that channels are equally loaded) or ``"off"`` (consistent hashing only); ``imbalanceTolerance``, how many
-        times the load of the least loaded channel the most loaded one may have (1.2). Others go to the format.
+        times the load of the least loaded channel the most loaded one may have (1.2); ``splitHotKeys``, ``"on"`` to let
+        several channels work on a key that is too hot for one, in aggregations over punctuated and time windows whose
+        partial results combine exactly (``"off"``: it costs these a shuffle more). Others go to the format.
         """
         self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
@@ -143,7 +146,7 @@ class DataStreamWriter:
         sinks = [self._sink(path), *(other._sink(None) for other in self._others)]
         return StreamingQuery(
             self._session.spark,
-            compiled([writer._node for writer in writers]),
+            compiled([writer._node for writer in writers], self._splits_hot_keys(lowered)),
             sinks,
             str(checkpoint),
             self._channels(lowered),
@@ -163,6 +166,12 @@ class DataStreamWriter:
         if not text.isdigit() or not 1 <= int(text) <= 4096:
             raise ProgramError(f"option channels={text!r}: expected a whole number from 1 to 4096")
         return int(text)
+
+    def _splits_hot_keys(self, options: dict[str, str]) -> bool:
+        chosen = options.get("splithotkeys", "off")
+        if chosen not in ("on", "off"):
+            raise ProgramError(f"option splitHotKeys={chosen!r}: expected 'on' or 'off'")
+        return chosen == "on"
 
     def _sink(self, path: str | None) -> Any:
         from anabranch.spark import sinks

@@ -5,6 +5,7 @@ Events in: what was measured in a period, and perhaps a wish for another number 
 out: keep the function, or replace it by this one. `handle` is the only place that changes anything.
 
     another number of channels is wanted            → replace, at once
+    keys are split in another way                   → replace, at once
     within tolerance                                → keep, and forget earlier trouble
     outside, for fewer than `patience_periods`      → keep
     outside for long enough                         → build a candidate and weigh it:
@@ -83,11 +84,14 @@ class Period:
     channel_loads
         Measured load of every channel (rows), for state, computation, communication (columns), in any unit.
         None: the loads are those that the workload implies.
+    changed
+        Why the function has to be built anew at once, whatever the balance: keys were split, say.
     """
 
     workload: Workload
     channels_requested: int | None = None
     channel_loads: NDArray[np.float64] | None = None
+    changed: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +178,8 @@ class Planner:
                 self._construct(period, wanted),
                 f"the number of channels changes from {current.channels} to {wanted}",
             )
+        if period.changed:
+            return self._replace(self._construct(period, wanted), period.changed)
         relative = self._relative_imbalance(period)
         if relative <= 1:
             self._periods_outside = 0

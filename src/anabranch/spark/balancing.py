@@ -19,11 +19,13 @@ import numpy as np
 from anabranch.compiler.graph import Keyed
 from anabranch.compiler.stages import Layout, Stage
 from anabranch.errors import ProgramError
+from anabranch.flow.splits import Splits
 from anabranch.partitioning.construct import ConstructionSettings, resized
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.knowledge import Knowledge
 from anabranch.partitioning.planner import Period, Planner, PlannerSettings, Replace
 from anabranch.partitioning.resources import TOLERANCE_DEFAULT, Growth, Resources
+from anabranch.partitioning.split import resplit
 from anabranch.partitioning.tally import Counted
 
 
@@ -75,6 +77,9 @@ class Balancing:
         self._resources = {
             stage.name: resources_of(layout, stage, self._settings.tolerance) for stage in stages if layout is not None
         }
+        # Regions that work on parts of keys, with the operator whose keys these are.
+        self._salted = {stage.name: name for stage in stages if layout is not None and (name := _salted(layout, stage))}
+        self._ways: dict[str, dict[int, int]] = {}
         self._known: dict[str, Knowledge] = {}
         self._planners: dict[str, Planner] = {}
         self._earlier: dict[str, Mapping[str, int]] = {}  # what planners of an earlier driver left
@@ -114,7 +119,16 @@ class Balancing:
         if channels == current.channels and not known.take_period():
             return None
         workload = known.workload(current, channels, self._resources[region])
-        instruction = planner.handle(Period(workload, channels))
+        changed = ""
+        if region in self._salted:
+            before = self._ways.get(region, {})
+            workload, self._ways[region] = resplit(workload, before, channels)
+            if self._ways[region] != before:
+                # Counted were the parts there were. The next function is built for the parts there will be, and then
+                # the count begins anew.
+                self._known[region] = Knowledge()
+                changed = f"{len(self._ways[region])} keys are split, over {sorted(self._ways[region].values())} parts"
+        instruction = planner.handle(Period(workload, channels, changed=changed))
         return (instruction.function, instruction.reason) if isinstance(instruction, Replace) else None
 
     def _planner(self, region: str, current: PartitioningFunction) -> Planner:
@@ -126,6 +140,10 @@ class Balancing:
         planner.adopt(current)
         return planner
 
+    def splits(self) -> dict[str, Splits]:
+        """The keys that are split from now on, by operator."""
+        return {self._salted[region]: Splits.of(ways) for region, ways in self._ways.items()}
+
     def history(self, region: str) -> tuple[tuple[int, str], ...]:
         """The last decisions about a region: number of the period, and the reason."""
         return self._planners[region].history if region in self._planners else ()
@@ -133,7 +151,11 @@ class Balancing:
     def to_facts(self) -> dict[str, Any]:
         """What a restarted driver needs to go on."""
         return {
-            region: {"known": known.to_facts(), "planner": self._planner_facts(region)}
+            region: {
+                "known": known.to_facts(),
+                "planner": self._planner_facts(region),
+                "ways": [[key, count] for key, count in self._ways.get(region, {}).items()],
+            }
             for region, known in self._known.items()
         }
 
@@ -148,6 +170,14 @@ class Balancing:
             if region in self._resources:
                 self._known[region] = Knowledge.of_facts(each["known"])
                 self._earlier[region] = each["planner"]
+                if region in self._salted:
+                    self._ways[region] = dict(each["ways"])
+
+
+def _salted(layout: Layout, stage: Stage) -> str:
+    """The operator whose keys a stage works on in parts, if it does."""
+    logic = layout.nodes(stage)[0].logic
+    return getattr(logic.prototype, "salted", "") if isinstance(logic, Keyed) else ""
 
 
 def resources_of(layout: Layout, stage: Stage, tolerance: float = TOLERANCE_DEFAULT) -> Resources:

@@ -300,7 +300,8 @@ class EpochRunner:
     def _job(self, batch: Any, epoch: int, clock_ms: int) -> Results:
         layout = self._program.layout
         functions = {number: self._layouts.function(region) for number, region in self._regions.items()}
-        common = (self._pickled, self._digest, epoch, clock_ms, functions)
+        splits = self.adaptation.balancing.splits()
+        common = (self._pickled, self._digest, epoch, clock_ms, functions, splits)
         state = self._version(epoch, clock_ms)
         fed_back = self._fed_back()
         while True:

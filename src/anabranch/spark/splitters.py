@@ -72,6 +72,9 @@ class _ArrowBatch(Batch):
     def arrays(self) -> list[pa.Array]:
         return list(self._arrow)
 
+    def with_column(self, schema: Any, column: np.ndarray) -> Batch:
+        return _ArrowBatch(schema, self.positions, [*self._arrow, pa.array(column)])
+
     def placed(self, positions: Sequence[int]) -> Batch:
         other = _ArrowBatch(self.schema, positions, self._arrow)
         other._rows, other._columns, other.ways = self._rows, self._columns, self.ways
