@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 from anabranch.flow.channel import Channel
 from anabranch.flow.merger import make_merger
 from anabranch.flow.splitter import ShuffleSplitter, Splitter
+from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.migration import Migration, migration
-from anabranch.sim.costs import jitters
 from anabranch.sim.description import joints
 from anabranch.sim.hosts import place
 from anabranch.sim.links import Link
@@ -37,6 +37,9 @@ from anabranch.sim.stores import Package, Store
 
 if TYPE_CHECKING:
     from anabranch.sim.world import World
+
+
+Donation = tuple[RegionState, PartitioningFunction, Migration, list[Package]]
 
 
 class Flow:
@@ -203,19 +206,15 @@ class Flow:
         self.start_period()
         if world.watch is not None:
             world.watch.generation_started(self)
+        if self._is_behind():
+            self.want_drain()
         self.splitter.poke()
 
     def _link(self, *name: Any, local: bool = False) -> Link:
         world = self.world
         position, channel = name[1], name[2]
         capacity = self.regions[position].description.queue
-        cluster = world.description.cluster
-        delays = None
-        if cluster.delay_s > 0 and not local:
-            if cluster.jitter > 0:
-                delays = jitters(world.jitter_generator, cluster.delay_s, cluster.jitter)
-            else:
-                delays = world.plain_delays
+        delays = None if local else world.delays
         return Link((self.number, self.generation, *name), capacity, world.clock, world.schedule, delays, world.watch,
                     channel)  # fmt: skip
 
@@ -246,8 +245,8 @@ class Flow:
         barrier_s = world.description.cluster.barrier_s
         collect_s = 0.0
         moved_bytes, moved_keys = 0.0, 0
-        donations: list[tuple[RegionState, Migration, list[Package]]] = []
-        for region, plan in plans:
+        donations: list[Donation] = []
+        for region, function, plan in plans:
             packages: list[Package] = []
             incoming: dict[int, float] = {}
             for store, node in zip(region.stores, region.nodes, strict=True):
@@ -262,56 +261,61 @@ class Flow:
                 donated_at = max(donated_at, node.drained_at + out_bytes / bytes_per_s)
                 moved_bytes += out_bytes
             collect_s = max([collect_s, *(size / bytes_per_s for size in incoming.values())])
-            donations.append((region, plan, packages))
+            donations.append((region, function, plan, packages))
         changed = bool(plans) or bool(self.wanted)
         resume_at = donated_at + collect_s + (3 * barrier_s if changed else barrier_s)
         if changed:
             before = tuple(region.channels for region in self.regions)
-            after = tuple(self._next_channels(region) for region in self.regions)
+            after = tuple(
+                region.planner.function.channels if region.planner else self.wanted.get(region.number, region.channels)
+                for region in self.regions
+            )
             world.migrations.append(
                 MigrationRecord(
                     self._drain_started_s, now, resume_at, self.number, before, after, moved_keys, moved_bytes
                 )
             )
         self._event_number += 1
-        world.schedule(resume_at, self._resume, (self._event_number, donations))
+        world.schedule(resume_at, self._resume, (self._event_number, donations, self.wanted))
+        self.wanted = {}
 
-    def _plans(self) -> list[tuple[RegionState, Migration]]:
+    def _plans(self) -> list[tuple[RegionState, PartitioningFunction, Migration]]:
         """What moves, for every partitioned region whose planner is ahead of it."""
         found = []
         for region in self.regions:
             if region.planner is not None and region.planner.function is not region.function:
                 assert region.function is not None
-                found.append((region, migration(region.function, region.planner.function)))
+                function = region.planner.function
+                found.append((region, function, migration(region.function, function)))
         return found
 
-    def _next_channels(self, region: RegionState) -> int:
-        if region.planner is not None:
-            return region.planner.function.channels
-        return self.wanted.get(region.number, region.channels)
-
-    def _resume(self, what: tuple[int, list[tuple[RegionState, Migration, list[Package]]]]) -> None:
-        number, donations = what
+    def _resume(self, what: tuple[int, list[Donation], dict[int, int]]) -> None:
+        number, donations, wanted = what
         if number != self._event_number:
+            self.wanted = {**wanted, **self.wanted}
             return  # a host failed in the meantime
-        for region, plan, packages in donations:
-            assert region.planner is not None
-            region.adopt(region.planner.function)
+        for region, function, plan, packages in donations:
+            # Not the planner's: that may have changed its mind once more while state was moving.
+            region.adopt(function)
             kept = region.stores[: region.channels]
             kept += [Store(region.table) for _ in range(region.channels - len(kept))]
             for channel, store in enumerate(kept):
                 store.collect([package for package in packages if package.target == channel], plan)
             region.stores = kept
-        self._adopt_wanted()
+        self._adopt(wanted)
         for region in self.regions:
             region.retire_nodes()
         self.start()
 
-    def _adopt_wanted(self) -> None:
+    def _adopt(self, wanted: dict[int, int]) -> None:
         for region in self.regions:
-            if region.number in self.wanted:
-                region.channels = self.wanted[region.number]
-        self.wanted = {}
+            region.channels = wanted.get(region.number, region.channels)
+
+    def _is_behind(self) -> bool:
+        """Whether something else is wanted than is in force."""
+        return bool(self.wanted) or any(
+            region.planner is not None and region.planner.function is not region.function for region in self.regions
+        )
 
     def _end(self) -> None:
         self.ended = True
@@ -326,7 +330,8 @@ class Flow:
         if self._logs:
             self._states = [region.state() if region.planner is not None else {} for region in self.regions]
             self._log.clear()
-            self.delivered = 0
+            # What is still to be skipped was delivered before a failure, and lies behind this checkpoint.
+            self.delivered = self.to_skip
 
     def uses(self, host: Any) -> bool:
         return any(node.host is host for region in self.regions for node in region.nodes)
@@ -367,7 +372,8 @@ class Flow:
             region.stores = [Store(region.table) for _ in shares]
             for store, share in zip(region.stores, shares, strict=True):
                 store.restore(share, region.hot_keys)
-        self._adopt_wanted()
+        self._adopt(self.wanted)
+        self.wanted = {}
         self.start()
 
     def _kill_nodes(self) -> None:
@@ -421,10 +427,9 @@ class Flow:
             else:
                 left = self.regions[position - 1]
                 congestion = sum(node.blocked_s for node in left.nodes) / length / len(left.nodes)
-            observation = region.observe(now, congestion, offered)
             channels = region.channels
             if region.controller is not None:
-                decision = region.controller.handle(observation)
+                decision = region.controller.handle(region.observe(now, congestion, offered))
                 channels = decision.channels
                 world.decisions.append((now, region.number, decision))
             changed |= self.set_channels(region, channels)

@@ -10,7 +10,7 @@ the code of flow/, partitioning/ and control/, which the Spark runner drives in 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from itertools import repeat
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ import numpy as np
 from anabranch.control.controller import Rescale
 from anabranch.control.decision import Decision
 from anabranch.flow.punctuation import Punctuation
+from anabranch.sim.costs import jitters
 from anabranch.sim.description import Rescaling, WorldDescription
 from anabranch.sim.flows import Flow
 from anabranch.sim.hosts import HostState
@@ -68,8 +69,13 @@ class World:
         self.watch = watch
         self.clock = Clock()
         self.end_s = math.inf
-        self.jitter_generator = np.random.default_rng([description.seed, 4])
-        self.plain_delays = repeat(description.cluster.delay_s)
+        cluster = description.cluster
+        self.delays: Iterator[float] | None = None
+        """Of all links; None: there is no delay."""
+        if cluster.delay_s > 0:
+            generator = np.random.default_rng([description.seed, 4])
+            random = cluster.jitter > 0
+            self.delays = jitters(generator, cluster.delay_s, cluster.jitter) if random else repeat(cluster.delay_s)
         self.source = SourceState(description.source, description.seed)
         self.hosts = [HostState(number, host) for number, host in enumerate(description.cluster.hosts)]
         self.migrations: list[MigrationRecord] = []
@@ -89,8 +95,7 @@ class World:
             self.flows.append(Flow(self, number, regions))
         for before, after in zip(self.flows, self.flows[1:], strict=False):
             capacity = after.regions[0].description.queue
-            delays = self.plain_delays if description.cluster.delay_s > 0 else None
-            link = Link(("flow", after.number), capacity, self.clock, self.schedule, delays, watch)
+            link = Link(("flow", after.number), capacity, self.clock, self.schedule, self.delays, watch)
             link.receiver = after
             before.output = after.input = link
 
