@@ -65,7 +65,7 @@ def flow_world(seed: int) -> WorldDescription:
 
 def _region(draw: Random, number: int) -> Region:
     emits = draw.choice(list(Selectivity))
-    selectivity = {Selectivity.ONE: 1.0, Selectivity.AT_MOST_ONE: draw.choice([0.1, 0.5]), Selectivity.ANY: 1.0}[emits]
+    selectivity = {Selectivity.ONE: 1.0, Selectivity.AT_MOST_ONE: draw.choice([0.1, 0.5]), Selectivity.ANY: 1.5}[emits]
     key = draw.choice([None, 0, 0, 1])
     planner = None
     if key is not None:
