@@ -11,7 +11,7 @@ import pytest
 
 from anabranch import sim
 from anabranch.compiler.model import Selectivity
-from anabranch.control import Bounds, DefaultPolicy
+from anabranch.control import Bounds, DefaultPolicy, PaperPolicy
 from anabranch.partitioning.construct import Construction, ConstructionSettings
 from anabranch.partitioning.planner import PlannerSettings
 from anabranch.partitioning.resources import Growth, Resources
@@ -31,6 +31,7 @@ NAMES = {
     "ConstructionSettings": ConstructionSettings,
     "DefaultPolicy": DefaultPolicy,
     "Growth": Growth,
+    "PaperPolicy": PaperPolicy,
     "PlannerSettings": PlannerSettings,
     "Resources": Resources,
     "Selectivity": Selectivity,

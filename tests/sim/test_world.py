@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 
@@ -134,3 +135,11 @@ def test_a_deadlock_is_told_and_not_waited_for():
 def test_a_run_without_an_end_is_refused():
     with pytest.raises(ValueError, match="needs an end"):
         run(Region(), source=Source())
+
+
+def test_a_hundred_channels_take_less_than_a_minute_per_million_tuples():
+    started = time.process_time()
+    cluster = Cluster(hosts=tuple(Host(cores=8) for _ in range(14)), delay_s=1e-4)
+    result = run(Region(key=0, channels=100), source=Source(tuples=30_000, keys=1000), cluster=cluster)
+    assert result.delivered == 30_000
+    assert time.process_time() - started < 30_000 * 60e-6 + 1.0  # …and a second to start

@@ -1,8 +1,8 @@
 """From a seed to a random world.
 
 Nine of ten are about order, state and migration: few tuples, small queues, everything that can go wrong at
-once. The tenth is about control: a load that a controller has to follow, in a world without other trouble, so
-that it is known what it should do.
+once, channels changed by hand, by planners and by controllers. The tenth is about control: a load that a
+controller has to follow, in a world without other trouble, so that it is known what it should do.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from random import Random
 from anabranch.compiler.model import Selectivity
 from anabranch.control.bounds import Bounds
 from anabranch.control.default_policy import DefaultPolicy
+from anabranch.control.paper_policy import PaperPolicy
 from anabranch.partitioning.construct import Construction, ConstructionSettings
 from anabranch.partitioning.planner import PlannerSettings
 from anabranch.partitioning.resources import Resources
@@ -85,6 +86,8 @@ def _region(draw: Random, number: int) -> Region:
         emits=emits,
         shuffled=number > 0 and draw.random() < 0.5,
         channels=draw.randint(1, 5),
+        bounds=Bounds(1, 6),
+        policy=draw.choice([None, None, None, DefaultPolicy, PaperPolicy]),
         planner=planner,
         resources=Resources.of(draw.choice(["CCL", "LCL", "LLL"])),
         group_bits=draw.choice([2, 4, 6]),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from anabranch.control.bounds import Bounds
 from anabranch.sim.costs import Spread
 from anabranch.sim.description import Cluster, Host, Region, WorldDescription
 from anabranch.sim.load import Constant, Steps
@@ -122,6 +123,8 @@ def _simpler_regions(region: Region) -> Iterator[Region]:
         replace(region, group_bits=2),
         replace(region, key=None, planner=None),
         replace(region, planner=None),
+        replace(region, policy=None),
+        replace(region, bounds=Bounds()),
         replace(region, numbered=False),
     ]
     for changed in changes:
