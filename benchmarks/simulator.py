@@ -137,18 +137,19 @@ def settled_s(result: Result) -> float:
 
 
 def hundred_channels(tuples: int) -> float:
-    """Seconds for 100 channels; for a million tuples, if fewer were run."""
+    """CPU seconds for 100 channels (it is one thread); for a million tuples, if fewer were run."""
     world = WorldDescription(
         Source(tuples=tuples, keys=100_000),
         (Region(cost_s=1e-3, key=0, channels=100),),
         Cluster(hosts=tuple(Host(cores=8) for _ in range(14)), delay_s=1e-4),
     )
-    started = time.perf_counter()
+    started, clock = time.process_time(), time.perf_counter()
     result = World(world).run()
-    spent = (time.perf_counter() - started) * 1_000_000 / tuples
+    spent = (time.process_time() - started) * 1_000_000 / tuples
+    passed = (time.perf_counter() - clock) * 1_000_000 / tuples
     print(
-        f"100 channels on 14 hosts, {tuples:,} tuples: {spent:.1f} s per million tuples; "
-        f"{result.throughput * 1e-3:.1f} times one channel"
+        f"100 channels on 14 hosts, {tuples:,} tuples: {spent:.1f} s of CPU per million tuples, {passed:.1f} s on the "
+        f"clock of a shared machine; throughput {result.throughput * 1e-3:.1f} times one channel"
     )
     return round(spent, 1)
 

@@ -109,12 +109,12 @@ class SourceState:
 
     def _after(self, at: float) -> float:
         """When the tuple after one that came at this time comes."""
-        missing = next(self._arrivals)
         load = self._source.load
+        if load(at) == math.inf:
+            return at
+        missing = next(self._arrivals)
         for _ in range(10_000_000):
             rate = load(at)
-            if rate == math.inf:
-                return at
             if missing <= rate * _STEP_S:
                 return at + missing / rate
             missing -= rate * _STEP_S
