@@ -95,7 +95,7 @@ class RealRegion:
     def __init__(self, world: WorldDescription) -> None:
         (self.region,) = world.regions
         self.world = world
-        self.source = SourceState(world.source, world.seed)
+        self.source = SourceState(world.source, world.seed, world.resolution_s)
         self.measured = Measured()
         assert self.region.policy is not None
         self.controller = Controller(self.region.policy(self.region.bounds), self.region.channels)

@@ -15,6 +15,7 @@ from anabranch.sim import (
     Host,
     Region,
     Rescaling,
+    Sine,
     Source,
     StandStill,
     Steps,
@@ -130,6 +131,20 @@ def test_a_deadlock_is_told_and_not_waited_for():
     region = Region(cost_s=0.01, key=0, channels=3, selectivity=0.1, merger_capacity=1, queue=1, pulse_every=50)
     with pytest.raises(StandStill, match="nothing can happen any more"):
         run(region, source=Source(tuples=500, keys=50))
+
+
+@pytest.mark.parametrize("length_s", [0.02, 1.0, 5.0])
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_load_that_falls_to_nothing_comes_back(length_s, stored):
+    """The swarm found a curve whose zeros fell in step with the times at which it was looked at."""
+    source = Source(load=Sine(3000.0, 3000.0, length_s), stored=stored)
+    result = run(Region(cost_s=1e-6), source=source, until_s=2 * length_s, period_s=length_s)
+    assert result.taken == pytest.approx(6000 * length_s, rel=0.05, abs=3)
+
+
+def test_a_run_that_does_not_come_to_an_end_is_stopped():
+    with pytest.raises(StandStill, match="no end in sight"):
+        World(WorldDescription(Source(tuples=1000), (Region(),))).run(events_max=500)
 
 
 def test_a_run_without_an_end_is_refused():

@@ -30,7 +30,7 @@ from anabranch.sim.source import SourceState
 
 
 class StandStill(RuntimeError):  # noqa: N818 — it names what happened
-    """Nothing can happen any more, and yet the stream has not come to its end: a deadlock."""
+    """Nothing can happen any more, and yet the stream has not come to its end: a deadlock; or it never will."""
 
 
 class Watch(Protocol):
@@ -76,7 +76,7 @@ class World:
             generator = np.random.default_rng([description.seed, 4])
             random = cluster.jitter > 0
             self.delays = jitters(generator, cluster.delay_s, cluster.jitter) if random else repeat(cluster.delay_s)
-        self.source = SourceState(description.source, description.seed)
+        self.source = SourceState(description.source, description.seed, description.resolution_s)
         self.hosts = [HostState(number, host) for number, host in enumerate(description.cluster.hosts)]
         self.migrations: list[MigrationRecord] = []
         self.recoveries: list[tuple[float, float, int]] = []
@@ -115,13 +115,13 @@ class World:
             raise StandStill(self._standing())
         what[0](what[1])
 
-    def run(self, until_s: float = math.inf) -> Result:
+    def run(self, until_s: float = math.inf, events_max: float = math.inf) -> Result:
         """Run until the stream has ended, or until this time.
 
         Raises
         ------
         StandStill
-            If nothing can happen any more before the stream has ended.
+            If nothing can happen any more before the stream has ended, or if it has not ended after so many events.
         """
         self.end_s = until_s
         if math.isinf(until_s) and self.description.source.tuples is None:
@@ -140,6 +140,8 @@ class World:
                 break
             clock.now = at
             call(argument)
+            if self._events > events_max:
+                raise StandStill(f"after {self._events} events there is no end in sight\n{self._standing()}")
         if not last.ended and math.isinf(until_s):
             raise StandStill(self._standing())
         if not self._samples or clock.now > self._samples[-1].at_s:
@@ -265,7 +267,8 @@ class World:
         )
 
     def _standing(self) -> str:
-        lines = [f"nothing can happen any more at {self.clock.now:.6f} s, but the stream has not ended:"]
+        left = len(self._heap) - self._background
+        lines = [f"at {self.clock.now:.6f} s {left or 'nothing'} can happen any more, but the stream has not ended:"]
         for flow in self.flows:
             state = "ended" if flow.ended else "runs" if flow.running else "stands"
             lines.append(f"  flow {flow.number} {state}, generation {flow.generation}")

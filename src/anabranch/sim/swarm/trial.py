@@ -9,6 +9,9 @@ from anabranch.sim.description import WorldDescription
 from anabranch.sim.load import Steps
 from anabranch.sim.world import StandStill, World
 
+EVENTS_MAX = 300_000
+"""A small world takes some thousands."""
+
 
 def failures(description: WorldDescription) -> list[str]:
     """Everything that is wrong with a run of this world, in words that begin with what was violated."""
@@ -19,7 +22,7 @@ def failures(description: WorldDescription) -> list[str]:
     try:
         # Samples are only looked at where there is control.
         world = World(description, recorder, sample_s=None if endless else 100 * description.period_s)
-        result = world.run(until_s)
+        result = world.run(until_s, EVENTS_MAX)
     except StandStill as still:
         return [*recorder.complaints, f"progress: {still}"]
     except Exception as problem:  # whatever a component raises is what we are looking for
