@@ -8,7 +8,7 @@ General layout, in the order the data flows:
     nodes.py         splitter, channel and merger: anabranch.flow with time added
     stores.py        keyed state, donated and collected as anabranch.partitioning.migration says
     regions.py       what outlives a generation: function, planner, controller, accounts
-    flows.py         generations: drain, migrate, go on; failures and recovery
+    flows.py         generations: drain, migrate, go on; failures and recovery (wiring.py builds their nodes)
     world.py         the events;  result.py  what a run has shown
     simulate.py      the front door: a program, a load, a cluster size
     oracle.py checkers.py swarm/       what one thread would do; what must hold; thousands of random worlds

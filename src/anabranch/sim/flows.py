@@ -22,18 +22,15 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from anabranch.flow.channel import Channel
-from anabranch.flow.merger import make_merger
-from anabranch.flow.splitter import ShuffleSplitter, Splitter
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.migration import Migration, migration
 from anabranch.sim.description import joints
-from anabranch.sim.hosts import place
 from anabranch.sim.links import Link
-from anabranch.sim.nodes import ChannelNode, MergerNode, SplitterNode
+from anabranch.sim.nodes import MergerNode, SplitterNode
 from anabranch.sim.regions import RegionState
 from anabranch.sim.result import MigrationRecord
 from anabranch.sim.stores import Package, Store
+from anabranch.sim.wiring import wire
 
 if TYPE_CHECKING:
     from anabranch.sim.world import World
@@ -149,74 +146,13 @@ class Flow:
         self.running = True
         self.drain_wanted = False
         self._event_number += 1
-        cluster, seed = world.description.cluster, world.description.seed
-        taken = sum(region.channels for flow in world.flows[: self.number] for region in flow.regions)
-        last = len(self.regions) - 1
-        right_mergers: list[MergerNode] = []
-        # From the end to the front, so that everybody knows whom to send to.
-        outs: list[list[Link]] = [[]]
-        for position in range(last, -1, -1):
-            region, joint = self.regions[position], self.joints[position]
-            count = region.channels
-            described = region.description
-            if position == last:
-                into: list[list[Link]] = [[self._link("merge", position, channel)] for channel in range(count)]
-                merger = make_merger(joint.strategy, count, depth=joint.depth, capacity=described.merger_capacity)
-                node = MergerNode(
-                    self, merger, [links[0] for links in into], self.output, described.merge_cost_s,
-                    described.merger_capacity is not None,
-                )  # fmt: skip
-                right_mergers.append(node.is_last())
-            else:
-                right = self.regions[position + 1]
-                into = [
-                    [self._link("shuffle", position, channel, other) for other in range(right.channels)]
-                    for channel in range(count)
-                ]
-                for other in range(right.channels):
-                    merger = make_merger(joint.strategy, count, depth=joint.depth, in_shuffle=True)
-                    node = MergerNode(
-                        self, merger, [links[other] for links in into], outs[other][0], described.merge_cost_s, False
-                    )
-                    right_mergers.append(node)
-            hosts = place(cluster, world.hosts, count, taken + sum(r.channels for r in self.regions[:position]))
-            region.nodes = []
-            inputs: list[list[Link]] = []
-            for channel in range(count):
-                shuffle = None
-                if position < last:
-                    route = self.regions[position + 1].route()
-                    others = self.regions[position + 1].channels
-                    shuffle = ShuffleSplitter(others, route or (lambda value, others=others: value[0] % others))
-                runner = Channel(region.process(channel), joint.strategy, depth=joint.depth)
-                numbered = joint.strategy.is_numbered
-                costs = region.costs(seed, self.generation, channel)
-                work = ChannelNode(region, channel, hosts[channel], runner, numbered, costs, into[channel], shuffle)
-                link = self._link("queue", position, channel, local=position > 0)
-                work.read_from(link)
-                inputs.append([link])
-                region.nodes.append(work)
-            outs = inputs
-        self.mergers = right_mergers
-        first = self.regions[0]
-        strategy = self.joints[0].strategy
-        pulse_every = first.description.pulse_every if strategy.is_pulsed else None
-        splitter = Splitter(strategy, first.channels, route=first.route(), pulse_every=pulse_every)
-        self.splitter = SplitterNode(self, splitter, [links[0] for links in outs])
+        self.splitter, self.mergers = wire(self)
         self.start_period()
         if world.watch is not None:
             world.watch.generation_started(self)
         if self._is_behind():
             self.want_drain()
         self.splitter.poke()
-
-    def _link(self, *name: Any, local: bool = False) -> Link:
-        world = self.world
-        position, channel = name[1], name[2]
-        capacity = self.regions[position].description.queue
-        delays = None if local else world.delays
-        return Link((self.number, self.generation, *name), capacity, world.clock, world.schedule, delays, world.watch,
-                    channel)  # fmt: skip
 
     def want_drain(self) -> None:
         """End the generation as soon as the splitter is done with what it has."""

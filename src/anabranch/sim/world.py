@@ -112,7 +112,7 @@ class World:
     def _in_background(self, what: tuple[Callable[[Any], None], Any]) -> None:
         self._background -= 1
         if math.isinf(self.end_s) and len(self._heap) == self._background:
-            raise StandStill(self._standing())
+            raise StandStill(f"nothing can happen any more; {self._standing()}")
         what[0](what[1])
 
     def run(self, until_s: float = math.inf, events_max: float = math.inf) -> Result:
@@ -141,9 +141,9 @@ class World:
             clock.now = at
             call(argument)
             if self._events > events_max:
-                raise StandStill(f"after {self._events} events there is no end in sight\n{self._standing()}")
+                raise StandStill(f"after {self._events} events there is no end in sight; {self._standing()}")
         if not last.ended and math.isinf(until_s):
-            raise StandStill(self._standing())
+            raise StandStill(f"nothing can happen any more; {self._standing()}")
         if not self._samples or clock.now > self._samples[-1].at_s:
             self._take_sample()
         return self._result()
@@ -267,8 +267,7 @@ class World:
         )
 
     def _standing(self) -> str:
-        left = len(self._heap) - self._background
-        lines = [f"at {self.clock.now:.6f} s {left or 'nothing'} can happen any more, but the stream has not ended:"]
+        lines = [f"at {self.clock.now:.6f} s the stream has not ended:"]
         for flow in self.flows:
             state = "ended" if flow.ended else "runs" if flow.running else "stands"
             lines.append(f"  flow {flow.number} {state}, generation {flow.generation}")
