@@ -3,9 +3,9 @@
 import math
 
 import pytest
-from examples.finance import LINES, generate, program
 
 from anabranch.compiler.strategies import Joint, Order, Routing
+from examples.finance import LINES, generate, program
 from tests.examples.checks import CHANNELS, assert_parallel_is_sequential, built, exact, on_spark, paper_plan
 
 ROWS = generate(3000, seed=3)
