@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.partitioning.groups import EvenGroups
+from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.hashing import hash_columns
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import mergeable
 from anabranch.state.files import LocalFiles
+from anabranch.state.layouts import Layouts
 from anabranch.state.segment import describe, write_segment
 
 HISTORY_EPOCHS = 43
@@ -61,11 +62,11 @@ class Channel:
         return write_segment(self.hashes[at], self.keys[at].tolist(), fields, columns)
 
 
-def channels_of(held: int, channels: int) -> list[Channel]:
+def channels_of(held: int, function: PartitioningFunction) -> list[Channel]:
     keys = np.arange(held, dtype=np.int64)
     hashes = hash_columns([pa.array(keys)])
-    owner = EvenGroups(channels).route(hashes)
-    return [Channel(number, keys[owner == number], hashes[owner == number]) for number in range(channels)]
+    owner = function.route(hashes)
+    return [Channel(number, keys[owner == number], hashes[owner == number]) for number in range(function.channels)]
 
 
 def fill(checkpoint: Path, operator: str, fields: list[str], held: int, touched: int, channels: int) -> list[int]:
@@ -75,7 +76,10 @@ def fill(checkpoint: Path, operator: str, fields: list[str], held: int, touched:
     before = log.latest()
     random = np.random.default_rng(held)
     records: list[dict[str, Any]] = []
-    for channel in channels_of(held, channels):
+    layout = Layouts.from_facts(before.facts).by_operator()[operator]
+    (route,) = [each["routes"][operator] for each in before.facts["regions"].values() if operator in each["routes"]]
+    assert layout.channels == channels, f"the query ran with {layout.channels} channels, not {channels}"
+    for channel in channels_of(held, layout.function):
         sizes = segment_rows(len(channel.keys), touched // channels)
         assert before.epoch + 1 >= len(sizes), f"run {len(sizes)} epochs first: each segment needs one of its own"
         for age, rows in enumerate(sizes):
@@ -88,9 +92,8 @@ def fill(checkpoint: Path, operator: str, fields: list[str], held: int, touched:
                 "name": name,
                 "operator": operator,
                 "channel": channel.number,
-                "channels": channels,
-                "generation": before.facts["generation"],
-                "route": before.facts["routes"][operator],
+                "generation": layout.generation,
+                "route": route,
                 "first": 0 if is_oldest else last,
                 "last": last,
                 "rows": rows,

@@ -21,8 +21,10 @@ from anabranch.compiler.graph import (
     Map,
     Node,
     Process,
+    Source,
     caller_location,
     named,
+    upstream,
 )
 from anabranch.compiler.inference import infer_output_schema
 from anabranch.compiler.plan import Options, Plan
@@ -320,7 +322,10 @@ class Stream(Windowed, Meeting):
 
 def compiled(outputs: Sequence[Node]) -> Plan:
     """The plan of a program, as queries run it."""
-    return compile_program(named(outputs), Options(emission_index=True))
+    ends = named(outputs)
+    if not any(isinstance(node.logic, Source) for node in upstream(*ends)):
+        raise ProgramError(f"{ends[0].title}: the program has no source: nothing would ever come through its feedback")
+    return compile_program(ends, Options(emission_index=True))
 
 
 def unique_name(wanted: str, taken: set[str], location: Location, explicit: bool) -> str:

@@ -186,6 +186,13 @@ class Feedback:
 
     target: str | Loop
 
+    @property
+    def name(self) -> str:
+        """The operator that the tuples come from."""
+        if isinstance(self.target, str):
+            return self.target
+        return self.target.node.name if self.target.node is not None else ""
+
 
 @dataclasses.dataclass(frozen=True)
 class Sink:
@@ -277,7 +284,7 @@ def _loop_of(node: Node) -> Loop | None:
 
 
 def named(outputs: Sequence[Node]) -> list[Node]:
-    """The outputs of the program, its operators with unique names; feedback edges name the operator they come from.
+    """The outputs of the program, its operators with unique names.
 
     Streams of several sources were named without knowing of each other. The first to be declared keeps a name,
     the others get a number behind it, as within one stream.
@@ -291,14 +298,19 @@ def named(outputs: Sequence[Node]) -> list[Node]:
             name, number = f"{node.name}-{number}", number + 1
         taken.add(name)
         names[node.id] = name
-    if all(names[node.id] == node.name and _loop_of(node) is None for node in nodes):
+    if all(names[node.id] == node.name for node in nodes):
         return list(outputs)
     copies: dict[int, Node] = {}
+    loops: list[tuple[Loop, int]] = []
     for node in nodes:
         inputs = tuple(copies[each.id] for each in node.inputs)
-        loop = _loop_of(node)
-        logic = node.logic if loop is None or loop.node is None else Feedback(names[loop.node.id])
+        logic, loop = node.logic, _loop_of(node)
+        if loop is not None and loop.node is not None:
+            loops.append((Loop(), loop.node.id))
+            logic = Feedback(loops[-1][0])
         copies[node.id] = dataclasses.replace(node, name=names[node.id], inputs=inputs, logic=logic)
+    for loop, target in loops:
+        loop.node = copies[target]
     return [copies[node.id] for node in outputs]
 
 
@@ -307,8 +319,7 @@ def fed_back(nodes: Iterable[Node]) -> dict[str, list[Node]]:
     found: dict[str, list[Node]] = {}
     for node in nodes:
         if isinstance(node.logic, Feedback):
-            assert isinstance(node.logic.target, str), "a program that was not named"
-            found.setdefault(node.logic.target, []).append(node)
+            found.setdefault(node.logic.name, []).append(node)
     return found
 
 

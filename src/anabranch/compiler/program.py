@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.compiler.analysis import analyse_with_facts
 from anabranch.compiler.findings import Inference
-from anabranch.compiler.graph import Node, Sink, Source
+from anabranch.compiler.graph import Feedback, Loop, Node, Sink, Source
 from anabranch.compiler.model import Model, Ordering, Property, Selectivity, State
 from anabranch.compiler.plan import Options, Plan, PlannedOperator, Process, Region
 from anabranch.compiler.regions import Draft, Formation, Graph, form_regions, is_stateless, selectivity_of
@@ -62,7 +62,8 @@ def in_order(outputs: list[Node]) -> list[Node]:
     """Every operator of the program, sources first; an error if it goes in a circle."""
     done: dict[int, Node] = {}
     names: dict[str, Node] = {}
-    for output in outputs:
+    ends = list(outputs)
+    for output in ends:
         path: list[Node] = []
         on_path: set[int] = set()
         stack: list[tuple[Node, int]] = [(output, 0)]
@@ -89,6 +90,9 @@ def in_order(outputs: list[Node]) -> list[Node]:
             path.pop()
             on_path.discard(id(node))
             done[node.id] = node
+            if isinstance(node.logic, Feedback) and isinstance(node.logic.target, Loop):
+                assert node.logic.target.node is not None, "named() refuses a loop that is open"
+                ends.append(node.logic.target.node)
             other = names.setdefault(node.name, node)
             if other is not node:
                 raise ProgramError(f"{node.title}: another operator has that name: {other.title}; name one of them")

@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from anabranch.compiler.graph import Node, Source
+from anabranch.compiler.graph import Feedback, Node, Source
 from anabranch.compiler.model import Input, Key, Model, Output, Selectivity, State
 from anabranch.errors import ProgramError
 
@@ -79,8 +79,8 @@ class Graph:
         for node in order:
             for source in node.inputs:
                 self.consumers[source.id].append(node)
-            target = getattr(node.logic, "target", None)
-            if type(node.logic).__name__ == "Feedback":
+            if isinstance(node.logic, Feedback):
+                target = node.logic.name
                 if target not in names:
                     known = ", ".join(names)
                     raise ProgramError(

@@ -35,7 +35,7 @@ def runnable(operator: PlannedOperator, copies: Mapping[int, Node]) -> Node:
     if isinstance(logic, Source):
         return dataclasses.replace(node, logic=Source(None), inputs=inputs)
     if isinstance(logic, Feedback):
-        return dataclasses.replace(node, inputs=inputs)
+        return dataclasses.replace(node, logic=Feedback(logic.name), inputs=inputs)
     single = is_single(operator)
     if isinstance(logic, Keyed) and not single:
         assert operator.model.key is not None

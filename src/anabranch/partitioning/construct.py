@@ -47,6 +47,9 @@ class Construction(Enum):
     """Ours, the default."""
 
 
+_NARROWING_EVEN = 0.2
+"""The band of a function that knows no workload: the busiest channel within 2 % of the mean, at no more moves."""
+
 _PLACEMENTS = {Construction.SCAN: scan, Construction.REDIST: redist, Construction.READJ: readj}
 
 
@@ -149,6 +152,17 @@ def construct(
         expect(function, workload, settings.resources),
         state_moved(current, function, workload, settings.resources),
     )
+
+
+def evened(channels: int) -> PartitioningFunction:
+    """Return the function a query begins with: no hot keys, the ring weighed so that groups are dealt evenly."""
+    return resized(PartitioningFunction.even(channels), channels)
+
+
+def resized(current: PartitioningFunction, channels: int) -> PartitioningFunction:
+    """Return a function for another number of channels, when nothing is known about the keys."""
+    settings = ConstructionSettings(narrowing=_NARROWING_EVEN)
+    return construct(current, Workload.empty(), channels, settings).function
 
 
 def expect(function: PartitioningFunction, workload: Workload, resources: Resources) -> Expectation:

@@ -20,7 +20,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,6 +123,12 @@ class PartitioningFunction:
         """Return the channel of every key group; a view that may not be written."""
         return self._owners
 
+    def held_groups(self, channel: int) -> NDArray[np.bool_]:
+        """Return the groups a channel may hold keys of, as a mask: those it owns, and those of its hot keys."""
+        mask = self._owners == channel
+        mask[self.group_of(self.hot_hashes[self.hot_channels == channel])] = True
+        return mask
+
     @cached_property
     def _owners(self) -> NDArray[np.int32]:
         groups = Places.of_items(np.arange(self.groups, dtype=np.uint64))
@@ -192,6 +198,10 @@ class PartitioningFunction:
     @staticmethod
     def from_bytes(data: bytes) -> PartitioningFunction:
         """Read the serial form; raises ValueError for anything that `to_bytes` did not write."""
+        return _from_bytes(bytes(data))
+
+    @staticmethod
+    def _parsed(data: bytes) -> PartitioningFunction:
         if len(data) < _HEADER.size:
             raise ValueError(f"a partitioning function has at least {_HEADER.size} bytes, found {len(data)}")
         magic, version, group_bits, checksum, channels, hot = _HEADER.unpack_from(data)
@@ -212,6 +222,10 @@ class PartitioningFunction:
             tuple(weights.tolist()), hashes.astype(np.uint64), targets.astype(np.int32), group_bits
         )
 
+    def __reduce__(self) -> tuple[object, tuple[bytes]]:
+        # The tables are a quarter of a megabyte; a task is sent the few bytes they are derived from.
+        return _from_bytes, (self.to_bytes(),)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PartitioningFunction):
             return NotImplemented
@@ -225,3 +239,9 @@ class PartitioningFunction:
             f"PartitioningFunction({self.channels} channels, {len(self.hot_hashes)} hot keys, "
             f"{self.groups} groups, weights {self.weights})"
         )
+
+
+@lru_cache(maxsize=64)
+def _from_bytes(data: bytes) -> PartitioningFunction:
+    """A function from its serial form. Kept, so that the tasks of a process derive its tables once."""
+    return PartitioningFunction._parsed(data)

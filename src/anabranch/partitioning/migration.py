@@ -4,16 +4,45 @@ What must move when one partitioning function follows another.
 State is kept per key group, and per hot key on its own. So between two functions three things can happen:
 a group changes its channel (with all its keys but the hot ones), a hot key changes its channel, and a key
 becomes hot or stops being hot, which takes its state out of its group or puts it back, even on one channel.
+
+A replacement is judged by how much it moves against how much any replacement would have to. With the loads
+b(c) of the channels before and fair shares after, the minimum is what stands above the fair share:
+
+    before      5 5 0                 moved at least, for loads as even as they can be:
+    fair share  10/3 each             Σ max(0, b(c) - fair(c)) = 10/3
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.partitioning.function import PartitioningFunction
+
+
+class Ownership(Protocol):
+    """What a comparison asks of a partitioning function; older checkpoints have simpler ones."""
+
+    @property
+    def channels(self) -> int:
+        """The number of channels."""
+
+    @property
+    def hot_hashes(self) -> NDArray[np.uint64]:
+        """The keys that are mapped explicitly."""
+
+    def group_owners(self) -> NDArray[np.int32]:
+        """The channel of every key group."""
+
+    def route(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """The channel of every key."""
+
+    def __hash__(self) -> int:
+        """Comparisons are kept, by function."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,4 +98,92 @@ def migration(before: PartitioningFunction, after: PartitioningFunction) -> Migr
         keys=Moves(keys[moving], sources[moving], targets[moving]),
         promoted=np.setdiff1d(after.hot_hashes, before.hot_hashes, assume_unique=True),
         demoted=np.setdiff1d(before.hot_hashes, after.hot_hashes, assume_unique=True),
+    )
+
+
+@lru_cache(maxsize=256)
+def sharing(before: Ownership, after: Ownership) -> NDArray[np.bool_]:
+    """
+    Return which old channels (rows) may hold keys that a new channel (columns) owns.
+
+    Exact for hot keys: to get one, a channel need not look at all that held keys of its group.
+    """
+    shared = np.zeros((before.channels, after.channels), dtype=bool)
+    shared[before.group_owners(), after.group_owners()] = True
+    hot = np.union1d(before.hot_hashes, after.hot_hashes)
+    if len(hot):
+        shared[before.route(hot), after.route(hot)] = True
+    shared.setflags(write=False)
+    return shared
+
+
+@dataclass(frozen=True, eq=False)
+class Holdings:
+    """How many keys there are: in every group, and of the hot keys given (which their groups do not count)."""
+
+    groups: NDArray[np.int64]
+    hot_hashes: NDArray[np.uint64]
+    hot_keys: NDArray[np.int64]
+
+    @staticmethod
+    def of(
+        hashes: NDArray[np.uint64], before: PartitioningFunction, after: PartitioningFunction | None = None
+    ) -> Holdings:
+        """Return the holdings of keys given by the hash they are routed by, for comparing two functions."""
+        hot = before.hot_hashes if after is None else np.union1d(before.hot_hashes, after.hot_hashes)
+        is_hot = np.isin(hashes, hot) if len(hot) else np.zeros(len(hashes), dtype=bool)
+        return Holdings(
+            np.bincount(before.group_of(hashes[~is_hot]), minlength=before.groups),
+            hot,
+            np.bincount(np.searchsorted(hot, hashes[is_hot]), minlength=len(hot)),
+        )
+
+    @property
+    def keys(self) -> int:
+        """All keys."""
+        return int(self.groups.sum() + self.hot_keys.sum())
+
+    def on_channels(self, function: PartitioningFunction, channels: int) -> NDArray[np.float64]:
+        """Return how many keys every channel holds."""
+        tail = np.bincount(function.group_owners(), weights=self.groups, minlength=channels)
+        hot = np.bincount(function.route(self.hot_hashes), weights=self.hot_keys, minlength=channels)
+        return (tail + hot).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class MovedKeys:
+    """What a replacement moves, in keys."""
+
+    keys: int
+    """All there are."""
+    moved: int
+    """Those whose channel changes."""
+    minimum: float
+    """The fewest that could, for channels that all hold the same number afterwards."""
+    minimum_alike: float
+    """The fewest that could, for channels that hold as many afterwards as they do."""
+
+    @property
+    def against_minimum(self) -> float:
+        """Moved over the minimum for an even result; 1 if nothing had to move and nothing did."""
+        if self.minimum:
+            return self.moved / self.minimum
+        return 1.0 if not self.moved else float("inf")
+
+
+def moved_keys(before: PartitioningFunction, after: PartitioningFunction, holdings: Holdings) -> MovedKeys:
+    """Return how many keys move between two functions, and how many would have to."""
+    moves = migration(before, after)
+    hot = np.searchsorted(holdings.hot_hashes, moves.keys.units)
+    if not np.array_equal(holdings.hot_hashes, np.union1d(before.hot_hashes, after.hot_hashes)):
+        raise ValueError("the holdings were counted for other functions: their hot keys differ")
+    moved = int(holdings.groups[moves.groups.units].sum() + holdings.hot_keys[hot].sum())
+    channels = max(before.channels, after.channels)
+    was, will_be = holdings.on_channels(before, channels), holdings.on_channels(after, channels)
+    fair = np.where(np.arange(channels) < after.channels, holdings.keys / after.channels, 0.0)
+    return MovedKeys(
+        keys=holdings.keys,
+        moved=moved,
+        minimum=float(np.maximum(was - fair, 0.0).sum()),
+        minimum_alike=float(np.maximum(was - will_be, 0.0).sum()),
     )

@@ -25,7 +25,6 @@ from pyspark import cloudpickle
 from anabranch.compiler.graph import Keyed
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
 from anabranch.faults import reach
-from anabranch.partitioning.groups import EvenGroups
 from anabranch.spark.executor import Executor, Job
 from anabranch.spark.results import Results
 from anabranch.spark.sinks import Sink
@@ -33,9 +32,9 @@ from anabranch.spark.splitters import FeedbackTask, SplitTask
 from anabranch.spark.tasks import BATCH_ROWS, LevelTask, MergeTask, Program
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
+from anabranch.state.layouts import Layouts
 from anabranch.state.lineage import (
     KeyRoute,
-    Layout,
     after_merge,
     large_merges,
     without_adopted,
@@ -129,10 +128,14 @@ class EpochRunner:
         }
         self._manifest = Manifest(latest.epoch, durable, latest.facts)
         checkpoint.clean()
-        before = self._manifest.facts
         self._keys = key_routes(program)
-        same = before.get("channels") == channels and before.get("routes") == self._routes()
-        self._layout = Layout(before.get("generation", -1) + (not same), channels)
+        # A stage that is entered through a shuffle is a region; it bears the name of the operator at its entry.
+        self._regions = {stage.number: stage.name for stage in program.layout.stages if stage.kind != "source"}
+        stages = {name: program.layout.stages[number] for number, name in self._regions.items()}
+        self._layouts = Layouts.from_facts(latest.facts).started(
+            {name: stage.routes for name, stage in stages.items()},
+            {name: channels if stage.kind == "keyed" else 1 for name, stage in stages.items()},
+        )
         self.failure: AnabranchError | None = None
 
     @property
@@ -274,11 +277,7 @@ class EpochRunner:
 
     def _job(self, batch: Any, epoch: int, clock_ms: int) -> Results:
         layout = self._program.layout
-        functions = {
-            stage.number: EvenGroups(self._channels if stage.kind == "keyed" else 1)
-            for stage in layout.stages
-            if stage.kind != "source"
-        }
+        functions = {number: self._layouts.function(region) for number, region in self._regions.items()}
         common = (self._pickled, self._digest, epoch, clock_ms, functions)
         state = self._version(epoch, clock_ms)
         fed_back = self._fed_back()
@@ -306,16 +305,13 @@ class EpochRunner:
             self._shared,
             epoch,
             clock_ms,
-            self._layout,
+            self._layouts.by_operator(),
             self._keys,
             self._fields,
             segments,
             merging=busy,
             transient=self._transient,
         )
-
-    def _routes(self) -> dict[str, list[str]]:
-        return {operator: list(key.route) for operator, key in self._keys.items()}
 
     def _supply(self, name: str) -> bytes:
         data = self._checkpoint.files.read(f"state/{name}")
@@ -344,12 +340,14 @@ class EpochRunner:
                 self._checkpoint.files.write(f"state/{record['name']}", data)
             known = segments.setdefault(record["operator"], [])
             segments[record["operator"]] = after_merge(known, record) if record.get("parts") else [record, *known]
+        layouts = self._layouts.by_operator()
         for operator, known in segments.items():
             whole = without_old_parts(without_damaged(known, damaged), epoch - self._checkpoint.kept)
             key = self._keys.get(operator)
             # State of an operator that the program does not have any more is kept as it is.
-            segments[operator] = whole if key is None else without_adopted(whole, self._layout.of(key), key.route)
-        manifest = Manifest(epoch, segments, {**dataclasses.asdict(self._layout), "routes": self._routes(), **facts})
+            segments[operator] = whole if key is None else without_adopted(whole, layouts[operator], key.route)
+        self._layouts = self._layouts.pruned(segments)
+        manifest = Manifest(epoch, segments, {**self._layouts.to_facts(), **facts})
         self._checkpoint.commit(manifest)
         self._manifest = manifest
 
@@ -360,7 +358,8 @@ class EpochRunner:
         if self._merging is not None:
             return
         due = self._snapshots is not None and self._snapshots.due(self._manifest.epoch, clock_ms)
-        wanted = large_merges(self._manifest.segments, self._layout, self._keys, INLINE_ROWS, everything=due)
+        layouts = self._layouts.by_operator()
+        wanted = large_merges(self._manifest.segments, layouts, self._keys, INLINE_ROWS, everything=due)
         if wanted:
             version = self._version(epoch, clock_ms)
             self._busy = [record["name"] for _, _, records in wanted for record in records]

@@ -23,6 +23,9 @@ from anabranch.state.lineage import files_of
 from anabranch.state.segment import to_json
 
 FORMAT = 1
+# Since format 2 the facts say who owns what region by region (layouts.py). Older releases would misread them.
+MANIFEST_FORMAT = 2
+_MANIFEST_FORMATS = (1, MANIFEST_FORMAT)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,15 +48,16 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         body = to_json({"epoch": self.epoch, "segments": self.segments, "facts": self.facts})
-        return to_json({"format": FORMAT, "checksum": zlib.crc32(body.encode()), "manifest": body}).encode()
+        return to_json({"format": MANIFEST_FORMAT, "checksum": zlib.crc32(body.encode()), "manifest": body}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str) -> Manifest:
         try:
             outer = json.loads(data)
             body = outer["manifest"]
-            if outer["format"] != FORMAT:
-                raise CheckpointError(f"{name} has the format {outer['format']}; this version reads {FORMAT}")
+            if outer["format"] not in _MANIFEST_FORMATS:
+                readable = " and ".join(map(str, _MANIFEST_FORMATS))
+                raise CheckpointError(f"{name} has the format {outer['format']}; this version reads {readable}")
             if zlib.crc32(body.encode()) != outer["checksum"]:
                 raise CheckpointError(f"{name} is damaged: its checksum does not fit")
             fields = json.loads(body)

@@ -1,45 +1,28 @@
 """Which segments a channel reads, and what a manifest keeps: decisions about records, without any I/O.
 
-A record describes a segment: its file, the operator, the channel that wrote it and out of how many, the
-epochs it covers (first to last), rows, bytes, checksum. The segments one channel wrote under one layout of
-channels are a *lineage*; they follow one another without overlap. When the number of channels changes, the
-new channels begin new lineages and read those of the old ones whose key groups they took over: nothing is
-copied. A merge restricted to a channel's own groups then *adopts* what it read, and an old segment is
-dropped when every channel that needs it has adopted it.
+A record describes a segment: its file, the operator, the generation and the channel that wrote it, the
+epochs it covers (first to last), rows, bytes, checksum. The segments one channel wrote under one layout
+(layouts.py) are a *lineage*; they follow one another without overlap. When the layout of a region is replaced,
+its channels begin new lineages and read those of the old ones whose keys they took over: nothing is copied. A
+merge restricted to the keys a channel owns then *adopts* what it read, and an old segment is dropped when every
+channel that needs it has adopted it.
+
+Of two segments with one key, the one with the later last epoch counts: in each epoch a key has one owner, so
+nobody else wrote it since. A merge that adopts takes all its channel sees, so it never hides anything newer.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from anabranch.partitioning.groups import EvenGroups
-from anabranch.partitioning.hashing import hash_columns, key_groups
+from anabranch.partitioning.hashing import hash_columns
 from anabranch.state.compaction import mergeable
-
-Record = Mapping[str, Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    """Who owns which keys. Each change of owners is a new generation, also when it goes back to an earlier number
-    of channels: what was written in between is newer.
-    """
-
-    generation: int
-    channels: int
-
-    def of(self, key: KeyRoute) -> Layout:
-        """The layout of an operator: what is not routed by any column has one channel."""
-        return self if key.route else Layout(self.generation, 1)
-
-    def groups(self, channel: int) -> np.ndarray:
-        """The key groups of a channel, as a mask."""
-        return EvenGroups(self.channels).groups(channel)
+from anabranch.state.layouts import Layout, Record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,18 +46,13 @@ class KeyRoute:
         columns = zip(*keys, strict=True)
         return hash_columns([pa.array(c, kind) for c, kind in zip(columns, self.types, strict=True)])
 
-    def route_groups(self, hashes: np.ndarray, keys: Sequence[Any]) -> np.ndarray:
-        """The key groups the keys are routed by."""
-        if self.route in (self.names, ()) or not len(keys):
-            return key_groups(hashes)
-        columns = list(zip(*keys, strict=True))
+    def route_hashes(self, hashes: np.ndarray, keys: Callable[[], Sequence[Any]]) -> np.ndarray:
+        """The hashes the keys are routed by, from those they are found by; the keys are asked for only if needed."""
+        if self.route in (self.names, ()) or not len(hashes):
+            return hashes
+        columns = list(zip(*keys(), strict=True))
         places = [self.names.index(name) for name in self.route]
-        return key_groups(hash_columns([pa.array(columns[at], self.types[at]) for at in places]))
-
-
-def groups_of(record: Record) -> np.ndarray:
-    """The key groups that a segment may hold keys of."""
-    return Layout(record["generation"], record["channels"]).groups(record["channel"])
+        return hash_columns([pa.array(columns[at], self.types[at]) for at in places])
 
 
 def own(records: Iterable[Record], channel: int, layout: Layout) -> list[Record]:
@@ -87,15 +65,27 @@ def inherited(records: Iterable[Record], channel: int, layout: Layout, route: tu
     """What a channel still reads of others' lineages, newest first."""
     records = list(records)
     adopted = {name for record in own(records, channel, layout) for name in record.get("adopted", ())}
-    groups = layout.groups(channel)
-    found = []
-    for record in records:
-        if record["generation"] == layout.generation or record["name"] in adopted:
-            continue
-        # After a change of the program that routes by other columns, a segment may hold anyone's keys.
-        if tuple(record["route"]) != route or (groups_of(record) & groups).any():
-            found.append(record)
+    found = [
+        record
+        for record in records
+        if record["generation"] != layout.generation
+        and record["name"] not in adopted
+        and layout.shares(record, channel, route)
+    ]
     return sorted(found, key=_newest_first)
+
+
+def others_remain(records: Iterable[Record], channel: int, layout: Layout, route: tuple[str, ...]) -> bool:
+    """Whether there are segments of other generations, adopted or not, that may hold keys of a channel.
+
+    While there are, or could be again in place of a damaged merge, the channel must not forget that a key was
+    removed: a later generation might find it there.
+    """
+    return any(
+        each["generation"] != layout.generation and layout.shares(each, channel, route)
+        for record in records
+        for each in (record, *record.get("parts", ()))
+    )
 
 
 def _newest_first(record: Record) -> tuple[int, int]:
@@ -127,7 +117,7 @@ def inline_merge(records: Sequence[Record], rows_max: int, busy: frozenset[str] 
 
 def large_merges(
     segments: Mapping[str, Sequence[Record]],
-    layout: Layout,
+    layouts: Mapping[str, Layout],
     keys: Mapping[str, KeyRoute],
     rows_max: int,
     everything: bool = False,
@@ -141,9 +131,9 @@ def large_merges(
     for operator, records in segments.items():
         if operator not in keys:
             continue
-        mine = layout.of(keys[operator])
-        for channel in range(mine.channels):
-            seen = visible(records, channel, mine, keys[operator].route)
+        layout = layouts[operator]
+        for channel in range(layout.channels):
+            seen = visible(records, channel, layout, keys[operator].route)
             if any(record["generation"] != layout.generation for record in seen) or (everything and len(seen) > 1):
                 found.append((operator, channel, seen))
                 continue
@@ -167,9 +157,16 @@ def after_merge(records: Sequence[Record], merged: Record) -> list[Record]:
 
 
 def without_adopted(records: Sequence[Record], layout: Layout, route: tuple[str, ...]) -> list[Record]:
-    """The records without those that every channel has adopted."""
+    """The records without those that every channel has adopted, and without memories of what is gone."""
     needed = {r["name"] for channel in range(layout.channels) for r in visible(records, channel, layout, route)}
-    return [record for record in records if record["name"] in needed]
+    kept = [record for record in records if record["name"] in needed]
+    known = files_of({"": kept})
+    return [
+        {**record, "adopted": [name for name in record["adopted"] if name in known]}
+        if any(name not in known for name in record.get("adopted", ()))
+        else record
+        for record in kept
+    ]
 
 
 def without_damaged(records: Sequence[Record], damaged: Iterable[str]) -> list[Record]:

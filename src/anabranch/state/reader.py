@@ -19,7 +19,8 @@ from anabranch.flow.schema import Schema
 from anabranch.partitioning.hashing import hash_columns, key_groups
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.files import Files
-from anabranch.state.lineage import Record
+from anabranch.state.layouts import Record
+from anabranch.state.lineage import KeyRoute
 from anabranch.state.segment import Segment, merge_segments, same_key
 
 
@@ -123,6 +124,19 @@ class CheckpointReader:
     def groups(self, operator: str) -> dict[int, int]:
         """Key group → how many keys of it there are."""
         return dict(sorted(Counter(key_groups(self._segment(operator).hashes).tolist()).items()))
+
+    def route_hashes(self, operator: str) -> np.ndarray:
+        """For every key, the hash it is routed by: what a partitioning function is asked about."""
+        segment, details = self._segment(operator), self._operators[operator]
+        routes = {
+            tuple(each["routes"][operator])
+            for each in self.manifest.facts.get("regions", {}).values()
+            if operator in each["routes"]
+        }
+        names = tuple(details["key"])
+        schema = Schema(parse_ddl(details["input"][0]))
+        key = KeyRoute(names, tuple(schema.type_of(name) for name in names), routes.pop() if routes else names)
+        return key.route_hashes(segment.hashes, lambda: segment.values("key"))
 
     def items(self, operator: str) -> list[tuple[Any, dict[str, Any]]]:
         """Every key with its state, in the order of the keys' hashes."""

@@ -204,7 +204,7 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 def merge_segments(
     segments: Sequence[Segment],
     drop_dead: bool,
-    keeps: Callable[[np.ndarray, list[Any]], np.ndarray] | None = None,
+    keeps: Callable[[np.ndarray, Callable[[], list[Any]]], np.ndarray] | None = None,
     defaults: Mapping[str, Any] | None = None,
     clock_ms: int | None = None,
 ) -> pa.Buffer:
@@ -215,7 +215,7 @@ def merge_segments(
     drop_dead : bool
         Forget removed keys; right only if nothing older exists, where a key could come back from.
     keeps : function of hashes and keys, optional
-        Which keys to keep, as a mask; all by default.
+        Which keys to keep, as a mask; all by default. The keys are given as a function: decoding them takes time.
     defaults : mapping, optional
         The fields the result has, with the value of each where a segment does not have it.
     clock_ms : int, optional
@@ -245,7 +245,7 @@ def merge_segments(
             moments = arrays[names.index(f"field.{EXPIRES}")]
             keep &= pc.greater(moments, clock_ms).to_numpy(zero_copy_only=False)
     if keeps is not None:
-        keep &= keeps(hashes, decode_column(arrays[0], encodings[0]))
+        keep &= keeps(hashes, lambda: decode_column(arrays[0], encodings[0]))
     rows = pa.array(np.flatnonzero(keep))
     columns: list[pa.Array] = [column.take(rows) for column in (pa.array(hashes), *arrays)]
     column_names, column_encodings = ["hash", *names], [b"plain", *encodings]

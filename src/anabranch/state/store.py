@@ -14,11 +14,13 @@ misses one says so and is given it by the driver.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,8 @@ from anabranch.errors import CheckpointError, MissingSegments
 from anabranch.faults import reach
 from anabranch.state.compaction import INLINE_ROWS
 from anabranch.state.files import LocalFiles
-from anabranch.state.lineage import KeyRoute, Layout, Record, files_of, inline_merge, own, visible
+from anabranch.state.layouts import Layout, Record
+from anabranch.state.lineage import KeyRoute, files_of, inline_merge, others_remain, own, visible
 from anabranch.state.segment import EXPIRES, NEVER, Segment, describe, merge_segments
 from anabranch.state.table import SegmentCache, Table
 
@@ -50,8 +53,8 @@ class StateVersion:
         The epoch that is about to run; what is read here was committed by the epochs before it.
     clock_ms : int
         The epoch's time, for what expires.
-    layout : Layout
-        Which channel owns which keys.
+    layouts : mapping
+        Operator name → which channel owns which keys of it.
     keys : mapping
         Operator name → its key.
     fields : mapping
@@ -70,7 +73,7 @@ class StateVersion:
     shared: bool
     epoch: int
     clock_ms: int
-    layout: Layout
+    layouts: Mapping[str, Layout]
     keys: Mapping[str, KeyRoute]
     fields: Mapping[str, Mapping[str, Any]]
     segments: Mapping[str, Sequence[Record]]
@@ -105,7 +108,11 @@ class TaskState:
                 self._records[node.name] = records
                 segments = [segment for record in records for segment in self._read(record, missing)]
                 self._tables[node.name] = Table(
-                    node, self._version.keys[node.name], segments, self._version.clock_ms, self._owner(node.name)
+                    node,
+                    self._version.keys[node.name],
+                    segments,
+                    self._version.clock_ms,
+                    partial(self.owned, node.name),
                 )
         if missing:
             raise MissingSegments(missing)
@@ -115,15 +122,16 @@ class TaskState:
         """The segments this channel reads of an operator, newest first."""
         version = self._version
         records = version.segments.get(operator, ())
-        return visible(records, self._channel, self._layout(operator), version.keys[operator].route)
+        return visible(records, self._channel, version.layouts[operator], version.keys[operator].route)
 
-    def _owner(self, operator: str) -> Callable[[np.ndarray, Sequence[Any]], np.ndarray]:
-        """Tells which keys of an operator are this channel's; segments that it inherited hold others too."""
-        key, groups = self._version.keys[operator], self._layout(operator).groups(self._channel)
-        return lambda hashes, keys: groups[key.route_groups(hashes, keys)]
+    def owned(self, operator: str, hashes: np.ndarray, keys: Callable[[], Sequence[Any]]) -> np.ndarray:
+        """Which keys of a segment this channel owns, as a mask: an inherited one holds others' as well."""
+        key, layout = self._version.keys[operator], self._version.layouts[operator]
+        return layout.owns(self._channel, key.route_hashes(hashes, keys))
 
-    def _layout(self, operator: str) -> Layout:
-        return self._version.layout.of(self._version.keys[operator])
+    def snapshot(self, operator: str) -> Segment:
+        """All that this channel owns of an operator's state before the epoch, as one segment."""
+        return Segment(self._merged(operator, self._segments_of(self.visible(operator)), drop_dead=True))
 
     def _read(self, record: Record, missing: list[str]) -> list[Segment]:
         """A segment; if it is damaged and was merged from others that are still there, those."""
@@ -182,7 +190,7 @@ class TaskState:
             written.append(record)
             reach("segment written", epoch=self._version.epoch, channel=self._channel, operator=node.name)
             seen = [record, *self._records[node.name]]
-            mine = own(seen, self._channel, self._layout(node.name))
+            mine = own(seen, self._channel, self._version.layouts[node.name])
             count = inline_merge(mine, INLINE_ROWS, self._version.merging)
             if count:
                 is_all = count == len(seen)
@@ -204,6 +212,25 @@ class TaskState:
         self, operator: str, records: Sequence[Record], is_all: bool, new: Mapping[str, pa.Buffer] | None = None
     ) -> dict[str, Any]:
         """Merge segments (newest first) into one of this channel's lineage; its record."""
+        version, layout = self._version, self._version.layouts[operator]
+        foreign = [r["name"] for r in records if r["generation"] != layout.generation]
+        known, route = version.segments.get(operator, ()), version.keys[operator].route
+        data = self._merged(
+            operator,
+            self._segments_of(records, new or {}),
+            drop_dead=is_all and not others_remain(known, self._channel, layout, route),
+            is_restricted=bool(foreign),
+        )
+        first = min(record["first"] for record in records)
+        merged = self._write(operator, data, len(Segment(data)), max(r["last"] for r in records), first)
+        adopted = {name for record in records for name in record.get("adopted", ())}
+        merged["adopted"] = sorted(adopted | set(foreign))
+        merged["made"] = self._version.epoch
+        merged["parts"] = [{k: v for k, v in r.items() if k not in ("parts", "data")} for r in records]
+        return merged
+
+    def _segments_of(self, records: Sequence[Record], new: Mapping[str, pa.Buffer] | None = None) -> list[Segment]:
+        """The segments that records describe; those of this task are not in any file yet."""
         missing: list[str] = []
         segments = []
         for record in records:
@@ -213,23 +240,19 @@ class TaskState:
                 segments += self._read(record, missing)
         if missing:
             raise MissingSegments(missing)
-        layout, key = self._layout(operator), self._version.keys[operator]
-        foreign = [r["name"] for r in records if r["generation"] != layout.generation]
-        groups = layout.groups(self._channel)
-        data = merge_segments(
+        return segments
+
+    def _merged(
+        self, operator: str, segments: Sequence[Segment], drop_dead: bool, is_restricted: bool = True
+    ) -> pa.Buffer:
+        """Segments, newest first, as one; restricted to what this channel owns, if others' keys are in them."""
+        return merge_segments(
             segments,
-            drop_dead=is_all,
-            keeps=(lambda hashes, keys: groups[key.route_groups(hashes, keys)]) if foreign else None,
+            drop_dead=drop_dead,
+            keeps=functools.partial(self.owned, operator) if is_restricted else None,
             defaults=self._defaults(operator, segments),
             clock_ms=self._version.clock_ms,
         )
-        first = min(record["first"] for record in records)
-        merged = self._write(operator, data, len(Segment(data)), max(r["last"] for r in records), first)
-        adopted = {name for record in records for name in record.get("adopted", ())}
-        merged["adopted"] = sorted(adopted | set(foreign))
-        merged["made"] = self._version.epoch
-        merged["parts"] = [{k: v for k, v in r.items() if k not in ("parts", "data")} for r in records]
-        return merged
 
     def _defaults(self, operator: str, segments: Sequence[Segment]) -> dict[str, Any]:
         """The fields the program has now, with the value of each for keys that were written before it had them."""
@@ -245,8 +268,7 @@ class TaskState:
             "name": name,
             "operator": operator,
             "channel": self._channel,
-            "channels": self._layout(operator).channels,
-            "generation": self._version.layout.generation,
+            "generation": self._version.layouts[operator].generation,
             "route": list(self._version.keys[operator].route),
             "first": last if first is None else first,
             "last": last,

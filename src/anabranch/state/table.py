@@ -12,6 +12,7 @@ import gc
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import compress, repeat
 from operator import is_not
 from typing import Any
@@ -95,7 +96,7 @@ class Table:
         key: KeyRoute,
         segments: Sequence[Segment],
         clock_ms: int = 0,
-        owns: Callable[[np.ndarray, Sequence[Any]], np.ndarray] | None = None,
+        owns: Callable[[np.ndarray, Callable[[], Sequence[Any]]], np.ndarray] | None = None,
     ) -> None:
         assert isinstance(node.logic, Keyed)
         self.instances = Instances(node)
@@ -136,7 +137,7 @@ class Table:
             rows = np.arange(len(segment))
             keys = [canonical(key) for key in segment.values("key")]
             gone = self._gone(segment, rows) or repeat(False)
-            owned = self._owns(segment.hashes, keys) if self._owns is not None else repeat(True)
+            owned = repeat(True) if self._owns is None else self._owns(segment.hashes, partial(list, keys))
             values = self._column(segment, field, rows)
             for key, dead, mine, value in zip(keys, gone, owned, values, strict=False):
                 if key not in seen:

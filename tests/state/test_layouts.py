@@ -1,0 +1,192 @@
+"""Layouts: one per region, replaced at will, kept in the manifest for as long as a segment needs them."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ownership_checker import owners_of
+
+from anabranch.errors import CheckpointError
+from anabranch.partitioning.construct import evened, resized
+from anabranch.partitioning.function import PartitioningFunction
+from anabranch.state.layouts import Layout, Layouts
+
+ROUTES = {"sum": {"Sum": ("k",), "Fine": ("k",)}, "all": {"All": ()}}
+CHANNELS = {"sum": 3, "all": 1}
+
+
+def started() -> Layouts:
+    return Layouts().started(ROUTES, CHANNELS)
+
+
+def test_each_region_has_a_layout_of_its_own():
+    layouts = started().by_operator()
+    assert {name: layout.channels for name, layout in layouts.items()} == {"Sum": 3, "Fine": 3, "All": 1}
+    assert layouts["Sum"].generation == layouts["Fine"].generation != layouts["All"].generation
+
+
+def test_a_replacement_concerns_its_region_only_and_is_a_new_generation():
+    layouts = started()
+    later = layouts.replaced("sum", resized(layouts.function("sum"), 4))
+    assert later.layout("all").generation == layouts.layout("all").generation
+    assert later.layout("sum").generation > max(layouts.functions)
+    assert later.layout("sum").earlier[layouts.layout("sum").generation] == layouts.function("sum")
+    back = later.replaced("sum", layouts.function("sum"))
+    assert back.layout("sum").generation > later.layout("sum").generation
+    assert back.replaced("sum", back.function("sum")) is back
+
+
+def test_a_restart_of_the_same_program_changes_nothing():
+    layouts = started().replaced("sum", evened(3).with_hot({7: 1}))
+    again = Layouts.from_facts(layouts.to_facts()).started(ROUTES, CHANNELS)
+    assert again == layouts
+
+
+def test_a_restart_with_another_number_of_channels_resizes_and_moves_only_what_it_must():
+    before = started()
+    after = before.started(ROUTES, {**CHANNELS, "sum": 4})
+    moved = before.function("sum").group_owners() != after.function("sum").group_owners()
+    assert 0.24 <= moved.mean() <= 1.05 * 0.25
+    assert after.layout("all").generation == before.layout("all").generation
+
+
+@pytest.mark.parametrize(
+    "routes", [{"Sum": ("l",), "Fine": ("k",)}, {"Sum": ("k",)}, {"Sum": ("k",), "Fine": ("k",), "New": ("k",)}]
+)
+def test_other_operators_or_columns_begin_a_new_generation_under_the_same_function(routes):
+    before = started()
+    after = before.started({"sum": routes, "all": {"All": ()}}, CHANNELS)
+    assert after.layout("sum").generation == before.newest + 1
+    assert after.function("sum") == before.function("sum")
+
+
+def test_a_region_that_was_away_does_not_get_its_old_number_back():
+    before = started()
+    away = before.started({"all": {"All": ()}}, CHANNELS).pruned({})
+    assert set(away.regions) == {"all"} and len(away.functions) == 1
+    back = Layouts.from_facts(away.to_facts()).started(ROUTES, CHANNELS)
+    assert back.layout("sum").generation > before.newest
+
+
+def test_functions_are_kept_while_a_record_or_a_part_of_one_refers_to_them():
+    layouts = started()
+    for channels in (4, 5, 6, 7):
+        layouts = layouts.replaced("sum", resized(layouts.function("sum"), channels))
+    assert len(layouts.functions) == 6
+    record = {"generation": 2, "parts": [{"generation": 3}]}
+    pruned = layouts.pruned({"Sum": [record], "Gone": [{"generation": 4}]})
+    current = {region.generation for region in layouts.regions.values()}
+    assert set(pruned.functions) == {2, 3, 4} | current
+    assert set(pruned.pruned({}).functions) == current
+    assert pruned.pruned({}).newest == layouts.newest
+
+
+def test_an_unknown_region_is_an_error_that_says_which_there_are():
+    with pytest.raises(KeyError, match="no region 'top'; regions: sum, all"):
+        started().replaced("top", evened(2))
+
+
+def test_functions_with_other_key_groups_are_refused():
+    with pytest.raises(ValueError, match="4096 key groups; the function has 256"):
+        started().replaced("sum", PartitioningFunction.even(2, group_bits=8))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda facts: facts["functions"].clear(),
+        lambda facts: facts["functions"].update({"0": "AAAA"}),
+        lambda facts: facts["functions"].update({"0": "!"}),
+        lambda facts: facts["regions"]["sum"].pop("routes"),
+        lambda facts: facts.pop("generation"),
+    ],
+)
+def test_facts_that_do_not_fit_are_refused_with_a_sentence(change):
+    facts = started().to_facts()
+    change(facts)
+    with pytest.raises(CheckpointError, match="partitioning functions cannot be read"):
+        Layouts.from_facts(facts)
+
+
+def test_the_facts_of_the_first_format_give_the_number_to_go_on_from():
+    layouts = Layouts.from_facts({"channels": 2, "generation": 6, "routes": {"Sum": ["k"]}, "clock_ms": 1})
+    assert layouts.started(ROUTES, CHANNELS).layout("sum").generation == 7
+    assert Layouts.from_facts({}).started(ROUTES, CHANNELS).layout("sum").generation == 0
+
+
+def record(channel: int, generation: int, route=("k",), **more) -> dict:
+    return {"name": "s", "channel": channel, "generation": generation, "route": list(route), **more}
+
+
+def test_segments_of_the_first_format_are_read_by_those_who_took_over_their_groups():
+    function = evened(4)
+    layout = Layout(7, function)
+    old_groups = np.arange(4096) % 300 == 5
+    for channel in range(4):
+        wanted = bool((old_groups & (function.group_owners() == channel)).any())
+        assert layout.shares(record(5, 6, channels=300), channel, ("k",)) == wanted
+    assert not all(layout.shares(record(at, 6, channels=4096), 0, ("k",)) for at in range(4096))
+
+
+def test_what_was_routed_otherwise_or_under_an_unknown_function_may_be_anyones():
+    layout = Layout(7, evened(4), {6: evened(4)})
+    assert not layout.shares(record(1, 6), 0, ("k",))
+    assert layout.shares(record(1, 6, route=("l",)), 0, ("k",))
+    assert layout.shares(record(1, 5), 0, ("k",))
+    assert layout.shares(record(1, 6), 0, ())
+
+
+def test_a_hot_key_is_inherited_from_its_old_owner_alone():
+    function = evened(3)
+    key = int(np.uint64(1) << np.uint64(52))  # the first key of group 1
+    home = int(function.group_owners()[1])
+    here, there = sorted({0, 1, 2} - {home})
+    before, after = function.with_hot({key: here}), function.with_hot({key: there})
+    layout = Layout(1, after, {0: before})
+    assert [layout.shares(record(channel, 0), there, ("k",)) for channel in (here, there, home)] == [True, True, False]
+    assert layout.groups(there)[1] and layout.groups(home)[1] and not layout.groups(here)[1]
+    hashes = np.array([key, key + 1], dtype=np.uint64)
+    assert layout.owns(there, hashes).tolist() == [True, False]
+    assert layout.owns(home, hashes).tolist() == [False, True]
+
+
+def test_a_layout_travels_in_few_bytes():
+    layouts = started().replaced("sum", evened(8).with_hot(dict.fromkeys(range(40), 1)))
+    layouts.function("sum").route(np.zeros(1, dtype=np.uint64))  # the tables exist now
+    sent = pickle.dumps(layouts.by_operator())
+    assert len(sent) < 3000
+    arrived = pickle.loads(sent)
+    assert arrived["Sum"].function == layouts.function("sum")
+    assert arrived["Sum"].function is pickle.loads(sent)["Sum"].function  # a process derives its tables once
+
+
+@st.composite
+def functions(draw) -> PartitioningFunction:
+    channels = draw(st.integers(1, 8))
+    weights = draw(st.lists(st.integers(0, 40), min_size=channels, max_size=channels).filter(any))
+    hot = draw(st.dictionaries(st.integers(0, 2**64 - 1), st.integers(0, channels - 1), max_size=6))
+    return PartitioningFunction(tuple(weights)).with_hot(hot)
+
+
+@settings(max_examples=40)
+@given(functions(), st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=50))
+def test_each_key_has_exactly_one_owner_and_it_is_the_right_one(function, keys):
+    layout = Layout(0, function)
+    hashes = np.array([*keys, *function.hot_hashes.tolist()], dtype=np.uint64)
+    masks = np.stack([layout.owns(channel, hashes) for channel in range(layout.channels)])
+    expected = [owners_of(function.to_bytes()).owner(int(hashed)) for hashed in hashes]
+    assert masks.sum(axis=0).tolist() == [1] * len(hashes)
+    assert masks.argmax(axis=0).tolist() == expected
+    for hashed, owner in zip(hashes.tolist(), expected, strict=True):
+        assert layout.groups(owner)[hashed >> 52]
+
+
+@settings(max_examples=40)
+@given(functions(), functions(), st.lists(st.integers(0, 2**64 - 1), max_size=50))
+def test_whoever_owns_a_key_now_reads_the_segments_of_whoever_owned_it(before, after, keys):
+    layout = Layout(1, after, {0: before})
+    for hashed in [*keys, *before.hot_hashes.tolist(), *after.hot_hashes.tolist()]:
+        old, new = (owners_of(each.to_bytes()).owner(hashed) for each in (before, after))
+        assert layout.shares(record(old, 0), new, ("k",))
