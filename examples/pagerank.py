@@ -48,7 +48,7 @@ class Multiply(ab.Operator):
             sum(weight * t.ranks[source] for source, weight in zip(sources, weights, strict=True))
             for sources, weights in zip(self.sources, self.weights, strict=True)
         ]
-        return (t.round, self.rows, products)
+        yield (t.round, self.rows, products)
 
 
 class Assemble:
