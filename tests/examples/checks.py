@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -58,7 +59,15 @@ def assert_parallel_is_sequential(stream: ab.Stream, channels: int) -> None:
     sequential = run_sequential([stream])[0]
     assert sequential, "a comparison of nothing with nothing"
     for seed in (channels, channels + 100):
-        assert exact(in_parallel(stream, channels, seed)) == exact(sequential)
+        found, wanted = exact(in_parallel(stream, channels, seed)), exact(sequential)
+        # pytest does not look into assertions of modules that hold no tests: the message is made here.
+        differing = [at for at, pair in enumerate(itertools.zip_longest(found, wanted)) if pair[0] != pair[1]]
+        if differing:
+            at = differing[0]
+            raise AssertionError(
+                f"{len(differing)} rows differ with {channels} channels and seed {seed}; the first, {at} of "
+                f"{len(wanted)}: {found[at : at + 1]} instead of {wanted[at : at + 1]}"
+            )
 
 
 def on_spark(stream: ab.Stream, channels: int = 2) -> list[ab.Row]:
