@@ -50,7 +50,7 @@ class StreamingQuery:
         self.sinks = list(sinks)
         files = open_files(spark, f"{location}/anabranch")
         held = Checkpoint(files, versions_kept(options))
-        draft = Program.of(plan, {})
+        draft = Program.of(plan, {}, ordered=options.get("order", "total") != "none")
         description = describe_program(draft)
         allow_state_loss = options.get("allowstateloss") == "true"
         # All that can be wrong is found before the first file is written.

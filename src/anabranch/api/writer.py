@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FILE_FORMATS = ("parquet", "json", "csv", "orc", "text")
 _FORMATS = (*_FILE_FORMATS, "console", "memory", "noop")
 # What the writer itself takes; other options go to the format.
-_OWN_OPTIONS = {"checkpointlocation", "path", "channels", "allowstateloss", "snapshotinterval", "versionskept"}
+_OWN_OPTIONS = {"checkpointlocation", "path", "channels", "allowstateloss", "snapshotinterval", "versionskept", "order"}
 
 
 class DataStreamWriter:
@@ -59,7 +59,8 @@ class DataStreamWriter:
         Ours are ``checkpointLocation``; ``channels``, how many channels a region has; ``snapshotInterval``, such as
         ``"20 epochs"`` or ``"5 minutes"``, how often each channel's state is merged into one snapshot beyond what is
         merged anyway; ``versionsKept``, how many epochs back a checkpoint can be read (10); ``allowStateLoss``, to
-        go on with a program that has less state. Others go to the format.
+        go on with a program that has less state; ``order``, ``"total"`` or, where the order of the output and between
+        regions does not matter, ``"none"``. Others go to the format.
         """
         self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
@@ -119,6 +120,8 @@ class DataStreamWriter:
             self.queryName(queryName)
         self.options(**options)
         lowered = {key.lower(): value for key, value in self._options.items()}
+        if lowered.get("order", "total") not in ("total", "none"):
+            raise ProgramError(f"option order={lowered['order']!r}: expected 'total' or 'none'")
         checkpoint = lowered.get("checkpointlocation")
         writers = [self, *self._others]
         if checkpoint is None:

@@ -152,6 +152,11 @@ class Union:
 
 
 @dataclasses.dataclass(frozen=True)
+class Spread:
+    """The same tuples, dealt out to channels in turn: what follows without state runs there."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Route:
     """Each tuple goes to one of `ways` outputs, read through `Port` nodes; the function says which."""
 

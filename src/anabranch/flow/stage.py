@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.compiler.graph import Keyed, Punctuate, Source
+from anabranch.compiler.graph import Keyed, Punctuate, Spread
 from anabranch.compiler.stages import Edge, Layout, Stage, Step
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.flow.batches import Batch, BatchChannel, Keeper, StateTable, keys_of
@@ -64,7 +64,7 @@ class StageRun:
         channel = BatchChannel((), tables, epoch)
         self._runs: dict[int, Callable[[Batch, Any], Batch]] = {}
         for step in self._steps:
-            if not isinstance(step.node.logic, Source) and step.node.inputs and not self.takes_arrivals(step):
+            if step.node.inputs and not isinstance(step.node.logic, Spread) and not self.takes_arrivals(step):
                 self._runs[step.number] = channel.step(step.node, tables)
 
     @staticmethod

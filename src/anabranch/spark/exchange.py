@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -120,7 +121,8 @@ class Outbox:
         if len(trails[0]):
             place = data_place(piece, int(trails[0][0]))
             if edge.target < 0:
-                arrays = [*(pa.array(slot) for slot in trails), *leaving.columns]
+                numbers = trails if edge.ordered else []
+                arrays = [*(pa.array(slot) for slot in numbers), *leaving.columns]
                 yield self._on(_RESULT.pack(RESULT, edge.place, edge.number) + place, pack(arrays, schema))
             else:
                 yield from self._data(edge, place, trails, leaving.columns, schema)
@@ -140,10 +142,14 @@ class Outbox:
         if edge.key:
             names = self._layout.steps[edge.source].node.schema.names
             channels = function.route(hash_columns([columns[names.index(name)] for name in edge.key]))
+        elif target.kind == "spread":
+            # Pieces begin at different channels, or short pieces would all end with the first ones.
+            channels = ((trails[0] + zlib.crc32(place[:-8])) % function.channels).astype(np.int32)
         else:
             channels = np.zeros(len(trails[0]), dtype=np.int32)
-        arrays = [*(pa.array(slot) for slot in trails[1:]), *columns]
-        for channel, payload in route(arrays, schema, trails[0], channels, function.channels):
+        numbers = trails if edge.ordered else []
+        arrays = [*(pa.array(slot) for slot in numbers), *columns]
+        for channel, payload in route(arrays, schema, channels, function.channels):
             yield self._to(target, channel, order, payload)
 
     def _to(self, stage: Stage, channel: int, order: bytes, payload: bytes) -> Row:

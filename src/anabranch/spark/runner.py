@@ -25,8 +25,11 @@ from pyspark import cloudpickle
 from anabranch.compiler.graph import Keyed
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
 from anabranch.faults import reach
+from anabranch.spark.adaptation import Adaptation, EpochFacts
+from anabranch.spark.balancing import Balancing
 from anabranch.spark.executor import Executor, Job
 from anabranch.spark.results import Results
+from anabranch.spark.scaling import Scaling
 from anabranch.spark.sinks import Sink
 from anabranch.spark.splitters import FeedbackTask, SplitTask
 from anabranch.spark.tasks import BATCH_ROWS, LevelTask, MergeTask, Program
@@ -54,8 +57,8 @@ class EpochProgress:
         Its number.
     rows_in, rows_out : int
         Tuples read from the source and given to the sink.
-    channels : int
-        How many channels each keyed stage had.
+    channels : dict
+        How many channels each region had; a region is named after the operator at its entry.
     duration_ms : dict
         Where the time went, as the driver saw it: begin, job, merge, sink, commit, total.
     stages : list of dict
@@ -68,6 +71,8 @@ class EpochProgress:
     met : dict
         What operators met and did not like, by operator: tuples that came too late, nulls where a key or a time
         should be, steps backwards.
+    changes : list of dict
+        Regions that have another partitioning function from the next epoch on: channels before and after, and why.
     skipped : bool
         The epoch had been committed before and was not run again.
     """
@@ -75,13 +80,14 @@ class EpochProgress:
     epoch: int
     rows_in: int
     rows_out: int
-    channels: int
+    channels: dict[str, int]
     duration_ms: dict[str, int]
     stages: list[dict[str, Any]]
     state_rows: int
     state_bytes: int
     in_flight: int = 0
     met: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    changes: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     skipped: bool = False
 
 
@@ -104,7 +110,6 @@ class EpochRunner:
     ) -> None:
         self._program = program
         self._execute = execute
-        self._channels = channels
         self._checkpoint = checkpoint
         self._state_root = state_root
         self._shared = shared
@@ -134,8 +139,11 @@ class EpochRunner:
         stages = {name: program.layout.stages[number] for number, name in self._regions.items()}
         self._layouts = Layouts.from_facts(latest.facts).started(
             {name: stage.routes for name, stage in stages.items()},
-            {name: channels if stage.kind == "keyed" else 1 for name, stage in stages.items()},
+            {name: 1 if stage.kind == "single" else channels for name, stage in stages.items()},
         )
+        parallel = [name for name, stage in stages.items() if stage.kind != "single"]
+        self.adaptation = Adaptation(Scaling(parallel), Balancing())
+        self.adaptation.restore(latest.facts.get("adaptation", {}))
         self.failure: AnabranchError | None = None
 
     @property
@@ -173,10 +181,13 @@ class EpochRunner:
                 raise
             return True
 
+    def _channels_now(self) -> dict[str, int]:
+        return {region: self._layouts.function(region).channels for region in self._regions.values()}
+
     def _run_batch(self, batch: Any, number: int) -> None:
         committed = self._manifest.facts.get("batch", self._manifest.epoch)
         if number <= committed:
-            self._report(EpochProgress(number, 0, 0, self._channels, {"total": 0}, [], 0, 0, skipped=True))
+            self._report(EpochProgress(number, 0, 0, self._channels_now(), {"total": 0}, [], 0, 0, skipped=True))
             return
         if number != committed + 1:
             raise CheckpointError(
@@ -209,7 +220,12 @@ class EpochRunner:
         reach("sink written", epoch=epoch)
         records = [record for report in results.reports for record in report.get("segments", ())]
         damaged = [name for report in results.reports for name in report.get("damaged", ())]
-        facts = {"batch": number, "clock_ms": clock_ms, "feedback": self._keep_feedback(epoch, tables)}
+        facts = {
+            "batch": number,
+            "clock_ms": clock_ms,
+            "feedback": self._keep_feedback(epoch, tables),
+            "adaptation": self.adaptation.to_facts(),
+        }
         self._commit(epoch, facts, records, damaged)
         finished = time.perf_counter()
         reach("manifest written", epoch=epoch)
@@ -221,12 +237,17 @@ class EpochRunner:
             "commit": finished - written,
             "total": finished - started,
         }
+        rows_in = sum(report["rows_in"] for report in results.reports if report["level"] == 0)
+        channels = self._channels_now()
+        seen = EpochFacts(epoch, started, durations, rows_in, results.reports)
+        self._layouts, changes = self.adaptation.after(seen, self._layouts)
         self._report(
             EpochProgress(
                 epoch=epoch,
-                rows_in=sum(report["rows_in"] for report in results.reports if report["level"] == 0),
+                rows_in=rows_in,
                 rows_out=sum(table.num_rows for table in outputs),
-                channels=self._channels,
+                channels=channels,
+                changes=[dataclasses.asdict(change) for change in changes],
                 duration_ms={name: round(seconds * 1000) for name, seconds in durations.items()},
                 stages=[
                     {k: v for k, v in report.items() if k not in ("segments", "damaged", "met")}

@@ -59,9 +59,9 @@ class Program:
     orders: Mapping[str, str]
 
     @classmethod
-    def of(cls, plan: Plan, orders: Mapping[str, str]) -> Program:
+    def of(cls, plan: Plan, orders: Mapping[str, str], ordered: bool = True) -> Program:
         """The program that a plan describes."""
-        return cls(lay_out(plan), dict(orders))
+        return cls(lay_out(plan, ordered), dict(orders))
 
     @property
     def sources(self) -> list[Node]:
@@ -190,7 +190,9 @@ class _Channel:
         self._marks: dict[int, list[Trails]] = {}
         self._size = 0
         simple = len(self._edges) == 1 and not StageRun.takes_arrivals(self._entry)
-        self._streams = simple and all(is_relative(self._layout, e) and not e.punctuated for e in self._edges.values())
+        self._streams = simple and all(
+            not e.ordered or (is_relative(self._layout, e) and not e.punctuated) for e in self._edges.values()
+        )
         self._nodes = program.layout.nodes(self._stage)
         self._state = task.state(self._number)
         tables = self._state.open(self._nodes)
@@ -212,7 +214,9 @@ class _Channel:
         schema = self._schemas[number] if kind == DATA else trail_schema(edge)
         rows = unpack(payload.as_buffer(), schema)
         trails = [rows.column(at).to_numpy() for at in range(edge.width)]
-        if is_relative(self._layout, edge):
+        if not edge.ordered:
+            trails = [np.arange(len(rows))]
+        elif is_relative(self._layout, edge):
             trails[0] = trails[0] + self._positions.base(piece_of(place))
         if kind == MARKS:
             self._marks.setdefault(number, []).append(trails)

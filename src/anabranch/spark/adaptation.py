@@ -1,0 +1,97 @@
+"""Between epochs: measure → analyse → plan → activate, for every region.
+
+    reports of an epoch ─► scaling    how many channels each region should have
+                        └► balancing  which channel should own which keys
+                             │
+                             └► new partitioning functions ─► the layouts of the next epoch
+
+Both only look at what happened and answer; the runner activates. A new function is a new generation of the
+region's layout (state/layouts.py): the new owners read what the old ones wrote, and nothing stops for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anabranch.spark.balancing import Balancing
+from anabranch.spark.scaling import Scaling
+from anabranch.state.layouts import Layouts
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochFacts:
+    """An epoch that was committed, as adaptation sees it.
+
+    Attributes
+    ----------
+    epoch : int
+    started_s : float
+        On a clock that only goes forward.
+    durations_s : mapping
+        Where the driver's time went: begin, job, merge, sink, commit, total.
+    rows_in : int
+        Rows taken from the sources.
+    reports : sequence of mapping
+        What splitters (level 0) and channels reported.
+    """
+
+    epoch: int
+    started_s: float
+    durations_s: Mapping[str, float]
+    rows_in: int
+    reports: Sequence[Mapping[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """A region whose partitioning function was replaced between two epochs.
+
+    Attributes
+    ----------
+    region : str
+    epoch : int
+        The first epoch with the new function.
+    channels_before, channels : int
+    reason : str
+    """
+
+    region: str
+    epoch: int
+    channels_before: int
+    channels: int
+    reason: str
+
+
+class Adaptation:
+    """Decides for all regions of a query. Called by the runner between epochs, never while one runs."""
+
+    def __init__(self, scaling: Scaling, balancing: Balancing) -> None:
+        self.scaling = scaling
+        self.balancing = balancing
+
+    def after(self, facts: EpochFacts, layouts: Layouts) -> tuple[Layouts, list[Change]]:
+        """The layouts of the next epoch, and what changed in them."""
+        functions = {region: layouts.function(region) for region in self.scaling.regions}
+        self.balancing.observe(facts.epoch, facts.reports, functions)
+        wanted = self.scaling.wanted(facts, {region: each.channels for region, each in functions.items()})
+        changes = []
+        for region, (channels, why) in wanted.items():
+            found = self.balancing.function(region, functions[region], channels)
+            if found is not None:
+                function, reason = found
+                changes.append(
+                    Change(region, facts.epoch + 1, functions[region].channels, function.channels, why or reason)
+                )
+                layouts = layouts.replaced(region, function)
+        return layouts, changes
+
+    def to_facts(self) -> dict[str, Any]:
+        """What a restarted driver needs to go on, for the manifest."""
+        return {"scaling": self.scaling.to_facts(), "balancing": self.balancing.to_facts()}
+
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        """Go on from an earlier driver's facts."""
+        self.scaling.restore(facts.get("scaling", {}))
+        self.balancing.restore(facts.get("balancing", {}))
