@@ -44,7 +44,7 @@ def test_the_regions_of_a_plan_keep_keys_joints_and_selectivity():
     first, second = regions_of(PROGRAM.plan(), known)
     assert (first.key, first.shuffled, first.emits) == (0, False, Selectivity.AT_MOST_ONE)
     assert first.cost_s == pytest.approx(1e-5 + 0.5 * 4e-5)
-    assert (second.key, second.shuffled, second.emits, second.selectivity) == (1, True, Selectivity.ANY, 0.25)
+    assert (second.key, second.shuffled, second.emits, second.selectivity) == (1, True, Selectivity.AT_MOST_ONE, 0.25)
 
 
 def test_a_program_gets_the_channels_its_load_takes():
