@@ -71,6 +71,7 @@ class StreamingQuery:
             self._progress.append,
             SparkMerges(spark),
             snapshots,
+            mergers=mergers_of(options),
         )
         self.changes = held.bind(description, allow_state_loss)
         for sink in sinks:
@@ -212,6 +213,14 @@ class Drain(threading.Thread):
         if self.ident is not None and threading.current_thread() is not self:
             self.join(None if timeout is None else max(0.0, timeout))
         return not self.is_alive()
+
+
+def mergers_of(options: dict[str, str]) -> int:
+    """The option mergers; 0: the driver merges."""
+    text = options.get("mergers", "0")
+    if not text.isdigit() or int(text) > 4096:
+        raise ProgramError(f"option mergers={text!r}: expected a whole number from 0 to 4096")
+    return int(text)
 
 
 def versions_kept(options: dict[str, str]) -> int:

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 _FILE_FORMATS = ("parquet", "json", "csv", "orc", "text")
 _FORMATS = (*_FILE_FORMATS, "console", "memory", "noop")
 # What the writer itself takes; other options go to the format.
-_OWN_OPTIONS = {"checkpointlocation", "path", "channels", "allowstateloss", "snapshotinterval", "versionskept", "order"}
+_OWN_OPTIONS = {
+    "checkpointlocation",
+    "path",
+    "channels",
+    "allowstateloss",
+    "snapshotinterval",
+    "versionskept",
+    "order",
+    "mergers",
+}
 
 
 class DataStreamWriter:
@@ -60,7 +69,9 @@ class DataStreamWriter:
         ``"20 epochs"`` or ``"5 minutes"``, how often each channel's state is merged into one snapshot beyond what is
         merged anyway; ``versionsKept``, how many epochs back a checkpoint can be read (10); ``allowStateLoss``, to
         go on with a program that has less state; ``order``, ``"total"`` or, where the order of the output and between
-        regions does not matter, ``"none"``. Others go to the format.
+        regions does not matter, ``"none"``; ``mergers``, how many tasks put
+        large outputs in order and write them (parquet on a path that all hosts share; by default the driver does).
+        Others go to the format.
         """
         self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self

@@ -28,6 +28,7 @@ from anabranch.faults import reach
 from anabranch.spark.adaptation import Adaptation, EpochFacts
 from anabranch.spark.balancing import Balancing
 from anabranch.spark.executor import Executor, Job
+from anabranch.spark.mergers import MergerTask, Target, mergeable
 from anabranch.spark.results import Results
 from anabranch.spark.scaling import Scaling
 from anabranch.spark.sinks import Sink
@@ -107,6 +108,7 @@ class EpochRunner:
         run_merges: Callable[[MergeTask, list[Any]], Future[list[Any]]],
         snapshots: SnapshotInterval | None = None,
         clock: Callable[[], int] | None = None,
+        mergers: int = 0,
     ) -> None:
         self._program = program
         self._execute = execute
@@ -119,6 +121,8 @@ class EpochRunner:
         self._merging: Future[list[Any]] | None = None
         self._busy: list[str] = []
         self._sinks = list(sinks)
+        self._mergers = mergers
+        self._targets = self._merge_targets() if mergers else {}
         self._report = report
         self._lock = threading.Lock()
         self._pickled = cloudpickle.dumps(program)
@@ -181,6 +185,12 @@ class EpochRunner:
                 raise
             return True
 
+    def _merge_targets(self) -> dict[int, Target]:
+        """The outputs that mergers write: those whose sink takes files, and whose tuples know their positions."""
+        found = {number: sink.target() for number, sink in enumerate(self._sinks)}
+        layout = self._program.layout
+        return {at: target for at, target in found.items() if target is not None and mergeable(layout, at)}
+
     def _channels_now(self) -> dict[str, int]:
         return {region: self._layouts.function(region).channels for region in self._regions.values()}
 
@@ -214,8 +224,13 @@ class EpochRunner:
         tables = results.tables()
         merged = time.perf_counter()
         outputs = [table for at, table in enumerate(tables) if not self._program.layout.exits[at].loop]
-        for sink, table in zip(self._sinks, outputs, strict=True):
-            sink.write(table, epoch)
+        files = [report.pop("file") for report in results.reports if "file" in report]
+        for number, (sink, table) in enumerate(zip(self._sinks, outputs, strict=True)):
+            if number in self._targets:
+                mine = sorted((file["range"], file["name"]) for file in files if file["exit"] == number)
+                sink.publish([name for _, name in mine], epoch)
+            else:
+                sink.write(table, epoch)
         written = time.perf_counter()
         reach("sink written", epoch=epoch)
         records = [record for report in results.reports for record in report.get("segments", ())]
@@ -245,7 +260,7 @@ class EpochRunner:
             EpochProgress(
                 epoch=epoch,
                 rows_in=rows_in,
-                rows_out=sum(table.num_rows for table in outputs),
+                rows_out=sum(table.num_rows for table in outputs) + sum(file["rows"] for file in files),
                 channels=channels,
                 changes=[dataclasses.asdict(change) for change in changes],
                 duration_ms={name: round(seconds * 1000) for name, seconds in durations.items()},
@@ -303,8 +318,10 @@ class EpochRunner:
         state = self._version(epoch, clock_ms)
         fed_back = self._fed_back()
         while True:
-            levels = [LevelTask(*common, level, state) for level in range(1, layout.levels + 1)]
-            job = Job(SplitTask(*common), FeedbackTask(*common), fed_back, levels)
+            merged = (self._mergers, frozenset(self._targets))
+            levels = [LevelTask(*common, level, state, *merged) for level in range(1, layout.levels + 1)]
+            merger = MergerTask(*common, self._targets, self._mergers) if self._targets else None
+            job = Job(SplitTask(*common), FeedbackTask(*common), fed_back, levels, merger)
             try:
                 return Results(self._execute(batch, job), layout)
             except MissingSegments as missing:
