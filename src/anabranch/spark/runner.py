@@ -225,9 +225,9 @@ class EpochRunner:
         merged = time.perf_counter()
         outputs = [table for at, table in enumerate(tables) if not self._program.layout.exits[at].loop]
         files = [report.pop("file") for report in results.reports if "file" in report]
-        for number, (sink, table) in enumerate(zip(self._sinks, outputs, strict=True)):
-            if number in self._targets:
-                mine = sorted((file["range"], file["name"]) for file in files if file["exit"] == number)
+        for at, (sink, table) in enumerate(zip(self._sinks, outputs, strict=True)):
+            if at in self._targets:
+                mine = sorted((file["range"], file["name"]) for file in files if file["exit"] == at)
                 sink.publish([name for _, name in mine], epoch)
             else:
                 sink.write(table, epoch)
