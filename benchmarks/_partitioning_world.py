@@ -21,7 +21,7 @@ from anabranch.partitioning.metrics import Imbalance, channel_loads, imbalance, 
 from anabranch.partitioning.problem import PlacementProblem
 from anabranch.partitioning.readj import readj
 from anabranch.partitioning.redist import redist
-from anabranch.partitioning.resources import Resources
+from anabranch.partitioning.resources import Growth, Resources
 from anabranch.partitioning.ring import Places, Ring
 from anabranch.partitioning.scan import scan
 from anabranch.partitioning.threshold import EPSILON_PER_DELTA, deviation, refined_threshold, threshold
@@ -70,7 +70,7 @@ class Keys:
     hashes: np.ndarray = field(init=False)
     places: Places = field(init=False)
     _owners: dict[int, np.ndarray] = field(init=False, default_factory=dict)
-    _loads: dict[tuple[str, float, int], np.ndarray] = field(init=False, default_factory=dict)
+    _loads: dict[tuple[Growth, float, int], np.ndarray] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.hashes = np.random.default_rng([self.seed, self.domain]).integers(0, 2**64, self.domain, dtype=np.uint64)
@@ -84,10 +84,13 @@ class Keys:
 
     def ring_loads(self, setting: Setting, truth: np.ndarray, channels: int) -> np.ndarray:
         """Return the loads of all keys on the channels of the unweighted ring."""
-        name = (setting.letters, setting.skew, channels)
-        if name not in self._loads:
-            self._loads[name] = channel_loads(setting.resources.loads(truth), self.owners(channels), channels)
-        return self._loads[name]
+        columns = []
+        for growth in setting.resources.growths:
+            name = (growth, setting.skew, channels)
+            if name not in self._loads:
+                self._loads[name] = np.bincount(self.owners(channels), weights=growth.loads(truth), minlength=channels)
+            columns.append(self._loads[name])
+        return np.stack(columns, axis=1)
 
 
 def zipf(domain: int, skew: float) -> np.ndarray:

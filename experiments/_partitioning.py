@@ -82,7 +82,7 @@ def sizes(setting: Setting) -> tuple[float, int]:
     return float(np.mean(along)), outcome.explicit
 
 
-@lru_cache(maxsize=10)
+@lru_cache(maxsize=24)
 def _keys(seed: int, domain: int) -> Keys:
     return Keys(seed, domain)
 

@@ -28,27 +28,22 @@ def run(quick: bool) -> Reproduction:
     def imbalances(name: str, letters: str) -> dict[str, float]:
         return {u: found[name, letters, u].imbalance for u in utilities}
 
-    spread = max(
-        max(imbalances("readj_tail", x).values()) / min(imbalances("readj_tail", x).values())
-        for x in ("CCL", "LCL", "LLL")
-    )
+    readj_balance = [imbalances("readj_tail", x).values() for x in ("CCL", "LCL", "LLL")]
+    readj_moves = {x: migrations("readj_tail", x) for x in moving}
+    spread = max(max(values) / min(values) for values in readj_balance)
     readj_lql, redist_lql = imbalances("readj_tail", "LQL"), imbalances("redist", "LQL")
     redist_lll = migrations("redist", "LLL")
     statements = (
         holds(
             "readj: A has poor migration, as it ignores it",
-            all(migrations("readj_tail", x)["A"] == max(migrations("readj_tail", x).values()) for x in moving),
-            ", ".join(f"{x} {migrations('readj', x)['A']:.2f}" for x in moving),
+            all(moves["A"] == max(moves.values()) for moves in readj_moves.values()),
+            ", ".join(f"{x} {readj_moves[x]['A']:.2f}" for x in moving),
         ),
         holds(
             "readj: APM has the lowest migration, except LCL, where APLM is better (within 5 %)",
-            all(
-                migrations("readj_tail", x)["APM"] <= 1.05 * min(migrations("readj_tail", x).values())
-                for x in ("LLL", "LQL")
-            ),
+            all(readj_moves[x]["APM"] <= 1.05 * min(readj_moves[x].values()) for x in ("LLL", "LQL")),
             ", ".join(
-                f"{x} APM {migrations('readj', x)['APM']:.2f}, APLM {migrations('readj', x)['APLM']:.2f}"
-                for x in ("LCL", "LLL", "LQL")
+                f"{x} APM {readj_moves[x]['APM']:.2f}, APLM {readj_moves[x]['APLM']:.2f}" for x in ("LCL", "LLL", "LQL")
             ),
             because="constant resources leave the utility, so LCL and LLL are the same problem here: what the paper "
             "grants for LCL holds for LLL too",

@@ -59,7 +59,7 @@ class RegionState:
             sizes = state_bytes(frequencies, description.resources.state, description.key_bytes)
             self.table = KeyTable(keys, description.key, description.group_bits, sizes)
             self.planner = Planner(
-                PartitioningFunction.even(self.channels, group_bits=description.group_bits),
+                description.function or PartitioningFunction.even(self.channels, group_bits=description.group_bits),
                 description.planner or PlannerSettings(),
             )
             self.adopt(self.planner.function)
