@@ -5,16 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 
 from benchmarks._partitioning_world import Setting
-from experiments._partitioning import APPROACHES, CONSTRUCTIONS, PAPERS, both_panels, both_table, point, seeds_of
+from experiments._partitioning import APPROACHES, CONSTRUCTIONS, PAPERS, both_panels, both_table, point
 from experiments.reproduction import Reproduction
 from experiments.statements import at_most, holds, near, surpasses
 
-SEEDS_LARGE = 3
+SEEDS_LARGE = 2
 """For 10⁷ keys; one seed takes seconds per approach."""
 
 
 def run(quick: bool) -> Reproduction:
-    seeds = 3 if quick else 2 * seeds_of(quick)
+    seeds = 3 if quick else 10
     domains = (10**4, 10**5, 10**6) if quick else (10**4, 10**5, 10**6, 10**7)
     found = {
         name: [point(Setting("LCL", domain=d), name, seeds if d < 10**7 else SEEDS_LARGE) for d in domains]

@@ -64,8 +64,8 @@ def run(quick: bool) -> Reproduction:
             "shuffle: cheap work gains more than 2 × for 4–32 channels: least",
             2,
             min(cheap["shuffle", n] for n in counts if n >= 4),
-            because="a shuffle needs pulses on every link: each of N splitters sends N of them per epoch and each of the "
-            "N mergers of the second region takes in N, which at 32 channels costs as much as the tuples themselves",
+            because="a shuffle needs pulses on every link: N splitters send N each per epoch and N mergers take in N "
+            "each, which at 32 channels costs as much as the tuples themselves",
         ),
         holds(
             "the gain from pipelining with cheap work is least for stateless",

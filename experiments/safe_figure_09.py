@@ -70,7 +70,8 @@ def _epoch(quick: bool) -> Part:
             "beyond an epoch length of 8, speed-up varies by at most 8 %",
             0.08,
             spread,
-            because="a pulse is priced like a tuple here: where the splitter is the bottleneck that is (1 + 1/8) / (1 + 1/32), 8.3 %",
+            because="a pulse is priced like a tuple here: where the splitter is the bottleneck that is "
+            "(1 + 1/8) / (1 + 1/32), 8.3 %",
         )
     ]
     table = Table.of(
