@@ -52,9 +52,12 @@ def speeds(kernel: Kernel, quick: bool, hosts: int = 4) -> Speeds:
 
 
 def statements(kernel: Kernel, found: Speeds, paper_fixed: float, paper_elastic: float) -> list[Statement]:
-    """Compare with the paper's best fixed and elastic speed-ups."""
+    """
+    Compare elastic with fixed, as ratios.
+
+    The best fixed speed-up itself is no statement: the cost of the sequential part is set from it.
+    """
     return [
-        near(f"best fixed number of channels: {paper_fixed:g} ×", paper_fixed, found.best, better="higher"),
         near(
             f"elastic ÷ best fixed: {paper_elastic:g} / {paper_fixed:g} (the paper's controller)",
             paper_elastic / paper_fixed,
@@ -121,5 +124,7 @@ def _how(kernel: Kernel) -> str:
     return (
         "simulated: " + " → ".join(one.name for one in kernel.regions) + f"; a controller per parallel region, "
         f"{PERIODS} periods, the last third counts; costs of *Safe*'s Table 2, the sequential part's cost is set from "
-        "the paper's best fixed speed-up"
+        "the paper's best fixed speed-up, which is therefore no finding. Queues hold 16 tuples: in a first run with "
+        "128, which take a large part of these short periods to work off, ours went to 13 channels and 0.54 of the "
+        "best fixed speed-up for Network Monitoring"
     )

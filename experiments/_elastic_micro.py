@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from experiments._elastic import BOUNDS, POLICIES, micro_elastic, micro_fixed
 from experiments.reproduction import Line, Panel, Reproduction, Table
-from experiments.statements import Statement, at_least, at_most, holds, near, surpasses
+from experiments.statements import Statement, at_least, at_most, holds, surpasses
 
 COUNTS = (1, 2, 4, 8, 16, 32)
 
@@ -20,7 +20,8 @@ def how(stateful: bool) -> str:
     keyed = "partitioned by 1000 keys" if stateful else "stateless"
     return (
         f"simulated: one region, {keyed}, 4 hosts; the sequential program is one process that sends nothing; fixed "
-        "numbers of channels use a consistent hash, as in the paper"
+        "numbers of channels use a consistent hash, as in the paper. The paper's 21 × for 32 channels is no statement: "
+        "how many cores the channels get was set from it"
     )
 
 
@@ -45,7 +46,6 @@ def scalability(quick: bool, stateful: bool) -> Reproduction:
     if not stateful:
         statements += [
             at_least("linear up to 16 channels for high costs: speed-up of 16", 14.4, dear["16"]),
-            near("32 channels: around 21 ×, the hosts are fully used", 21, dear["32"]),
             at_most("low costs: overhead over the sequential case: largest speed-up", 1.0, max(cheap.values())),
             at_least(
                 "low costs: elastic has less overhead than 32 channels: speed-up ÷ that of 32 channels (ours)",

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from experiments.reproduction import Reproduction
-from experiments.statements import TOLERANCE_DEFAULT, Verdict
+from experiments.statements import TOLERANCE_DEFAULT, UNEXPLAINED, Verdict
 
 PAPERS = {
     "safe": "Safe: data parallelism with sequential semantics",
@@ -82,6 +82,12 @@ def render(data: dict[str, Any]) -> str:
         f"code decides from the two: *meets* (a number within {TOLERANCE_DEFAULT:.0%} unless the line names another "
         "tolerance, a bound kept, a sentence true of the measured numbers), *better*, or *differs*, with the reason. "
         "A figure differs if one of its statements does.",
+        "What is set and what is found. The papers do not give the cost of a send, of a sequential part or of a busy "
+        "host; where such a cost was set from a number of the paper, that number is not compared again, and the figure "
+        "says so. Settings that were changed after a first look at the results (the noise of the load figures, the "
+        "queues of the kernels) are named there too. *Partitioning*'s readj is read as `readj_tail`, which knows the "
+        "load of keys that are not explicit, because only so it gives the paper's 1.20 for LLL; as printed it stands "
+        "beside it as `readj`.",
         f"**{data['figures']} figures and tables: {data['met_or_better']} meet or better the paper, "
         f"{data['figures'] - data['met_or_better']} differ in at least one statement; "
         f"{data['statements_met_or_better']} of {data['statements']} statements are met or bettered.**",
@@ -121,7 +127,7 @@ def _section(entry: dict[str, Any]) -> str:
                     statement["text"],
                     statement["paper"],
                     statement["measured"],
-                    statement["verdict"] + (f", because {statement['reason']}" if statement["reason"] else ""),
+                    statement["verdict"] + _because(statement["reason"]),
                 ]
                 for statement in entry["statements"]
             ],
@@ -130,6 +136,12 @@ def _section(entry: dict[str, Any]) -> str:
     for table in entry["tables"]:
         parts.append(f"{table['title']}:\n\n{_table(table['head'], table['rows'])}")
     return "\n\n".join(parts)
+
+
+def _because(reason: str) -> str:
+    if reason in ("", UNEXPLAINED):
+        return f", {reason}" if reason else ""
+    return f", because {reason}"
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

@@ -59,7 +59,6 @@ def run(quick: bool) -> Reproduction:
             ", ".join(f"{n}: {cheap['stateful', n]:.1f}" for n in counts),
         ),
         near("shuffle: 15.3 × on 16 channels", 15.3, most("shuffle", 16), better="higher"),
-        near("shuffle: 22.6 × on 32 channels, 64 processes on 32 cores", 22.6, most("shuffle", 32), better="higher"),
         at_least(
             "shuffle: cheap work gains more than 2 × for 4–32 channels: least",
             2,
@@ -76,7 +75,8 @@ def run(quick: bool) -> Reproduction:
     return Reproduction(
         "scalability: stateless, stateful, shuffle",
         "simulated: 4 hosts of 8 cores, the system's own splitters, channels, mergers and partitioning functions, 500 "
-        "tuples per channel; work is the number of multiplications of 1 ns",
+        "tuples per channel; work is the number of multiplications of 1 ns. The paper's 22.6 × for a shuffle of 32 "
+        "channels is no statement: what hyper-threading is worth was set from it",
         statements,
         tuple(
             Table.of(

@@ -5,8 +5,11 @@
     at_least  a bound of the paper         meets inside it
     holds     a sentence of the paper      meets if the measured numbers make it true
 
-Every statement may carry a reason. It is printed only if the numbers do not bear the statement out; a
-difference without a reason stays visible as unexplained, and a test refuses it in the committed report.
+Every statement may carry a reason. It is printed only if the numbers do not bear the statement out. A difference
+whose cause was not found says just that: better than a reason that sounds well.
+
+What the settings of an experiment make true is no statement. If a cost was set from a number of the paper, that
+number is not compared again.
 """
 
 from __future__ import annotations
