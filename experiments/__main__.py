@@ -57,13 +57,14 @@ def main(arguments: list[str]) -> int:
     started = time.perf_counter()
     for name in chosen:
         entry = entries[name] = run_one(name, quick=options.quick, output=output)
+        # After each one: a run takes minutes, and what was measured should outlive a failure of the next.
+        data = report.collected(entries.values())
+        file.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+        (output / "reproduction.md").write_text(report.render(data))
         print(f"{name:24s} {entry['verdict']:8s} {entry['seconds']:6.1f} s", flush=True)
         for statement in entry["statements"]:
             if statement["verdict"] == "differs":
                 print(f"    differs: {statement['text']}: {statement['paper']} / {statement['measured']}", flush=True)
-    data = report.collected(entries.values())
-    file.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-    (output / "reproduction.md").write_text(report.render(data))
     print(
         f"{data['met_or_better']} of {data['figures']} figures and {data['statements_met_or_better']} of "
         f"{data['statements']} statements met or bettered, in {time.perf_counter() - started:.0f} s"

@@ -48,7 +48,7 @@ def run(quick: bool) -> Reproduction:
     )
     return Reproduction(
         "impact of the number of channels on construction time",
-        "LCL, z = 1, |D| = 10⁶, σ = 0.1, 1000 replicas; median over the seeds",
+        "LCL, z = 1, |D| = 10⁶, σ = 0.1, 1000 replicas; CPU time, median over the seeds",
         statements,
         (
             Table.of(

@@ -42,7 +42,7 @@ def run(quick: bool) -> Reproduction:
     )
     return Reproduction(
         "impact of skew on construction time",
-        "LCL, N = 10, |D| = 10⁶, σ = 0.1; median over the seeds",
+        "LCL, N = 10, |D| = 10⁶, σ = 0.1; CPU time, median over the seeds",
         statements,
         (
             Table.of(
