@@ -41,8 +41,8 @@ def run(quick: bool) -> Reproduction:
     )
     return Reproduction(
         "impact of σ on construction time",
-        "LCL, z = 1, N = 10, |D| = 10⁶, last step from 9 to 10 channels, median CPU time; Python and numpy on one core, "
-        "against the paper's C++",
+        "LCL, z = 1, N = 10, |D| = 10⁶, last step from 9 to 10 channels, median CPU time; Python and numpy on one "
+        "core, against the paper's C++",
         statements,
         (
             Table.of(

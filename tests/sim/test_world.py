@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 
@@ -14,6 +15,7 @@ from anabranch.sim import (
     Host,
     Region,
     Rescaling,
+    Sine,
     Source,
     StandStill,
     Steps,
@@ -131,6 +133,28 @@ def test_a_deadlock_is_told_and_not_waited_for():
         run(region, source=Source(tuples=500, keys=50))
 
 
+@pytest.mark.parametrize("length_s", [0.02, 1.0, 5.0])
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_load_that_falls_to_nothing_comes_back(length_s, stored):
+    """The swarm found a curve whose zeros fell in step with the times at which it was looked at."""
+    source = Source(load=Sine(3000.0, 3000.0, length_s), stored=stored)
+    result = run(Region(cost_s=1e-6), source=source, until_s=2 * length_s, period_s=length_s)
+    assert result.taken == pytest.approx(6000 * length_s, rel=0.05, abs=3)
+
+
+def test_a_run_that_does_not_come_to_an_end_is_stopped():
+    with pytest.raises(StandStill, match="no end in sight"):
+        World(WorldDescription(Source(tuples=1000), (Region(),))).run(events_max=500)
+
+
 def test_a_run_without_an_end_is_refused():
     with pytest.raises(ValueError, match="needs an end"):
         run(Region(), source=Source())
+
+
+def test_a_hundred_channels_take_less_than_a_minute_per_million_tuples():
+    started = time.process_time()
+    cluster = Cluster(hosts=tuple(Host(cores=8) for _ in range(14)), delay_s=1e-4)
+    result = run(Region(key=0, channels=100), source=Source(tuples=30_000, keys=1000), cluster=cluster)
+    assert result.delivered == 30_000
+    assert time.process_time() - started < 30_000 * 60e-6 + 1.0  # …and a second to start

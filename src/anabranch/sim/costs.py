@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 from anabranch.partitioning.hashing import hash_columns
 from anabranch.partitioning.resources import Growth
 
-_BLOCK = 4096  # draws at a time: a call of numpy costs as much as a hundred draws
+_BLOCK_MIN, _BLOCK_MAX = 32, 4096
+
+
+def blocks() -> Iterator[int]:
+    """Sizes of blocks of draws: a call of numpy costs as much as a hundred draws, but small worlds need few."""
+    size = _BLOCK_MIN
+    while True:
+        yield size
+        size = min(2 * size, _BLOCK_MAX)
 
 
 class Spread(Enum):
@@ -37,21 +45,21 @@ class Spread(Enum):
 
     def factors(self, generator: np.random.Generator) -> Iterator[float]:
         """Factors of mean 1, for ever."""
-        while True:
-            yield from self._block(generator).tolist()
+        for size in blocks():
+            yield from self._block(generator, size).tolist()
 
-    def _block(self, generator: np.random.Generator) -> NDArray[np.float64]:
+    def _block(self, generator: np.random.Generator, size: int) -> NDArray[np.float64]:
         match self:
             case Spread.CONSTANT:
-                return np.ones(_BLOCK)
+                return np.ones(size)
             case Spread.UNIFORM:
-                return generator.random(_BLOCK) * 2
+                return generator.random(size) * 2
             case Spread.EXPONENTIAL:
-                return generator.standard_exponential(_BLOCK)
+                return generator.standard_exponential(size)
             case Spread.LOGNORMAL:
-                return generator.lognormal(-0.5, 1.0, _BLOCK)
+                return generator.lognormal(-0.5, 1.0, size)
             case Spread.BIMODAL:
-                return np.where(generator.random(_BLOCK) < 0.1, 5.5, 0.5)
+                return np.where(generator.random(size) < 0.1, 5.5, 0.5)
 
 
 @lru_cache(maxsize=64)
@@ -88,20 +96,17 @@ def state_bytes(frequencies: NDArray[np.float64], growth: Growth, key_bytes: flo
 
 def gaps(generator: np.random.Generator, random_arrivals: bool) -> Iterator[float]:
     """Times between arrivals, in units of the mean time: all 1, or those of a Poisson process."""
-    while True:
+    for size in blocks():
         if not random_arrivals:
-            yield from [1.0] * _BLOCK
+            yield from [1.0] * size
         else:
-            yield from generator.standard_exponential(_BLOCK).tolist()
+            yield from generator.standard_exponential(size).tolist()
 
 
 def jitters(generator: np.random.Generator, delay_s: float, jitter: float) -> Iterator[float]:
     """Network delays: the delay, plus an exponential part of `jitter` times it."""
-    while True:
-        if jitter == 0:
-            yield from [delay_s] * _BLOCK
-        else:
-            yield from (delay_s * (1 + jitter * generator.standard_exponential(_BLOCK))).tolist()
+    for size in blocks():
+        yield from (delay_s * (1 + jitter * generator.standard_exponential(size))).tolist()
 
 
 def finite(name: str, value: float, least: float = 0.0) -> None:

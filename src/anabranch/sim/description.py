@@ -209,6 +209,11 @@ class WorldDescription:
         if self.period_s <= 0:
             raise ValueError(f"an adaptation period must be longer than 0 s, found {self.period_s}")
 
+    @property
+    def resolution_s(self) -> float:
+        """For so long a load curve is taken to be constant; odd, so as not to fall in step with its period."""
+        return self.period_s / 161.8
+
     def flows(self) -> list[list[int]]:
         """The numbers of the regions of each flow."""
         found: list[list[int]] = []

@@ -22,21 +22,21 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from anabranch.flow.channel import Channel
-from anabranch.flow.merger import make_merger
-from anabranch.flow.splitter import ShuffleSplitter, Splitter
+from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.migration import Migration, migration
-from anabranch.sim.costs import jitters
 from anabranch.sim.description import joints
-from anabranch.sim.hosts import place
 from anabranch.sim.links import Link
-from anabranch.sim.nodes import ChannelNode, MergerNode, SplitterNode
+from anabranch.sim.nodes import MergerNode, SplitterNode
 from anabranch.sim.regions import RegionState
 from anabranch.sim.result import MigrationRecord
 from anabranch.sim.stores import Package, Store
+from anabranch.sim.wiring import wire
 
 if TYPE_CHECKING:
     from anabranch.sim.world import World
+
+
+Donation = tuple[RegionState, PartitioningFunction, Migration, list[Package]]
 
 
 class Flow:
@@ -146,78 +146,13 @@ class Flow:
         self.running = True
         self.drain_wanted = False
         self._event_number += 1
-        cluster, seed = world.description.cluster, world.description.seed
-        taken = sum(region.channels for flow in world.flows[: self.number] for region in flow.regions)
-        last = len(self.regions) - 1
-        right_mergers: list[MergerNode] = []
-        # From the end to the front, so that everybody knows whom to send to.
-        outs: list[list[Link]] = [[]]
-        for position in range(last, -1, -1):
-            region, joint = self.regions[position], self.joints[position]
-            count = region.channels
-            described = region.description
-            if position == last:
-                into: list[list[Link]] = [[self._link("merge", position, channel)] for channel in range(count)]
-                merger = make_merger(joint.strategy, count, depth=joint.depth, capacity=described.merger_capacity)
-                node = MergerNode(
-                    self, merger, [links[0] for links in into], self.output, described.merge_cost_s,
-                    described.merger_capacity is not None,
-                )  # fmt: skip
-                right_mergers.append(node.is_last())
-            else:
-                right = self.regions[position + 1]
-                into = [
-                    [self._link("shuffle", position, channel, other) for other in range(right.channels)]
-                    for channel in range(count)
-                ]
-                for other in range(right.channels):
-                    merger = make_merger(joint.strategy, count, depth=joint.depth, in_shuffle=True)
-                    node = MergerNode(
-                        self, merger, [links[other] for links in into], outs[other][0], described.merge_cost_s, False
-                    )
-                    right_mergers.append(node)
-            hosts = place(cluster, world.hosts, count, taken + sum(r.channels for r in self.regions[:position]))
-            region.nodes = []
-            inputs: list[list[Link]] = []
-            for channel in range(count):
-                shuffle = None
-                if position < last:
-                    route = self.regions[position + 1].route()
-                    others = self.regions[position + 1].channels
-                    shuffle = ShuffleSplitter(others, route or (lambda value, others=others: value[0] % others))
-                runner = Channel(region.process(channel), joint.strategy, depth=joint.depth)
-                numbered = joint.strategy.is_numbered
-                costs = region.costs(seed, self.generation, channel)
-                work = ChannelNode(region, channel, hosts[channel], runner, numbered, costs, into[channel], shuffle)
-                link = self._link("queue", position, channel, local=position > 0)
-                work.read_from(link)
-                inputs.append([link])
-                region.nodes.append(work)
-            outs = inputs
-        self.mergers = right_mergers
-        first = self.regions[0]
-        strategy = self.joints[0].strategy
-        pulse_every = first.description.pulse_every if strategy.is_pulsed else None
-        splitter = Splitter(strategy, first.channels, route=first.route(), pulse_every=pulse_every)
-        self.splitter = SplitterNode(self, splitter, [links[0] for links in outs])
+        self.splitter, self.mergers = wire(self)
         self.start_period()
         if world.watch is not None:
             world.watch.generation_started(self)
+        if self._is_behind():
+            self.want_drain()
         self.splitter.poke()
-
-    def _link(self, *name: Any, local: bool = False) -> Link:
-        world = self.world
-        position, channel = name[1], name[2]
-        capacity = self.regions[position].description.queue
-        cluster = world.description.cluster
-        delays = None
-        if cluster.delay_s > 0 and not local:
-            if cluster.jitter > 0:
-                delays = jitters(world.jitter_generator, cluster.delay_s, cluster.jitter)
-            else:
-                delays = world.plain_delays
-        return Link((self.number, self.generation, *name), capacity, world.clock, world.schedule, delays, world.watch,
-                    channel)  # fmt: skip
 
     def want_drain(self) -> None:
         """End the generation as soon as the splitter is done with what it has."""
@@ -246,8 +181,8 @@ class Flow:
         barrier_s = world.description.cluster.barrier_s
         collect_s = 0.0
         moved_bytes, moved_keys = 0.0, 0
-        donations: list[tuple[RegionState, Migration, list[Package]]] = []
-        for region, plan in plans:
+        donations: list[Donation] = []
+        for region, function, plan in plans:
             packages: list[Package] = []
             incoming: dict[int, float] = {}
             for store, node in zip(region.stores, region.nodes, strict=True):
@@ -262,56 +197,61 @@ class Flow:
                 donated_at = max(donated_at, node.drained_at + out_bytes / bytes_per_s)
                 moved_bytes += out_bytes
             collect_s = max([collect_s, *(size / bytes_per_s for size in incoming.values())])
-            donations.append((region, plan, packages))
+            donations.append((region, function, plan, packages))
         changed = bool(plans) or bool(self.wanted)
         resume_at = donated_at + collect_s + (3 * barrier_s if changed else barrier_s)
         if changed:
             before = tuple(region.channels for region in self.regions)
-            after = tuple(self._next_channels(region) for region in self.regions)
+            after = tuple(
+                region.planner.function.channels if region.planner else self.wanted.get(region.number, region.channels)
+                for region in self.regions
+            )
             world.migrations.append(
                 MigrationRecord(
                     self._drain_started_s, now, resume_at, self.number, before, after, moved_keys, moved_bytes
                 )
             )
         self._event_number += 1
-        world.schedule(resume_at, self._resume, (self._event_number, donations))
+        world.schedule(resume_at, self._resume, (self._event_number, donations, self.wanted))
+        self.wanted = {}
 
-    def _plans(self) -> list[tuple[RegionState, Migration]]:
+    def _plans(self) -> list[tuple[RegionState, PartitioningFunction, Migration]]:
         """What moves, for every partitioned region whose planner is ahead of it."""
         found = []
         for region in self.regions:
             if region.planner is not None and region.planner.function is not region.function:
                 assert region.function is not None
-                found.append((region, migration(region.function, region.planner.function)))
+                function = region.planner.function
+                found.append((region, function, migration(region.function, function)))
         return found
 
-    def _next_channels(self, region: RegionState) -> int:
-        if region.planner is not None:
-            return region.planner.function.channels
-        return self.wanted.get(region.number, region.channels)
-
-    def _resume(self, what: tuple[int, list[tuple[RegionState, Migration, list[Package]]]]) -> None:
-        number, donations = what
+    def _resume(self, what: tuple[int, list[Donation], dict[int, int]]) -> None:
+        number, donations, wanted = what
         if number != self._event_number:
+            self.wanted = {**wanted, **self.wanted}
             return  # a host failed in the meantime
-        for region, plan, packages in donations:
-            assert region.planner is not None
-            region.adopt(region.planner.function)
+        for region, function, plan, packages in donations:
+            # Not the planner's: that may have changed its mind once more while state was moving.
+            region.adopt(function)
             kept = region.stores[: region.channels]
             kept += [Store(region.table) for _ in range(region.channels - len(kept))]
             for channel, store in enumerate(kept):
                 store.collect([package for package in packages if package.target == channel], plan)
             region.stores = kept
-        self._adopt_wanted()
+        self._adopt(wanted)
         for region in self.regions:
             region.retire_nodes()
         self.start()
 
-    def _adopt_wanted(self) -> None:
+    def _adopt(self, wanted: dict[int, int]) -> None:
         for region in self.regions:
-            if region.number in self.wanted:
-                region.channels = self.wanted[region.number]
-        self.wanted = {}
+            region.channels = wanted.get(region.number, region.channels)
+
+    def _is_behind(self) -> bool:
+        """Whether something else is wanted than is in force."""
+        return bool(self.wanted) or any(
+            region.planner is not None and region.planner.function is not region.function for region in self.regions
+        )
 
     def _end(self) -> None:
         self.ended = True
@@ -326,7 +266,8 @@ class Flow:
         if self._logs:
             self._states = [region.state() if region.planner is not None else {} for region in self.regions]
             self._log.clear()
-            self.delivered = 0
+            # What is still to be skipped was delivered before a failure, and lies behind this checkpoint.
+            self.delivered = self.to_skip
 
     def uses(self, host: Any) -> bool:
         return any(node.host is host for region in self.regions for node in region.nodes)
@@ -367,7 +308,8 @@ class Flow:
             region.stores = [Store(region.table) for _ in shares]
             for store, share in zip(region.stores, shares, strict=True):
                 store.restore(share, region.hot_keys)
-        self._adopt_wanted()
+        self._adopt(self.wanted)
+        self.wanted = {}
         self.start()
 
     def _kill_nodes(self) -> None:
@@ -421,10 +363,9 @@ class Flow:
             else:
                 left = self.regions[position - 1]
                 congestion = sum(node.blocked_s for node in left.nodes) / length / len(left.nodes)
-            observation = region.observe(now, congestion, offered)
             channels = region.channels
             if region.controller is not None:
-                decision = region.controller.handle(observation)
+                decision = region.controller.handle(region.observe(now, congestion, offered))
                 channels = decision.channels
                 world.decisions.append((now, region.number, decision))
             changed |= self.set_channels(region, channels)

@@ -18,17 +18,20 @@ _FREE_MIN = 0.05
 class HostState:
     """One host."""
 
-    __slots__ = ("alive", "busy", "host", "number")
+    __slots__ = ("_is_plain", "alive", "busy", "host", "number")
 
     def __init__(self, number: int, host: Host) -> None:
         self.number = number
         self.host = host
         self.busy = 0
         self.alive = True
+        self._is_plain = host.tenants == Host.tenants and not host.stalls
 
     def finish_time(self, now: float, work_s: float) -> float:
         """When work that starts now will be done; the caller is counted in `busy` already."""
         host = self.host
+        if self._is_plain and self.busy <= host.cores:
+            return now + work_s / host.speed
         free = max(host.cores - host.tenants(now), _FREE_MIN)
         if self.busy > free:
             work_s *= self.busy / free

@@ -30,6 +30,7 @@ class SplitterNode:
     __slots__ = (
         "_asked_for",
         "_blocked_since",
+        "_clock",
         "_draining",
         "_flow",
         "_pending",
@@ -41,6 +42,7 @@ class SplitterNode:
 
     def __init__(self, flow: Flow, splitter: Splitter, outs: list[Link]) -> None:
         self._flow = flow
+        self._clock = flow.world.clock
         self.splitter = splitter
         self.outs = outs
         self._pending: deque[tuple[int, Any]] = deque()
@@ -98,7 +100,7 @@ class SplitterNode:
             link = outs[channel]
             if len(link.items) >= link.capacity:
                 link.waiter = self
-                self._blocked_since = self._flow.world.clock.now
+                self._blocked_since = self._clock.now
                 return False
             pending.popleft()
             link.send(item)
@@ -115,7 +117,7 @@ class SplitterNode:
     def settle(self) -> None:
         """Account for the time blocked until now."""
         if self._blocked_since is not None:
-            now = self._flow.world.clock.now
+            now = self._clock.now
             self._flow.blocked_s += now - self._blocked_since
             self._blocked_since = now
 
@@ -126,6 +128,8 @@ class ChannelNode:
     __slots__ = (
         "_blocked_since",
         "_channel",
+        "_clock",
+        "_cost_factors",
         "_costs",
         "_host",
         "_input",
@@ -136,6 +140,7 @@ class ChannelNode:
         "_pending",
         "_poke_at",
         "_region",
+        "_schedule",
         "_shuffle",
         "_started",
         "_working",
@@ -159,6 +164,10 @@ class ChannelNode:
         shuffle: ShuffleSplitter | None,
     ) -> None:
         self._region = region
+        # Looked up once: these are asked for at every event.
+        self._clock = region.flow.world.clock
+        self._schedule = region.flow.world.schedule
+        self._cost_factors = region.cost_factors
         self.number = number
         self._host = host
         self._channel = channel
@@ -191,28 +200,27 @@ class ChannelNode:
     def arrived(self, index: int, ready: float) -> None:
         if self._working or self._pending:
             return
-        world = self._region.flow.world
-        if ready <= world.clock.now:
+        now = self._clock.now
+        if ready <= now:
             self.poke()
-        elif self._poke_at <= world.clock.now:
+        elif self._poke_at <= now:
             self._poke_at = ready
-            world.schedule(ready, self.poke, None)
+            self._schedule(ready, self.poke, None)
 
     def poke(self, _: Any = None) -> None:
         """Start with the next item, unless busy or blocked."""
         if self.dead or self._working or self._pending:
             return
-        link, region = self._input, self._region
+        link = self._input
         assert link is not None
-        world = region.flow.world
-        now = world.clock.now
+        now = self._clock.now
         items = link.items
         while items:
             ready = items[0][0]
             if ready > now:
                 if self._poke_at <= now or self._poke_at > ready:
                     self._poke_at = ready
-                    world.schedule(ready, self.poke, None)
+                    self._schedule(ready, self.poke, None)
                 return
             item = link.take()
             if item is MARKER:
@@ -224,14 +232,14 @@ class ChannelNode:
             if value.__class__ is not Punctuation:
                 cost = next(self._costs)
                 if self._key is not None:
-                    cost *= region.cost_factors[value[1 + self._key]]
+                    cost *= self._cost_factors[value[1 + self._key]]
                 self.taken += 1
                 if cost > 0:
                     self._item = item
                     self._working = True
                     self._started = now
                     self._host.busy += 1
-                    world.schedule(self._host.finish_time(now, cost), self._finish, None)
+                    self._schedule(self._host.finish_time(now, cost), self._finish, None)
                     return
             if not self._process(item):
                 return
@@ -241,7 +249,7 @@ class ChannelNode:
             return
         self._working = False
         self._host.busy -= 1
-        self.busy_s += self._region.flow.world.clock.now - self._started
+        self.busy_s += self._clock.now - self._started
         if self._process(self._item):
             self.poke()
 
@@ -266,7 +274,7 @@ class ChannelNode:
             link = outs[out]
             if len(link.items) >= link.capacity:
                 link.waiter = self
-                self._blocked_since = self._region.flow.world.clock.now
+                self._blocked_since = self._clock.now
                 return False
             pending.popleft()
             link.send(item)
@@ -282,7 +290,7 @@ class ChannelNode:
 
     def settle(self) -> None:
         """Account for the time busy and blocked until now."""
-        now = self._region.flow.world.clock.now
+        now = self._clock.now
         if self._working:
             self.busy_s += now - self._started
             self._started = now

@@ -7,6 +7,7 @@ or given to the wrong channel changes everything behind it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from anabranch.compiler.model import Selectivity
@@ -40,11 +41,14 @@ def emitter(region: Region, keys: int) -> Emit:
         return lambda value, result: (
             [(value[0], value[1], value[2], result)] if result * _GOLDEN % 1.0 < selectivity else []
         )
-    most = 2 * selectivity
+    # Evenly 0 to `most`, and so often nothing at all that the mean is right.
+    most = max(1, math.ceil(2 * selectivity))
+    share = 2 * selectivity / most
 
     def any_number(value: Value, result: int) -> list[Value]:
         position, first, second, _ = value
-        count = int(result * _GOLDEN % 1.0 * (most + 1))
+        drawn = result * _GOLDEN % 1.0
+        count = int(drawn / share * (most + 1)) if drawn < share else 0
         # Copies get other keys, so that a shuffle parts them.
         return [(position, (first + i) % keys, (second + 3 * i) % keys, (result + i) % MODULUS) for i in range(count)]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
 COUNTER_EPSILON = 0.001
 REMOTE_SHARE_MIN = 0.5
 """A region whose channels are held up from behind for so much of the time is not what tuples wait for."""
+
+
+@lru_cache(maxsize=256)
+def _even(channels: int, group_bits: int) -> PartitioningFunction:
+    """Kept: a swarm starts thousands of worlds with the same few functions."""
+    return PartitioningFunction.even(channels, group_bits=group_bits)
 
 
 class RegionState:
@@ -59,7 +66,7 @@ class RegionState:
             sizes = state_bytes(frequencies, description.resources.state, description.key_bytes)
             self.table = KeyTable(keys, description.key, description.group_bits, sizes)
             self.planner = Planner(
-                description.function or PartitioningFunction.even(self.channels, group_bits=description.group_bits),
+                description.function or _even(self.channels, description.group_bits),
                 description.planner or PlannerSettings(),
             )
             self.adopt(self.planner.function)
@@ -174,7 +181,7 @@ class RegionState:
         # As on Spark, where a stage takes as long as its slowest channel: the busiest one limits the region.
         busy = max(node.busy_s for node in self.nodes) / length
         blocked = sum(node.blocked_s for node in self.nodes) / length / len(self.nodes)
-        rates = [node.taken / node.busy_s for node in self.nodes if node.busy_s > 0]
+        rates = [node.taken / node.busy_s for node in self.nodes if node.busy_s > 0 and node.taken]
         error = 0.0
         if len(rates) > 1:
             error = float(np.std(rates) / np.mean(rates) / math.sqrt(len(rates)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.control.decision import Decision
 
@@ -94,6 +94,23 @@ class Result:
     def throughput(self) -> float:
         """Tuples taken per second, over the whole run."""
         return self.taken / self.seconds if self.seconds > 0 else 0.0
+
+    def scaled(self, grain: float) -> Result:
+        """The same run, if every tuple in it stands for so many."""
+        if grain == 1:
+            return self
+        samples = tuple(
+            replace(
+                sample,
+                load=sample.load * grain,
+                taken=sample.taken * grain,
+                delivered=sample.delivered * grain,
+                backlog=round(sample.backlog * grain),
+                regions=tuple(replace(one, throughput=one.throughput * grain) for one in sample.regions),
+            )
+            for sample in self.samples
+        )
+        return replace(self, samples=samples, taken=round(self.taken * grain), delivered=round(self.delivered * grain))
 
     def channels(self, region: int = 0) -> tuple[int, ...]:
         """The number of channels over time."""

@@ -13,11 +13,17 @@ from anabranch.sim.description import Source
 from anabranch.sim.operators import MODULUS, Value
 
 _BLOCK = 4096
-_STEP_S = 0.02  # the load curve is taken to be constant for so long
+_STEPS_MAX = 100_000  # after so many steps without a tuple none is expected any more
 
 
 class SourceState:
-    """Makes the tuples of a source, one by one, always the same for the same seed."""
+    """Makes the tuples of a source, one by one, always the same for the same seed.
+
+    Parameters
+    ----------
+    resolution_s
+        For so long the load curve is taken to be constant.
+    """
 
     __slots__ = (
         "_arrivals",
@@ -26,14 +32,16 @@ class SourceState:
         "_generator",
         "_next_at",
         "_ready",
+        "_resolution_s",
         "_since_window",
         "_source",
         "_stored",
         "made",
     )
 
-    def __init__(self, source: Source, seed: int) -> None:
+    def __init__(self, source: Source, seed: int, resolution_s: float) -> None:
         self._source = source
+        self._resolution_s = resolution_s
         # A source that always has more never has a backlog to speak of: it is held back, whatever was asked for.
         self._stored = source.stored and math.isfinite(source.load(0.0))
         self._generator = np.random.default_rng([seed, 1])
@@ -109,18 +117,17 @@ class SourceState:
 
     def _after(self, at: float) -> float:
         """When the tuple after one that came at this time comes."""
-        missing = next(self._arrivals)
         load = self._source.load
-        for _ in range(10_000_000):
+        if load(at) == math.inf:
+            return at
+        missing = next(self._arrivals)
+        length = self._resolution_s
+        for _ in range(_STEPS_MAX):
             rate = load(at)
-            if rate == math.inf:
-                return at
-            if missing <= rate * _STEP_S:
+            if missing <= rate * length:
                 return at + missing / rate
-            missing -= rate * _STEP_S
-            at += _STEP_S
-            if at > 1e6:
-                break
+            missing -= rate * length
+            at += length
         return math.inf
 
     def _draw(self) -> tuple[int, int, int]:

@@ -10,7 +10,7 @@ the code of flow/, partitioning/ and control/, which the Spark runner drives in 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from itertools import repeat
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ import numpy as np
 from anabranch.control.controller import Rescale
 from anabranch.control.decision import Decision
 from anabranch.flow.punctuation import Punctuation
+from anabranch.sim.costs import jitters
 from anabranch.sim.description import Rescaling, WorldDescription
 from anabranch.sim.flows import Flow
 from anabranch.sim.hosts import HostState
@@ -29,7 +30,7 @@ from anabranch.sim.source import SourceState
 
 
 class StandStill(RuntimeError):  # noqa: N818 — it names what happened
-    """Nothing can happen any more, and yet the stream has not come to its end: a deadlock."""
+    """Nothing can happen any more, and yet the stream has not come to its end: a deadlock; or it never will."""
 
 
 class Watch(Protocol):
@@ -68,9 +69,14 @@ class World:
         self.watch = watch
         self.clock = Clock()
         self.end_s = math.inf
-        self.jitter_generator = np.random.default_rng([description.seed, 4])
-        self.plain_delays = repeat(description.cluster.delay_s)
-        self.source = SourceState(description.source, description.seed)
+        cluster = description.cluster
+        self.delays: Iterator[float] | None = None
+        """Of all links; None: there is no delay."""
+        if cluster.delay_s > 0:
+            generator = np.random.default_rng([description.seed, 4])
+            random = cluster.jitter > 0
+            self.delays = jitters(generator, cluster.delay_s, cluster.jitter) if random else repeat(cluster.delay_s)
+        self.source = SourceState(description.source, description.seed, description.resolution_s)
         self.hosts = [HostState(number, host) for number, host in enumerate(description.cluster.hosts)]
         self.migrations: list[MigrationRecord] = []
         self.recoveries: list[tuple[float, float, int]] = []
@@ -89,8 +95,7 @@ class World:
             self.flows.append(Flow(self, number, regions))
         for before, after in zip(self.flows, self.flows[1:], strict=False):
             capacity = after.regions[0].description.queue
-            delays = self.plain_delays if description.cluster.delay_s > 0 else None
-            link = Link(("flow", after.number), capacity, self.clock, self.schedule, delays, watch)
+            link = Link(("flow", after.number), capacity, self.clock, self.schedule, self.delays, watch)
             link.receiver = after
             before.output = after.input = link
 
@@ -107,16 +112,16 @@ class World:
     def _in_background(self, what: tuple[Callable[[Any], None], Any]) -> None:
         self._background -= 1
         if math.isinf(self.end_s) and len(self._heap) == self._background:
-            raise StandStill(self._standing())
+            raise StandStill(f"nothing can happen any more; {self._standing()}")
         what[0](what[1])
 
-    def run(self, until_s: float = math.inf) -> Result:
+    def run(self, until_s: float = math.inf, events_max: float = math.inf) -> Result:
         """Run until the stream has ended, or until this time.
 
         Raises
         ------
         StandStill
-            If nothing can happen any more before the stream has ended.
+            If nothing can happen any more before the stream has ended, or if it has not ended after so many events.
         """
         self.end_s = until_s
         if math.isinf(until_s) and self.description.source.tuples is None:
@@ -135,8 +140,10 @@ class World:
                 break
             clock.now = at
             call(argument)
+            if self._events > events_max:
+                raise StandStill(f"after {self._events} events there is no end in sight; {self._standing()}")
         if not last.ended and math.isinf(until_s):
-            raise StandStill(self._standing())
+            raise StandStill(f"nothing can happen any more; {self._standing()}")
         if not self._samples or clock.now > self._samples[-1].at_s:
             self._take_sample()
         return self._result()
@@ -260,7 +267,7 @@ class World:
         )
 
     def _standing(self) -> str:
-        lines = [f"nothing can happen any more at {self.clock.now:.6f} s, but the stream has not ended:"]
+        lines = [f"at {self.clock.now:.6f} s the stream has not ended:"]
         for flow in self.flows:
             state = "ended" if flow.ended else "runs" if flow.running else "stands"
             lines.append(f"  flow {flow.number} {state}, generation {flow.generation}")
