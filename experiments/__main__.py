@@ -41,7 +41,9 @@ def run_one(name: str, *, quick: bool, output: Path) -> dict[str, Any]:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments")
     parser.add_argument("names", nargs="*", metavar="NAME", help="experiments to run, or a paper; default: all")
-    parser.add_argument("--quick", action="store_true", help="coarser grids and fewer seeds; below two minutes")
+    parser.add_argument(
+        "--quick", action="store_true", help="coarser grids and fewer seeds; about two minutes of CPU time"
+    )
     parser.add_argument("--output", type=Path, help="default: docs, with --quick build")
     options = parser.parse_args(arguments)
     output = options.output or ROOT / ("build" if options.quick else "docs")

@@ -11,7 +11,7 @@ NAMES = ("uniform", "consistent", "scan", "redist", "readj", "readj_tail", "ours
 
 
 def run(quick: bool) -> Reproduction:
-    seeds = 3 if quick else 20
+    seeds = 2 if quick else 20
     found = {(letters, name): point(Setting(letters), name, seeds) for letters in LETTERS for name in NAMES}
     lll = {name: found["LLL", name] for name in NAMES}
     lql_computation = {name: found["LQL", name].per_resource[1] for name in NAMES}

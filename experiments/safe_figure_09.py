@@ -36,8 +36,8 @@ def _overhead(quick: bool) -> Part:
     pulses = max(max(found["with gaps"]), max(found["with duplicates"]))
     machine = (
         "here the numbered kinds also route rows by key (hash, gather), which round-robin does not, and the base is a "
-        "slice of a batch, where the paper's pays a transport per tuple; repeated runs on a busy machine gave 34 to 60 % as "
-        "the highest, so the number itself is uncertain"
+        "slice of a batch, where the paper's pays a transport per tuple; repeated runs on a busy machine gave "
+        "34 to 60 % as the highest, so the number itself is uncertain"
     )
     statements = [
         at_most("sequence numbers: highest overhead 12 %", 0.12, max(numbers), because=machine),
