@@ -101,6 +101,7 @@ MORE = {
         emit=lambda m: (m.low[0].k, m.low[0].s, float(len(m.high))),
         schema=COLUMNS,
     ),
+    "spread": lambda s: s.spread().map(lambda t: t.but(s=None if t.s is None else t.s.upper()), schema=COLUMNS),
     "every": lambda s: s.process(Every(), by="k", schema=COLUMNS),
     "global": lambda s: s.process(Global(), schema=COLUMNS),
 }
@@ -186,7 +187,7 @@ def recipes(draw, steps_max: int = 10):
     return Recipe(sources, tuple(steps), (made - 1, *ends), loop, draw(st.integers(0, made - 1)))
 
 
-def data(seed: int, rows: int) -> list[list[tuple]]:
+def data(seed: int, rows: int, epochs_max: int = 4) -> list[list[tuple]]:
     """Epochs of rows: few distinct values, skewed keys, many ties, all kinds of null."""
     chance = random.Random(seed)
     found = [
@@ -197,7 +198,7 @@ def data(seed: int, rows: int) -> list[list[tuple]]:
         )
         for _ in range(rows)
     ]
-    cuts = sorted(chance.randrange(rows + 1) for _ in range(chance.randrange(4)))
+    cuts = sorted(chance.randrange(rows + 1) for _ in range(chance.randrange(epochs_max)))
     return [found[start:stop] for start, stop in zip([0, *cuts], [*cuts, rows], strict=True)]
 
 
@@ -205,11 +206,11 @@ EDGES = [-0.0, 0.0, float("nan"), float("inf"), None, 0.5]
 
 
 @st.composite
-def cases(draw, steps_max: int = 10):
+def cases(draw, steps_max: int = 10, epochs_max: int = 4):
     """A program, and data for each of its sources."""
     recipe = draw(recipes(steps_max))
     sizes = st.sampled_from([40, 60, 90, 10, 3, 0])
-    return recipe, [data(draw(st.integers(0, 10**6)), draw(sizes)) for _ in range(recipe.sources)]
+    return recipe, [data(draw(st.integers(0, 10**6)), draw(sizes), epochs_max) for _ in range(recipe.sources)]
 
 
 clocks = st.lists(st.integers(0, 4000), min_size=1, max_size=6).map(sorted)

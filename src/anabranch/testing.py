@@ -32,6 +32,7 @@ from anabranch.flow.sequential import input_row, run_epochs
 from anabranch.spark.exchange import ROWS, batches_of
 from anabranch.spark.executor import Job
 from anabranch.spark.runner import EpochProgress, EpochRunner, describe_program
+from anabranch.spark.sinks import TableSink
 from anabranch.spark.tasks import LevelTask, MergeTask, Program
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
@@ -216,7 +217,7 @@ class ParallelRun:
         return pa.RecordBatch.from_arrays(arrays, ["source", *(f"s{at}" for at in range(len(structs)))])
 
 
-class _Sink:
+class _Sink(TableSink):
     """Keeps what epochs deliver."""
 
     def __init__(self, number: int, schema: Any, written: dict[int, Any]) -> None:

@@ -94,9 +94,8 @@ def test_a_batch_comes_back_from_its_payload():
 
 
 def routed(values, channels, count):
-    columns = [pa.array([str(value) for value in values], pa.string())]
-    numbers = np.array(values, dtype=np.int64)
-    return [(c, unpack(p, SCHEMA)) for c, p in route(columns, SCHEMA, numbers, np.array(channels, np.int32), count)]
+    columns = [pa.array(values, pa.int64()), pa.array([str(value) for value in values], pa.string())]
+    return [(c, unpack(p, SCHEMA)) for c, p in route(columns, SCHEMA, np.array(channels, np.int32), count)]
 
 
 @settings(max_examples=60)

@@ -9,7 +9,7 @@ from anabranch.api.joins import enrich_logic, join_logic, key_pairs, static_enri
 from anabranch.api.library import LibraryOperator, configured
 from anabranch.api.sorting import combine_logic
 from anabranch.api.windows import Policy
-from anabranch.compiler.graph import Location, Logic, Node, Port, Punctuate, Route, Union, caller_location
+from anabranch.compiler.graph import Location, Logic, Node, Port, Punctuate, Route, Spread, Union, caller_location
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.flow.schema import Schema
 
@@ -68,6 +68,15 @@ class Meeting:
                     "bring them to one schema with map(…) first"
                 )
         return self._operator("union", lambda _: (Union(), self.schema), location, name, others=others)
+
+    def spread(self, *, name: str | None = None) -> Stream:
+        """Deal the tuples out to channels in turn, so that what follows without state runs in parallel there.
+
+        Not needed where tuples come from a source that Spark reads in many pieces: operators without state run
+        where they are read. It pays behind a source of few pieces, or behind an operator on one thread, if what
+        follows takes long. The order is kept, as always; the number of channels adapts.
+        """
+        return self._operator("spread", lambda _: (Spread(), self.schema), caller_location(), name)
 
     def route(self, function: Callable[[Any], int], ways: int, *, name: str | None = None) -> tuple[Stream, ...]:
         """Send each tuple to one of several streams: the function gives its number, from 0 to ways - 1."""

@@ -57,7 +57,7 @@ class StreamingQuery:
         self.sinks = list(sinks)
         files = open_files(spark, f"{location}/anabranch")
         held = Checkpoint(files, versions_kept(options))
-        draft = Program.of(plan, {})
+        draft = Program.of(plan, {}, ordered=options.get("order", "total") != "none")
         description = describe_program(draft)
         allow_state_loss = options.get("allowstateloss") == "true"
         # All that can be wrong is found before the first file is written.
@@ -86,6 +86,7 @@ class StreamingQuery:
             snapshots,
             surroundings=surroundings,
             on_decision=lambda region, decision: self._listeners.tell(Decided(region, decision)),
+            mergers=mergers_of(options),
         )
         self.changes = held.bind(description, allow_state_loss)
         for sink in sinks:
@@ -272,6 +273,14 @@ class Drain(threading.Thread):
         if self.ident is not None and threading.current_thread() is not self:
             self.join(None if timeout is None else max(0.0, timeout))
         return not self.is_alive()
+
+
+def mergers_of(options: dict[str, str]) -> int:
+    """The option mergers; 0: the driver merges."""
+    text = options.get("mergers", "0")
+    if not text.isdigit() or int(text) > 4096:
+        raise ProgramError(f"option mergers={text!r}: expected a whole number from 0 to 4096")
+    return int(text)
 
 
 def versions_kept(options: dict[str, str]) -> int:

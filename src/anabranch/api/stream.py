@@ -325,7 +325,7 @@ def compiled(outputs: Sequence[Node]) -> Plan:
     ends = named(outputs)
     if not any(isinstance(node.logic, Source) for node in upstream(*ends)):
         raise ProgramError(f"{ends[0].title}: the program has no source: nothing would ever come through its feedback")
-    return compile_program(ends, Options(emission_index=True))
+    return compile_program(ends, Options(emission_index=True, fans=True))
 
 
 def unique_name(wanted: str, taken: set[str], location: Location, explicit: bool) -> str:

@@ -22,6 +22,7 @@ _OWN_OPTIONS = {
     *("checkpointlocation", "path", "allowstateloss", "snapshotinterval", "versionskept"),
     *("channels", "minchannels", "maxchannels", "initialchannels"),
     *("policy", "adaptationperiod", "epochtarget", "congestionthreshold"),
+    *("order", "mergers"),
 }
 
 
@@ -63,7 +64,10 @@ class DataStreamWriter:
 
         Ours are ``checkpointLocation``; ``snapshotInterval``, such as ``"20 epochs"`` or ``"5 minutes"``, how often
         each channel's state is merged into one snapshot beyond what is merged anyway; ``versionsKept``, how many
-        epochs back a checkpoint can be read (10); ``allowStateLoss``, to go on with a program that has less state.
+        epochs back a checkpoint can be read (10); ``allowStateLoss``, to go on with a program that has less state;
+        ``order``, ``"total"`` or, where the order of the output and between regions does not matter, ``"none"``;
+        ``mergers``, how many tasks put large outputs in order and write them (parquet on a path that all hosts share;
+        by default the driver does).
 
         How many channels a region has is found out while it runs, between ``minChannels`` (1) and ``maxChannels``
         (as many as tasks run at once); ``initialChannels`` is where a new query begins, ``channels`` pins the number.
@@ -130,6 +134,8 @@ class DataStreamWriter:
             self.queryName(queryName)
         self.options(**options)
         lowered = {key.lower(): value for key, value in self._options.items()}
+        if lowered.get("order", "total") not in ("total", "none"):
+            raise ProgramError(f"option order={lowered['order']!r}: expected 'total' or 'none'")
         checkpoint = lowered.get("checkpointlocation")
         writers = [self, *self._others]
         if checkpoint is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from anabranch.compiler.built_in import ORDERING_REASONS, built_in_model, ordered_blocks, remedy_of
+from anabranch.compiler.built_in import ORDERING_REASONS, built_in_model, ordered_blocks, remedy_of, together
 from anabranch.compiler.facts import TRUSTED, Identity, Kind
 from anabranch.compiler.findings import Inference
 from anabranch.compiler.graph import (
@@ -50,9 +50,10 @@ def analyse(node: Node) -> Model:
 def analyse_with_facts(node: Node) -> tuple[Model, Inference | None]:
     """`analyse`, and what the code was seen to touch."""
     _check_key(node)
-    built_in = built_in_model(node)
+    read: list[Inference] = []
+    built_in = built_in_model(node, read)
     if built_in is not None:
-        return _declare(node, built_in, None, declaration_of(node.declared)), None
+        return _declare(node, built_in, None, declaration_of(node.declared)), together(read)
     target, method, mode, fields = _code_of(node)
     schema = node.inputs[0].schema if node.inputs else None
     found = infer(target, method, schema, node.schema, mode, fields, node.location)

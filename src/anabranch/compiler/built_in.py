@@ -12,9 +12,22 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.compiler.facts import TRUSTED, Kind
+from anabranch.compiler.facts import TRUSTED, Facts, Kind
 from anabranch.compiler.findings import Inference
-from anabranch.compiler.graph import Feedback, FlatMap, Keyed, Map, Node, Port, Punctuate, Route, Sink, Source, Union
+from anabranch.compiler.graph import (
+    Feedback,
+    FlatMap,
+    Keyed,
+    Map,
+    Node,
+    Port,
+    Punctuate,
+    Route,
+    Sink,
+    Source,
+    Spread,
+    Union,
+)
 from anabranch.compiler.inference import infer
 from anabranch.compiler.model import (
     Declaration,
@@ -31,8 +44,11 @@ from anabranch.compiler.model import (
 from anabranch.errors import ProgramError
 
 
-def built_in_model(node: Node) -> Model | None:
-    """What is known of an operator without reading code of the user's; None if there is nothing else to read."""
+def built_in_model(node: Node, read: list[Inference]) -> Model | None:
+    """What is known of an operator of the library; None if it is the user's.
+
+    What was read of the user's functions inside it is added to `read`.
+    """
     logic = node.logic
     here = node.location
     everything = {name: name for name in node.schema.names}
@@ -53,12 +69,16 @@ def built_in_model(node: Node) -> Model | None:
             return _model(node, Property(State.STATELESS, "a parallel sink", here), Selectivity.ONE, everything)
         reason = "a sink takes tuples in the order of one thread"
         return _model(node, Property(State.UNKNOWN, reason, here), Selectivity.ONE, everything, remedy=_SINK_REMEDY)
+    if isinstance(logic, Spread):
+        state = Property(State.STATELESS, "it deals tuples out and keeps nothing", here)
+        return _model(node, state, Selectivity.ONE, everything)
     if isinstance(logic, (Union, Port)):
         word = "a union" if isinstance(logic, Union) else "one of several outputs"
         state = Property(State.STATELESS, f"{word} keeps nothing", here)
         return _model(node, state, Selectivity.ONE, everything, ordering=Ordering.NEEDED)
     if isinstance(logic, Punctuate):
         found = infer(logic.function, None, node.schema, node.schema, "filter", (), here)
+        read.append(found)
         condition, blocks = _state_of(node, found, "its condition")
         return dataclasses.replace(
             _model(node, condition, Selectivity.ONE, everything, remedy=remedy_of(node, found)),
@@ -70,17 +90,19 @@ def built_in_model(node: Node) -> Model | None:
         return _model(node, state, Selectivity.ANY, {}, remedy="")
     if isinstance(logic, Route) and not _is_library(logic.function):
         found = infer(logic.function, None, node.schema, node.schema, "filter", (), here)
+        read.append(found)
         choice, blocks = _state_of(node, found, "its choice")
         return dataclasses.replace(
             _model(node, choice, Selectivity.ONE, everything, remedy=remedy_of(node, found)), blocks=blocks
         )
     if isinstance(logic, Route):
         state = Property(State.STATELESS, "its choice keeps nothing", here)
-        return _library_model(node, logic.function, state, everything)
+        return _library_model(node, logic.function, state, read, everything)
     if isinstance(logic, (Map, FlatMap)) and _is_library(logic.function):
-        return _library_model(node, logic.function, Property(State.STATELESS, f"{node.kind} keeps nothing", here))
+        state = Property(State.STATELESS, f"{node.kind} keeps nothing", here)
+        return _library_model(node, logic.function, state, read)
     if isinstance(logic, Keyed) and _is_library(logic.prototype):
-        return _library_operator(node, logic)
+        return _library_operator(node, logic, read)
     return None
 
 
@@ -92,7 +114,7 @@ _SOURCE_REMEDY = "nothing to do: its tuples are numbered and split right behind 
 _SINK_REMEDY = "nothing to do: its input is merged right before it"
 
 
-def _library_operator(node: Node, logic: Keyed) -> Model:
+def _library_operator(node: Node, logic: Keyed, read: list[Inference]) -> Model:
     """An operator of the library with state: it has one for each key, or a single one."""
     here = node.location
     if node.key:
@@ -100,19 +122,21 @@ def _library_operator(node: Node, logic: Keyed) -> Model:
         state = Property(State.PARTITIONED, reason, here)
     else:
         state = Property(State.UNKNOWN, f"{node.kind} has no key: it keeps one state for the whole stream", here)
-    made = _library_model(node, logic.prototype, state)
+    made = _library_model(node, logic.prototype, state, read)
     if logic.punctuated:
         inputs = Property((Input.EXPECTING,) * max(1, len(logic.methods)), "its windows end with punctuations", here)
         made = dataclasses.replace(made, inputs=inputs)
     return dataclasses.replace(made, case=1) if made.is_safe else made
 
 
-def _library_model(node: Node, target: Any, state: Property, forwarding: dict[str, str] | None = None) -> Model:
+def _library_model(
+    node: Node, target: Any, state: Property, read: list[Inference], forwarding: dict[str, str] | None = None
+) -> Model:
     """The model an object of the library carries, with what the user's functions add to it."""
     declared = declaration_of(target) or Declaration()
     if forwarding is None:
         forwarding = {name: name for name in declared.forwards or () if name in node.schema}
-    blocks, notes = _user_functions(node, target)
+    blocks, notes = _user_functions(node, target, read)
     remedy = "name a key, and each key has its own: by=… (for sort: key=…)"
     if blocks:
         state, remedy = blocks[0], "let the function only look at its arguments"
@@ -122,7 +146,9 @@ def _library_model(node: Node, target: Any, state: Property, forwarding: dict[st
     return dataclasses.replace(made, blocks=blocks or made.blocks, notes=notes)
 
 
-def _user_functions(node: Node, target: Any) -> tuple[tuple[Property, ...], tuple[Property, ...]]:
+def _user_functions(
+    node: Node, target: Any, read: list[Inference]
+) -> tuple[tuple[Property, ...], tuple[Property, ...]]:
     """What the user's functions do beside what they return: writes, which block; and what is taken on trust.
 
     A function of several arguments gets a tuple for the last and nothing for the others, so some of it cannot be
@@ -133,6 +159,7 @@ def _user_functions(node: Node, target: Any) -> tuple[tuple[Property, ...], tupl
     schema = node.inputs[0].schema
     for what, function in getattr(target, "functions", ()):
         found = infer(_with_one_argument(function), None, schema, None, "filter", (), node.location)
+        read.append(found)
         for fact in ordered_blocks(found):
             if fact.kind in (Kind.WRITE, Kind.WHOLE):
                 blocks.append(Property(State.UNKNOWN, f"{what}: {fact.text}", fact.location))
@@ -142,6 +169,20 @@ def _user_functions(node: Node, target: Any) -> tuple[tuple[Property, ...], tupl
             names = ", ".join(sorted(found.dicts.values()))
             blocks.append(Property(State.UNKNOWN, f"{what} keeps state of its own: {names}", node.location))
     return tuple(blocks), tuple(notes)
+
+
+def together(read: list[Inference]) -> Inference | None:
+    """What several functions of one operator touch and change, as one reading."""
+    if not read:
+        return None
+    facts = Facts()
+    for each in read:
+        facts.touched |= each.facts.touched
+        facts.objects |= each.facts.objects
+        facts.written |= each.facts.written
+        facts.globals_read |= each.facts.globals_read
+        facts.globals_written |= each.facts.globals_written
+    return Inference(facts, [])
 
 
 def _with_one_argument(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -152,6 +152,11 @@ class Union:
 
 
 @dataclasses.dataclass(frozen=True)
+class Spread:
+    """The same tuples, dealt out to channels in turn: what follows without state runs there."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Route:
     """Each tuple goes to one of `ways` outputs, read through `Port` nodes; the function says which."""
 
@@ -202,7 +207,7 @@ class Sink:
     parallel: bool = False
 
 
-Logic = Source | Map | Filter | FlatMap | Keyed | Process | Union | Route | Port | Punctuate | Feedback | Sink
+Logic = Source | Map | Filter | FlatMap | Keyed | Process | Union | Spread | Route | Port | Punctuate | Feedback | Sink
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -308,10 +313,22 @@ def named(outputs: Sequence[Node]) -> list[Node]:
         if loop is not None and loop.node is not None:
             loops.append((Loop(), loop.node.id))
             logic = Feedback(loops[-1][0])
+        if names[node.id] != node.name and isinstance(logic, Keyed):
+            logic = dataclasses.replace(logic, prototype=_renamed(logic.prototype, names[node.id]))
         copies[node.id] = dataclasses.replace(node, name=names[node.id], inputs=inputs, logic=logic)
     for loop, target in loops:
         loop.node = copies[target]
     return [copies[node.id] for node in outputs]
+
+
+def _renamed(prototype: Any, name: str) -> Any:
+    """An operator of the library knows its name, to count under it; others do not care."""
+    if not hasattr(type(prototype), "operator_name"):
+        return prototype
+    kind = type(type(prototype).__name__, (type(prototype),), {"operator_name": name})
+    other: Any = object.__new__(kind)
+    other.__dict__.update(prototype.__dict__)
+    return other
 
 
 def fed_back(nodes: Iterable[Node]) -> dict[str, list[Node]]:

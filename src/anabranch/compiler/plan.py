@@ -32,9 +32,14 @@ class Options:
     emission_index : bool
         Packets carry the place of a tuple among those with its sequence number, so that a shuffle after a
         prolific region keeps their order. Without it such regions are merged and split again.
+    fans : bool
+        A region may begin with an operator that reads several streams, and end with one whose stream is read by
+        several: trails keep the order across unions and forks. Without it, as in the *Safe* paper, such operators
+        are in no region.
     """
 
     emission_index: bool = False
+    fans: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

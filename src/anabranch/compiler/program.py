@@ -38,7 +38,7 @@ def compile_program(outputs: Sequence[Node], options: Options | None = None) -> 
     options = options or Options()
     order = in_order(list(outputs))
     models = _models(order)
-    graph = Graph(order, list(outputs), models)
+    graph = Graph(order, list(outputs), models, options.fans)
     formation = form_regions(graph)
     regions = _regions(graph, formation, models, options)
     region_of = {node.id: place for place, draft in enumerate(formation.drafts) for node in draft.nodes}
@@ -169,14 +169,17 @@ def _regions(graph: Graph, formation: Formation, models: dict[int, Model], optio
     for place, draft in enumerate(formation.drafts):
         own = selectivity_of(draft, models)
         head = draft.nodes[0]
-        before = last_of.get(head.inputs[0].id) if len(head.inputs) == 1 else None
+        before = [last_of[source.id] for source in head.inputs if source.id in last_of]
         if isinstance(head.logic, Source):
             firsts.append(Joint.PARALLEL_SOURCE)
             flows.append(own)
-        elif before is not None and may_shuffle(flows[before], options.emission_index):
+        elif before and all(may_shuffle(flows[each], options.emission_index) for each in before):
             firsts.append(Joint.SHUFFLE)
-            lasts[before] = Joint.SHUFFLE
-            flows.append(flows[before].then(own))
+            flow = own
+            for each in before:
+                lasts[each] = Joint.SHUFFLE
+                flow = flows[each].then(flow)
+            flows.append(flow)
         else:
             firsts.append(Joint.SPLIT)
             flows.append(own)
@@ -234,6 +237,8 @@ def _why(
     source = head.inputs[0] if head.inputs else None
     if source is None:
         return "it starts here"
+    if len(head.inputs) > 1:
+        return f"{head.name} brings {len(head.inputs)} streams together"
     return f"{source.name} is not in a region: {formation.outside.get(source.id, '')}"
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from anabranch.compiler.graph import Feedback, Node, Source
+from anabranch.compiler.graph import Feedback, Node, Source, Spread
 from anabranch.compiler.model import Input, Key, Model, Output, Selectivity, State
 from anabranch.errors import ProgramError
 
@@ -69,8 +69,9 @@ class Formation:
 class Graph:
     """The program with its edges in both directions."""
 
-    def __init__(self, order: list[Node], outputs: list[Node], models: Mapping[int, Model]) -> None:
+    def __init__(self, order: list[Node], outputs: list[Node], models: Mapping[int, Model], fans: bool = False) -> None:
         self.order = order
+        self.fans = fans
         self.models = models
         self.outputs = {node.id for node in outputs}
         self.consumers: dict[int, list[Node]] = {node.id: [] for node in order}
@@ -140,7 +141,12 @@ def _form(graph: Graph, cuts: dict[int, str], banned: dict[int, str]) -> Formati
                     formation.borders.append(Border(source.name, node.name, reason))
             continue
         draft: Draft | None = None
-        if before is not None:
+        if before is not None and graph.fan_out(node.inputs[0]) > 1:
+            ways = graph.fan_out(node.inputs[0])
+            formation.borders.append(Border(node.inputs[0].name, node.name, f"the stream before it goes {ways} ways"))
+        elif before is not None and isinstance(node.logic, Spread):
+            formation.borders.append(Border(node.inputs[0].name, node.name, "tuples are spread here"))
+        elif before is not None:
             refused = cuts.get(node.id) or _refusal(before, node, graph.models[node.id])
             if refused is None:
                 draft = before
@@ -160,9 +166,9 @@ def _not_parallel(graph: Graph, node: Node) -> str | None:
     model = graph.models[node.id]
     if model.state.value is State.UNKNOWN:
         return f"its state is unknown: {model.state.reason}"
-    if graph.fan_in(node) > 1:
+    if graph.fan_in(node) > 1 and not graph.fans:
         return f"it has {graph.fan_in(node)} inputs: a region has one entry"
-    if graph.fan_out(node) > 1:
+    if graph.fan_out(node) > 1 and not graph.fans:
         return f"its output goes {graph.fan_out(node)} ways: a region has one exit"
     if model.state.value is State.PARTITIONED and model.key is None:
         return "its state is partitioned, but by no key"

@@ -28,6 +28,7 @@ from anabranch.compiler.graph import (
     Node,
     Punctuate,
     Source,
+    Spread,
     Union,
     carrying_punctuations,
     fed_back,
@@ -35,6 +36,7 @@ from anabranch.compiler.graph import (
 from anabranch.compiler.model import Selectivity, State
 from anabranch.compiler.plan import Plan, PlannedOperator
 from anabranch.compiler.runnable import is_single, runnable
+from anabranch.errors import ProgramError
 
 # Per slot: the constant it holds, or None if it is sent with each tuple.
 Slots = tuple[int | None, ...]
@@ -59,6 +61,8 @@ class Edge:
         The columns that tuples are routed by, if it goes to a stage with a key.
     crosses : bool
         Whether it goes to another stage.
+    ordered : bool
+        Whether trails are sent at all: where order does not matter, they need not be.
     punctuated : bool
         Whether punctuations travel on it.
     """
@@ -71,12 +75,13 @@ class Edge:
     slots: Slots = ()
     key: tuple[str, ...] = ()
     crosses: bool = False
+    ordered: bool = True
     punctuated: bool = False
 
     @property
     def width(self) -> int:
         """How many numbers are sent with each tuple."""
-        return self.slots.count(None)
+        return self.slots.count(None) if self.ordered else 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +127,8 @@ class Stage:
     steps : tuple of int
         In an order in which inputs come first; the first is the entry.
     kind : str
-        ``source``: runs where a source is read. ``keyed``: channels by key. ``single``: one channel, in order.
+        ``source``: runs where a source is read. ``keyed``: channels by key. ``spread``: channels that tuples are
+        dealt out to in turn. ``single``: one channel, in order.
     name : str
         The entry's operator, for people.
     routes : mapping
@@ -183,12 +189,26 @@ class Layout:
         return [self.edges[number] for number in self.steps[stage.steps[0]].inputs]
 
 
-def lay_out(plan: Plan) -> Layout:
-    """The steps and stages of a plan."""
+def lay_out(plan: Plan, ordered: bool = True) -> Layout:
+    """The steps and stages of a plan.
+
+    With `ordered` false tuples are only routed: each goes to the right channel, and nothing is put in order, neither
+    at the exits nor where the channels of one stage feed the next.
+    """
     draft = _Draft(plan)
     for operator in plan.operators:
         draft.place(operator)
-    return draft.finished()
+    layout = draft.finished()
+    if ordered:
+        return layout
+    for step in layout.steps:
+        if step.waits or len(step.node.inputs) > 1 or isinstance(step.node.logic, Punctuate):
+            raise ProgramError(
+                f"operator {step.node.title} depends on the order between streams or on punctuations; it cannot run "
+                "with option order='none'"
+            )
+    edges = tuple(dataclasses.replace(edge, ordered=False) for edge in layout.edges)
+    return dataclasses.replace(layout, edges=edges)
 
 
 @dataclasses.dataclass
@@ -231,6 +251,10 @@ class _Draft:
         arriving = [self._arriving(node, place) for place in range(len(node.inputs))]
         if isinstance(node.logic, Union):
             self._branches[node.id] = [branch for branches in arriving for branch in branches]
+            return
+        if isinstance(node.logic, Spread):
+            into = [(0, branch) for branch in arriving[0]]
+            self._branches[node.id] = [_Branch(self._step(node, copy, self._stage("spread", None), into), ())]
             return
         if operator.model.state.value is State.STATELESS and not is_single(operator):
             self._branches[node.id] = [

@@ -51,6 +51,11 @@ class Positions:
             assert piece not in self._counts, "a piece was read twice"
             self._counts[piece] = count
 
+    @property
+    def total(self) -> int:
+        """How many rows the epoch has."""
+        return sum(self._counts.values())
+
     def base(self, piece: bytes) -> int:
         if self._bases is None:
             self._bases = {}
@@ -79,18 +84,18 @@ def unpack(payload: bytes | pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def route(
-    columns: Sequence[pa.Array], schema: pa.Schema, numbers: np.ndarray, channels: np.ndarray, count: int
+    columns: Sequence[pa.Array], schema: pa.Schema, channels: np.ndarray, count: int
 ) -> Iterator[tuple[int, bytes]]:
     """Cut a batch by channel: (channel, payload) for every channel that gets a row, rows in order."""
-    if not len(numbers):
+    if not len(channels):
         return
     if count == 1:
-        yield 0, pack([pa.array(numbers), *columns], schema)
+        yield 0, pack(columns, schema)
         return
     narrow = channels.astype(np.uint8) if count <= 256 else channels.astype(np.uint16)  # radix sort
     order = np.argsort(narrow, kind="stable")
     sizes = np.bincount(channels, minlength=count)
-    batch = pa.RecordBatch.from_arrays([pa.array(numbers), *columns], schema=schema).take(pa.array(order))
+    batch = pa.RecordBatch.from_arrays(list(columns), schema=schema).take(pa.array(order))
     start = 0
     for channel in np.flatnonzero(sizes).tolist():
         size = int(sizes[channel])

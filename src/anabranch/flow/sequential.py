@@ -28,6 +28,7 @@ from anabranch.compiler.graph import (
     Punctuate,
     Route,
     Source,
+    Spread,
     Union,
     carrying_punctuations,
     fed_back,
@@ -196,7 +197,7 @@ class SequentialRun:
                     self._punctuate(node)
 
         else:
-            assert isinstance(logic, Union), f"a {node.kind} reads no stream"
+            assert isinstance(logic, (Union, Spread)), f"a {node.kind} reads no stream"
 
             def consume(row: Row) -> None:
                 self._emit(node, row)

@@ -7,13 +7,13 @@ each sees its tuples in their order, and trails remember where each tuple belong
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from anabranch.compiler.graph import Keyed, Punctuate, Source
+from anabranch.compiler.graph import Keyed, Punctuate, Spread
 from anabranch.compiler.stages import Edge, Layout, Stage, Step
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.flow.batches import Batch, BatchChannel, Keeper, StateTable, keys_of
@@ -50,6 +50,19 @@ class Leaving:
     marks: Trails | None
 
 
+def by_range(leaving: Leaving, total: int, count: int) -> Iterator[tuple[int, Leaving]]:
+    """What leaves, cut into ranges of positions: (range, what is in it)."""
+    # What one channel emits is in order, so the ranges are slices.
+    limits = [total * at // count for at in range(1, count)]
+    cuts = [0, *np.searchsorted(leaving.trails[0], limits).tolist(), len(leaving.trails[0])]
+    for at in range(count):
+        start, stop = cuts[at], cuts[at + 1]
+        if start < stop:
+            trails = [slot[start:stop] for slot in leaving.trails]
+            columns = [column.slice(start, stop - start) for column in leaving.columns]
+            yield at, dataclasses.replace(leaving, trails=trails, columns=columns, marks=None)
+
+
 class StageRun:
     """The steps of a stage, ready to run in one channel for one epoch."""
 
@@ -64,7 +77,7 @@ class StageRun:
         channel = BatchChannel((), tables, epoch)
         self._runs: dict[int, Callable[[Batch, Any], Batch]] = {}
         for step in self._steps:
-            if not isinstance(step.node.logic, Source) and step.node.inputs and not self.takes_arrivals(step):
+            if step.node.inputs and not isinstance(step.node.logic, Spread) and not self.takes_arrivals(step):
                 self._runs[step.number] = channel.step(step.node, tables)
 
     @staticmethod

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -120,7 +121,8 @@ class Outbox:
         if len(trails[0]):
             place = data_place(piece, int(trails[0][0]))
             if edge.target < 0:
-                arrays = [*(pa.array(slot) for slot in trails), *leaving.columns]
+                numbers = trails if edge.ordered else []
+                arrays = [*(pa.array(slot) for slot in numbers), *leaving.columns]
                 yield self._on(_RESULT.pack(RESULT, edge.place, edge.number) + place, pack(arrays, schema))
             else:
                 yield from self._data(edge, place, trails, leaving.columns, schema)
@@ -140,10 +142,14 @@ class Outbox:
         if edge.key:
             names = self._layout.steps[edge.source].node.schema.names
             channels = function.route(hash_columns([columns[names.index(name)] for name in edge.key]))
+        elif target.kind == "spread":
+            # Pieces begin at different channels, or short pieces would all end with the first ones.
+            channels = ((trails[0] + zlib.crc32(place[:-8])) % function.channels).astype(np.int32)
         else:
             channels = np.zeros(len(trails[0]), dtype=np.int32)
-        arrays = [*(pa.array(slot) for slot in trails[1:]), *columns]
-        for channel, payload in route(arrays, schema, trails[0], channels, function.channels):
+        numbers = trails if edge.ordered else []
+        arrays = [*(pa.array(slot) for slot in numbers), *columns]
+        for channel, payload in route(arrays, schema, channels, function.channels):
             yield self._to(target, channel, order, payload)
 
     def _to(self, stage: Stage, channel: int, order: bytes, payload: bytes) -> Row:
@@ -151,6 +157,13 @@ class Outbox:
         if stage.level == self._level + 1:
             return slot, order, payload
         return self._on(_LATER.pack(LATER, stage.level, slot) + order, payload)
+
+    def result(self, leaving: Leaving, slot: int) -> Row:
+        """Tuples that leave the program, to a merger."""
+        edge = leaving.edge
+        schema = packet_schema(edge, self._layout.steps[edge.source].node.schema)
+        order = _RESULT.pack(RESULT, edge.place, edge.number) + data_place(b"", int(leaving.trails[0][0]))
+        return slot, order, pack([*(pa.array(each) for each in leaving.trails), *leaving.columns], schema)
 
     def _on(self, order: bytes, payload: bytes) -> Row:
         return self._whom, order, payload
@@ -169,7 +182,7 @@ class Outbox:
         return self.everywhere(bytes([HEADER]), msgpack.packb(list(pieces)))
 
     def report(self, report: Mapping[str, Any]) -> Row:
-        return self._on(bytes([REPORT]), msgpack.packb(report))
+        return self._on(*report_row(report)[1:])
 
     def handed_on(self, order: bytes, payload: bytes) -> Row:
         """What was not for the task that has it."""
@@ -178,6 +191,11 @@ class Outbox:
             if level == self._level + 1:
                 return slot, order[_LATER.size :], payload
         return self._on(order, payload)
+
+
+def report_row(report: Mapping[str, Any]) -> Row:
+    """What a task did, to the driver."""
+    return 0, bytes([REPORT]), msgpack.packb(report)
 
 
 def edge_of(order: bytes) -> tuple[int, bytes]:

@@ -51,6 +51,8 @@ class Results:
         edges = {at: self._layout.edges[at] for at in found.edges}
         wanted = (None,) * max(len(edge.slots) for edge in edges.values())
         only = next(iter(edges.values())) if len(edges) == 1 else None
+        if not all(edge.ordered for edge in edges.values()):
+            return pa.Table.from_batches([unpack(payload, schema) for _, _, payload in self._parts[number]], schema)
         parts: list[tuple[Trails, pa.Table]] = []
         # By place: what is sorted already is then sorted quickly.
         for place, at, payload in sorted(self._parts[number], key=lambda part: part[0]):

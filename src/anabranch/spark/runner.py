@@ -30,6 +30,7 @@ from anabranch.faults import reach
 from anabranch.spark.adaptation import Adaptation, EpochFacts
 from anabranch.spark.balancing import Balancing
 from anabranch.spark.executor import Executor, Job
+from anabranch.spark.mergers import MergerTask, Target, mergeable
 from anabranch.spark.results import Results
 from anabranch.spark.scaling import Scaling
 from anabranch.spark.sinks import Sink
@@ -110,6 +111,7 @@ class EpochRunner:
         run_merges: Callable[[MergeTask, list[Any]], Future[list[Any]]],
         snapshots: SnapshotInterval | None = None,
         clock: Callable[[], int] | None = None,
+        mergers: int = 0,
         surroundings: Surroundings | None = None,
         on_decision: Callable[[str, Decision], None] | None = None,
     ) -> None:
@@ -125,6 +127,8 @@ class EpochRunner:
         self._merging: Future[list[Any]] | None = None
         self._busy: list[str] = []
         self._sinks = list(sinks)
+        self._mergers = mergers
+        self._targets = self._merge_targets() if mergers else {}
         self._report = report
         self._lock = threading.Lock()
         self._pickled = cloudpickle.dumps(program)
@@ -148,7 +152,7 @@ class EpochRunner:
         channels = {
             name: elastic.beginning(slots, before.function(name).channels if name in before.regions else None)
             for name, stage in stages.items()
-            if stage.kind == "keyed"
+            if stage.kind != "single"
         }
         self._layouts = before.started(
             {name: stage.routes for name, stage in stages.items()}, {name: channels.get(name, 1) for name in stages}
@@ -194,6 +198,12 @@ class EpochRunner:
                 raise
             return True
 
+    def _merge_targets(self) -> dict[int, Target]:
+        """The outputs that mergers write: those whose sink takes files, and whose tuples know their positions."""
+        found = {number: sink.target() for number, sink in enumerate(self._sinks)}
+        layout = self._program.layout
+        return {at: target for at, target in found.items() if target is not None and mergeable(layout, at)}
+
     def _channels_now(self) -> dict[str, int]:
         return {region: self._layouts.function(region).channels for region in self._regions.values()}
 
@@ -228,8 +238,13 @@ class EpochRunner:
         tables = results.tables()
         merged = time.perf_counter()
         outputs = [table for at, table in enumerate(tables) if not self._program.layout.exits[at].loop]
-        for sink, table in zip(self._sinks, outputs, strict=True):
-            sink.write(table, epoch)
+        files = [report.pop("file") for report in results.reports if "file" in report]
+        for at, (sink, table) in enumerate(zip(self._sinks, outputs, strict=True)):
+            if at in self._targets:
+                mine = sorted((file["range"], file["name"]) for file in files if file["exit"] == at)
+                sink.publish([name for _, name in mine], epoch)
+            else:
+                sink.write(table, epoch)
         written = time.perf_counter()
         reach("sink written", epoch=epoch)
         records = [record for report in results.reports for record in report.get("segments", ())]
@@ -272,7 +287,7 @@ class EpochRunner:
             EpochProgress(
                 epoch=epoch,
                 rows_in=rows_in,
-                rows_out=sum(table.num_rows for table in outputs),
+                rows_out=sum(table.num_rows for table in outputs) + sum(file["rows"] for file in files),
                 channels=channels,
                 changes=[dataclasses.asdict(change) for change in changes],
                 duration_ms={name: round(seconds * 1000) for name, seconds in durations.items()},
@@ -330,8 +345,10 @@ class EpochRunner:
         state = self._version(epoch, clock_ms)
         fed_back = self._fed_back()
         while True:
-            levels = [LevelTask(*common, level, state) for level in range(1, layout.levels + 1)]
-            job = Job(SplitTask(*common), FeedbackTask(*common), fed_back, levels)
+            merged = (self._mergers, frozenset(self._targets))
+            levels = [LevelTask(*common, level, state, *merged) for level in range(1, layout.levels + 1)]
+            merger = MergerTask(*common, self._targets, self._mergers) if self._targets else None
+            job = Job(SplitTask(*common), FeedbackTask(*common), fed_back, levels, merger)
             try:
                 return Results(self._execute(batch, job), layout)
             except MissingSegments as missing:

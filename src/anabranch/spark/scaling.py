@@ -218,7 +218,7 @@ def measured(facts: EpochFacts, target_s: float, warm_up: bool) -> EpochMeasurem
     for name in names:
         by_level.setdefault(facts.levels[name], []).append(name)
     work = times.get(SOURCE, 0.0) + sum(max(times[name] for name in level) for level in by_level.values())
-    sink = facts.durations_s["merge"] + facts.durations_s["sink"]
+    sink = facts.durations_s["merge"] + facts.durations_s["sink"] + _merger_s(facts.reports)
     total = facts.durations_s["total"]
     return EpochMeasurement(
         epoch=facts.epoch,
@@ -236,6 +236,13 @@ def measured(facts: EpochFacts, target_s: float, warm_up: bool) -> EpochMeasurem
     )
 
 
+def _merger_s(reports: Sequence[Mapping[str, Any]]) -> float:
+    """The time of mergers that run as tasks: they are a part of writing the output."""
+    return max(
+        (report["seconds"] for report in reports if "seconds" in report and "began_s" not in report), default=0.0
+    )
+
+
 def stage_times(reports: Sequence[Mapping[str, Any]], job_s: float) -> dict[str, float]:
     """Stage → seconds from the start of its first task to the end of its last one.
 
@@ -243,6 +250,8 @@ def stage_times(reports: Sequence[Mapping[str, Any]], job_s: float) -> dict[str,
     """
     spans: dict[str, list[tuple[float, float]]] = {}
     for report in reports:
+        if "began_s" not in report:
+            continue  # a merger's: its time is that of the sink
         name = SOURCE if report["level"] == 0 else report["name"]
         spans.setdefault(name, []).append((report["began_s"], report["seconds"]))
     found = {}

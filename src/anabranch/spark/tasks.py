@@ -25,7 +25,7 @@ from anabranch.flow.batches import Batch
 from anabranch.flow.clock import set_epoch_time
 from anabranch.flow.packets import Positions, piece_of, unpack
 from anabranch.flow.schema import to_values
-from anabranch.flow.stage import Arrival, Flow, StageRun
+from anabranch.flow.stage import Arrival, Flow, StageRun, by_range
 from anabranch.flow.trails import Trails, distinct, filled, joined, order_of
 from anabranch.spark.exchange import (
     DATA,
@@ -59,9 +59,9 @@ class Program:
     orders: Mapping[str, str]
 
     @classmethod
-    def of(cls, plan: Plan, orders: Mapping[str, str]) -> Program:
+    def of(cls, plan: Plan, orders: Mapping[str, str], ordered: bool = True) -> Program:
         """The program that a plan describes."""
-        return cls(lay_out(plan), dict(orders))
+        return cls(lay_out(plan, ordered), dict(orders))
 
     @property
     def sources(self) -> list[Node]:
@@ -123,6 +123,8 @@ class LevelTask(Task):
 
     level: int
     state: StateVersion
+    mergers: int = 0
+    merged: frozenset[int] = frozenset()  # exits whose tuples go to mergers
 
     @property
     def count(self) -> int:
@@ -141,7 +143,8 @@ class LevelTask(Task):
         program = self.load()
         outbox = Outbox(program.layout, self.level, self.functions, slot)
         channel = _Channel(self, program, slot)
-        hands_on_pieces = slot == 0 and needs_pieces(program.layout, self.level + 1)
+        later = self.level < program.layout.levels
+        hands_on_pieces = slot == 0 and (needs_pieces(program.layout, self.level + 1) or (later and bool(self.merged)))
         try:
             for order, payload in arriving:
                 kind = order[0]
@@ -154,14 +157,21 @@ class LevelTask(Task):
                         yield from outbox.everywhere(order, payload.as_py())
                 elif kind in (DATA, MARKS):
                     for leaving in channel.take(kind, *edge_of(order), payload):
-                        yield from outbox.leaving(leaving)
+                        yield from self._sent(leaving, outbox, channel)
                 else:
                     yield outbox.handed_on(order, payload.as_py())
             for leaving in channel.finish():
-                yield from outbox.leaving(leaving)
+                yield from self._sent(leaving, outbox, channel)
             yield outbox.report(channel.report())
         except AnabranchError as error:
             yield from outbox.failure(error)
+
+    def _sent(self, leaving: Any, outbox: Outbox, channel: _Channel) -> Iterator[Row]:
+        if leaving.edge.target < 0 and leaving.edge.place in self.merged:
+            for number, part in by_range(leaving, channel.total, self.mergers):
+                yield outbox.result(part, number)
+        else:
+            yield from outbox.leaving(leaving)
 
 
 def _sorted_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.Scalar]]:
@@ -191,7 +201,9 @@ class _Channel:
         self._marks: dict[int, list[Trails]] = {}
         self._size = 0
         simple = len(self._edges) == 1 and not StageRun.takes_arrivals(self._entry)
-        self._streams = simple and all(is_relative(self._layout, e) and not e.punctuated for e in self._edges.values())
+        self._streams = simple and all(
+            not e.ordered or (is_relative(self._layout, e) and not e.punctuated) for e in self._edges.values()
+        )
         self._nodes = program.layout.nodes(self._stage)
         self._state = task.state(self._number)
         tables = self._state.open(self._nodes)
@@ -204,6 +216,11 @@ class _Channel:
     def _columns(self, edge: Edge) -> Any:
         return self._layout.steps[edge.source].node.schema
 
+    @property
+    def total(self) -> int:
+        """How many rows the epoch has, of all sources."""
+        return self._positions.total
+
     def add_pieces(self, payload: pa.Scalar) -> None:
         self._positions.add(msgpack.unpackb(payload.as_buffer()))
 
@@ -213,7 +230,9 @@ class _Channel:
         schema = self._schemas[number] if kind == DATA else trail_schema(edge)
         rows = unpack(payload.as_buffer(), schema)
         trails = [rows.column(at).to_numpy() for at in range(edge.width)]
-        if is_relative(self._layout, edge):
+        if not edge.ordered:
+            trails = [np.arange(len(rows))]
+        elif is_relative(self._layout, edge):
             trails[0] = trails[0] + self._positions.base(piece_of(place))
         if kind == MARKS:
             self._marks.setdefault(number, []).append(trails)

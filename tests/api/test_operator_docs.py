@@ -1,0 +1,40 @@
+"""The examples of docs/operators.md build and run, and its table of counts names every count there is."""
+
+import re
+from pathlib import Path
+
+import anabranch as ab
+from anabranch.api import library
+
+TEXT = (Path(__file__).resolve().parents[2] / "docs" / "operators.md").read_text()
+
+STREAMS = {
+    "usage": ([("a", 1, 2), ("a", 59, 3), ("a", 70, 1)], "app string, time long, flow long"),
+    "trades": ([("s", 1.0), ("s", 2.0)], "symbol string, price double"),
+    "orders": ([(1, 10, 5), (2, 10, 5), (3, 9999, 5)], "id long, time long, amount long"),
+    "payments": ([(1, 20, 4), (2, 9999, 4)], "order long, time long, amount long"),
+    "log": ([("error",), ("note",)], "level string"),
+    "logins": ([("h", "u", at, at == 20) for at in range(21)], "host string, user string, time long, ok boolean"),
+}
+EXPECTED = {
+    "per_minute": [("a", 5, 0)],
+    "moving": [("s", 1.0), ("s", 1.5)],
+    "pairs": [(1, 5, 4), (2, 5, None)],
+    "errors": [("error",)],
+    "rest": [("note",)],
+    "break_ins": [("h", "u", 20)],
+}
+
+
+def test_the_examples_give_what_the_text_says():
+    names = {name: ab.from_rows(rows, schema, name=name) for name, (rows, schema) in STREAMS.items()}
+    for block in re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL):
+        exec(compile(block, "docs/operators.md", "exec"), names)
+    assert {name: names[name].run_sequential() for name in EXPECTED} == EXPECTED
+
+
+def test_every_method_and_every_count_is_described():
+    for name in ("aggregate", "sort", "deduplicate", "match", "join", "enrich", "combine", "union", "route", "split"):
+        assert f"`{name}" in TEXT and hasattr(ab.Stream, name)
+    for name in ("NULL_KEY", "NULL_ATTRIBUTE", "BACKWARDS", "LATE", "PARTLY_LATE"):
+        assert f"| `{getattr(library, name)}` |" in TEXT
