@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from anabranch.api.stream import Stream, compiled
 from anabranch.compiler.graph import Node, Source
+from anabranch.control.elastic_options import ElasticOptions
 from anabranch.errors import ProgramError
 from anabranch.flow.origins import RowsOrigin
 from anabranch.flow.schema import Row
@@ -85,7 +86,7 @@ class ParallelRun:
         streams: Stream | Sequence[Stream],
         checkpoint: str,
         *,
-        channels: int = 4,
+        channels: int | ElasticOptions = 4,
         seed: int = 0,
         written: dict[int, Any] | None = None,
         allow_state_loss: bool = False,
@@ -110,7 +111,7 @@ class ParallelRun:
         self.runner = EpochRunner(
             program,
             self._execute,
-            channels,
+            ElasticOptions(channels=channels) if isinstance(channels, int) else channels,
             held,
             f"{files.root}/state",
             True,

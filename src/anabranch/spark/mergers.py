@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -72,12 +73,15 @@ class MergerTask(Task):
                     yield number, order, payload.as_py()
         for exit_number, found in parts.items():
             target = self.targets[exit_number]
+            started = time.perf_counter()
             table = merged(layout, layout.exits[exit_number], found)
             name = f"{STAGED}{self.epoch:012d}-{number:05d}-{uuid.uuid4().hex[:12]}.parquet"
             path = os.path.join(target.directory, name)
             pq.write_table(table, path, compression=target.compression, store_schema=False)
             file = {"exit": exit_number, "range": number, "name": name, "rows": table.num_rows}
-            yield report_row({"level": layout.levels + 1, "rows_in": table.num_rows, "file": file})
+            seconds = time.perf_counter() - started
+            report = {"level": layout.levels + 1, "rows_in": table.num_rows, "seconds": seconds, "file": file}
+            yield report_row(report)
 
 
 def merged(layout: Layout, found: Exit, parts: Sequence[tuple[int, Any]]) -> pa.Table:

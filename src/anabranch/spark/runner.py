@@ -23,6 +23,8 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from anabranch.compiler.graph import Keyed
+from anabranch.control import Decision
+from anabranch.control.elastic_options import ElasticOptions
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
 from anabranch.faults import reach
 from anabranch.spark.adaptation import Adaptation, EpochFacts
@@ -34,6 +36,7 @@ from anabranch.spark.scaling import Scaling
 from anabranch.spark.sinks import Sink
 from anabranch.spark.splitters import FeedbackTask, SplitTask
 from anabranch.spark.tasks import BATCH_ROWS, LevelTask, MergeTask, Program
+from anabranch.spark.waiting import Surroundings
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
 from anabranch.state.layouts import Layouts
@@ -99,7 +102,7 @@ class EpochRunner:
         self,
         program: Program,
         execute: Executor,
-        channels: int,
+        elastic: ElasticOptions,
         checkpoint: Checkpoint,
         state_root: str,
         shared: bool,
@@ -109,7 +112,10 @@ class EpochRunner:
         snapshots: SnapshotInterval | None = None,
         clock: Callable[[], int] | None = None,
         mergers: int = 0,
+        surroundings: Surroundings | None = None,
+        on_decision: Callable[[str, Decision], None] | None = None,
     ) -> None:
+        self._surroundings = surroundings if surroundings is not None else Surroundings()
         self._program = program
         self._execute = execute
         self._checkpoint = checkpoint
@@ -141,13 +147,20 @@ class EpochRunner:
         # A stage that is entered through a shuffle is a region; it bears the name of the operator at its entry.
         self._regions = {stage.number: stage.name for stage in program.layout.stages if stage.kind != "source"}
         stages = {name: program.layout.stages[number] for number, name in self._regions.items()}
-        self._layouts = Layouts.from_facts(latest.facts).started(
-            {name: stage.routes for name, stage in stages.items()},
-            {name: 1 if stage.kind == "single" else channels for name, stage in stages.items()},
+        before = Layouts.from_facts(latest.facts)
+        slots = self._surroundings.slots()
+        channels = {
+            name: elastic.beginning(slots, before.function(name).channels if name in before.regions else None)
+            for name, stage in stages.items()
+            if stage.kind != "single"
+        }
+        self._layouts = before.started(
+            {name: stage.routes for name, stage in stages.items()}, {name: channels.get(name, 1) for name in stages}
         )
-        parallel = [name for name, stage in stages.items() if stage.kind != "single"]
-        self.adaptation = Adaptation(Scaling(parallel), Balancing())
-        self.adaptation.restore(latest.facts.get("adaptation", {}))
+        self._levels = {name: stage.level for name, stage in stages.items()}
+        scaling = Scaling(channels, elastic, self._surroundings.slots, on_decision)
+        self.adaptation = Adaptation(scaling, Balancing())
+        self.adaptation.restore(latest.facts.get("adaptation", {}), self._layouts)
         self.failure: AnabranchError | None = None
 
     @property
@@ -212,7 +225,8 @@ class EpochRunner:
         self._run_epoch(batch, number)
 
     def _run_epoch(self, batch: Any, number: int) -> None:
-        started = time.perf_counter()
+        started, started_ms = time.perf_counter(), time.time() * 1000
+        ready = self._surroundings.at_start()
         epoch = self._manifest.epoch + 1
         time_ms = max(self._clock(), self._manifest.facts.get("clock_ms", 0))
         clock_ms = self._checkpoint.begin(epoch, time_ms, drain=batch is None)
@@ -254,8 +268,21 @@ class EpochRunner:
         }
         rows_in = sum(report["rows_in"] for report in results.reports if report["level"] == 0)
         channels = self._channels_now()
-        seen = EpochFacts(epoch, started, durations, rows_in, results.reports)
+        seen = EpochFacts(
+            epoch,
+            started,
+            durations,
+            rows_in,
+            results.reports,
+            self._levels,
+            ready_rows=ready.rows_of(rows_in),
+            waited_s=ready.waited_s(started_ms, results.reports),
+            bookkeeping_s=ready.bookkeeping_s,
+            interval_s=self._surroundings.interval_s,
+        )
         self._layouts, changes = self.adaptation.after(seen, self._layouts)
+        if changes:
+            reach("function replaced", epoch=epoch)
         self._report(
             EpochProgress(
                 epoch=epoch,

@@ -187,6 +187,7 @@ class _Channel:
     """
 
     def __init__(self, task: LevelTask, program: Program, slot: int) -> None:
+        self._began = time.time()
         self._started = time.perf_counter()
         counters.take()  # what an attempt that died left behind
         self._layout = program.layout
@@ -309,6 +310,7 @@ class _Channel:
             "channel": self._number,
             "rows_in": self._rows_in,
             "rows_out": self._rows_out,
+            "began_s": self._began,
             "seconds": time.perf_counter() - self._started,
             "busy_seconds": self._busy,
             "state_seconds": self._saving,
