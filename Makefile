@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test test-pure test-cluster lint demo bench clean
+.PHONY: help venv test test-pure test-cluster test-nightly lint demo bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -37,6 +37,10 @@ test-pure: $(STAMP) ## the tests that start no JVM
 
 test-cluster: $(STAMP) ## the tests that start a standalone Spark cluster
 	$(RUN) -m pytest -m cluster $(ARGS)
+
+test-nightly: $(STAMP) ## thousands of random programs, and the simulator's swarm for ten minutes
+	ANABRANCH_PROGRAMS=5000 $(RUN) -m pytest tests/test_graphs.py tests/test_parallel_equals_sequential.py $(ARGS)
+	$(RUN) -m anabranch.sim.swarm --seconds 600 --seed 0
 
 lint: $(STAMP) ## ruff and mypy
 	$(RUN) -m ruff check .

@@ -12,6 +12,8 @@ What is measured is always the true distribution.
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -57,6 +59,8 @@ def main(arguments: list[str]) -> dict:
     figure_sizes(quick)
     figure["fast_readj_speedup"], figure["pruned_readj_speedup"] = construction_speed(quick)
     figure["lookup_cost"] = lookup_cost()
+    if (gain := skew_gain()) is not None:
+        figure["skew_gain"] = gain
     print(f"\nall in {time.perf_counter() - started:.0f} s")
     return figure
 
@@ -288,6 +292,16 @@ def clocked(work: Callable[[], object], times: int) -> float:
         work()
         least = min(least, time.perf_counter() - started)
     return float(least)
+
+
+def skew_gain() -> float | None:
+    """Throughput of the hybrid function over consistent hashing, on Spark; None without that benchmark.
+
+    It starts a JVM, so it is a benchmark of its own (skew.py) and imported only here.
+    """
+    if importlib.util.find_spec("benchmarks.skew") is None:
+        return None
+    return importlib.import_module("benchmarks.skew").skew_gain()
 
 
 def lookup_cost() -> float:

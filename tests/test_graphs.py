@@ -1,6 +1,9 @@
 """The promise for graphs: parallel output == sequential output of every output, values and order."""
 
-from graphs import build, cases, clocks
+import os
+
+import pytest
+from graphs import Recipe, build, cases, clocks, data
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from programs import exact
@@ -26,7 +29,43 @@ def compare(case, channels, seed, times, directory):
         assert exact(got) == exact(wanted)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=RELAXED)
+# A failure prints the line that replays it: @reproduce_failure(…).
+PROGRAMS = int(os.environ.get("ANABRANCH_PROGRAMS", "300"))
+
+
+@settings(max_examples=PROGRAMS, print_blob=True, deadline=None, suppress_health_check=RELAXED)
 @given(case=cases(), channels=st.integers(1, 6), seed=st.integers(0, 10**6), times=clocks)
 def test_any_graph_on_any_data_gives_the_sequential_output(tmp_path_factory, case, channels, seed, times):
     compare(case, channels, seed, times, tmp_path_factory.mktemp("checkpoint"))
+
+
+def test_a_layout_that_forgets_forks_is_caught(monkeypatch, tmp_path):
+    """The comparison can fail: without the numbers of the edges, what meets again comes in another order."""
+    from anabranch.compiler import stages
+
+    arriving = stages._Draft._arriving
+
+    def without_digits(self, node, place):
+        return [stages._Branch(branch.step, ()) for branch in arriving(self, node, place)]
+
+    monkeypatch.setattr(stages._Draft, "_arriving", without_digits)
+    recipe = Recipe(1, (("halve", (0,)), ("running", (0,)), ("union", (2, 1)), ("running", (3,))), (4,), False)
+    with pytest.raises(AssertionError):
+        compare((recipe, [data(1, 60)]), 3, 0, [0], tmp_path)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_graph_goes_on_from_its_checkpoint_with_other_channels(tmp_path, number):
+    """Punctuated windows, feedback and joins keep what they wait for over a restart."""
+    steps = [("punctuated", (0,)), ("join", (0, 1)), ("union", (2, 3)), ("timed", (4,)), ("combine by", (4, 0))]
+    recipe = Recipe(2, tuple(steps), (6, 5, 4, 2), bool(number % 2), 3)
+    inputs = [data(number, 90), data(number + 100, 60)]
+    times = [0, 1500, 2500, 4000]
+    expected = run_sequential(build(recipe, inputs), clocks_ms=times, epochs_max=20)
+    written: dict = {}
+    streams = build(recipe, inputs)
+    for last, channels in ((0, 3), (1, 1), (None, 4)):
+        run = ParallelRun(streams, str(tmp_path), channels=channels, seed=number, clocks_ms=times, written=written)
+        run.run_epochs(last=last)
+    assert [exact(rows) for rows in run.outputs] == [exact(rows) for rows in expected]
+    assert any(expected)

@@ -1,5 +1,7 @@
 """The promise: parallel output == sequential output, values and order. In this process, without a JVM."""
 
+import os
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from anabranch.api.session import from_epochs
 from anabranch.testing import ParallelRun, run_parallel
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=int(os.environ.get("ANABRANCH_PROGRAMS", "150")), print_blob=True, deadline=None)
 @given(epochs=epochs, steps=programs, channels=st.integers(1, 8), seed=st.integers(0, 10**6))
 def test_any_program_on_any_data_gives_the_sequential_output(epochs, steps, channels, seed):
     stream = build(from_epochs(epochs, COLUMNS), steps)

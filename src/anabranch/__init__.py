@@ -16,6 +16,7 @@ General layout. Users touch what is named below; everything else is private.
 import anabranch.state as _state_package  # noqa: F401
 from anabranch import errors
 from anabranch.api import agg
+from anabranch.api.events import Decided, EpochEnded, Rescaled
 from anabranch.api.operators import Operator, state, store, stores
 from anabranch.api.patterns import step
 from anabranch.api.progress import show_progress
@@ -28,8 +29,11 @@ from anabranch.flow.schema import Row, Schema
 
 __all__ = [
     "AnabranchError",
+    "Decided",
+    "EpochEnded",
     "FeedbackStream",
     "Operator",
+    "Rescaled",
     "Row",
     "Schema",
     "Session",

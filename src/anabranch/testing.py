@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from anabranch.api.stream import Stream, compiled
 from anabranch.compiler.graph import Node, Source
+from anabranch.control.elastic_options import ElasticOptions
 from anabranch.errors import ProgramError
 from anabranch.flow.origins import RowsOrigin
 from anabranch.flow.schema import Row
@@ -32,6 +33,7 @@ from anabranch.spark.balancing import BalancingSettings
 from anabranch.spark.exchange import ROWS, batches_of
 from anabranch.spark.executor import Job
 from anabranch.spark.runner import EpochProgress, EpochRunner, describe_program
+from anabranch.spark.sinks import TableSink
 from anabranch.spark.tasks import LevelTask, MergeTask, Program
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
@@ -85,7 +87,7 @@ class ParallelRun:
         streams: Stream | Sequence[Stream],
         checkpoint: str,
         *,
-        channels: int = 4,
+        channels: int | ElasticOptions = 4,
         seed: int = 0,
         written: dict[int, Any] | None = None,
         allow_state_loss: bool = False,
@@ -112,7 +114,7 @@ class ParallelRun:
         self.runner = EpochRunner(
             program,
             self._execute,
-            channels,
+            ElasticOptions(channels=channels) if isinstance(channels, int) else channels,
             held,
             f"{files.root}/state",
             True,
@@ -219,7 +221,7 @@ class ParallelRun:
         return pa.RecordBatch.from_arrays(arrays, ["source", *(f"s{at}" for at in range(len(structs)))])
 
 
-class _Sink:
+class _Sink(TableSink):
     """Keeps what epochs deliver."""
 
     def __init__(self, number: int, schema: Any, written: dict[int, Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import anabranch.control
 
-STANDARD = {"__future__", "collections", "dataclasses", "enum", "itertools", "math", "statistics", "typing"}
+STANDARD = {"__future__", "collections", "dataclasses", "enum", "itertools", "math", "re", "statistics", "typing"}
 ALLOWED = STANDARD | {"anabranch", "numpy"}
 FILES = sorted(Path(anabranch.control.__file__).parent.glob("*.py"))
 

@@ -264,3 +264,46 @@ def test_a_silent_source_closes_periods_that_are_not_valid() -> None:
     closed = [o for o in (periods.handle(world.step(ONE), ONE) for _ in range(100)) if o is not None]
     assert closed
     assert not any(o["a"].valid for o in closed)
+
+
+def side_by_side(a_s: float, b_s: float) -> dict[str, Observation]:
+    epochs = [
+        EpochMeasurement(
+            epoch=i,
+            started_s=3.0 * i,
+            duration_s=3.0,
+            ready_rows=1000 + 900 * i,
+            taken_rows=100,
+            region_s=(("a", a_s), ("b", b_s)),
+            sink_s=0.1,
+            overhead_s=0.2,
+            target_s=1.0,
+            waited_s=5.0 + i,
+            beside=(("a", "b"),),
+        )
+        for i in range(6)
+    ]
+    return observe(1, epochs, {"a": 1, "b": 1})
+
+
+def test_of_regions_side_by_side_only_the_slow_ones_are_to_blame() -> None:
+    seen = side_by_side(2.7, 0.5)
+    assert seen["a"].congestion > 0.9 and seen["a"].busy_share > 0.9
+    assert seen["b"].congestion == 0 and seen["b"].busy_share < 0.3
+    assert not seen["b"].remote
+
+
+def test_two_equally_slow_regions_side_by_side_are_both_to_blame() -> None:
+    seen = side_by_side(2.7, 2.6)
+    assert seen["a"].congestion > 0.9 and seen["b"].congestion > 0.9
+    assert seen["a"].busy_share > 0.9 and seen["b"].busy_share > 0.9
+
+
+def test_a_source_that_cannot_tell_what_stands_ready_offers_nobody_knows_what() -> None:
+    epochs = [
+        EpochMeasurement(i, 2.0 * i, 1.9, None, 100, (("a", 1.7),), 0.0, 0.1, 1.0, waited_s=10.0 * i + 9)
+        for i in range(6)
+    ]
+    seen = observe(1, epochs, ONE)["a"]
+    assert seen.offered is None
+    assert seen.congestion > 0.9

@@ -104,13 +104,13 @@ def test_the_workload_has_the_frequent_keys_of_all_tasks() -> None:
 def test_what_is_known_survives_a_restart() -> None:
     known = observed()
     facts = known.to_facts()
-    assert len(str(facts)) < 80_000
+    assert len(str(facts)) < 40_000
     function = PartitioningFunction.even(8)
     before, after = known.workload(function, 8, CCL), Knowledge.of_facts(facts).workload(function, 8, CCL)
     assert before.hashes.tolist() == after.hashes.tolist()
     np.testing.assert_allclose(before.frequencies, after.frequencies)
     assert before.group_frequencies is not None and after.group_frequencies is not None
-    np.testing.assert_allclose(before.group_frequencies, after.group_frequencies, rtol=1e-5)
+    np.testing.assert_allclose(before.group_frequencies, after.group_frequencies, rtol=2e-3, atol=1e-6)
     assert Knowledge.of_facts({}).is_empty
 
 

@@ -205,6 +205,16 @@ def test_the_water_level_uses_up_the_tail(hot: list[float], tail: float) -> None
     assert sum(max(0.0, level - height) for height in hot) == pytest.approx(tail)
 
 
+def test_hot_keys_that_were_all_on_removed_channels_find_a_place() -> None:
+    """Found by the swarm of the simulator: nothing stays, so there is nothing to count loads of."""
+    hot = 7
+    before = PartitioningFunction.even(3).with_hot({hot: 2})
+    workload = Workload(np.array([hot], dtype=np.uint64), np.ones(1), rows=100, domain=1)
+    after = construct(before, workload, 2).function
+    assert after.channels == 2
+    assert after.hot_hashes.tolist() == [hot]
+
+
 def test_one_channel_needs_no_search() -> None:
     problem = WeighProblem(
         channels=1,

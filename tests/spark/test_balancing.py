@@ -110,7 +110,7 @@ def report_of(hashes: np.ndarray, epoch: int) -> dict:
     return {"level": 0, "keys": [(1, tally.to_report())]}
 
 
-@pytest.mark.parametrize("z", [0.3, 0.8, 1.0, 1.3, 2.0])
+@pytest.mark.parametrize("z", [0.3, 1.0, 2.0])
 @pytest.mark.parametrize("channels", [2, 8, 24])
 def test_stationary_skew_makes_few_replacements(z, channels):
     """Also where the tolerance cannot be met, and the busiest channel is timed with noise of a fifth."""
@@ -119,7 +119,7 @@ def test_stationary_skew_makes_few_replacements(z, channels):
     function = evened(channels)
     random = np.random.default_rng(7)
     replaced = []
-    for epoch in range(100):
+    for epoch in range(60):
         hashes = hash_columns([pa.array(zipf_keys(5000, 20_000, epoch, z))])
         rows = np.bincount(function.route(hashes), minlength=channels)
         busy = [
@@ -132,7 +132,7 @@ def test_stationary_skew_makes_few_replacements(z, channels):
             replaced.append(epoch)
             function = found[0]
     assert len(replaced) <= 3, replaced
-    assert not [epoch for epoch in replaced if epoch > 60]
+    assert not [epoch for epoch in replaced if epoch > 40]
 
 
 def test_skew_that_moves_to_other_keys_is_followed():

@@ -7,16 +7,20 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from anabranch.api.events import Decided, EpochEnded, Listener, Listeners, Rescaled
 from anabranch.compiler.plan import Plan
+from anabranch.control import Decision
+from anabranch.control.elastic_options import ElasticOptions, seconds_of
 from anabranch.errors import AnabranchError, ProgramError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from anabranch.spark.runner import EpochProgress, EpochRunner
+    from anabranch.spark.scaling import RegionStatus
 
 _PROGRESS_KEPT = 100
 
@@ -30,10 +34,11 @@ class StreamingQuery:
         plan: Plan,
         sinks: Sequence[Any],
         checkpoint: str,
-        channels: int,
+        elastic: ElasticOptions,
         trigger: dict[str, Any],
         name: str | None,
         options: dict[str, str],
+        listeners: Iterable[Listener] = (),
     ) -> None:
         from anabranch.spark.balancing import BalancingSettings
         from anabranch.spark.executor import SparkExecutor, SparkMerges
@@ -41,6 +46,7 @@ class StreamingQuery:
         from anabranch.spark.runner import EpochRunner, describe_program
         from anabranch.spark.source import OrderedSources
         from anabranch.spark.tasks import Program
+        from anabranch.spark.waiting import SparkSurroundings
         from anabranch.state.checkpoint import Checkpoint
         from anabranch.state.compaction import SnapshotInterval
 
@@ -48,6 +54,7 @@ class StreamingQuery:
         local = local_path(location)
         self.plan = plan
         self._progress: deque[EpochProgress] = deque(maxlen=_PROGRESS_KEPT)
+        self._listeners = Listeners(listeners)
         self.sinks = list(sinks)
         files = open_files(spark, f"{location}/anabranch")
         held = Checkpoint(files, versions_kept(options))
@@ -62,17 +69,26 @@ class StreamingQuery:
             sink.check(location)
         read = {operator.node.name: operator.node for operator in plan.operators}
         sources = OrderedSources(spark, [read[node.name] for node in draft.inputs], f"{location}/anabranch/sources")
+        interval = trigger.get("processingTime")
+        surroundings = SparkSurroundings(
+            lambda: spark.sparkContext.defaultParallelism,
+            sources.limited,
+            None if interval is None else seconds_of(interval),
+        )
         self._runner = EpochRunner(
             dataclasses.replace(draft, orders=sources.orders),
             SparkExecutor(spark, sources),
-            channels,
+            elastic,
             held,
             f"{files.root}/state",
             local is not None,
             sinks,
-            self._progress.append,
+            self._ended,
             SparkMerges(spark),
             snapshots,
+            surroundings=surroundings,
+            on_decision=lambda region, decision: self._listeners.tell(Decided(region, decision)),
+            mergers=mergers_of(options),
             balancing=balancing,
         )
         self.changes = held.bind(description, allow_state_loss)
@@ -84,6 +100,7 @@ class StreamingQuery:
         if trigger:
             writer = writer.trigger(**trigger)
         self._query = writer.start()
+        surroundings.last_progress = lambda: self._query.lastProgress
         self._drain = Drain(self._query, self._runner, bool(trigger.keys() & {"once", "availableNow"}))
         if draft.loops:
             self._drain.start()
@@ -168,6 +185,50 @@ class StreamingQuery:
         """Print the plan, as text, json, mermaid or svg."""
         print(self.plan.explain(form))
 
+    # -- elasticity ---------------------------------------------------------------------------------------
+
+    @property
+    def regions(self) -> list[RegionStatus]:
+        """The regions that have channels: how many, within which bounds, and whether they are pinned."""
+        return self._runner.adaptation.scaling.status()
+
+    def rescale(self, region: str, channels: int) -> None:
+        """Give a region another number of channels, from the next epoch on.
+
+        Nothing stops and nothing is copied. The controller goes on from there, unless ``channels`` pinned the query:
+        then it is the new pinned number.
+
+        Parameters
+        ----------
+        region : str
+            A name from `regions`.
+        channels : int
+            Within ``minChannels`` and ``maxChannels``, if they were given.
+        """
+        self._runner.adaptation.scaling.rescale(region, channels)
+
+    def decisions(self, region: str) -> tuple[Decision, ...]:
+        """The latest decisions of a region's controller, oldest first: inputs, what it remembered, branch, reason.
+
+        ``print(decision.describe())`` says it in a line.
+        """
+        return self._runner.adaptation.scaling.decisions(region)
+
+    def addListener(self, listener: Listener) -> None:
+        """Have a function called with every event: `EpochEnded`, `Decided`, `Rescaled`."""
+        self._listeners.add(listener)
+
+    def removeListener(self, listener: Listener) -> None:
+        """Call a function no more."""
+        self._listeners.remove(listener)
+
+    def _ended(self, progress: EpochProgress) -> None:
+        self._progress.append(progress)
+        shown = dataclasses.asdict(progress)
+        for change in progress.changes:
+            self._listeners.tell(Rescaled(**change))
+        self._listeners.tell(EpochEnded(shown))
+
     # -- ours -------------------------------------------------------------------------------------------
 
     def _explained(self, problem: Exception) -> Exception:
@@ -215,6 +276,14 @@ class Drain(threading.Thread):
         if self.ident is not None and threading.current_thread() is not self:
             self.join(None if timeout is None else max(0.0, timeout))
         return not self.is_alive()
+
+
+def mergers_of(options: dict[str, str]) -> int:
+    """The option mergers; 0: the driver merges."""
+    text = options.get("mergers", "0")
+    if not text.isdigit() or int(text) > 4096:
+        raise ProgramError(f"option mergers={text!r}: expected a whole number from 0 to 4096")
+    return int(text)
 
 
 def versions_kept(options: dict[str, str]) -> int:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from anabranch.api.events import Listener, Listeners
 from anabranch.api.stream import Stream, unique_name
 from anabranch.compiler.graph import Feedback, Location, Loop, Node, Source, caller_location
 from anabranch.errors import ProgramError, SchemaError
@@ -21,6 +22,15 @@ class Session:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
+        self.listeners = Listeners()
+
+    def addListener(self, listener: Listener) -> None:
+        """Have a function called with every event of the queries that are started from now on."""
+        self.listeners.add(listener)
+
+    def removeListener(self, listener: Listener) -> None:
+        """Give a function to no more queries; those that run keep it."""
+        self.listeners.remove(listener)
 
     def read(
         self, dataframe: DataFrame, *, order_by: str | Sequence[str] | None = None, name: str | None = None

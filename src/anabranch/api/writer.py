@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.api.query import StreamingQuery
 from anabranch.api.stream import compiled
 from anabranch.compiler.graph import Node
+from anabranch.control.elastic_options import ElasticOptions
 from anabranch.errors import ProgramError, SinkError
 
 if TYPE_CHECKING:
@@ -18,16 +19,11 @@ _FILE_FORMATS = ("parquet", "json", "csv", "orc", "text")
 _FORMATS = (*_FILE_FORMATS, "console", "memory", "noop")
 # What the writer itself takes; other options go to the format.
 _OWN_OPTIONS = {
-    "checkpointlocation",
-    "path",
-    "channels",
-    "allowstateloss",
-    "snapshotinterval",
-    "versionskept",
-    "balancing",
-    "imbalancetolerance",
-    "splithotkeys",
-    "order",
+    *("checkpointlocation", "path", "allowstateloss", "snapshotinterval", "versionskept"),
+    *("channels", "minchannels", "maxchannels", "initialchannels"),
+    *("policy", "adaptationperiod", "epochtarget", "congestionthreshold"),
+    *("order", "mergers"),
+    *("balancing", "imbalancetolerance", "splithotkeys"),
 }
 
 
@@ -67,15 +63,25 @@ class DataStreamWriter:
     def option(self, key: str, value: Any) -> DataStreamWriter:
         """Set an option.
 
-        Ours are ``checkpointLocation``; ``channels``, how many channels a region has; ``snapshotInterval``, such as
-        ``"20 epochs"`` or ``"5 minutes"``, how often each channel's state is merged into one snapshot beyond what is
-        merged anyway; ``versionsKept``, how many epochs back a checkpoint can be read (10); ``allowStateLoss``, to
-        go on with a program that has less state; ``order``, ``"total"`` or, where the order of the output and between
-        regions does not matter, ``"none"``; ``balancing``, ``"auto"`` (the default: frequent keys are found and placed
-        so that channels are equally loaded) or ``"off"`` (consistent hashing only); ``imbalanceTolerance``, how many
-        times the load of the least loaded channel the most loaded one may have (1.2); ``splitHotKeys``, ``"on"`` to let
-        several channels work on a key that is too hot for one, in aggregations over punctuated and time windows whose
-        partial results combine exactly (``"off"``: it costs these a shuffle more). Others go to the format.
+        Ours are ``checkpointLocation``; ``snapshotInterval``, such as ``"20 epochs"`` or ``"5 minutes"``, how often
+        each channel's state is merged into one snapshot beyond what is merged anyway; ``versionsKept``, how many
+        epochs back a checkpoint can be read (10); ``allowStateLoss``, to go on with a program that has less state;
+        ``order``, ``"total"`` or, where the order of the output and between regions does not matter, ``"none"``;
+        ``mergers``, how many tasks put large outputs in order and write them (parquet on a path that all hosts share;
+        by default the driver does).
+
+        How many channels a region has is found out while it runs, between ``minChannels`` (1) and ``maxChannels``
+        (as many as tasks run at once); ``initialChannels`` is where a new query begins, ``channels`` pins the number.
+        ``epochTarget``, such as ``"2 seconds"``, is how long tuples may stand ready before that is called congestion
+        (the trigger's interval, or a second); ``adaptationPeriod``, such as ``"5 seconds"`` or ``"8 epochs"``, how
+        often it is looked at; ``congestionThreshold`` (0.05) how much of it is tolerated; ``policy`` is ``default``
+        or ``paper``.
+
+        ``balancing`` is ``auto`` (frequent keys are found and placed so that channels are equally loaded) or ``off``
+        (consistent hashing only); ``imbalanceTolerance`` (1.2) is how many times the load of the least loaded channel
+        the most loaded one may have. ``splitHotKeys`` is ``on`` to let several channels work on a key that is too hot
+        for one, in aggregations over punctuated and time windows whose partial results combine exactly (``off``: it
+        costs these a shuffle more). Others go to the format.
         """
         self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
@@ -149,23 +155,22 @@ class DataStreamWriter:
             compiled([writer._node for writer in writers], self._splits_hot_keys(lowered)),
             sinks,
             str(checkpoint),
-            self._channels(lowered),
+            self._elastic(lowered),
             self._trigger,
             self._name,
             lowered,
+            self._session.listeners.functions,
         )
 
     @property
     def _is_durable(self) -> bool:
         return self._function is not None or self._format in _FILE_FORMATS
 
-    def _channels(self, options: dict[str, str]) -> int:
-        text = options.get("channels")
-        if text is None:
-            return max(1, self._session.spark.sparkContext.defaultParallelism)
-        if not text.isdigit() or not 1 <= int(text) <= 4096:
-            raise ProgramError(f"option channels={text!r}: expected a whole number from 1 to 4096")
-        return int(text)
+    def _elastic(self, options: dict[str, str]) -> ElasticOptions:
+        try:
+            return ElasticOptions.parse(options)
+        except ValueError as problem:
+            raise ProgramError(str(problem)) from None
 
     def _splits_hot_keys(self, options: dict[str, str]) -> bool:
         chosen = options.get("splithotkeys", "off")

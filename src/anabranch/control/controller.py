@@ -53,6 +53,9 @@ class Policy(Protocol):
     def propose(self, observation: Observation) -> Proposal:
         """The only method that changes what the policy remembers."""
 
+    def rebound(self, bounds: Bounds) -> None:
+        """Take other bounds."""
+
     def to_dict(self) -> dict[str, Any]:
         """What it remembers, JSON-able: no NaN, no infinity."""
 
@@ -92,6 +95,11 @@ class Controller:
     def log(self) -> tuple[Decision, ...]:
         """The latest decisions, oldest first."""
         return tuple(self._log)
+
+    def rebound(self, bounds: Bounds) -> None:
+        """Other bounds from now on: machines came or went."""
+        if bounds != self._policy.bounds:
+            self._policy.rebound(bounds)
 
     def handle(self, event: Event) -> Decision:
         """Take one event and answer with the channels the region should have from now on."""

@@ -122,6 +122,9 @@ class DefaultPolicy:
             self._arrive(target)
         return Proposal(target, proposal.branch, proposal.reason)
 
+    def rebound(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+
     # -- learning ------------------------------------------------------------------------------------------
 
     def _arrive(self, channels: int) -> None:

@@ -61,12 +61,16 @@ class PaperPolicy:
     ) -> None:
         if not 0 <= change_sensitivity <= 1:
             raise ValueError(f"change_sensitivity must be in [0, 1], got {change_sensitivity}")
-        self.bounds = bounds if bounds is not None else Bounds()
         self._threshold = congestion_threshold
-        self._channels_of = channels_of_levels(level_function, self.bounds)
-        # Algorithm 1
-        levels = len(self._channels_of)
+        self._level_function = level_function
         self._significant = 0.1 + (1.0 - change_sensitivity) * 0.9
+        self.rebound(bounds if bounds is not None else Bounds())
+
+    def rebound(self, bounds: Bounds) -> None:
+        """Algorithm 1. Other bounds make other levels, about which nothing is known yet."""
+        self.bounds = bounds
+        self._channels_of = channels_of_levels(self._level_function, bounds)
+        levels = len(self._channels_of)
         self._period = 1
         self._level = 0
         self._first: list[float | None] = [None] * (levels + 1)

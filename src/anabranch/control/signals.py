@@ -28,6 +28,9 @@ epoch. It is then told *remote* if the largest part is downstream of it (P5: mor
 epoch can be expected to be shorter than twice its fixed cost, so a target below that is raised to it:
 overhead is nobody's channel.
 
+Regions that run side by side (stages of one level) do not add up: the level lasts as long as the slowest of them.
+Only those near the slowest are to blame for the level's time, and none takes time from the others.
+
 **Busy share** of a region: the time it worked / the time it could have worked. Epochs of target length can
 spend 1 − overhead / target of the time on work (an epoch that leaves rows behind is limited by the source and
 cannot grow: it can spend its length without the overhead); what the other parts take is not the region's:
@@ -56,6 +59,7 @@ from anabranch.control.observation import Observation
 
 EPOCHS_MIN = 3
 SHARE_MIN = 0.1
+BESIDE_SHARE_MIN = 0.8  # of regions side by side, those that take so much of the slowest one's time are to blame
 REMOTE_CONGESTION_MIN = 0.05
 TRIMMED_SHARE = 0.2
 PAUSE_SHARE_MAX = 0.1  # a shorter pause between epochs is Spark's bookkeeping
@@ -71,8 +75,8 @@ class EpochMeasurement:
     """Start, on any clock that goes on."""
     duration_s: float
     """Start to end of the work, commit included."""
-    ready_rows: int
-    """Rows that stood ready at the start, taken or not."""
+    ready_rows: int | None
+    """Rows that stood ready at the start, taken or not; None where the source cannot tell."""
     taken_rows: int
     """Rows the epoch processed."""
     region_s: tuple[tuple[str, float], ...]
@@ -87,6 +91,8 @@ class EpochMeasurement:
     """How long the oldest row ready had stood there at the start; None where the source cannot tell."""
     warm_up: bool = False
     """First epoch after a start or a rescale."""
+    beside: tuple[tuple[str, ...], ...] = ()
+    """Groups of regions that run side by side; a region in none of them runs by itself."""
 
     def __post_init__(self) -> None:
         if self.duration_s <= 0 or self.target_s <= 0:
@@ -94,7 +100,7 @@ class EpochMeasurement:
                 f"epoch {self.epoch}: duration and target must be positive, got {self.duration_s} s and "
                 f"{self.target_s} s"
             )
-        if not 0 <= self.taken_rows <= self.ready_rows:
+        if self.taken_rows < 0 or (self.ready_rows is not None and self.taken_rows > self.ready_rows):
             raise ValueError(
                 f"epoch {self.epoch}: took {self.taken_rows} rows of {self.ready_rows} ready ones; it must "
                 "be between 0 and all of them"
@@ -107,7 +113,8 @@ class _Cycle:
 
     epoch: EpochMeasurement
     length_s: float
-    arrived_rows: int
+    arrived_rows: int | None
+    """None where the source cannot tell."""
     congestion: float
     """Of the whole epoch, nobody blamed yet."""
 
@@ -143,7 +150,7 @@ def _cycles(epochs: Sequence[EpochMeasurement]) -> list[_Cycle]:
         length = after.started_s - before.started_s
         if length <= 0:
             raise ValueError(f"epoch {after.epoch} did not start after epoch {before.epoch}")
-        arrived = max(0, after.ready_rows - (before.ready_rows - before.taken_rows))
+        arrived = _arrived(before, after)
         waited = after.waited_s
         if waited is None:
             waited = _estimate_waited(after.ready_rows, arrived, length, waited_before)
@@ -160,7 +167,17 @@ def _cycles(epochs: Sequence[EpochMeasurement]) -> list[_Cycle]:
     return cycles
 
 
-def _estimate_waited(ready_rows: int, arrived_rows: int, length_s: float, waited_before_s: float) -> float:
+def _arrived(before: EpochMeasurement, after: EpochMeasurement) -> int | None:
+    if before.ready_rows is None or after.ready_rows is None:
+        return None
+    return max(0, after.ready_rows - (before.ready_rows - before.taken_rows))
+
+
+def _estimate_waited(
+    ready_rows: int | None, arrived_rows: int | None, length_s: float, waited_before_s: float
+) -> float:
+    if ready_rows is None or arrived_rows is None:
+        return length_s  # nothing is known of rows left behind: what is taken came since the epoch before
     if ready_rows == 0:
         return 0.0
     if arrived_rows == 0:
@@ -175,6 +192,7 @@ def _observe_region(period: int, cycles: Sequence[_Cycle], region: str, channels
     share = median(_share(cycle.epoch, region) for cycle in cycles)
     congestion = median(cycle.congestion for cycle in cycles)
     blamed = share >= SHARE_MIN
+    arrivals = [cycle.arrived_rows for cycle in cycles]
     own_rates = [taken / seconds for taken, seconds in zip(rows, own, strict=True) if seconds > 0]
     kept = _without_extremes([length / taken for length, taken in zip(lengths, rows, strict=True)])
     time_kept = sum(lengths[i] for i in kept)
@@ -185,7 +203,7 @@ def _observe_region(period: int, cycles: Sequence[_Cycle], region: str, channels
         congestion=congestion * share if blamed else 0.0,
         busy_share=median(_busy_share(cycle, region) for cycle in cycles),
         remote=not blamed and congestion > REMOTE_CONGESTION_MIN and _largest_is_downstream(cycles, region),
-        offered=sum(cycle.arrived_rows for cycle in cycles) / sum(lengths),
+        offered=None if None in arrivals else sum(filter(None, arrivals)) / sum(lengths),
         busy_throughput=_trimmed_mean(own_rates) if own_rates else None,
         relative_error=_relative_error(own_rates),
     )
@@ -200,24 +218,37 @@ def _stage_s(epoch: EpochMeasurement, region: str) -> float:
     )
 
 
+def _level(epoch: EpochMeasurement, region: str) -> tuple[str, ...]:
+    """The regions that run side by side with a region, and itself."""
+    return next((group for group in epoch.beside if region in group), (region,))
+
+
+def _level_s(epoch: EpochMeasurement, level: tuple[str, ...]) -> float:
+    return max(_stage_s(epoch, region) for region in level)
+
+
 def _work_s(epoch: EpochMeasurement) -> float:
-    return sum(seconds for _, seconds in epoch.region_s) + epoch.sink_s
+    levels = {_level(epoch, region) for region, _ in epoch.region_s}
+    return sum(_level_s(epoch, level) for level in levels) + epoch.sink_s
 
 
 def _share(epoch: EpochMeasurement, region: str) -> float:
     work = _work_s(epoch)
-    return _stage_s(epoch, region) / work if work > 0 else 0.0
+    level = _level_s(epoch, _level(epoch, region))
+    if work <= 0 or _stage_s(epoch, region) < BESIDE_SHARE_MIN * level:
+        return 0.0  # without it the epoch would last as long
+    return level / work
 
 
 def _busy_share(cycle: _Cycle, region: str) -> float:
     epoch = cycle.epoch
     own = _stage_s(epoch, region)
     target = max(epoch.target_s, OVERHEADS_PER_EPOCH_MIN * epoch.overhead_s)
-    if epoch.taken_rows < epoch.ready_rows:
+    if epoch.ready_rows is not None and epoch.taken_rows < epoch.ready_rows:
         workable = cycle.length_s - epoch.overhead_s  # no longer epoch is to be had
     else:
         workable = cycle.length_s * (1.0 - epoch.overhead_s / target)
-    left = workable - (_work_s(epoch) - own)
+    left = workable - (_work_s(epoch) - _level_s(epoch, _level(epoch, region)))
     return min(1.0, own / left) if left > 0 else 1.0
 
 

@@ -51,6 +51,11 @@ class Positions:
             assert piece not in self._counts, "a piece was read twice"
             self._counts[piece] = count
 
+    @property
+    def total(self) -> int:
+        """How many rows the epoch has."""
+        return sum(self._counts.values())
+
     def base(self, piece: bytes) -> int:
         if self._bases is None:
             self._bases = {}

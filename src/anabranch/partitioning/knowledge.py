@@ -193,7 +193,7 @@ class Knowledge:
     # -- for a restarted driver -----------------------------------------------------------------------------
 
     def to_facts(self) -> dict[str, Any]:
-        """What a restarted driver needs, a few kilobytes: the frequent keys, the groups, the costs."""
+        """What a restarted driver needs, some ten kilobytes: the frequent keys, the groups, the costs."""
         if self._window is None:
             return {}
         counter = self._window.current()
@@ -206,8 +206,9 @@ class Knowledge:
             "share_sampled": self._share_sampled,
             "hashes": _packed(hashes[order].astype("<u8")),
             "appearances": _packed(appearances[order].astype("<i8")),
-            "groups": _packed(self._groups.astype("<f4")),
-            "group_costs": _packed(self._group_costs.astype("<f4")),
+            "groups": _packed((self._groups / max(self._groups.max(), 1.0)).astype("<f2")),
+            "group_rows_max": float(self._groups.max()),
+            "group_costs": _packed(self._group_costs.astype("<f2")),
             "key_costs": _packed(np.array([cost for _, cost in costs], dtype="<f8")),
             "key_cost_hashes": _packed(np.array([key for key, _ in costs], dtype="<u8")),
         }
@@ -227,8 +228,8 @@ class Knowledge:
         known._window = SlidingCounter(EPSILON, known._window_rows)
         known._window.absorb([counter])
         known._share_sampled = facts["share_sampled"]
-        known._groups = _unpacked(facts["groups"], "<f4").astype(np.float64)
-        known._group_costs = _unpacked(facts["group_costs"], "<f4").astype(np.float64)
+        known._groups = _unpacked(facts["groups"], "<f2").astype(np.float64) * max(facts["group_rows_max"], 1.0)
+        known._group_costs = _unpacked(facts["group_costs"], "<f2").astype(np.float64)
         keys = _unpacked(facts["key_cost_hashes"], "<u8").tolist()
         known._key_costs = dict(zip(keys, _unpacked(facts["key_costs"], "<f8").tolist(), strict=True))
         return known

@@ -17,7 +17,8 @@ Loads = NDArray[np.float64]
 def channel_loads(loads: Loads, owners: NDArray[np.integer], channels: int) -> Loads:
     """Return the load of every channel, one column per resource, from the loads and owners of items."""
     sums = [np.bincount(owners, weights=column, minlength=channels) for column in loads.T]
-    return np.stack(sums, axis=1) if sums else np.empty((channels, 0))
+    # bincount answers with integers where there is nothing to count, whatever the weights are.
+    return np.stack(sums, axis=1).astype(np.float64) if sums else np.empty((channels, 0))
 
 
 def imbalances(loads: Loads) -> Loads:

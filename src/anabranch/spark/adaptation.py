@@ -33,6 +33,16 @@ class EpochFacts:
         Where the driver's time went: begin, job, merge, sink, commit, total.
     rows_in : int
         Rows taken from the sources.
+    levels : mapping
+        Region → the level it runs in: levels run one after the other, the regions of one side by side.
+    ready_rows : int or None
+        Rows that stood ready at the start; None if the sources cannot tell.
+    waited_s : float or None
+        How long the oldest of them had stood there; None if the sources cannot tell.
+    bookkeeping_s : float
+        What Spark does between two epochs, beside waiting.
+    interval_s : float or None
+        The trigger's interval, if it has one.
     reports : sequence of mapping
         What splitters (level 0) and channels reported.
     """
@@ -42,6 +52,11 @@ class EpochFacts:
     durations_s: Mapping[str, float]
     rows_in: int
     reports: Sequence[Mapping[str, Any]]
+    levels: Mapping[str, int]
+    ready_rows: int | None = None
+    waited_s: float | None = None
+    bookkeeping_s: float = 0.0
+    interval_s: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,13 +100,16 @@ class Adaptation:
                     Change(region, facts.epoch + 1, functions[region].channels, function.channels, why or reason)
                 )
                 layouts = layouts.replaced(region, function)
+        if changes:
+            self.scaling.changed()
         return layouts, changes
 
     def to_facts(self) -> dict[str, Any]:
         """What a restarted driver needs to go on, for the manifest."""
         return {"scaling": self.scaling.to_facts(), "balancing": self.balancing.to_facts()}
 
-    def restore(self, facts: Mapping[str, Any]) -> None:
-        """Go on from an earlier driver's facts."""
-        self.scaling.restore(facts.get("scaling", {}))
+    def restore(self, facts: Mapping[str, Any], layouts: Layouts) -> None:
+        """Go on from an earlier driver's facts, with the layouts of now."""
+        channels = {region: layouts.function(region).channels for region in self.scaling.regions}
+        self.scaling.restore(facts.get("scaling", {}), channels)
         self.balancing.restore(facts.get("balancing", {}))

@@ -171,6 +171,13 @@ class Outbox:
             return slot, order, payload
         return self._on(_LATER.pack(LATER, stage.level, slot) + order, payload)
 
+    def result(self, leaving: Leaving, slot: int) -> Row:
+        """Tuples that leave the program, to a merger."""
+        edge = leaving.edge
+        schema = packet_schema(edge, self._layout.steps[edge.source].node.schema)
+        order = _RESULT.pack(RESULT, edge.place, edge.number) + data_place(b"", int(leaving.trails[0][0]))
+        return slot, order, pack([*(pa.array(each) for each in leaving.trails), *leaving.columns], schema)
+
     def _on(self, order: bytes, payload: bytes) -> Row:
         return self._whom, order, payload
 
@@ -189,8 +196,8 @@ class Outbox:
 
     def report(self, report: Mapping[str, Any]) -> Row:
         """What the task did, and what it counted of the keys it routed (by stage)."""
-        keys = {number: tally.to_report() for number, tally in self._tallies.items()}
-        return self._on(bytes([REPORT]), msgpack.packb({**report, "keys": list(keys.items())}))
+        keys = [(number, tally.to_report()) for number, tally in self._tallies.items()]
+        return self._on(*report_row({**report, "keys": keys})[1:])
 
     def handed_on(self, order: bytes, payload: bytes) -> Row:
         """What was not for the task that has it."""
@@ -199,6 +206,11 @@ class Outbox:
             if level == self._level + 1:
                 return slot, order[_LATER.size :], payload
         return self._on(order, payload)
+
+
+def report_row(report: Mapping[str, Any]) -> Row:
+    """What a task did, to the driver."""
+    return 0, bytes([REPORT]), msgpack.packb(report)
 
 
 def edge_of(order: bytes) -> tuple[int, bytes]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.spark.exchange import ROW_COLUMNS
+from anabranch.spark.mergers import MergerTask
 from anabranch.spark.source import OrderedSources
 from anabranch.spark.splitters import FeedbackTask, SplitTask
 from anabranch.spark.tasks import LevelTask, MergeTask
@@ -27,12 +28,15 @@ class Job:
     fed_back : list
         What was fed back in the epoch before: (loop, number of the first tuple, an Arrow batch).
     levels : list of LevelTask
+    merger : MergerTask, optional
+        Puts outputs in order and writes them; None: the driver does.
     """
 
     split: SplitTask
     feedback: FeedbackTask
     fed_back: list[tuple[int, int, bytes]]
     levels: list[LevelTask]
+    merger: MergerTask | None = None
 
 
 # Runs the tasks of an epoch over its input (None: nothing but what was fed back), and gives back the last rows.
@@ -86,6 +90,13 @@ class SparkExecutor:
                 .select("order", "payload")
                 .sortWithinPartitions("order")
                 .mapInArrow(task, ROW_COLUMNS)
+            )
+        if job.merger is not None:
+            rows = (
+                rows.repartitionById(job.merger.count, "slot")
+                .select("order", "payload")
+                .sortWithinPartitions("order")
+                .mapInArrow(job.merger, ROW_COLUMNS)
             )
         return rows
 

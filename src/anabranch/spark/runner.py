@@ -23,16 +23,20 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from anabranch.compiler.graph import Keyed
+from anabranch.control import Decision
+from anabranch.control.elastic_options import ElasticOptions
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
 from anabranch.faults import reach
 from anabranch.spark.adaptation import Adaptation, EpochFacts
 from anabranch.spark.balancing import Balancing, BalancingSettings
 from anabranch.spark.executor import Executor, Job
+from anabranch.spark.mergers import MergerTask, Target, mergeable
 from anabranch.spark.results import Results
 from anabranch.spark.scaling import Scaling
 from anabranch.spark.sinks import Sink
 from anabranch.spark.splitters import FeedbackTask, SplitTask
 from anabranch.spark.tasks import BATCH_ROWS, LevelTask, MergeTask, Program
+from anabranch.spark.waiting import Surroundings
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
 from anabranch.state.layouts import Layouts
@@ -98,7 +102,7 @@ class EpochRunner:
         self,
         program: Program,
         execute: Executor,
-        channels: int,
+        elastic: ElasticOptions,
         checkpoint: Checkpoint,
         state_root: str,
         shared: bool,
@@ -107,8 +111,12 @@ class EpochRunner:
         run_merges: Callable[[MergeTask, list[Any]], Future[list[Any]]],
         snapshots: SnapshotInterval | None = None,
         clock: Callable[[], int] | None = None,
+        mergers: int = 0,
+        surroundings: Surroundings | None = None,
+        on_decision: Callable[[str, Decision], None] | None = None,
         balancing: BalancingSettings | None = None,
     ) -> None:
+        self._surroundings = surroundings if surroundings is not None else Surroundings()
         self._program = program
         self._execute = execute
         self._checkpoint = checkpoint
@@ -120,6 +128,8 @@ class EpochRunner:
         self._merging: Future[list[Any]] | None = None
         self._busy: list[str] = []
         self._sinks = list(sinks)
+        self._mergers = mergers
+        self._targets = self._merge_targets() if mergers else {}
         self._report = report
         self._lock = threading.Lock()
         self._pickled = cloudpickle.dumps(program)
@@ -138,13 +148,20 @@ class EpochRunner:
         # A stage that is entered through a shuffle is a region; it bears the name of the operator at its entry.
         self._regions = {stage.number: stage.name for stage in program.layout.stages if stage.kind != "source"}
         stages = {name: program.layout.stages[number] for number, name in self._regions.items()}
-        self._layouts = Layouts.from_facts(latest.facts).started(
-            {name: stage.routes for name, stage in stages.items()},
-            {name: 1 if stage.kind == "single" else channels for name, stage in stages.items()},
+        before = Layouts.from_facts(latest.facts)
+        slots = self._surroundings.slots()
+        channels = {
+            name: elastic.beginning(slots, before.function(name).channels if name in before.regions else None)
+            for name, stage in stages.items()
+            if stage.kind != "single"
+        }
+        self._layouts = before.started(
+            {name: stage.routes for name, stage in stages.items()}, {name: channels.get(name, 1) for name in stages}
         )
-        parallel = [name for name, stage in stages.items() if stage.kind != "single"]
-        self.adaptation = Adaptation(Scaling(parallel), Balancing(program.layout, balancing))
-        self.adaptation.restore(latest.facts.get("adaptation", {}))
+        self._levels = {name: stage.level for name, stage in stages.items()}
+        scaling = Scaling(channels, elastic, self._surroundings.slots, on_decision)
+        self.adaptation = Adaptation(scaling, Balancing(program.layout, balancing))
+        self.adaptation.restore(latest.facts.get("adaptation", {}), self._layouts)
         self.failure: AnabranchError | None = None
 
     @property
@@ -182,6 +199,12 @@ class EpochRunner:
                 raise
             return True
 
+    def _merge_targets(self) -> dict[int, Target]:
+        """The outputs that mergers write: those whose sink takes files, and whose tuples know their positions."""
+        found = {number: sink.target() for number, sink in enumerate(self._sinks)}
+        layout = self._program.layout
+        return {at: target for at, target in found.items() if target is not None and mergeable(layout, at)}
+
     def _channels_now(self) -> dict[str, int]:
         return {region: self._layouts.function(region).channels for region in self._regions.values()}
 
@@ -203,7 +226,8 @@ class EpochRunner:
         self._run_epoch(batch, number)
 
     def _run_epoch(self, batch: Any, number: int) -> None:
-        started = time.perf_counter()
+        started, started_ms = time.perf_counter(), time.time() * 1000
+        ready = self._surroundings.at_start()
         epoch = self._manifest.epoch + 1
         time_ms = max(self._clock(), self._manifest.facts.get("clock_ms", 0))
         clock_ms = self._checkpoint.begin(epoch, time_ms, drain=batch is None)
@@ -215,8 +239,13 @@ class EpochRunner:
         tables = results.tables()
         merged = time.perf_counter()
         outputs = [table for at, table in enumerate(tables) if not self._program.layout.exits[at].loop]
-        for sink, table in zip(self._sinks, outputs, strict=True):
-            sink.write(table, epoch)
+        files = [report.pop("file") for report in results.reports if "file" in report]
+        for at, (sink, table) in enumerate(zip(self._sinks, outputs, strict=True)):
+            if at in self._targets:
+                mine = sorted((file["range"], file["name"]) for file in files if file["exit"] == at)
+                sink.publish([name for _, name in mine], epoch)
+            else:
+                sink.write(table, epoch)
         written = time.perf_counter()
         reach("sink written", epoch=epoch)
         records = [record for report in results.reports for record in report.get("segments", ())]
@@ -240,13 +269,26 @@ class EpochRunner:
         }
         rows_in = sum(report["rows_in"] for report in results.reports if report["level"] == 0)
         channels = self._channels_now()
-        seen = EpochFacts(epoch, started, durations, rows_in, results.reports)
+        seen = EpochFacts(
+            epoch,
+            started,
+            durations,
+            rows_in,
+            results.reports,
+            self._levels,
+            ready_rows=ready.rows_of(rows_in),
+            waited_s=ready.waited_s(started_ms, results.reports),
+            bookkeeping_s=ready.bookkeeping_s,
+            interval_s=self._surroundings.interval_s,
+        )
         self._layouts, changes = self.adaptation.after(seen, self._layouts)
+        if changes:
+            reach("function replaced", epoch=epoch)
         self._report(
             EpochProgress(
                 epoch=epoch,
                 rows_in=rows_in,
-                rows_out=sum(table.num_rows for table in outputs),
+                rows_out=sum(table.num_rows for table in outputs) + sum(file["rows"] for file in files),
                 channels=channels,
                 changes=[dataclasses.asdict(change) for change in changes],
                 duration_ms={name: round(seconds * 1000) for name, seconds in durations.items()},
@@ -305,8 +347,10 @@ class EpochRunner:
         state = self._version(epoch, clock_ms)
         fed_back = self._fed_back()
         while True:
-            levels = [LevelTask(*common, level, state) for level in range(1, layout.levels + 1)]
-            job = Job(SplitTask(*common), FeedbackTask(*common), fed_back, levels)
+            merged = (self._mergers, frozenset(self._targets))
+            levels = [LevelTask(*common, level, state, *merged) for level in range(1, layout.levels + 1)]
+            merger = MergerTask(*common, self._targets, self._mergers) if self._targets else None
+            job = Job(SplitTask(*common), FeedbackTask(*common), fed_back, levels, merger)
             try:
                 return Results(self._execute(batch, job), layout)
             except MissingSegments as missing:

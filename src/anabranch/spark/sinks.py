@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from anabranch.errors import SinkError
 from anabranch.flow.ddl import to_ddl
 from anabranch.flow.schema import Schema
 from anabranch.spark.files import local_path, open_files, qualified
+from anabranch.spark.mergers import STAGED, Target
 
 _MARK = "_anabranch.json"
 
@@ -34,6 +35,24 @@ class Sink(Protocol):
 
     def write(self, table: pa.Table, epoch: int) -> None:
         """Put an epoch's output there; again, if it is there already."""
+
+    def target(self) -> Target | None:
+        """Where mergers may write files for this sink; None if it takes tables only."""
+
+    def publish(self, files: Sequence[str], epoch: int) -> None:
+        """Make files that mergers wrote an epoch's output."""
+
+
+class TableSink:
+    """A sink that takes tables only."""
+
+    def target(self) -> Target | None:
+        """Mergers cannot write here."""
+        return None
+
+    def publish(self, files: Sequence[str], epoch: int) -> None:
+        """Never asked for."""
+        raise AssertionError("this sink takes no files")
 
 
 def to_dataframe(spark: SparkSession, table: pa.Table, schema: Schema) -> DataFrame:
@@ -80,6 +99,9 @@ class FileSink:
 
     def prepare(self, owner: str) -> None:
         self.check(owner)
+        for name in self._files.names(""):
+            if name.startswith(STAGED):
+                self._files.delete(name)  # a merger's, of an epoch that was cut off
         if self._files.read(_MARK) is None:
             self._files.write(_MARK, json.dumps({"owner": owner, "format": self._format}).encode())
 
@@ -87,6 +109,24 @@ class FileSink:
         prefix = f"part-{epoch:012d}-"
         before = [name for name in self._files.names("") if name.startswith(prefix)]
         published = self._publish(table, prefix) if table.num_rows else []
+        for name in before:
+            if name not in published:
+                self._files.delete(name)
+
+    def target(self) -> Target | None:
+        local = local_path(self._path)
+        if local is None or self._format != "parquet" or self._options.keys() - {"compression"}:
+            return None
+        return Target(local, self._options.get("compression", "snappy"))
+
+    def publish(self, files: Sequence[str], epoch: int) -> None:
+        local = local_path(self._path)
+        assert local is not None, "mergers write to paths that all processes can open"
+        prefix = f"part-{epoch:012d}-"
+        before = [name for name in self._files.names("") if name.startswith(prefix)]
+        published = [f"{prefix}{number:05d}.parquet" for number in range(len(files))]
+        for staged, name in zip(files, published, strict=True):
+            os.replace(f"{local}/{staged}", f"{local}/{name}")
         for name in before:
             if name not in published:
                 self._files.delete(name)
@@ -126,7 +166,7 @@ class FileSink:
         return published
 
 
-class MemorySink:
+class MemorySink(TableSink):
     """Output kept in the driver, and a temporary view under the query's name. For small things."""
 
     def __init__(self, spark: SparkSession, name: str, schema: Schema) -> None:
@@ -151,7 +191,7 @@ class MemorySink:
         return pa.concat_tables([self._schema.arrow.empty_table(), *tables])
 
 
-class ConsoleSink:
+class ConsoleSink(TableSink):
     """Prints each epoch as Spark's console sink does."""
 
     def __init__(self, schema: Schema, options: Mapping[str, str], show: Callable[[str], None] = print) -> None:
@@ -189,7 +229,7 @@ def _line(cells: list[str], widths: list[int]) -> str:
     return "|" + "|".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)) + "|"
 
 
-class FunctionSink:
+class FunctionSink(TableSink):
     """The user's own function, called with each epoch as an ordered DataFrame, as Spark's foreachBatch."""
 
     def __init__(self, spark: SparkSession, function: Callable[[DataFrame, int], Any], schema: Schema) -> None:
@@ -207,7 +247,7 @@ class FunctionSink:
         self._function(to_dataframe(self._spark, table, self._schema), epoch)
 
 
-class NoopSink:
+class NoopSink(TableSink):
     """Output is made and thrown away, as Spark's noop format: for measuring."""
 
     def check(self, owner: str) -> None:

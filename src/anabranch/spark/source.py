@@ -42,12 +42,14 @@ class DataFrameOrigin:
 class Ordered:
     """A DataFrame ready to be split: data columns c0…, then the columns its order comes from.
 
-    `order` is how pieces are found (see `tasks`); `sort` names columns each epoch must be sorted by.
+    `order` is how pieces are found (see `tasks`); `sort` names columns each epoch must be sorted by; `limited`
+    says that an epoch takes so much at most.
     """
 
     dataframe: DataFrame
     order: str
     sort: tuple[str, ...] = ()
+    limited: bool = False
 
 
 def schema_of(dataframe: DataFrame, title: str) -> Schema:
@@ -73,6 +75,9 @@ def check_order(dataframe: DataFrame, order_by: Sequence[str], title: str) -> No
         _order_of(dataframe, title)
 
 
+_LIMITS = ("maxfilespertrigger", "maxbytespertrigger", "maxoffsetspertrigger", "rowsperbatch")
+
+
 class OrderedSources:
     """The sources of a program as one streaming DataFrame.
 
@@ -82,6 +87,8 @@ class OrderedSources:
 
     def __init__(self, spark: SparkSession, nodes: Sequence[Node], scratch: str) -> None:
         self._each = [_ordered(spark, node, scratch) for node in nodes]
+        # Whether some source gives so much an epoch at most, so that rows may stand ready and not be taken.
+        self.limited = any(each.limited for each in self._each)
         self.orders = {node.name: each.order for node, each in zip(nodes, self._each, strict=True)}
         self.dataframe = self._each[0].dataframe if len(nodes) == 1 else self._united()
 
@@ -130,9 +137,9 @@ def _with_order(dataframe: DataFrame, order_by: Sequence[str], title: str) -> Or
         rest = [name for name in dataframe.columns if name not in order_by]
         sortable = [n for n in rest if dataframe.schema[n].dataType.typeName() != "map"]
         sort = tuple(f"c{dataframe.columns.index(name)}" for name in [*order_by, *sortable])
-        return Ordered(dataframe.select(*data), "partition", sort)
+        return Ordered(dataframe.select(*data), "partition", sort, _is_limited(dataframe))
     order, columns = _order_of(dataframe, title)
-    return Ordered(dataframe.select(*data, *columns), order)
+    return Ordered(dataframe.select(*data, *columns), order, limited=_is_limited(dataframe))
 
 
 def _quoted(name: str) -> str:
@@ -161,6 +168,23 @@ def _order_of(dataframe: DataFrame, title: str) -> tuple[str, list[Any]]:
             "and row, Kafka by topic, partition and offset (keep these three columns). For anything else name the "
             f"columns that order it: read(df, order_by=[…]); columns: {', '.join(dataframe.columns)}"
         ) from None
+
+
+def _is_limited(dataframe: DataFrame) -> bool:
+    # No public API gives back the options a streaming DataFrame was made with; the leaves of its plan have them.
+    leaves = dataframe._jdf.queryExecution().analyzed().collectLeaves()
+    for at in range(leaves.size()):
+        leaf = leaves.apply(at)
+        kind = leaf.getClass().getSimpleName()
+        if kind == "StreamingRelation":
+            options = leaf.dataSource().options().toString()
+        elif kind == "StreamingRelationV2":
+            options = leaf.extraOptions().toString()
+        else:
+            continue
+        if any(name in options.lower() for name in _LIMITS):
+            return True
+    return False
 
 
 def _reads_kafka(dataframe: DataFrame) -> bool:

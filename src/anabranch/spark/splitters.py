@@ -94,7 +94,8 @@ class SplitTask(Task):
 
     def rows(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[Row]:
         """What the task with this number sends."""
-        started = time.perf_counter()
+        began, started = time.time(), time.perf_counter()
+        oldest: float | None = None
         counters.take()  # what an attempt that died left behind
         program = self.load()
         outbox = Outbox(program.layout, 0, self.functions, whom, self.epoch)
@@ -105,6 +106,9 @@ class SplitTask(Task):
             for number, batch in self._by_source(batches, len(splitters)):
                 splitter = splitters[number]
                 schema = splitter.source.schema
+                if program.orders[splitter.source.name] == "files" and batch.num_rows:
+                    modified = pc.min(batch.column(len(schema.names))).as_py() / 1000
+                    oldest = modified if oldest is None else min(oldest, modified)
                 for piece, start, stop in _pieces(splitter.source, program.orders[splitter.source.name], batch):
                     part = batch.slice(start, stop - start)
                     columns = [part.column(at).cast(field.type) for at, field in enumerate(schema.arrow)]
@@ -122,6 +126,8 @@ class SplitTask(Task):
                 "rows_in": sum(read.values()),
                 "sources": read,
                 "rows_out": rows_out,
+                "oldest_ms": oldest,
+                "began_s": began,
                 "seconds": time.perf_counter() - started,
                 "met": [[*what, number] for what, number in counters.take().items()],
             }

@@ -26,7 +26,7 @@ from anabranch.flow.clock import set_epoch_time
 from anabranch.flow.packets import Positions, piece_of, unpack
 from anabranch.flow.schema import to_values
 from anabranch.flow.splits import Splits, set_splits
-from anabranch.flow.stage import Arrival, Flow, StageRun
+from anabranch.flow.stage import Arrival, Flow, StageRun, by_range
 from anabranch.flow.trails import Trails, distinct, filled, joined, order_of
 from anabranch.spark.exchange import (
     DATA,
@@ -126,6 +126,8 @@ class LevelTask(Task):
 
     level: int
     state: StateVersion
+    mergers: int = 0
+    merged: frozenset[int] = frozenset()  # exits whose tuples go to mergers
 
     @property
     def count(self) -> int:
@@ -144,7 +146,8 @@ class LevelTask(Task):
         program = self.load()
         outbox = Outbox(program.layout, self.level, self.functions, slot, self.epoch)
         channel = _Channel(self, program, slot)
-        hands_on_pieces = slot == 0 and needs_pieces(program.layout, self.level + 1)
+        later = self.level < program.layout.levels
+        hands_on_pieces = slot == 0 and (needs_pieces(program.layout, self.level + 1) or (later and bool(self.merged)))
         try:
             for order, payload in arriving:
                 kind = order[0]
@@ -157,14 +160,21 @@ class LevelTask(Task):
                         yield from outbox.everywhere(order, payload.as_py())
                 elif kind in (DATA, MARKS):
                     for leaving in channel.take(kind, *edge_of(order), payload):
-                        yield from outbox.leaving(leaving)
+                        yield from self._sent(leaving, outbox, channel)
                 else:
                     yield outbox.handed_on(order, payload.as_py())
             for leaving in channel.finish():
-                yield from outbox.leaving(leaving)
+                yield from self._sent(leaving, outbox, channel)
             yield outbox.report(channel.report())
         except AnabranchError as error:
             yield from outbox.failure(error)
+
+    def _sent(self, leaving: Any, outbox: Outbox, channel: _Channel) -> Iterator[Row]:
+        if leaving.edge.target < 0 and leaving.edge.place in self.merged:
+            for number, part in by_range(leaving, channel.total, self.mergers):
+                yield outbox.result(part, number)
+        else:
+            yield from outbox.leaving(leaving)
 
 
 def _sorted_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.Scalar]]:
@@ -180,6 +190,7 @@ class _Channel:
     """
 
     def __init__(self, task: LevelTask, program: Program, slot: int) -> None:
+        self._began = time.time()
         self._started = time.perf_counter()
         counters.take()  # what an attempt that died left behind
         self._layout = program.layout
@@ -207,6 +218,11 @@ class _Channel:
 
     def _columns(self, edge: Edge) -> Any:
         return self._layout.steps[edge.source].node.schema
+
+    @property
+    def total(self) -> int:
+        """How many rows the epoch has, of all sources."""
+        return self._positions.total
 
     def add_pieces(self, payload: pa.Scalar) -> None:
         self._positions.add(msgpack.unpackb(payload.as_buffer()))
@@ -297,6 +313,7 @@ class _Channel:
             "channel": self._number,
             "rows_in": self._rows_in,
             "rows_out": self._rows_out,
+            "began_s": self._began,
             "seconds": time.perf_counter() - self._started,
             "busy_seconds": self._busy,
             "state_seconds": self._saving,
