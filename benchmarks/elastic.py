@@ -180,9 +180,8 @@ def case(session: ab.Session, root: Path, kind: str, cost_s: float, epochs: int)
     found = {"vs_best": best / elastic.median_s(final), "settling": settling, "reversals": reversals((1, *channels))}
     shown = ", ".join(f"{count}: {ROWS / seconds:,.0f}/s" for count, seconds in times.items())
     print(f"  {kind}, {cost_s * 1000:g} ms a tuple. Fixed: {shown}")
-    print(
-        f"    elastic: 1 → {' → '.join(map(str, channels))}; settled in period {settling}, {reversals(channels)} reversals"
-    )
+    way = " → ".join(map(str, channels))
+    print(f"    elastic: 1 → {way}; settled in period {settling}, {found['reversals']} reversals")
     print(f"    {ROWS / elastic.median_s(final):,.0f}/s, {found['vs_best']:.1%} of the best fixed number", flush=True)
     for decision in elastic.decisions:
         print(f"      {decision.describe()}", flush=True)
