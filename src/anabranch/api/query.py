@@ -46,6 +46,7 @@ class StreamingQuery:
         from anabranch.spark.source import OrderedSources
         from anabranch.spark.tasks import Program
         from anabranch.spark.waiting import SparkSurroundings
+        from anabranch.state.backing import open_backing_store
         from anabranch.state.checkpoint import Checkpoint
         from anabranch.state.compaction import SnapshotInterval
 
@@ -62,6 +63,7 @@ class StreamingQuery:
         allow_state_loss = options.get("allowstateloss") == "true"
         # All that can be wrong is found before the first file is written.
         snapshots = SnapshotInterval.parse(options["snapshotinterval"]) if "snapshotinterval" in options else None
+        backing = open_backing_store(options["migrationstore"], location) if "migrationstore" in options else None
         held.check(description, allow_state_loss)
         for sink in sinks:
             sink.check(location)
@@ -85,6 +87,7 @@ class StreamingQuery:
             SparkMerges(spark),
             snapshots,
             surroundings=surroundings,
+            backing=backing,
             on_decision=lambda region, decision: self._listeners.tell(Decided(region, decision)),
             mergers=mergers_of(options),
         )
