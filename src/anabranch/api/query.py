@@ -43,6 +43,7 @@ class StreamingQuery:
         from anabranch.spark.executor import SparkExecutor, SparkMerges
         from anabranch.spark.files import local_path, open_files, qualified
         from anabranch.spark.runner import EpochRunner, describe_program
+        from anabranch.spark.slots import task_slots
         from anabranch.spark.source import OrderedSources
         from anabranch.spark.tasks import Program
         from anabranch.spark.waiting import SparkSurroundings
@@ -71,7 +72,7 @@ class StreamingQuery:
         sources = OrderedSources(spark, [read[node.name] for node in draft.inputs], f"{location}/anabranch/sources")
         interval = trigger.get("processingTime")
         surroundings = SparkSurroundings(
-            lambda: spark.sparkContext.defaultParallelism,
+            lambda: task_slots(spark.sparkContext),
             sources.limited,
             None if interval is None else seconds_of(interval),
         )
