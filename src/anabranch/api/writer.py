@@ -22,7 +22,7 @@ _OWN_OPTIONS = {
     *("checkpointlocation", "path", "allowstateloss", "snapshotinterval", "versionskept"),
     *("channels", "minchannels", "maxchannels", "initialchannels"),
     *("policy", "adaptationperiod", "epochtarget", "congestionthreshold"),
-    *("order", "mergers"),
+    *("order", "mergers", "migrationstore"),
 }
 
 
@@ -74,7 +74,8 @@ class DataStreamWriter:
         ``epochTarget``, such as ``"2 seconds"``, is how long tuples may stand ready before that is called congestion
         (the trigger's interval, or a second); ``adaptationPeriod``, such as ``"5 seconds"`` or ``"8 epochs"``, how
         often it is looked at; ``congestionThreshold`` (0.05) how much of it is tolerated; ``policy`` is ``default``
-        or ``paper``. Others go to the format.
+        or ``paper``. ``migrationStore``, a PostgreSQL URL, is where state waits for its new owner on a cluster whose
+        hosts cannot open the checkpoint's files. Others go to the format.
         """
         self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
