@@ -21,7 +21,7 @@ from anabranch.partitioning.metrics import Imbalance, channel_loads, imbalance, 
 from anabranch.partitioning.problem import PlacementProblem
 from anabranch.partitioning.readj import readj
 from anabranch.partitioning.redist import redist
-from anabranch.partitioning.resources import Resources
+from anabranch.partitioning.resources import Growth, Resources
 from anabranch.partitioning.ring import Places, Ring
 from anabranch.partitioning.scan import scan
 from anabranch.partitioning.threshold import EPSILON_PER_DELTA, deviation, refined_threshold, threshold
@@ -58,6 +58,7 @@ class Outcome:
     migration: float
     explicit: int
     seconds: float
+    """CPU time of the last construction: it has one thread, and other work on the machine is not its cost."""
     problem: PlacementProblem | None = None
 
 
@@ -70,7 +71,7 @@ class Keys:
     hashes: np.ndarray = field(init=False)
     places: Places = field(init=False)
     _owners: dict[int, np.ndarray] = field(init=False, default_factory=dict)
-    _loads: dict[tuple[str, float, int], np.ndarray] = field(init=False, default_factory=dict)
+    _loads: dict[tuple[Growth, float, int], np.ndarray] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.hashes = np.random.default_rng([self.seed, self.domain]).integers(0, 2**64, self.domain, dtype=np.uint64)
@@ -84,10 +85,13 @@ class Keys:
 
     def ring_loads(self, setting: Setting, truth: np.ndarray, channels: int) -> np.ndarray:
         """Return the loads of all keys on the channels of the unweighted ring."""
-        name = (setting.letters, setting.skew, channels)
-        if name not in self._loads:
-            self._loads[name] = channel_loads(setting.resources.loads(truth), self.owners(channels), channels)
-        return self._loads[name]
+        columns = []
+        for growth in setting.resources.growths:
+            name = (growth, setting.skew, channels)
+            if name not in self._loads:
+                self._loads[name] = np.bincount(self.owners(channels), weights=growth.loads(truth), minlength=channels)
+            columns.append(self._loads[name])
+        return np.stack(columns, axis=1)
 
 
 def zipf(domain: int, skew: float) -> np.ndarray:
@@ -135,10 +139,10 @@ def run_hashed(name: str, keys: Keys, setting: Setting, truth: np.ndarray, at: l
 
     found = {}
     for channels in at:
-        started = time.perf_counter()
+        started = time.process_time()
         if name == "consistent":
             _ = Ring.of(channels).points.places
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
         before, after = owners(max(1, channels - 1)), owners(channels)
         found[channels] = _outcome(setting, truth, before, after, 0, seconds)
     return found
@@ -200,10 +204,10 @@ def run_constructed(
             utility=setting.utility,
         )
         before = (hot, placed)
-        started = time.perf_counter()
+        started = time.process_time()
         _ = Ring.of(channels).points.places
         placed = CONSTRUCTIONS[name](problem)
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
         hot = now_hot
         if channels in at:
             was, now = old_owner.copy(), new_owner.copy()
@@ -249,9 +253,9 @@ def run_ours(
             known = np.flatnonzero(truth >= min(collected, delta_of(setting, channels, truth) / 2))
             hashes, frequencies = keys.hashes[known], truth[known]
         workload = Workload(hashes, frequencies, domain=setting.domain, group_frequencies=groups)
-        started = time.perf_counter()
+        started = time.process_time()
         after = construct(function, workload, channels, chosen).function
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
         if channels in at:
             routes = function.route(keys.hashes), after.route(keys.hashes)
             found[channels] = _outcome(setting, truth, *routes, len(after.hot_hashes), seconds)

@@ -29,6 +29,7 @@ from anabranch.errors import AnabranchError, ProgramError
 from anabranch.flow.origins import RowsOrigin
 from anabranch.flow.schema import Row
 from anabranch.flow.sequential import input_row, run_epochs
+from anabranch.spark.balancing import BalancingSettings
 from anabranch.spark.exchange import ROWS, batches_of
 from anabranch.spark.executor import Job
 from anabranch.spark.runner import EpochProgress, EpochRunner, describe_program
@@ -94,9 +95,11 @@ class ParallelRun:
         clocks_ms: Sequence[int] = (),
         shared: bool = True,
         backing: BackingStore | None = None,
+        balancing: BalancingSettings | None = None,
+        split_hot_keys: bool = False,
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
-        plan = compiled([stream._node for stream in ends])
+        plan = compiled([stream._node for stream in ends], split_hot_keys)
         self._sources = [o.node for o in plan.operators if isinstance(o.node.logic, Source)]
         for source in self._sources:
             if not isinstance(source.logic.origin, RowsOrigin):  # type: ignore[union-attr]
@@ -123,6 +126,7 @@ class ParallelRun:
             self._merge,
             clock=self._clock if clocks_ms else None,
             backing=backing,
+            balancing=balancing,
         )
 
     @property

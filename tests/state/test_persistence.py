@@ -284,3 +284,21 @@ def test_an_operator_without_state_may_be_added(tmp_path):
     run = ParallelRun(stream, str(tmp_path))
     run.run_epochs()
     assert exact(run.output) == ["(k=1, n=2)"] and any("filter" in change for change in run.changes)
+
+
+def test_nan_in_a_key_of_several_columns_is_one_key_after_it_was_stored(tmp_path):
+    import anabranch as ab
+    from anabranch.api.session import from_epochs
+    from anabranch.testing import ParallelRun
+
+    nan = float("nan")
+    stream = from_epochs([[("a", nan)], [("a", nan)], [("a", nan)]], "k string, f double")
+    counted = stream.aggregate(by=["k", "f"], window=ab.tumbling(3), number=ab.agg.count())
+    run = ParallelRun(counted, str(tmp_path), channels=2)
+    run.run_epochs()
+    assert [row.number for row in run.output] == [3]
+    stream = from_epochs([[("a", nan)], [], [("b", 1.0)], []], "k string, f double")
+    timed = stream.aggregate(by=["k", "f"], window=ab.time(1), number=ab.agg.count())
+    run = ParallelRun(timed, str(tmp_path / "timed"), channels=2, clocks_ms=[0, 10, 20, 5000])
+    run.run_epochs()
+    assert [(row.k, row.number) for row in run.output] == [("a", 1), ("b", 1)]

@@ -36,6 +36,18 @@ class Slide:
 
 
 @dataclasses.dataclass(frozen=True)
+class Combine:
+    """How partial results of an aggregation combine: what a part hands over, and the code that takes it in.
+
+    Each column is (code, type); in `merge` ``{p0}``, ``{p1}`` stand for them. Parts come in the order of their first
+    tuples.
+    """
+
+    columns: tuple[tuple[str, pa.DataType], ...]
+    merge: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Aggregation:
     """One aggregation: its state and the code that begins, adds and ends a window.
 
@@ -52,6 +64,9 @@ class Aggregation:
         The result is a bound of the window: "start" or "end".
     functions : tuple of callable
         What a user wrote; the compiler reads it.
+    combine : callable
+        From the attribute's type, and whether floats may be added in another order, to how partial results combine
+        to exactly the result (but for that), or None.
     """
 
     name: str
@@ -65,6 +80,7 @@ class Aggregation:
     at: int | None = None
     bound: str = ""
     functions: tuple[Callable[..., Any], ...] = ()
+    combine: Callable[[pa.DataType, bool], Combine | None] = lambda _, __: None
 
     def output_type(self, found: pa.DataType | None) -> pa.DataType:
         """The type of the result; SchemaError if the attribute's type does not fit."""
@@ -95,14 +111,48 @@ def _ordered(kind: pa.DataType) -> pa.DataType | None:
 
 
 _IF_PRESENT = "if {v} is not None:\n    "
+_IF_PART = _IF_PRESENT.replace("{v}", "{p0}")
 
 
 def sum(attribute: str) -> Aggregation:
     """The sum; null if every value was null. Integers stay integers, floats are added in stream order."""
     add = _IF_PRESENT + "{s} = {v} if {s} is None else {s} + {v}"
     return Aggregation(
-        "sum", attribute, "{s} = None", add, "{s}", _sum_type, _NUMERIC, _slide("({s} if {u} else None)")
+        "sum",
+        attribute,
+        "{s} = None",
+        add,
+        "{s}",
+        _sum_type,
+        _NUMERIC,
+        _slide("({s} if {u} else None)"),
+        combine=_sums("(None if {s} is None else str({s}))", "{s}", "{s} = {v} if {s} is None else {s} + {v}"),
     )
+
+
+def _sums(text: str, number: str, add: str, *more: tuple[str, pa.DataType]) -> Callable[..., Combine | None]:
+    """Partial sums: of integers as text, because a part may be too large for the type that the whole fits into."""
+    then = "".join(f"; {{u}} += {{p{at}}}" for at in range(1, 1 + len(more)))
+
+    def combine(kind: pa.DataType, reassociate: bool) -> Combine | None:
+        if pa.types.is_integer(kind):
+            return Combine(((text, pa.string()), *more), _IF_PART + add.replace("{v}", "int({p0})") + then)
+        if pa.types.is_floating(kind) and reassociate:
+            return Combine(((number, pa.float64()), *more), _IF_PART + add.replace("{v}", "{p0}") + then)
+        return None
+
+    return combine
+
+
+def _same_value(merge: str, in_order: bool = False) -> Callable[..., Combine | None]:
+    """A value that one of the tuples has; unless the first one counts, floats depend on their order (NaN, -0.0)."""
+
+    def combine(kind: pa.DataType, reassociate: bool) -> Combine | None:
+        if _ordered(kind) is None or (pa.types.is_floating(kind) and not (in_order or reassociate)):
+            return None
+        return Combine((("{s}", kind),), merge.replace("{v}", "{p0}"))
+
+    return combine
 
 
 def _slide(result: str) -> Callable[[pa.DataType], Slide | None]:
@@ -115,19 +165,31 @@ def count(attribute: str | None = None) -> Aggregation:
     """How many tuples; with an attribute, how many of them have it."""
     add = "{s} += 1" if attribute is None else _IF_PRESENT + "{s} += 1"
     made = Slide("{s} = 0", add, add.replace("+=", "-="), "{s}")
-    return Aggregation("count", attribute, "{s} = 0", add, "{s}", lambda _: pa.int64(), slide=lambda _: made)
+    parts = Combine((("{s}", pa.int64()),), "{s} += {p0}")
+    return Aggregation(
+        "count",
+        attribute,
+        "{s} = 0",
+        add,
+        "{s}",
+        lambda _: pa.int64(),
+        slide=lambda _: made,
+        combine=lambda _, __: parts,
+    )
 
 
 def min(attribute: str) -> Aggregation:
     """The smallest value."""
     add = "if {v} is not None and ({s} is None or {v} < {s}):\n    {s} = {v}"
-    return Aggregation("min", attribute, "{s} = None", add, "{s}", _ordered, "values with an order")
+    combine = _same_value(add)
+    return Aggregation("min", attribute, "{s} = None", add, "{s}", _ordered, "values with an order", combine=combine)
 
 
 def max(attribute: str) -> Aggregation:
     """The largest value."""
     add = "if {v} is not None and ({s} is None or {v} > {s}):\n    {s} = {v}"
-    return Aggregation("max", attribute, "{s} = None", add, "{s}", _ordered, "values with an order")
+    combine = _same_value(add)
+    return Aggregation("max", attribute, "{s} = None", add, "{s}", _ordered, "values with an order", combine=combine)
 
 
 def avg(attribute: str) -> Aggregation:
@@ -139,13 +201,15 @@ def avg(attribute: str) -> Aggregation:
     def type_of(kind: pa.DataType) -> pa.DataType | None:
         return None if _sum_type(kind) is None else pa.float64()
 
-    return Aggregation("avg", attribute, begin, add, result, type_of, _NUMERIC, _slide(result))
+    combine = _sums("str({s})", "float({s})", "{s} += {v}", ("{u}", pa.int64()))
+    return Aggregation("avg", attribute, begin, add, result, type_of, _NUMERIC, _slide(result), combine=combine)
 
 
 def first(attribute: str) -> Aggregation:
     """The value of the window's first tuple."""
     add = "if fresh:\n    {s} = {v}"
-    return Aggregation("first", attribute, "{s} = None", add, "{s}", _same, at=0)
+    combine = _same_value(add, in_order=True)
+    return Aggregation("first", attribute, "{s} = None", add, "{s}", _same, at=0, combine=combine)
 
 
 def last(attribute: str) -> Aggregation:

@@ -58,6 +58,12 @@ class Draft:
         The state fields and what they begin as.
     methods : dict
         The lines of each method, by its head.
+    forwards : tuple of str, optional
+        The columns that are said to be copied; by default those of the key.
+    moment : str
+        What gives the time at which a window of time begins.
+    configuration : dict
+        More attributes of the operator.
     """
 
     schema: Schema
@@ -72,6 +78,9 @@ class Draft:
     punctuated: str = ""
     ticked: str = ""
     selectivity: Selectivity = Selectivity.ANY
+    forwards: tuple[str, ...] | None = None
+    moment: str = "NOW()"
+    configuration: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.names |= {"NOTE": counters.count, "NOW": epoch_time}
@@ -97,7 +106,7 @@ class Draft:
     def prelude(self, leave: str = "return None") -> list[str]:
         """Unpack the tuple, and see to what is missing."""
         lines = [f"({', '.join(f'c{at}' for at in range(len(self.schema.names)))},) = t"]
-        for name in self.key:
+        for name in self.key if self.null_key != "seen" else ():
             lines.append(f"if {self.column(name)} is None:")
             if self.null_key == "fail":
                 problem = f"the key column {name!r} is null (null_key='fail')"
@@ -134,6 +143,18 @@ class Draft:
     def kept_key(self) -> list[str]:
         return [f"self.k{at}" for at in range(len(self.key))]
 
+    def _load(self) -> str:
+        """State and computation of a key by its frequency: only windows over a span of time hold more of a hot key."""
+        if isinstance(self.window.policy, Count):
+            return "CC"
+        if isinstance(self.window, Sliding) and not isinstance(self.window.policy, EventTime):
+            kinds = [None if a.attribute is None else self.schema.type_of(a.attribute) for a in self.aggregations]
+            slides = [
+                a.slide(pa.null() if kind is None else kind) for a, kind in zip(self.aggregations, kinds, strict=True)
+            ]
+            return "LL" if None in slides else "LC"
+        return "LC" if any(a.name == "collect" for a in self.aggregations) else "CC"
+
     def build(self, name: str) -> Keyed:
         """The operator."""
         source = "".join(
@@ -149,7 +170,15 @@ class Draft:
             for aggregation in self.aggregations
             for function in aggregation.functions
         ]
-        prototype = configured(kind, name, selectivity=self.selectivity, forwards=self.key, functions=functions)
+        prototype = configured(
+            kind,
+            name,
+            selectivity=self.selectivity,
+            forwards=self.key if self.forwards is None else self.forwards,
+            functions=functions,
+            load=self._load(),
+            **self.configuration,
+        )
         return Keyed(
             prototype,
             "process",
@@ -167,8 +196,10 @@ def aggregate_logic(
     aggregations: Mapping[str, Aggregation],
     name: str = "aggregate",
     null_key: str = "keep",
+    reassociate: bool = False,
 ) -> tuple[Keyed, Schema]:
     """The keyed operator of an aggregation, and the schema of its results: the key, then the aggregates."""
+    from anabranch.api.combining import parts_of
     from anabranch.api.event_windows import write_event_windows
     from anabranch.api.sliding import write_sliding
 
@@ -181,8 +212,9 @@ def aggregate_logic(
     elif isinstance(window, Sliding):
         write_sliding(draft)
     else:
-        _write_tumbling(draft)
-    return draft.build(name), output
+        write_tumbling(draft)
+    logic = dataclasses.replace(draft.build(name), parts=parts_of(draft, name, reassociate))
+    return logic, output
 
 
 def _output(
@@ -210,7 +242,8 @@ def _output(
     return Schema(pa.schema(output))
 
 
-def _write_tumbling(draft: Draft) -> None:
+def write_tumbling(draft: Draft) -> None:
+    """Write the code of windows that follow one another."""
     policy = draft.window.policy
     draft.state["open"] = False
     begin: list[str] = []
@@ -256,7 +289,7 @@ def _write_tumbling(draft: Draft) -> None:
         if isinstance(policy, Time):
             draft.names["SIZE"] = policy.size_ms
             draft.state["anchor"] = None
-            begin.append("self.anchor = NOW()")
+            begin.append(f"self.anchor = {draft.moment}")
             draft.ticked = "ticked"
             draft.methods["ticked(self, now)"] = ["if now - self.anchor < SIZE:", "    return None", *closing]
         else:

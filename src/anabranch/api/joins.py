@@ -181,6 +181,7 @@ def join_logic(
         keys=places_of_keys,
         pads=(how in ("left", "outer"), how in ("right", "outer")),
         combine=combine,
+        load="CC" if configuration["window"] == "count" else "LQ",
         **configuration,
     )
     state = fields(left=list, right=list, newest=None)

@@ -34,10 +34,14 @@ class LibraryOperator:
         Under which it counts what it meets.
     functions : tuple of (str, callable)
         The user's functions that it calls, by what they are: the compiler reads them.
+    load : str
+        How state and computation of a key grow with its frequency, for balancing: each C (constant), L (linear) or Q
+        (quadratic).
     """
 
     operator_name: str = ""
     functions: tuple[tuple[str, Callable[..., Any]], ...] = ()
+    load: str = "CC"
 
     def note(self, what: str, number: int = 1) -> None:
         """Count something that is not as it should be."""

@@ -40,6 +40,7 @@ class StreamingQuery:
         options: dict[str, str],
         listeners: Iterable[Listener] = (),
     ) -> None:
+        from anabranch.spark.balancing import BalancingSettings
         from anabranch.spark.executor import SparkExecutor, SparkMerges
         from anabranch.spark.files import local_path, open_files, qualified
         from anabranch.spark.runner import EpochRunner, describe_program
@@ -65,6 +66,7 @@ class StreamingQuery:
         # All that can be wrong is found before the first file is written.
         snapshots = SnapshotInterval.parse(options["snapshotinterval"]) if "snapshotinterval" in options else None
         backing = open_backing_store(options["migrationstore"], location) if "migrationstore" in options else None
+        balancing = BalancingSettings.of_options(options)
         held.check(description, allow_state_loss)
         for sink in sinks:
             sink.check(location)
@@ -91,6 +93,7 @@ class StreamingQuery:
             backing=backing,
             on_decision=lambda region, decision: self._listeners.tell(Decided(region, decision)),
             mergers=mergers_of(options),
+            balancing=balancing,
         )
         self.changes = held.bind(description, allow_state_loss)
         for sink in sinks:

@@ -154,7 +154,8 @@ def sort_logic(
         raise ProgramError(f"window={window!r}: expected count(n), delta(attribute, size) or punctuation()")
     configuration["guard"] = guard(schema, key, null_key, attribute, nulls)
     # It emits other tuples of the key than the one it takes: only the key is the same.
-    prototype = configured(Sort, name, forwards=key, **configuration)
+    load = "CC" if isinstance(window, Count) else "LC"
+    prototype = configured(Sort, name, forwards=key, load=load, **configuration)
     return Keyed(prototype, method, fields(**state), waiting=waiting, punctuated=punctuated)
 
 

@@ -29,6 +29,7 @@ from anabranch.compiler.graph import (
 from anabranch.compiler.inference import infer_output_schema
 from anabranch.compiler.plan import Options, Plan
 from anabranch.compiler.program import compile_program
+from anabranch.compiler.splitting import with_split_aggregations
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.flow.schema import Row, Schema, schema_of_return
 from anabranch.flow.sequential import SequentialRun, run_epochs
@@ -320,9 +321,11 @@ class Stream(Windowed, Meeting):
         )
 
 
-def compiled(outputs: Sequence[Node]) -> Plan:
-    """The plan of a program, as queries run it."""
+def compiled(outputs: Sequence[Node], split_hot_keys: bool = False) -> Plan:
+    """The plan of a program, as queries run it; to split hot keys, aggregations are two steps where that is exact."""
     ends = named(outputs)
+    if split_hot_keys:
+        ends = with_split_aggregations(ends)
     if not any(isinstance(node.logic, Source) for node in upstream(*ends)):
         raise ProgramError(f"{ends[0].title}: the program has no source: nothing would ever come through its feedback")
     return compile_program(ends, Options(emission_index=True, fans=True))

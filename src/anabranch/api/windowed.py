@@ -46,6 +46,7 @@ class Windowed:
         *,
         name: str | None = None,
         null_key: str = "keep",
+        reassociate: bool = False,
         **aggregations: Aggregation,
     ) -> Stream:
         """Aggregate windows of each key: one tuple for each window, when it closes.
@@ -59,6 +60,9 @@ class Windowed:
         null_key : "keep", "drop" or "fail"
             What a tuple does whose key is null: it has a key like any other; it goes; it fails the epoch. The first
             two are counted as ``null_key``.
+        reassociate : bool
+            Whether floats may be added in another order than by one thread, if that lets several channels work on a
+            hot key (option ``splitHotKeys``): the last bits of a sum may then differ.
         **aggregations
             The columns of the result, behind those of the key: ``total=agg.sum("amount")``.
 
@@ -85,7 +89,7 @@ class Windowed:
         details = f"{chosen}, " + ", ".join(f"{each}={what}" for each, what in aggregations.items())
 
         def make(called: str) -> tuple[Logic, Schema]:
-            return aggregate_logic(self.schema, key, chosen, aggregations, called, null_key)
+            return aggregate_logic(self.schema, key, chosen, aggregations, called, null_key, reassociate)
 
         return self._operator("aggregate", make, location, name, key, details)
 

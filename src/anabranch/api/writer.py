@@ -23,6 +23,7 @@ _OWN_OPTIONS = {
     *("channels", "minchannels", "maxchannels", "initialchannels"),
     *("policy", "adaptationperiod", "epochtarget", "congestionthreshold"),
     *("order", "mergers", "migrationstore"),
+    *("balancing", "imbalancetolerance", "splithotkeys"),
 }
 
 
@@ -75,7 +76,13 @@ class DataStreamWriter:
         (the trigger's interval, or a second); ``adaptationPeriod``, such as ``"5 seconds"`` or ``"8 epochs"``, how
         often it is looked at; ``congestionThreshold`` (0.05) how much of it is tolerated; ``policy`` is ``default``
         or ``paper``. ``migrationStore``, a PostgreSQL URL, is where state waits for its new owner on a cluster whose
-        hosts cannot open the checkpoint's files. Others go to the format.
+        hosts cannot open the checkpoint's files.
+
+        ``balancing`` is ``auto`` (frequent keys are found and placed so that channels are equally loaded) or ``off``
+        (consistent hashing only); ``imbalanceTolerance`` (1.2) is how many times the load of the least loaded channel
+        the most loaded one may have. ``splitHotKeys`` is ``on`` to let several channels work on a key that is too hot
+        for one, in aggregations over punctuated and time windows whose partial results combine exactly (``off``: it
+        costs these a shuffle more). Others go to the format.
         """
         self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
@@ -146,7 +153,7 @@ class DataStreamWriter:
         sinks = [self._sink(path), *(other._sink(None) for other in self._others)]
         return StreamingQuery(
             self._session.spark,
-            compiled([writer._node for writer in writers]),
+            compiled([writer._node for writer in writers], self._splits_hot_keys(lowered)),
             sinks,
             str(checkpoint),
             self._elastic(lowered),
@@ -165,6 +172,12 @@ class DataStreamWriter:
             return ElasticOptions.parse(options)
         except ValueError as problem:
             raise ProgramError(str(problem)) from None
+
+    def _splits_hot_keys(self, options: dict[str, str]) -> bool:
+        chosen = options.get("splithotkeys", "off")
+        if chosen not in ("on", "off"):
+            raise ProgramError(f"option splitHotKeys={chosen!r}: expected 'on' or 'off'")
+        return chosen == "on"
 
     def _sink(self, path: str | None) -> Any:
         from anabranch.spark import sinks

@@ -106,6 +106,8 @@ class Keyed:
         order of the tuples since which they wait; it emits like the others. Empty for none.
     ticked : str
         The same at the start of each epoch; the method takes the epoch's time in milliseconds.
+    parts : Parts or None
+        The same operator in two steps, where that is exactly the same.
     """
 
     prototype: Any
@@ -117,10 +119,32 @@ class Keyed:
     waiting: str = ""
     punctuated: str = ""
     ticked: str = ""
+    parts: Parts | None = None
 
     def method_of(self, place: int) -> str:
         """The method that takes the tuples of an input."""
         return self.methods[place] if self.methods else self.method
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """A keyed operator in two steps, so that several channels can work on one key.
+
+    Attributes
+    ----------
+    salt : Map
+        Adds the part of its key that a tuple belongs to, as the last column of `salted`.
+    first : Keyed
+        Works on the parts of keys, and emits `handed_over`.
+    second : Keyed
+        Works on keys, and emits what the operator emits.
+    """
+
+    salt: Map
+    salted: Schema
+    first: Keyed
+    handed_over: Schema
+    second: Keyed
 
 
 @dataclasses.dataclass(frozen=True)

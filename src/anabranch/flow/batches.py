@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.graph import Filter, FlatMap, Keyed, Map, Node, Port, Punctuate, Route
@@ -66,6 +67,10 @@ class Batch:
     def arrays(self) -> list[pa.Array]:
         """The columns as Arrow has them."""
         return self.schema.arrays(self.columns)
+
+    def with_column(self, schema: Schema, column: np.ndarray) -> Batch:
+        """The same tuples with a column of numbers more."""
+        return Batch(schema, self.positions, columns=[*self.columns, column.tolist()])
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -140,6 +145,8 @@ class BatchChannel:
         if isinstance(logic, Filter):
             return self._guard(_run_filter, logic.function)
         if isinstance(logic, Map):
+            if hasattr(logic.function, "added_column"):  # of the library: makes a column for whole batches
+                return _adding_step(logic.function)
             return self._guard(_run_map, logic.function, keep)
         if isinstance(logic, FlatMap):
             return self._guard(_run_flat_map, logic.function, keep)
@@ -249,6 +256,14 @@ class BatchChannel:
             at = problem.at if isinstance(problem, MisfitError) else place
             raise operator_failed(node, batch.row_at(positions[at]), problem, self._epoch) from None
         return Batch(schema, positions, columns=columns)
+
+
+def _adding_step(function: Any) -> Any:
+    def step(batch: Batch, node: Node) -> Batch:
+        arrays = batch.arrays()
+        return batch.with_column(node.schema, function.added_column([arrays[place] for place in function.places]))
+
+    return step
 
 
 def _port_step(index: int) -> Any:

@@ -154,6 +154,11 @@ def canonical(value: Any) -> Any:
     return NAN if value != value else value
 
 
+def canonical_key(key: Any) -> Any:
+    """The key that a stored one stands for: a single value, or a tuple of them."""
+    return tuple(map(canonical, key)) if isinstance(key, tuple) else canonical(key)
+
+
 def key_of(row: Row, places: tuple[int, ...]) -> Any:
     """The key of a tuple: the value of its key column, or a tuple of them."""
     if len(places) == 1:

@@ -114,6 +114,14 @@ class LossyCounter:
         return self._hashes[order], self._appearances[order]
 
     @staticmethod
+    def of_items(epsilon: float, hashes: Hashes, appearances: Counts, errors: Counts, rows: int) -> LossyCounter:
+        """Return a counter as `items` and `rows` described it: ascending hashes, with their counts."""
+        counter = LossyCounter(epsilon)
+        counter._hashes, counter._appearances, counter._errors = hashes, appearances, errors
+        counter._closed_windows, counter._open_rows = divmod(rows, counter.window_rows)
+        return counter
+
+    @staticmethod
     def merged(counters: Iterable[LossyCounter]) -> LossyCounter:
         """
         Return one counter over the rows of several; they stay as they are.

@@ -62,6 +62,25 @@ def hash_columns(columns: Sequence[pa.Array | pa.ChunkedArray]) -> np.ndarray:
     return combined
 
 
+def with_part(hashes: np.ndarray, part: int) -> np.ndarray:
+    """The hashes of keys that have another column, an integer, behind theirs."""
+    return _mix(hashes * _COLUMN + _hash_array(pa.array([part]))[0])
+
+
+def without_part(hashes: np.ndarray, part: int) -> np.ndarray:
+    """The hashes of keys without their last column: what `with_part` was given."""
+    return (_unmix(hashes) - _hash_array(pa.array([part]))[0]) * np.uint64(pow(int(_COLUMN), -1, 1 << 64))
+
+
+def _unmix(words: np.ndarray) -> np.ndarray:
+    """The inverse of `_mix`: every one of its steps can be undone."""
+    words = words ^ (words >> np.uint64(31)) ^ (words >> np.uint64(62))
+    words = words * np.uint64(pow(0x94D049BB133111EB, -1, 1 << 64))
+    words = words ^ (words >> np.uint64(27)) ^ (words >> np.uint64(54))
+    words = words * np.uint64(pow(0xBF58476D1CE4E5B9, -1, 1 << 64))
+    return words ^ (words >> np.uint64(30)) ^ (words >> np.uint64(60))
+
+
 def is_hashable(kind: pa.DataType) -> bool:
     """Whether a column of this type can be (part of) a key."""
     return (

@@ -5,19 +5,23 @@ Events in: what was measured in a period, and perhaps a wish for another number 
 out: keep the function, or replace it by this one. `handle` is the only place that changes anything.
 
     another number of channels is wanted            → replace, at once
+    keys are split in another way                   → replace, at once
     within tolerance                                → keep, and forget earlier trouble
     outside, for fewer than `patience_periods`      → keep
     outside for long enough                         → build a candidate and weigh it:
-        time saved over `horizon_periods` > time to move its state → replace
-        else                                        → keep, and wait again as long
+        time saved over `horizon_periods` > time to move its state, and not too little → replace
+        else                                        → keep, and wait twice as long
 
 What is lost to imbalance is the time all channels wait for the busiest: its load over the mean load. That is
-also how a candidate is judged; one that cannot help (a single key with all the load) is never taken.
+also how a candidate is judged; one that cannot help (a single key with all the load) is never taken. After a
+refusal, and after a replacement that did not bring the balance it promised, patience doubles up to 32 times: where
+the tolerance cannot be met, noise in the counts would else find something to improve for ever.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,6 +34,7 @@ from anabranch.partitioning.migration import Migration, migration
 from anabranch.partitioning.workload import Workload
 
 _HISTORY = 32
+_PATIENCE_FACTOR_MAX = 32
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,15 @@ class PlannerSettings:
         Over how many periods a better balance is expected to last.
     migration_periods
         How many periods' worth of time it takes to move all state once.
+    gain_min
+        By how much, as a part of what it is now, the load of the busiest channel must fall for a replacement.
     """
 
     construction: ConstructionSettings = field(default_factory=ConstructionSettings)
     patience_periods: int = 3
     horizon_periods: float = 20.0
     migration_periods: float = 5.0
+    gain_min: float = 0.05
 
     def __post_init__(self) -> None:
         if self.patience_periods < 1 or self.horizon_periods <= 0 or self.migration_periods < 0:
@@ -76,11 +84,14 @@ class Period:
     channel_loads
         Measured load of every channel (rows), for state, computation, communication (columns), in any unit.
         None: the loads are those that the workload implies.
+    changed
+        Why the function has to be built anew at once, whatever the balance: keys were split, say.
     """
 
     workload: Workload
     channels_requested: int | None = None
     channel_loads: NDArray[np.float64] | None = None
+    changed: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +130,7 @@ class Planner:
         self._function = function
         self._periods = 0
         self._periods_outside = 0
+        self._patience_factor = 1
         self._history: deque[tuple[int, str]] = deque(maxlen=_HISTORY)
 
     @property
@@ -130,6 +142,21 @@ class Planner:
     def history(self) -> tuple[tuple[int, str], ...]:
         """The last decisions: number of the period, and the reason."""
         return tuple(self._history)
+
+    def adopt(self, function: PartitioningFunction) -> None:
+        """Go on with a function that somebody else put in place; the same one changes nothing."""
+        if function != self._function:
+            self._function = function
+            self._periods_outside = 0
+
+    def to_facts(self) -> dict[str, int]:
+        """Return what a restarted driver needs beside the function."""
+        return {"outside": self._periods_outside, "factor": self._patience_factor}
+
+    def restore(self, facts: Mapping[str, int]) -> None:
+        """Go on from an earlier driver's facts."""
+        self._periods_outside = facts.get("outside", 0)
+        self._patience_factor = facts.get("factor", 1)
 
     def handle(self, period: Period) -> Keep | Replace:
         """Take in a period; return what to do, and remember it."""
@@ -151,15 +178,19 @@ class Planner:
                 self._construct(period, wanted),
                 f"the number of channels changes from {current.channels} to {wanted}",
             )
+        if period.changed:
+            return self._replace(self._construct(period, wanted), period.changed)
         relative = self._relative_imbalance(period)
         if relative <= 1:
             self._periods_outside = 0
+            self._patience_factor = 1
             return Keep(f"balanced: relative imbalance {relative:.2f}")
         self._periods_outside += 1
-        patience = self._settings.patience_periods
+        patience = self._settings.patience_periods * self._patience_factor
         if self._periods_outside < patience:
             return Keep(f"relative imbalance {relative:.2f} for {self._periods_outside} of {patience} periods")
         self._periods_outside = 0
+        self._patience_factor = min(2 * self._patience_factor, _PATIENCE_FACTOR_MAX)
         return self._weigh_up(period, relative)
 
     def _weigh_up(self, period: Period, relative: float) -> Keep | Replace:
@@ -172,7 +203,8 @@ class Planner:
             f"{candidate.expectation.slowdown:.2f} times the mean, which saves {gain:.2f} periods and costs "
             f"{cost:.2f} to move {candidate.state_moved:.1%} of the state"
         )
-        if gain <= cost or candidate.function == self._function:
+        least = self._settings.gain_min * now * self._settings.horizon_periods
+        if gain <= cost or gain < least or candidate.function == self._function:
             return Keep(f"not worth it: {comparison}")
         return self._replace(candidate, comparison)
 

@@ -18,7 +18,7 @@ from anabranch.compiler.model import Selectivity
 from anabranch.control.bounds import Bounds
 from anabranch.control.controller import Policy
 from anabranch.flow.ordering import Strategy
-from anabranch.partitioning.function import GROUP_BITS_DEFAULT
+from anabranch.partitioning.function import GROUP_BITS_DEFAULT, PartitioningFunction
 from anabranch.partitioning.planner import PlannerSettings
 from anabranch.partitioning.resources import Resources
 from anabranch.sim.costs import Spread, finite
@@ -85,6 +85,8 @@ class Region:
     planner: PlannerSettings | None = None
     """How the partitioning function is built and when it is changed; None: the defaults, and it is changed only
     with the number of channels."""
+    function: PartitioningFunction | None = None
+    """The partitioning function at the start, such as one an earlier run ended with; None: an even ring."""
     resources: Resources = _RESOURCES
     """How state and cost of a key grow with its frequency."""
     key_bytes: float = 100.0
@@ -110,6 +112,8 @@ class Region:
             raise ValueError(f"{self.name}: channels and queue are at least 1, found {self.channels}, {self.queue}")
         if self.key not in (None, 0, 1):
             raise ValueError(f"{self.name}: key is 0, 1 or None, found {self.key}")
+        if self.function is not None and self.function.channels != self.channels:
+            raise ValueError(f"{self.name}: {self.channels} channels, but a function for {self.function.channels}")
         allowed = {Selectivity.ONE: self.selectivity == 1, Selectivity.AT_MOST_ONE: self.selectivity <= 1}
         if self.emits is not None and not allowed.get(self.emits, True):
             raise ValueError(f"{self.name}: {self.selectivity} tuples per tuple do not fit {self.emits.value}")

@@ -66,7 +66,7 @@ class RegionState:
             sizes = state_bytes(frequencies, description.resources.state, description.key_bytes)
             self.table = KeyTable(keys, description.key, description.group_bits, sizes)
             self.planner = Planner(
-                _even(self.channels, description.group_bits),
+                description.function or _even(self.channels, description.group_bits),
                 description.planner or PlannerSettings(),
             )
             self.adopt(self.planner.function)

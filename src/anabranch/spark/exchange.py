@@ -37,6 +37,7 @@ from anabranch.flow.schema import Schema
 from anabranch.flow.stage import Leaving
 from anabranch.flow.trails import Trails
 from anabranch.partitioning.hashing import hash_columns
+from anabranch.partitioning.tally import Tally
 
 ROW_COLUMNS = "slot int, order binary, payload binary"
 ROWS = pa.schema([("slot", pa.int32()), ("order", pa.binary()), ("payload", pa.binary())])
@@ -100,9 +101,11 @@ class Outbox:
         Stage → its partitioning function.
     whom : int
         The number of the task: what only has to be handed on is dealt out by it.
+    epoch : int
+        Which rows are looked at more closely, to find frequent keys, differs from epoch to epoch and task to task.
     """
 
-    def __init__(self, layout: Layout, level: int, functions: Mapping[int, Any], whom: int) -> None:
+    def __init__(self, layout: Layout, level: int, functions: Mapping[int, Any], whom: int, epoch: int = 0) -> None:
         self._layout = layout
         self._level = level
         self._functions = functions
@@ -110,6 +113,8 @@ class Outbox:
         self._next = self._slots.get(level + 1)
         self._whom = whom % self._next.count if self._next is not None else 0
         self._schemas: dict[int, pa.Schema] = {}
+        self._epoch = epoch
+        self._tallies: dict[int, Tally] = {}
 
     def leaving(self, leaving: Leaving, piece: bytes = b"") -> Iterator[Row]:
         """Tuples and punctuations that leave a stage."""
@@ -141,7 +146,9 @@ class Outbox:
         order = _EDGE.pack(DATA, edge.number) + place
         if edge.key:
             names = self._layout.steps[edge.source].node.schema.names
-            channels = function.route(hash_columns([columns[names.index(name)] for name in edge.key]))
+            hashes = hash_columns([columns[names.index(name)] for name in edge.key])
+            self._tally(target.number).add(hashes)
+            channels = function.route(hashes)
         elif target.kind == "spread":
             # Pieces begin at different channels, or short pieces would all end with the first ones.
             channels = ((trails[0] + zlib.crc32(place[:-8])) % function.channels).astype(np.int32)
@@ -151,6 +158,12 @@ class Outbox:
         arrays = [*(pa.array(slot) for slot in numbers), *columns]
         for channel, payload in route(arrays, schema, channels, function.channels):
             yield self._to(target, channel, order, payload)
+
+    def _tally(self, stage: int) -> Tally:
+        found = self._tallies.get(stage)
+        if found is None:
+            found = self._tallies[stage] = Tally(self._epoch << 24 ^ self._level << 16 ^ self._whom)
+        return found
 
     def _to(self, stage: Stage, channel: int, order: bytes, payload: bytes) -> Row:
         slot = self._slots[stage.level].first[stage.number] + channel
@@ -182,7 +195,9 @@ class Outbox:
         return self.everywhere(bytes([HEADER]), msgpack.packb(list(pieces)))
 
     def report(self, report: Mapping[str, Any]) -> Row:
-        return self._on(*report_row(report)[1:])
+        """What the task did, and what it counted of the keys it routed (by stage)."""
+        keys = [(number, tally.to_report()) for number, tally in self._tallies.items()]
+        return self._on(*report_row({**report, "keys": keys})[1:])
 
     def handed_on(self, order: bytes, payload: bytes) -> Row:
         """What was not for the task that has it."""

@@ -28,7 +28,7 @@ from anabranch.control.elastic_options import ElasticOptions
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
 from anabranch.faults import reach
 from anabranch.spark.adaptation import Adaptation, EpochFacts
-from anabranch.spark.balancing import Balancing
+from anabranch.spark.balancing import Balancing, BalancingSettings
 from anabranch.spark.executor import Executor, Job
 from anabranch.spark.mergers import MergerTask, Target, mergeable
 from anabranch.spark.results import Results
@@ -117,6 +117,7 @@ class EpochRunner:
         backing: BackingStore | None = None,
         surroundings: Surroundings | None = None,
         on_decision: Callable[[str, Decision], None] | None = None,
+        balancing: BalancingSettings | None = None,
     ) -> None:
         self._surroundings = surroundings if surroundings is not None else Surroundings()
         self._program = program
@@ -163,7 +164,7 @@ class EpochRunner:
         )
         self._levels = {name: stage.level for name, stage in stages.items()}
         scaling = Scaling(channels, elastic, self._surroundings.slots, on_decision)
-        self.adaptation = Adaptation(scaling, Balancing())
+        self.adaptation = Adaptation(scaling, Balancing(program.layout, balancing))
         self.adaptation.restore(latest.facts.get("adaptation", {}), self._layouts)
         self.failure: AnabranchError | None = None
 
@@ -296,7 +297,7 @@ class EpochRunner:
                 changes=[dataclasses.asdict(change) for change in changes],
                 duration_ms={name: round(seconds * 1000) for name, seconds in durations.items()},
                 stages=[
-                    {k: v for k, v in report.items() if k not in ("segments", "damaged", "met")}
+                    {k: v for k, v in report.items() if k not in ("segments", "damaged", "met", "keys")}
                     for report in results.reports
                 ],
                 state_rows=sum(record["rows"] for record in records if not record.get("parts")),
@@ -345,7 +346,8 @@ class EpochRunner:
     def _job(self, batch: Any, epoch: int, clock_ms: int) -> Results:
         layout = self._program.layout
         functions = {number: self._layouts.function(region) for number, region in self._regions.items()}
-        common = (self._pickled, self._digest, epoch, clock_ms, functions)
+        splits = self.adaptation.balancing.splits()
+        common = (self._pickled, self._digest, epoch, clock_ms, functions, splits)
         state = self._version(epoch, clock_ms)
         fed_back = self._fed_back()
         while True:

@@ -72,6 +72,9 @@ class _ArrowBatch(Batch):
     def arrays(self) -> list[pa.Array]:
         return list(self._arrow)
 
+    def with_column(self, schema: Any, column: np.ndarray) -> Batch:
+        return _ArrowBatch(schema, self.positions, [*self._arrow, pa.array(column)])
+
     def placed(self, positions: Sequence[int]) -> Batch:
         other = _ArrowBatch(self.schema, positions, self._arrow)
         other._rows, other._columns, other.ways = self._rows, self._columns, self.ways
@@ -95,7 +98,7 @@ class SplitTask(Task):
         oldest: float | None = None
         counters.take()  # what an attempt that died left behind
         program = self.load()
-        outbox = Outbox(program.layout, 0, self.functions, whom)
+        outbox = Outbox(program.layout, 0, self.functions, whom, self.epoch)
         pieces: dict[bytes, int] = {}
         splitters = [_Splitter(self, program, source, pieces) for source in program.inputs]
         rows_out = 0
@@ -152,7 +155,7 @@ class FeedbackTask(Task):
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
         """What the task sends."""
         program = self.load()
-        outbox = Outbox(program.layout, 0, self.functions, 0)
+        outbox = Outbox(program.layout, 0, self.functions, 0, self.epoch)
         pieces: dict[bytes, int] = {}
         try:
             for batch in batches:

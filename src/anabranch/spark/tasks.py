@@ -25,6 +25,7 @@ from anabranch.flow.batches import Batch
 from anabranch.flow.clock import set_epoch_time
 from anabranch.flow.packets import Positions, piece_of, unpack
 from anabranch.flow.schema import to_values
+from anabranch.flow.splits import Splits, set_splits
 from anabranch.flow.stage import Arrival, Flow, StageRun, by_range
 from anabranch.flow.trails import Trails, distinct, filled, joined, order_of
 from anabranch.spark.exchange import (
@@ -100,6 +101,7 @@ class Task:
     epoch: int
     clock_ms: int
     functions: Mapping[int, Any]  # stage → its partitioning function
+    splits: Mapping[str, Splits]  # operator → its keys that are split
 
     def load(self) -> Program:
         found = _programs.get(self.digest)
@@ -107,6 +109,7 @@ class Task:
             _programs.clear()  # a worker serves one query at a time; what it served before is garbage
             found = _programs[self.digest] = cloudpickle.loads(self.program)
         set_epoch_time(self.clock_ms)
+        set_splits(self.splits)
         return found
 
 
@@ -141,7 +144,7 @@ class LevelTask(Task):
     def rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], slot: int) -> Iterator[Row]:
         """What the task sends."""
         program = self.load()
-        outbox = Outbox(program.layout, self.level, self.functions, slot)
+        outbox = Outbox(program.layout, self.level, self.functions, slot, self.epoch)
         later = self.level < program.layout.levels
         hands_on_pieces = slot == 0 and (needs_pieces(program.layout, self.level + 1) or (later and bool(self.merged)))
         try:

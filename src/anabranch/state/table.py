@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from anabranch.compiler.graph import Keyed, Node
 from anabranch.errors import StateError
-from anabranch.flow.calling import Instances, canonical
+from anabranch.flow.calling import Instances, canonical_key
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.segment import EXPIRES, Segment, write_segment
@@ -135,7 +135,7 @@ class Table:
         wanted: list[Any] = []
         for segment in self.segments:
             rows = np.arange(len(segment))
-            keys = [canonical(key) for key in segment.values("key")]
+            keys = [canonical_key(key) for key in segment.values("key")]
             gone = self._gone(segment, rows) or repeat(False)
             owned = repeat(True) if self._owns is None else self._owns(segment.hashes, partial(list, keys))
             values = self._column(segment, field, rows)

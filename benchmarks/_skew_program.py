@@ -1,0 +1,41 @@
+"""The program of the skew benchmark: a running total per key, with work of a given length for every tuple.
+
+The work is emulated: a channel sleeps. So eight channels work at once on a machine with two cores, as they would on
+one with eight, and what is measured is how long channels wait for the busiest. A sleep of microseconds lasts a hundred
+of them, so one tuple in five, known by its value, sleeps for five.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import anabranch as ab
+
+VALUES = 100
+SLEEPING = 20  # values below this sleep
+
+
+class Total(ab.Operator):
+    """A running total per key."""
+
+    total: int = ab.state(default=0)
+
+    def process(self, t: Any) -> Any:
+        self.total += t.value
+        yield t.key, t.value, self.total
+
+
+def working(seconds: float) -> Callable[[Any], Any]:
+    """A function that gives back the tuple it gets, after being busy for so long, on average."""
+    nap = seconds * VALUES / SLEEPING
+
+    # Declared, because a clock may be anything to the compiler.
+    @ab.model(state="stateless", selectivity="1:1", forwards="*")
+    def busy(t: Any) -> Any:
+        if t.value < SLEEPING:
+            time.sleep(nap)
+        return t
+
+    return busy

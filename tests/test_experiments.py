@@ -1,0 +1,132 @@
+"""The experiments have one interface, verdicts follow from numbers, and the committed report is what its data say."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments import report
+from experiments.__main__ import main, names
+from experiments.reproduction import Reproduction
+from experiments.statements import UNEXPLAINED, Verdict, at_least, at_most, holds, near, overall, surpasses
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+WANTED = {
+    "safe": ["figure_07", "figure_09", "figure_10", "figure_11", "figure_13", "table_01"],
+    "elastic": [f"figure_{n:02d}" for n in range(5, 20)],
+    "partitioning": [f"figure_{n:02d}" for n in range(3, 15)],
+}
+CHEAP = ("safe_table_01", "partitioning_figure_11", "partitioning_figure_14")
+
+
+@pytest.fixture(scope="module")
+def committed() -> dict:
+    return json.loads((DOCS / "reproduction.json").read_text())
+
+
+def test_every_figure_and_table_of_the_papers_has_an_experiment() -> None:
+    assert set(names()) == {f"{paper}_{figure}" for paper, figures in WANTED.items() for figure in figures}
+
+
+@pytest.mark.parametrize("name", names())
+def test_an_experiment_is_a_documented_function_of_quick(name: str) -> None:
+    module = importlib.import_module(f"experiments.{name}")
+    paper, kind, number = name.split("_")
+    assert module.__doc__.startswith(f"*{paper.capitalize()}*, {kind.capitalize()} {int(number)}:")
+    assert list(module.run.__annotations__) == ["quick", "return"]
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_a_quick_run_gives_statements_with_verdicts(name: str) -> None:
+    result = importlib.import_module(f"experiments.{name}").run(quick=True)
+    assert isinstance(result, Reproduction)
+    assert result.statements
+    assert result.tables
+    assert result.verdict is overall(result.statements)
+
+
+def test_the_command_writes_the_picture_the_data_and_the_document(tmp_path: Path) -> None:
+    assert main(["partitioning_figure_11", "--quick", "--output", str(tmp_path)]) == 0
+    data = json.loads((tmp_path / "reproduction.json").read_text())
+    assert [entry["name"] for entry in data["entries"]] == ["partitioning_figure_11"]
+    assert (tmp_path / "reproduction.md").read_text() == report.render(data)
+    assert (tmp_path / data["entries"][0]["picture"]).read_text().startswith("<?xml")
+
+
+def test_an_unknown_experiment_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["partitioning_figure_99", "--output", str(tmp_path)]) == 2
+    assert "partitioning_figure_03" in capsys.readouterr().err
+
+
+# ---- verdicts ----
+
+
+def test_a_number_is_met_within_the_tolerance_and_bettered_only_on_the_good_side() -> None:
+    assert near("", 10, 11).verdict is Verdict.MEETS
+    assert near("", 10, 12).verdict is Verdict.DIFFERS
+    assert near("", 10, 12, better="higher").verdict is Verdict.BETTER
+    assert near("", 10, 8, better="higher").verdict is Verdict.DIFFERS
+    assert near("", 10, 8, better="lower").verdict is Verdict.BETTER
+
+
+def test_bounds_and_sentences_are_met_or_not() -> None:
+    assert at_most("", 1, 1.0).verdict is Verdict.MEETS
+    assert at_most("", 1, 1.1).verdict is Verdict.DIFFERS
+    assert at_least("", 1, 0.9).verdict is Verdict.DIFFERS
+    assert holds("", False, "").verdict is Verdict.DIFFERS
+    assert surpasses("", True, "", paper="").verdict is Verdict.BETTER
+    assert surpasses("", False, "", paper="").verdict is Verdict.DIFFERS
+
+
+def test_what_is_not_a_number_meets_nothing() -> None:
+    assert near("", 10, float("nan"), better="higher").verdict is Verdict.DIFFERS
+    assert at_most("", 1, float("nan")).verdict is Verdict.DIFFERS
+
+
+def test_a_reason_is_shown_only_for_a_difference() -> None:
+    assert at_most("", 1, 2, because="of this").reason == "of this"
+    assert at_most("", 1, 2).reason == UNEXPLAINED
+    assert at_most("", 1, 1, because="of this").reason == ""
+
+
+def test_one_difference_makes_the_figure_differ() -> None:
+    meets, better, differs = holds("", True, ""), surpasses("", True, "", paper=""), holds("", False, "")
+    assert overall([meets, better, differs]) is Verdict.DIFFERS
+    assert overall([meets, better]) is Verdict.BETTER
+    assert overall([meets]) is Verdict.MEETS
+    with pytest.raises(ValueError, match="without statements"):
+        overall([])
+
+
+# ---- the committed report ----
+
+
+def test_the_report_has_every_experiment_from_a_full_run(committed: dict) -> None:
+    assert [entry["name"] for entry in committed["entries"] if entry["mode"] != "full"] == []
+    assert {entry["name"] for entry in committed["entries"]} == set(names())
+    assert committed["figures"] >= 25
+
+
+def test_the_document_is_made_of_the_data(committed: dict) -> None:
+    assert (DOCS / "reproduction.md").read_text() == report.render(committed)
+    assert committed == report.collected(committed["entries"])
+
+
+def test_verdicts_of_the_report_follow_from_its_statements(committed: dict) -> None:
+    for entry in committed["entries"]:
+        verdicts = {statement["verdict"] for statement in entry["statements"]}
+        expected = next((v for v in ("differs", "better") if v in verdicts), "meets")
+        assert entry["verdict"] == expected, entry["name"]
+
+
+def test_every_difference_has_a_reason_or_says_that_none_was_found(committed: dict) -> None:
+    for entry in committed["entries"]:
+        for statement in entry["statements"]:
+            assert bool(statement["reason"]) == (statement["verdict"] == "differs"), statement
+
+
+def test_pictures_are_there_and_small(committed: dict) -> None:
+    for entry in committed["entries"]:
+        if entry["picture"]:
+            assert (DOCS / entry["picture"]).stat().st_size < 150_000, entry["name"]
