@@ -1,7 +1,6 @@
 """The experiments of the papers, one file per figure or table, on the system's own code.
 
-    python -m experiments            all of them, into docs/reproduction.md; on an idle core perhaps a quarter of an
-hour
+    python -m experiments            all, into docs/reproduction.md; perhaps a quarter of an hour on an idle core
     python -m experiments --quick    the same on coarser grids, into build/; about two minutes of CPU time
 
 A file named ``PAPER_figure_NN.py`` (or ``_table_NN``) has one function, ``run(quick)``, which returns a

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from anabranch.flow.packets import merge, numbered, pack, route, unpack
+from anabranch.flow.packets import merge, pack, route, unpack
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.hashing import hash_columns
 
@@ -70,7 +70,7 @@ def _plain(batch: pa.RecordBatch, work: int) -> pa.Table:
 
 
 def _numbered(kind: str, batch: pa.RecordBatch, work: int) -> pa.Table:
-    schema = numbered(SCHEMA)
+    schema = pa.schema([("#0", pa.int64()), *SCHEMA])
     count = batch.num_rows
     match kind:
         case "sequence numbers":
@@ -83,11 +83,11 @@ def _numbered(kind: str, batch: pa.RecordBatch, work: int) -> pa.Table:
     if kind == "with duplicates":
         channels[1::2] = channels[: 2 * (count // 2) : 2]  # a position's rows come from one channel
     results = []
-    for _, packet in route(batch.columns, schema, numbers, channels, CHANNELS):
+    for _, packet in route([pa.array(numbers), *batch.columns], schema, channels, CHANNELS):
         position, *columns = unpack(packet, schema).columns
         results.append(pack([pa.array(position.to_pylist(), pa.int64()), *_worked(columns, work)], schema))
-    tables = [pa.Table.from_batches([unpack(result, schema)]) for result in results]
-    return merge(tables, schema).drop_columns(["#row"])
+    parts = [unpack(result, schema) for result in results]
+    return merge([([part.column(0).to_numpy()], pa.table(part.columns[1:], SCHEMA)) for part in parts], SCHEMA)
 
 
 def _worked(columns: Sequence[pa.Array], work: int) -> list[pa.Array]:

@@ -4,10 +4,12 @@ General layout. Users touch what is named below; everything else is private.
 
     api/           session, stream, operators, windows, writer, query handle
     compiler/      pure: the graph, what is safe to run in parallel, the plan
-    flow/          pure: tuples, batches, packets, the sequential run
-    partitioning/  pure: hashing, key groups, which channel owns which key
+    flow/          pure: tuples, trails, stages, packets, streaming mergers, the sequential run
+    partitioning/  pure: hashing, key groups, which channel owns which key, and which should
+    control/       pure: how many channels a region should have
     state/         codec, segments, checkpoint
     spark/         the only place that imports pyspark at run time
+    sim/           the same code in virtual time
     errors.py      every error the user can see
 """
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 from anabranch.api.stream import Stream, compiled
 from anabranch.compiler.graph import Node, Source
 from anabranch.control.elastic_options import ElasticOptions
-from anabranch.errors import ProgramError
+from anabranch.errors import AnabranchError, ProgramError
 from anabranch.flow.origins import RowsOrigin
 from anabranch.flow.schema import Row
 from anabranch.flow.sequential import input_row, run_epochs
@@ -35,6 +35,7 @@ from anabranch.spark.executor import Job
 from anabranch.spark.runner import EpochProgress, EpochRunner, describe_program
 from anabranch.spark.sinks import TableSink
 from anabranch.spark.tasks import LevelTask, MergeTask, Program
+from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
 
@@ -92,6 +93,8 @@ class ParallelRun:
         written: dict[int, Any] | None = None,
         allow_state_loss: bool = False,
         clocks_ms: Sequence[int] = (),
+        shared: bool = True,
+        backing: BackingStore | None = None,
         balancing: BalancingSettings | None = None,
         split_hot_keys: bool = False,
     ) -> None:
@@ -117,11 +120,12 @@ class ParallelRun:
             ElasticOptions(channels=channels) if isinstance(channels, int) else channels,
             held,
             f"{files.root}/state",
-            True,
+            shared,
             self.sinks,
             self.progress.append,
             self._merge,
             clock=self._clock if clocks_ms else None,
+            backing=backing,
             balancing=balancing,
         )
 
@@ -192,7 +196,10 @@ class ParallelRun:
 
     def _merge(self, task: MergeTask, wanted: list[Any]) -> Future[list[Any]]:
         done: Future[list[Any]] = Future()
-        done.set_result([task(each) for each in wanted])
+        try:
+            done.set_result([task(each) for each in wanted])
+        except AnabranchError as problem:  # as on Spark, where a merge is a job of its own
+            done.set_exception(problem)
         return done
 
     def _partitions(

@@ -44,9 +44,11 @@ class StreamingQuery:
         from anabranch.spark.executor import SparkExecutor, SparkMerges
         from anabranch.spark.files import local_path, open_files, qualified
         from anabranch.spark.runner import EpochRunner, describe_program
+        from anabranch.spark.slots import task_slots
         from anabranch.spark.source import OrderedSources
         from anabranch.spark.tasks import Program
         from anabranch.spark.waiting import SparkSurroundings
+        from anabranch.state.backing import open_backing_store
         from anabranch.state.checkpoint import Checkpoint
         from anabranch.state.compaction import SnapshotInterval
 
@@ -63,6 +65,7 @@ class StreamingQuery:
         allow_state_loss = options.get("allowstateloss") == "true"
         # All that can be wrong is found before the first file is written.
         snapshots = SnapshotInterval.parse(options["snapshotinterval"]) if "snapshotinterval" in options else None
+        backing = open_backing_store(options["migrationstore"], location) if "migrationstore" in options else None
         balancing = BalancingSettings.of_options(options)
         held.check(description, allow_state_loss)
         for sink in sinks:
@@ -71,7 +74,7 @@ class StreamingQuery:
         sources = OrderedSources(spark, [read[node.name] for node in draft.inputs], f"{location}/anabranch/sources")
         interval = trigger.get("processingTime")
         surroundings = SparkSurroundings(
-            lambda: spark.sparkContext.defaultParallelism,
+            lambda: task_slots(spark.sparkContext),
             sources.limited,
             None if interval is None else seconds_of(interval),
         )
@@ -87,6 +90,7 @@ class StreamingQuery:
             SparkMerges(spark),
             snapshots,
             surroundings=surroundings,
+            backing=backing,
             on_decision=lambda region, decision: self._listeners.tell(Decided(region, decision)),
             mergers=mergers_of(options),
             balancing=balancing,

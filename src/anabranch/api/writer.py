@@ -22,7 +22,7 @@ _OWN_OPTIONS = {
     *("checkpointlocation", "path", "allowstateloss", "snapshotinterval", "versionskept"),
     *("channels", "minchannels", "maxchannels", "initialchannels"),
     *("policy", "adaptationperiod", "epochtarget", "congestionthreshold"),
-    *("order", "mergers"),
+    *("order", "mergers", "migrationstore"),
     *("balancing", "imbalancetolerance", "splithotkeys"),
 }
 
@@ -75,7 +75,8 @@ class DataStreamWriter:
         ``epochTarget``, such as ``"2 seconds"``, is how long tuples may stand ready before that is called congestion
         (the trigger's interval, or a second); ``adaptationPeriod``, such as ``"5 seconds"`` or ``"8 epochs"``, how
         often it is looked at; ``congestionThreshold`` (0.05) how much of it is tolerated; ``policy`` is ``default``
-        or ``paper``.
+        or ``paper``. ``migrationStore``, a PostgreSQL URL, is where state waits for its new owner on a cluster whose
+        hosts cannot open the checkpoint's files.
 
         ``balancing`` is ``auto`` (frequent keys are found and placed so that channels are equally loaded) or ``off``
         (consistent hashing only); ``imbalanceTolerance`` (1.2) is how many times the load of the least loaded channel

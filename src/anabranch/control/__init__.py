@@ -5,6 +5,7 @@ General layout, in the order the data flows:
     adaptation_period.py    cuts the stream of epochs into adaptation periods
     signals.py              epochs as measured → per region and adaptation period an Observation
     observation.py          what a controller is told
+    elastic_options.py      what a user can say about it
     controller.py           the one interface: pinning, bounds, log, restart, around a policy
       default_policy.py       ours (default_options.py; capacity_memory.py: what it remembers)
       paper_policy.py         *Elastic* as printed (levels.py: its rapid scaling)

@@ -161,10 +161,14 @@ def _cycles(epochs: Sequence[EpochMeasurement]) -> list[_Cycle]:
         pause = length - before.duration_s
         overdue_from = max(0.0, length - waited + target)  # on a clock that starts with the epoch before
         congested = max(0.0, min(before.duration_s, length) - overdue_from)
-        if pause > max(PAUSE_SHARE_MAX * length, before.overhead_s):
+        if pause > _bookkeeping_max_s(before, length):
             congested = 0.0  # the next epoch waited for the trigger, not for channels
         cycles.append(_Cycle(before, length, arrived, congested / length))
     return cycles
+
+
+def _bookkeeping_max_s(epoch: EpochMeasurement, length_s: float) -> float:
+    return max(PAUSE_SHARE_MAX * length_s, epoch.overhead_s)
 
 
 def _arrived(before: EpochMeasurement, after: EpochMeasurement) -> int | None:
@@ -235,8 +239,8 @@ def _work_s(epoch: EpochMeasurement) -> float:
 def _share(epoch: EpochMeasurement, region: str) -> float:
     work = _work_s(epoch)
     level = _level_s(epoch, _level(epoch, region))
-    if work <= 0 or _stage_s(epoch, region) < BESIDE_SHARE_MIN * level:
-        return 0.0  # without it the epoch would last as long
+    if work <= 0 or _stage_s(epoch, region) < BESIDE_SHARE_MIN * level or level < SHARE_MIN * epoch.duration_s:
+        return 0.0  # without it the epoch would last as long, or hardly less
     return level / work
 
 
@@ -244,10 +248,13 @@ def _busy_share(cycle: _Cycle, region: str) -> float:
     epoch = cycle.epoch
     own = _stage_s(epoch, region)
     target = max(epoch.target_s, OVERHEADS_PER_EPOCH_MIN * epoch.overhead_s)
-    if epoch.ready_rows is not None and epoch.taken_rows < epoch.ready_rows:
-        workable = cycle.length_s - epoch.overhead_s  # no longer epoch is to be had
+    # Where the next epoch did not wait for the trigger or for rows, what lies between the two is bookkeeping.
+    pause = cycle.length_s - epoch.duration_s
+    overhead = epoch.overhead_s + (pause if 0 < pause <= _bookkeeping_max_s(epoch, cycle.length_s) else 0.0)
+    if epoch.ready_rows is None or epoch.taken_rows < epoch.ready_rows:
+        workable = cycle.length_s - overhead  # the source limits epochs: no longer one is to be had
     else:
-        workable = cycle.length_s * (1.0 - epoch.overhead_s / target)
+        workable = cycle.length_s * (1.0 - min(1.0, overhead / target))
     left = workable - (_work_s(epoch) - _level_s(epoch, _level(epoch, region)))
     return min(1.0, own / left) if left > 0 else 1.0
 

@@ -110,6 +110,8 @@ class SparkMerges:
 
     def __call__(self, task: MergeTask, wanted: list[Any]) -> Future[list[Any]]:
         def run() -> list[Any]:
-            return self._context.parallelize(wanted, len(wanted)).map(task).collect()
+            # Half of the slots at most: the others are for the epochs, which must not wait for what is never needed.
+            tasks = min(len(wanted), max(1, self._context.defaultParallelism // 2))
+            return self._context.parallelize(wanted, tasks).map(task).collect()
 
         return self._thread.submit(run)

@@ -37,12 +37,14 @@ from anabranch.spark.sinks import Sink
 from anabranch.spark.splitters import FeedbackTask, SplitTask
 from anabranch.spark.tasks import BATCH_ROWS, LevelTask, MergeTask, Program
 from anabranch.spark.waiting import Surroundings
+from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
 from anabranch.state.layouts import Layouts
 from anabranch.state.lineage import (
     KeyRoute,
     after_merge,
+    files_of,
     large_merges,
     without_adopted,
     without_damaged,
@@ -112,6 +114,7 @@ class EpochRunner:
         snapshots: SnapshotInterval | None = None,
         clock: Callable[[], int] | None = None,
         mergers: int = 0,
+        backing: BackingStore | None = None,
         surroundings: Surroundings | None = None,
         on_decision: Callable[[str, Decision], None] | None = None,
         balancing: BalancingSettings | None = None,
@@ -122,6 +125,7 @@ class EpochRunner:
         self._checkpoint = checkpoint
         self._state_root = state_root
         self._shared = shared
+        self._backing = None if shared else backing  # where files are shared nothing has to travel
         self._run_merges = run_merges
         self._snapshots = snapshots
         self._clock = clock if clock is not None else lambda: now_ms()
@@ -378,6 +382,7 @@ class EpochRunner:
             segments,
             merging=busy,
             transient=self._transient,
+            backing=self._backing,
         )
 
     def _supply(self, name: str) -> bytes:
@@ -417,6 +422,8 @@ class EpochRunner:
         manifest = Manifest(epoch, segments, {**self._layouts.to_facts(), **facts})
         self._checkpoint.commit(manifest)
         self._manifest = manifest
+        if self._backing is not None:
+            self._backing.release(files_of(segments))
 
     # -- merging segments beside the epochs -------------------------------------------------------------
 

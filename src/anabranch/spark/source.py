@@ -75,7 +75,7 @@ def check_order(dataframe: DataFrame, order_by: Sequence[str], title: str) -> No
         _order_of(dataframe, title)
 
 
-_LIMITS = ("maxfilespertrigger", "maxbytespertrigger", "maxoffsetspertrigger", "rowsperbatch")
+_LIMITS = ("maxfilespertrigger", "maxbytespertrigger", "maxoffsetspertrigger")
 
 
 class OrderedSources:

@@ -145,10 +145,10 @@ class LevelTask(Task):
         """What the task sends."""
         program = self.load()
         outbox = Outbox(program.layout, self.level, self.functions, slot, self.epoch)
-        channel = _Channel(self, program, slot)
         later = self.level < program.layout.levels
         hands_on_pieces = slot == 0 and (needs_pieces(program.layout, self.level + 1) or (later and bool(self.merged)))
         try:
+            channel = _Channel(self, program, slot)  # opens its state, and may find that this host lacks some of it
             for order, payload in arriving:
                 kind = order[0]
                 if kind == FAILURE:

@@ -29,6 +29,7 @@ import pyarrow as pa
 from anabranch.compiler.graph import Keyed, Node
 from anabranch.errors import CheckpointError, MissingSegments
 from anabranch.faults import reach
+from anabranch.state.backing import BackingStore
 from anabranch.state.compaction import INLINE_ROWS
 from anabranch.state.files import LocalFiles
 from anabranch.state.layouts import Layout, Record
@@ -67,6 +68,8 @@ class StateVersion:
         Segments that are being merged beside this epoch.
     transient : frozenset of str
         Operators whose state is not kept in the checkpoint.
+    backing : BackingStore, optional
+        Where segments that this host does not have may be found, if files are not shared.
     """
 
     root: str
@@ -80,6 +83,7 @@ class StateVersion:
     supplied: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     merging: frozenset[str] = frozenset()
     transient: frozenset[str] = frozenset()
+    backing: BackingStore | None = None
 
     def __call__(self, channel: int) -> TaskState:
         return TaskState(self, channel)
@@ -166,8 +170,20 @@ class TaskState:
             return Segment(pa.py_buffer(supplied), checksum)
         try:
             return _segments.get(path, checksum)
-        except CheckpointError:  # not in the working directory, or damaged there: the checkpoint has it
+        except CheckpointError:  # not in the working directory, or damaged there
+            return self._collected(name, checksum)
+
+    def _collected(self, name: str, checksum: int) -> Segment:
+        """A segment that another host wrote, from the backing store; if that has it not, the checkpoint has."""
+        data = self._version.backing.collect(name) if self._version.backing is not None else None
+        try:
+            if data is None:
+                raise MissingSegments([name])
+            segment = Segment(pa.py_buffer(data), checksum)
+        except CheckpointError:
             raise MissingSegments([name]) from None
+        self._keep(name, data)
+        return segment
 
     def _keep(self, name: str, data: bytes | memoryview) -> None:
         """Put a copy into the working directory; if that is full, the state is still in the checkpoint."""
@@ -287,6 +303,8 @@ class TaskState:
                 ) from None
         else:
             self._keep(name, memoryview(data))
+            if self._version.backing is not None:
+                self._version.backing.donate(name, memoryview(data))
             facts["data"] = data.to_pybytes()
         return describe(data, **facts)
 

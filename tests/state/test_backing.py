@@ -1,0 +1,126 @@
+"""State travels through a backing store where hosts share no files: PostgreSQL, a real server."""
+
+import os
+import pickle
+import random
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from programs import COLUMNS, build, exact
+
+from anabranch.api.session import from_epochs
+from anabranch.errors import ProgramError
+from anabranch.spark.runner import EpochRunner
+from anabranch.state.backing import PostgresStore, _connection, open_backing_store
+from anabranch.state.store import working_directory
+from anabranch.testing import ParallelRun
+
+EPOCHS = [[(n * k % 13, "ab"[k % 2], float(n + k)) for k in range(30)] for n in range(8)]
+
+
+class Remembering:
+    """A store in this process, which counts; with `forgets` it has lost everything."""
+
+    def __init__(self, forgets: bool = False) -> None:
+        self.segments: dict[str, bytes] = {}
+        self.collected = 0
+        self.forgets = forgets
+
+    def donate(self, name, data):
+        self.segments[name] = bytes(data)
+
+    def collect(self, name):
+        self.collected += 1
+        return None if self.forgets else self.segments.get(name)
+
+    def release(self, kept):
+        self.segments = {name: data for name, data in self.segments.items() if name in kept}
+
+
+def run_on_strange_hosts(backing, path: Path, monkeypatch) -> tuple[bool, int]:
+    """Every epoch on a host that has nothing, rescaled each time; whether it is right, and segments the driver sent."""
+    supplied = 0
+    supply = EpochRunner._supply
+
+    def counting(self, name):
+        nonlocal supplied
+        supplied += 1
+        return supply(self, name)
+
+    monkeypatch.setattr(EpochRunner, "_supply", counting)
+    chance = random.Random(5)
+    stream = build(from_epochs(EPOCHS, COLUMNS), ["running", "jump by both"])
+    run = ParallelRun(stream, str(path), channels=2, shared=False, backing=backing)
+    for epoch in range(len(EPOCHS)):
+        for region in run.runner.adaptation.scaling.regions:
+            run.runner.adaptation.scaling.rescale(region, chance.randint(1, 5))
+        shutil.rmtree(working_directory(f"{path}/anabranch/state"), ignore_errors=True)
+        run.run_epochs(epoch, epoch)
+    return exact(run.output) == exact(stream.run_sequential()), supplied
+
+
+def test_new_owners_collect_what_old_ones_donated_and_the_driver_sends_nothing(tmp_path, monkeypatch):
+    store = Remembering()
+    assert run_on_strange_hosts(store, tmp_path, monkeypatch) == (True, 0)
+    assert store.collected > 0
+
+
+def test_a_store_that_forgets_costs_time_and_nothing_else(tmp_path, monkeypatch):
+    right, supplied = run_on_strange_hosts(Remembering(forgets=True), tmp_path, monkeypatch)
+    assert right and supplied > 0
+
+
+def test_an_unknown_store_is_refused():
+    with pytest.raises(ProgramError, match="expected a PostgreSQL URL"):
+        open_backing_store("redis://here", "q")
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A PostgreSQL server of its own, on a socket in a directory of its own."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'anabranch[postgres]'")
+    found = [shutil.which("initdb"), *map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True))]
+    initdb = next((each for each in found if each), None)
+    if initdb is None:
+        pytest.skip("no PostgreSQL server is installed")
+    binaries = Path(initdb).parent
+    # As root the server does not start; Debian's package has a user for it.
+    prefix = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
+    root = tempfile.mkdtemp(prefix="anabranch-pg-")
+    os.chmod(root, 0o777)
+    settings = f"-k {root} -c listen_addresses='' -c fsync=off"
+    try:
+        subprocess.run([*prefix, initdb, "-D", f"{root}/data", "-A", "trust", "-U", "anabranch"], check=True)
+        start = [binaries / "pg_ctl", "-D", f"{root}/data", "-o", settings, "-l", f"{root}/log", "-w", "start"]
+        subprocess.run([*prefix, *map(str, start)], check=True)
+        yield f"postgresql://anabranch@/postgres?host={root}"
+    finally:
+        stop = [binaries / "pg_ctl", "-D", f"{root}/data", "-m", "immediate", "stop"]
+        subprocess.run([*prefix, *map(str, stop)], check=False)
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def test_segments_wait_in_postgresql(server, tmp_path, monkeypatch):
+    assert run_on_strange_hosts(open_backing_store(server, "one"), tmp_path, monkeypatch) == (True, 0)
+
+
+def test_postgresql_keeps_queries_apart_and_forgets_what_is_released(server):
+    store, other = PostgresStore(server, "two"), pickle.loads(pickle.dumps(PostgresStore(server, "three")))
+    store.donate("a", memoryview(b"1"))
+    store.donate("a", memoryview(b"2"))
+    store.donate("b", memoryview(b"3"))
+    other.donate("a", memoryview(b"4"))
+    assert (store.collect("a"), store.collect("b"), other.collect("a"), other.collect("b")) == (b"2", b"3", b"4", None)
+    store.release({"b"})
+    assert (store.collect("a"), store.collect("b"), other.collect("a")) == (None, b"3", b"4")
+
+
+def test_a_server_that_is_gone_is_no_error(server, caplog):
+    store = PostgresStore(f"{server}-gone", "four")
+    store.donate("a", memoryview(b"1"))
+    assert store.collect("a") is None
+    assert "PostgresStore" in caplog.text
+    _connection.cache_clear()
