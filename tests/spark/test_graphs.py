@@ -80,7 +80,7 @@ def test_a_source_ordered_by_columns_beside_one_ordered_by_files(spark, tmp_path
     assert exact(got[0]) == exact(program(*plain).run_sequential())
 
 
-def test_feedback_goes_on_after_the_source_has_ended_and_over_a_restart(spark, tmp_path):
+def test_feedback_goes_on_after_the_source_has_ended(spark, tmp_path):
     streams = ab.session(spark)
 
     def program(rows):
