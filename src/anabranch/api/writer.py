@@ -146,11 +146,11 @@ class DataStreamWriter:
             raise ProgramError(f"option order={lowered['order']!r}: expected 'total' or 'none'")
         checkpoint = lowered.get("checkpointlocation")
         writers = [self, *self._others]
+        sinks = [self._sink(path), *(other._sink(None) for other in self._others)]
         if checkpoint is None:
             if any(writer._is_durable for writer in writers):
                 raise SinkError("a checkpoint location is needed: .option('checkpointLocation', 'checkpoint/')")
             checkpoint = tempfile.mkdtemp(prefix="anabranch-checkpoint-")
-        sinks = [self._sink(path), *(other._sink(None) for other in self._others)]
         return StreamingQuery(
             self._session.spark,
             compiled([writer._node for writer in writers], self._splits_hot_keys(lowered)),
