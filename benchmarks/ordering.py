@@ -114,9 +114,13 @@ def overhead(quick: bool, part: str) -> dict[str, float]:
             for name, with_order, without in _cases(part, times):
                 ordered: list[float] = []
                 plain: list[float] = []
-                for _ in range(rounds):  # in turn, so that a slow minute of the machine hits both
-                    plain += seconds(run(spark, scratch / "in", without[0], 2, **without[1]), 2)
-                    ordered += seconds(run(spark, scratch / "in", with_order[0], 2, **with_order[1]), 2)
+                # In turn, and each as often first as second, so that a slow minute of the machine, or a virtual machine
+                # that is still getting faster, is nobody's advantage. The first round only warms up.
+                for number in range(rounds + 1):
+                    pair = [(plain, without), (ordered, with_order)]
+                    for into, (make, options) in pair if number % 2 else reversed(pair):
+                        measured = seconds(run(spark, scratch / "in", make, 2, **options), 2)
+                        into.extend(measured if number else [])
                 ratio = statistics.median(ordered) / statistics.median(plain)
                 found[name] = ratio - 1
                 print(
@@ -163,10 +167,11 @@ def _punctuated(every: int, times: int) -> Any:
 
 def scaling(quick: bool) -> dict[str, dict[int, float]]:
     """Program → channels → rows per second against one channel."""
-    per_tuple_s, rows_per_channel = (0.004, 2_500) if quick else (0.004, 5_000)
+    # Long enough that going to sleep and waking up, which costs a processor some 25 µs, is little beside it.
+    per_tuple_s, rows_per_channel = (0.010, 2_000) if quick else (0.010, 4_000)
     with tempfile.TemporaryDirectory(prefix="anabranch-ordering-") as folder:
         scratch = Path(folder)
-        levels = (1, 8, 32) if quick else CHANNELS
+        levels = (1, 32) if quick else CHANNELS
         for channels in levels:
             rows = rows_per_channel * channels
             write_epochs(scratch / f"in-{channels}", [max(channels * 100, 400), rows], 100_000)
