@@ -69,3 +69,11 @@ def test_a_graph_goes_on_from_its_checkpoint_with_other_channels(tmp_path, numbe
         run.run_epochs(last=last)
     assert [exact(rows) for rows in run.outputs] == [exact(rows) for rows in expected]
     assert any(expected)
+
+
+def test_an_operator_of_the_library_that_had_to_be_renamed_is_still_one(tmp_path):
+    """Two streams that meet may each have an operator of one name; a number is put behind the later one's."""
+    steps = (("combine by", (0, 1)), ("combine by", (1, 0)), ("union", (2, 3)), ("combine by", (4, 0)))
+    compare((Recipe(2, steps, (5, 4), False), [data(1, 60), data(2, 40)]), 3, 0, [0], tmp_path)
+    names = [operator.name for operator in build(Recipe(2, steps, (5,), False), [[[]], [[]]])[0].plan().operators]
+    assert len(set(names)) == len(names)

@@ -349,7 +349,9 @@ def _renamed(prototype: Any, name: str) -> Any:
     """An operator of the library knows its name, to count under it; others do not care."""
     if not hasattr(type(prototype), "operator_name"):
         return prototype
-    kind = type(type(prototype).__name__, (type(prototype),), {"operator_name": name})
+    was = type(prototype)
+    # Still a class of the module it is from: by that the compiler knows operators of the library.
+    kind = type(was.__name__, (was,), {"operator_name": name, "__module__": was.__module__})
     other: Any = object.__new__(kind)
     other.__dict__.update(prototype.__dict__)
     return other
