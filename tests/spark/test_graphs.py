@@ -29,7 +29,9 @@ def has_time(recipe) -> bool:
     return any(name == "timed" for name, _ in recipe.steps)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+@settings(
+    max_examples=30, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+)
 @given(case=cases(steps_max=6, epochs_max=1), channels=st.integers(1, 3))
 def test_any_graph_on_spark_gives_the_sequential_output(spark, case, channels):
     recipe, inputs = case
