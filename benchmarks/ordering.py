@@ -167,7 +167,7 @@ def _punctuated(every: int, times: int) -> Any:
 
 def scaling(quick: bool) -> dict[str, dict[int, float]]:
     """Program → channels → rows per second against one channel."""
-    # Long enough that going to sleep and waking up, which costs a processor some 25 µs, is little beside it.
+    # Long enough that going to sleep and waking up, which does cost the processor, is little beside it.
     per_tuple_s, rows_per_channel = (0.010, 2_000) if quick else (0.010, 4_000)
     with tempfile.TemporaryDirectory(prefix="anabranch-ordering-") as folder:
         scratch = Path(folder)
