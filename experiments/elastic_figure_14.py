@@ -2,36 +2,9 @@
 
 from __future__ import annotations
 
-from experiments._elastic import POLICIES
-from experiments._elastic_load import followed, handled_panels, how, table
+from experiments._elastic_handled import handled_figure
 from experiments.reproduction import Reproduction
-from experiments.statements import at_least, surpasses
 
 
 def run(quick: bool) -> Reproduction:
-    runs = {policy: followed("sine", policy, cycles=1.0 if quick else 2.0) for policy in POLICIES}
-    statements = [
-        at_least(
-            f"most of the time all of the available load is handled ({name}): share of periods",
-            0.5,
-            one.full,
-        )
-        for name, one in runs.items()
-    ]
-    ours, paper = runs["ours"], runs["paper"]
-    statements.append(
-        surpasses(
-            "some load is not handled at start-up and during adaptation (handled otherwise: ours, against the paper's "
-            "controller here)",
-            ours.handled >= paper.handled and ours.handled >= 0.95,
-            f"{ours.handled:.1%}",
-            paper=f"{paper.handled:.1%} (here)",
-        )
-    )
-    return Reproduction(
-        "handled and available load, sine",
-        how("sine"),
-        tuple(statements),
-        (table(runs),),
-        handled_panels("sine", runs),
-    )
+    return handled_figure("sine", "handled and available load, sine", quick)

@@ -42,10 +42,10 @@ def test_the_comparison_can_fail(monkeypatch):
     """A merger that ignores positions is caught, so the tests above test something."""
     import pyarrow as pa
 
-    from anabranch.spark import results
+    from anabranch.spark import mergers
 
     unordered = lambda parts, schema: pa.concat_tables([schema.empty_table(), *(rows for _, rows in parts)])  # noqa: E731
-    monkeypatch.setattr(results, "merge", unordered)
+    monkeypatch.setattr(mergers, "merge", unordered)
     rows = [(k, "a", float(k)) for k in range(20)]
     stream = build(ab.from_rows(rows, COLUMNS), ["running"])
     assert exact(run_parallel(stream, channels=4)) != exact(stream.run_sequential())

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from anabranch.spark import results
+from anabranch.spark import mergers
 from examples import finance, network_breakins, network_servers, opmon, twitter_cep, twitter_nlp
 from tests.examples.checks import assert_parallel_is_sequential, built
 
@@ -24,7 +24,7 @@ def test_a_merger_that_ignores_order_is_caught(monkeypatch, kernel, schemas, cou
     def unordered(parts, schema):
         return pa.concat_tables([schema.empty_table(), *(rows for _, rows in reversed(parts))])
 
-    monkeypatch.setattr(results, "merge", unordered)
+    monkeypatch.setattr(mergers, "merge", unordered)
     rows = kernel.generate(count, 4)
     if kernel is opmon:
         rows = {"usage": rows["usage"][::5]}

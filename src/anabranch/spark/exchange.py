@@ -13,7 +13,6 @@ rows of a task, so that what must be known first comes first:
     4  data for later        level, slot, and what is below: handed on
     5  a result              exit, edge, place
     6  a report              what a task did
-    7  data for nobody
 
 Everything travels in one job, also what an early stage has for the driver: it is handed on from level to level.
 """

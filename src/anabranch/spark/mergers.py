@@ -84,14 +84,20 @@ class MergerTask(Task):
             yield report_row(report)
 
 
-def merged(layout: Layout, found: Exit, parts: Sequence[tuple[int, Any]]) -> pa.Table:
-    """Tuples of an exit, given as (edge, packet), in order; the numbers in them are positions."""
+def merged(layout: Layout, found: Exit, parts: Sequence[tuple[int, Any]], bases: Sequence[int] = ()) -> pa.Table:
+    """Tuples of an exit, given as (edge, packet), in order.
+
+    `bases` are what to add to the first number of each packet to make it a position; nothing, if it is one already.
+    """
     wanted = (None,) * max(len(layout.edges[at].slots) for at in found.edges)
-    sorted_parts: list[tuple[Trails, pa.Table]] = []
-    for number, payload in parts:
+    placed: list[tuple[Trails, pa.Table]] = []
+    for at, (number, payload) in enumerate(parts):
         edge = layout.edges[number]
         batch = unpack(payload, packet_schema(edge, found.node.schema))
         trails = [batch.column(slot).to_numpy() for slot in range(edge.width)]
+        if bases:
+            trails[0] = trails[0] + bases[at]
         columns = pa.table(batch.columns[edge.width :], found.node.schema.arrow)
-        sorted_parts.append((filled(trails, edge.slots, wanted), columns))
-    return merge(sorted_parts, found.node.schema.arrow)
+        # What comes by one edge has the same constants in all its trails: they need not be compared.
+        placed.append((trails if len(found.edges) == 1 else filled(trails, edge.slots, wanted), columns))
+    return merge(placed, found.node.schema.arrow)

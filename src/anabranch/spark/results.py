@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from anabranch.compiler.stages import Layout
 from anabranch.errors import MissingSegments, error_from_json
-from anabranch.flow.packets import Positions, merge, piece_of, unpack
-from anabranch.flow.trails import Trails, filled
-from anabranch.spark.exchange import FAILURE, HEADER, REPORT, RESULT, is_relative, packet_schema, result_of
+from anabranch.flow.packets import Positions, piece_of, unpack
+from anabranch.spark.exchange import FAILURE, HEADER, REPORT, RESULT, is_relative, result_of
+from anabranch.spark.mergers import merged
 
 
 class Results:
@@ -48,19 +48,13 @@ class Results:
     def _table(self, number: int) -> pa.Table:
         found = self._layout.exits[number]
         schema = found.node.schema.arrow
-        edges = {at: self._layout.edges[at] for at in found.edges}
-        wanted = (None,) * max(len(edge.slots) for edge in edges.values())
-        only = next(iter(edges.values())) if len(edges) == 1 else None
-        if not all(edge.ordered for edge in edges.values()):
+        if not all(self._layout.edges[at].ordered for at in found.edges):
             return pa.Table.from_batches([unpack(payload, schema) for _, _, payload in self._parts[number]], schema)
-        parts: list[tuple[Trails, pa.Table]] = []
         # By place: what is sorted already is then sorted quickly.
-        for place, at, payload in sorted(self._parts[number], key=lambda part: part[0]):
-            edge = edges[at]
-            batch = unpack(payload, packet_schema(edge, found.node.schema))
-            trails = [batch.column(slot).to_numpy() for slot in range(edge.width)]
-            if is_relative(self._layout, edge):
-                trails[0] = trails[0] + self._positions.base(piece_of(place))
-            columns = batch.columns[edge.width :]
-            parts.append((trails if only else filled(trails, edge.slots, wanted), pa.table(columns, schema)))
-        return merge(parts, schema)
+        parts = sorted(self._parts[number], key=lambda part: part[0])
+        bases = [self._base(place, edge) for place, edge, _ in parts]
+        return merged(self._layout, found, [(edge, payload) for _, edge, payload in parts], bases)
+
+    def _base(self, place: bytes, edge: int) -> int:
+        """What makes the numbers of a packet positions."""
+        return self._positions.base(piece_of(place)) if is_relative(self._layout, self._layout.edges[edge]) else 0
