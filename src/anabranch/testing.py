@@ -32,7 +32,8 @@ from anabranch.flow.sequential import input_row, run_epochs
 from anabranch.spark.balancing import BalancingSettings
 from anabranch.spark.exchange import ROWS, batches_of
 from anabranch.spark.executor import Job
-from anabranch.spark.runner import EpochProgress, EpochRunner, describe_program
+from anabranch.spark.progress import EpochProgress
+from anabranch.spark.runner import EpochRunner, describe_program
 from anabranch.spark.sinks import TableSink
 from anabranch.spark.tasks import LevelTask, MergeTask, Program
 from anabranch.state.backing import BackingStore

@@ -19,7 +19,8 @@ from anabranch.errors import AnabranchError, ProgramError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from anabranch.spark.runner import EpochProgress, EpochRunner
+    from anabranch.spark.progress import EpochProgress
+    from anabranch.spark.runner import EpochRunner
     from anabranch.spark.scaling import RegionStatus
 
 _PROGRESS_KEPT = 100

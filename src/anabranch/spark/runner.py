@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-import pyarrow as pa
 from pyspark import cloudpickle
 
 from anabranch.compiler.graph import Keyed
@@ -30,12 +29,14 @@ from anabranch.faults import reach
 from anabranch.spark.adaptation import Adaptation, EpochFacts
 from anabranch.spark.balancing import Balancing, BalancingSettings
 from anabranch.spark.executor import Executor, Job
+from anabranch.spark.feedback import FeedbackStore, in_flight
 from anabranch.spark.mergers import MergerTask, Target, mergeable
+from anabranch.spark.progress import EpochProgress, met_in
 from anabranch.spark.results import Results
 from anabranch.spark.scaling import Scaling
 from anabranch.spark.sinks import Sink
 from anabranch.spark.splitters import FeedbackTask, SplitTask
-from anabranch.spark.tasks import BATCH_ROWS, LevelTask, MergeTask, Program
+from anabranch.spark.tasks import LevelTask, MergeTask, Program
 from anabranch.spark.waiting import Surroundings
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint, Manifest
@@ -51,50 +52,6 @@ from anabranch.state.lineage import (
     without_old_parts,
 )
 from anabranch.state.store import StateVersion
-
-
-@dataclasses.dataclass(frozen=True)
-class EpochProgress:
-    """What happened in an epoch.
-
-    Attributes
-    ----------
-    epoch : int
-        Its number.
-    rows_in, rows_out : int
-        Tuples read from the source and given to the sink.
-    channels : dict
-        How many channels each region had; a region is named after the operator at its entry.
-    duration_ms : dict
-        Where the time went, as the driver saw it: begin, job, merge, sink, commit, total.
-    stages : list of dict
-        What the splitters did (level 0), and per stage and channel: rows in and out, seconds in all, seconds in
-        operators, seconds in state.
-    state_rows, state_bytes : int
-        What was written to the checkpoint for this epoch.
-    in_flight : int
-        Tuples that were fed back and wait for the next epoch.
-    met : dict
-        What operators met and did not like, by operator: tuples that came too late, nulls where a key or a time
-        should be, steps backwards.
-    changes : list of dict
-        Regions that have another partitioning function from the next epoch on: channels before and after, and why.
-    skipped : bool
-        The epoch had been committed before and was not run again.
-    """
-
-    epoch: int
-    rows_in: int
-    rows_out: int
-    channels: dict[str, int]
-    duration_ms: dict[str, int]
-    stages: list[dict[str, Any]]
-    state_rows: int
-    state_bytes: int
-    in_flight: int = 0
-    met: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
-    changes: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    skipped: bool = False
 
 
 class EpochRunner:
@@ -123,6 +80,7 @@ class EpochRunner:
         self._program = program
         self._execute = execute
         self._checkpoint = checkpoint
+        self._feedback = FeedbackStore(program, checkpoint)
         self._state_root = state_root
         self._shared = shared
         self._backing = None if shared else backing  # where files are shared nothing has to travel
@@ -176,7 +134,7 @@ class EpochRunner:
     @property
     def in_flight(self) -> int:
         """How many tuples were fed back and wait for the next epoch."""
-        return sum(each["rows"] for each in self._manifest.facts.get("feedback", {}).values())
+        return in_flight(self._manifest.facts)
 
     def __call__(self, batch: Any, number: int) -> None:
         """Run Spark's micro-batch with this number."""
@@ -257,7 +215,7 @@ class EpochRunner:
         facts = {
             "batch": number,
             "clock_ms": clock_ms,
-            "feedback": self._keep_feedback(epoch, tables),
+            "feedback": self._feedback.keep(epoch, tables),
             "adaptation": self.adaptation.to_facts(),
         }
         self._commit(epoch, facts, records, damaged)
@@ -303,45 +261,10 @@ class EpochRunner:
                 state_rows=sum(record["rows"] for record in records if not record.get("parts")),
                 state_bytes=sum(record["bytes"] for record in records),
                 in_flight=self.in_flight,
-                met=_met(results.reports),
+                met=met_in(results.reports),
             )
         )
         self._merge_beside(epoch + 1, clock_ms)
-
-    # -- feedback ---------------------------------------------------------------------------------------------
-
-    def _keep_feedback(self, epoch: int, tables: list[pa.Table]) -> dict[str, Any]:
-        """Keep what was fed back for the next epoch; what of it, for the manifest."""
-        kept: dict[str, Any] = {}
-        for found, table in zip(self._program.layout.exits, tables, strict=True):
-            if not found.loop:
-                continue
-            name = f"feedback/{epoch:012d}-{found.loop}.arrow"
-            if table.num_rows:
-                sink = pa.BufferOutputStream()
-                with pa.ipc.new_stream(sink, table.schema) as writer:
-                    writer.write_table(table)
-                self._checkpoint.files.write(name, memoryview(sink.getvalue()))
-            kept[found.loop] = {"name": name, "rows": table.num_rows}
-            self._checkpoint.files.delete(f"feedback/{epoch - self._checkpoint.kept:012d}-{found.loop}.arrow")
-        return kept
-
-    def _fed_back(self) -> list[tuple[int, int, bytes]]:
-        """What was fed back in the epoch before, in pieces."""
-        found = []
-        for number, loop in enumerate(self._program.loops):
-            facts = self._manifest.facts.get("feedback", {}).get(loop.name)
-            if not facts or not facts["rows"]:
-                continue
-            data = self._checkpoint.files.read(facts["name"])
-            if data is None:
-                raise CheckpointError(f"{self._checkpoint.files.root}/{facts['name']} is missing from the checkpoint")
-            table = pa.ipc.open_stream(data).read_all().cast(loop.schema.arrow).combine_chunks()
-            first = 0
-            for batch in table.to_batches(max_chunksize=BATCH_ROWS):
-                found.append((number, first, batch.serialize().to_pybytes()))
-                first += len(batch)
-        return found
 
     def _job(self, batch: Any, epoch: int, clock_ms: int) -> Results:
         layout = self._program.layout
@@ -349,7 +272,7 @@ class EpochRunner:
         splits = self.adaptation.balancing.splits()
         common = (self._pickled, self._digest, epoch, clock_ms, functions, splits)
         state = self._version(epoch, clock_ms)
-        fed_back = self._fed_back()
+        fed_back = self._feedback.pieces(self._manifest.facts)
         while True:
             merged = (self._mergers, frozenset(self._targets))
             levels = [LevelTask(*common, level, state, *merged) for level in range(1, layout.levels + 1)]
@@ -448,16 +371,6 @@ class EpochRunner:
             return list(merging.result())
         except Exception:  # a merge is never needed; the next one reads the same segments and says what is wrong
             return []
-
-
-def _met(reports: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """What operators counted, over all channels."""
-    found: dict[str, dict[str, int]] = {}
-    for report in reports:
-        for operator, what, number in report.get("met", ()):
-            counts = found.setdefault(operator, {})
-            counts[what] = counts.get(what, 0) + number
-    return found
 
 
 def key_routes(program: Program) -> dict[str, KeyRoute]:
