@@ -1,0 +1,321 @@
+"""The elastic benchmark on Spark: elastic against every fixed number of channels, and three loads told apart.
+
+Compared are medians of whole epochs, Spark's own overhead included. The fixed numbers are measured before and after the
+elastic run, so that a machine, or a JVM, that gets faster or slower meanwhile is nobody's advantage.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import anabranch as ab
+from anabranch.control.saso import reversals
+
+SLOTS = 16
+FIXED = (1, 2, 4, 8, 16)
+ROWS = 1_000
+PERIOD_EPOCHS = 3
+SETTLED_PERIODS = 3
+PERIODS_MAX = 14
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+# Kernel → (schemas of its sources by name, records an epoch). Without emulated work: two cores are two cores, so
+# numbers of channels beyond them can only be as good, and the controller has to find that out.
+KERNELS = {
+    "opmon": ("USAGE", 60_000),
+    "network_servers": ("ENTRIES", 30_000),
+    "network_breakins": ("LINES", 60_000),
+    "twitter_cep": ("LINES", 30_000),
+    "twitter_nlp": ("TWEETS", 20_000),
+    "finance": ("LINES", 30_000),
+}
+# Without state it would run where the source is read, as Spark cuts that; spread gives it channels.
+STATELESS = ("twitter_nlp",)
+KERNEL_FIXED = (1, 2, 3, 4)
+KERNEL_EPOCHS = 45
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """An epoch of a measured query: how many channels, and from the end of the one before to its end."""
+
+    channels: tuple[int, ...]
+    seconds: float
+
+
+class Measured:
+    """A query whose epochs and decisions are kept."""
+
+    def __init__(self, stream: ab.Stream, root: Path, sink: Callable[..., Any] | None = None, **options: Any) -> None:
+        self.epochs: list[Epoch] = []
+        self.decisions: list[tuple[str, Any]] = []
+        self._last = time.perf_counter()
+        writer = stream.writeStream.options(**options).option("checkpointLocation", tempfile.mkdtemp(dir=root))
+        writer = writer.format("noop") if sink is None else writer.foreachBatch(sink)
+        self.query = writer.start()
+        self.query.addListener(self._on_event)
+        self.regions = [each.name for each in self.query.regions]
+
+    def _on_event(self, event: Any) -> None:
+        if isinstance(event, ab.EpochEnded):
+            now = time.perf_counter()
+            channels = event.progress["channels"]
+            self.epochs.append(Epoch(tuple(channels[region] for region in self.regions), now - self._last))
+            self._last = now
+        elif isinstance(event, ab.Decided) and event.decision.observation is not None:
+            self.decisions.append((event.region, event.decision))
+
+    def decisions_of(self, region: str) -> list[Any]:
+        return [decision for name, decision in self.decisions if name == region]
+
+    @property
+    def periods(self) -> int:
+        return min(len(self.decisions_of(region)) for region in self.regions)
+
+    def is_settled(self) -> bool:
+        """No region has changed for some periods."""
+        last = [self.decisions_of(region)[-SETTLED_PERIODS:] for region in self.regions]
+        return self.periods > SETTLED_PERIODS and not any(decision.changed for each in last for decision in each)
+
+    def rescale(self, count: int) -> None:
+        for region in self.regions:
+            self.query.rescale(region, count)
+
+    def wait(self, done: Callable[[], bool], seconds_max: float) -> None:
+        deadline = time.monotonic() + seconds_max
+        while not done() and time.monotonic() < deadline:
+            if self.query.awaitTermination(0.1):
+                raise RuntimeError(f"the query ended: {self.query.exception()}")
+
+    def of(self, channels: tuple[int, ...]) -> list[float]:
+        """The seconds of the epochs with so many channels, without the first of each stay."""
+        return [
+            after.seconds for before, after in pairwise(self.epochs) if before.channels == after.channels == channels
+        ]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program over files that are there beforehand, one an epoch: the region is saturated."""
+
+    name: str
+    make: Callable[[], ab.Stream]
+    rows: int
+    fixed: tuple[int, ...]
+    # More input, while the elastic run is still looking.
+    refill: Callable[[], None] = field(default=lambda: None)
+
+
+def compare(case: Case, root: Path, epochs: int) -> dict[str, Any]:
+    """Elastic against every fixed number of channels."""
+    times: dict[int, list[float]] = {count: [] for count in case.fixed}
+
+    def sweep() -> None:
+        fixed = Measured(case.make(), root, channels=case.fixed[0])
+        for count in case.fixed:
+            if count != case.fixed[0]:
+                fixed.rescale(count)
+            channels = (count,) * len(fixed.regions)
+            fixed.wait(lambda: len(fixed.of(channels)) >= epochs, 240)  # noqa: B023 - used at once
+            times[count] += fixed.of(channels)
+        fixed.query.stop()
+
+    sweep()
+    elastic = Measured(
+        case.make(),
+        root,
+        initialChannels=1,
+        maxChannels=max(case.fixed),
+        adaptationPeriod=f"{PERIOD_EPOCHS} epochs",
+    )
+
+    def settled() -> bool:
+        if not elastic.periods % 5:
+            case.refill()
+        return elastic.is_settled() or elastic.periods >= PERIODS_MAX
+
+    elastic.wait(settled, 600)
+    elastic.query.stop()
+    sweep()
+    final = elastic.epochs[-1].channels
+    medians = {count: statistics.median(each) for count, each in times.items() if each}
+    reached = statistics.median(elastic.of(final))
+    settling = 1 + max(
+        (
+            period
+            for region in elastic.regions
+            for period, decision in enumerate(elastic.decisions_of(region), 1)
+            if decision.changed
+        ),
+        default=0,
+    )
+    ways = {
+        region: (1, *(decision.channels for decision in elastic.decisions_of(region))) for region in elastic.regions
+    }
+    found = {
+        "name": case.name,
+        "vs_best": min(medians.values()) / reached,
+        "settling": settling,
+        "reversals": max(reversals(way) for way in ways.values()),
+    }
+    shown = ", ".join(f"{count}: {case.rows / seconds:,.0f}/s" for count, seconds in medians.items())
+    print(f"  {case.name}. Fixed: {shown}")
+    for region, way in ways.items():
+        print(f"    {region}: {' → '.join(map(str, way))}")
+    print(
+        f"    settled in period {settling}, {found['reversals']} reversals; elastic {case.rows / reached:,.0f}/s, "
+        f"{found['vs_best']:.1%} of the best fixed number",
+        flush=True,
+    )
+    for region, decision in elastic.decisions:
+        print(f"      {region}: {decision.describe()}", flush=True)
+    return found
+
+
+# -- operators that sleep -----------------------------------------------------------------------------------------
+
+
+def worker(kind: str, cost_s: float) -> Any:
+    """An operator that takes so long for a tuple. Within a function, so that it is pickled by value."""
+
+    class Work(ab.Operator):
+        seen: int = ab.state(default=0)
+
+        def process(self, t):  # type: ignore[no-untyped-def]
+            time.sleep(cost_s)
+            self.seen += 1
+            yield t.k, self.seen
+
+    @ab.model(state="stateless", selectivity="1:1", forwards=())
+    def work(t):  # type: ignore[no-untyped-def]
+        time.sleep(cost_s)
+        return t.k, 1
+
+    return Work() if kind == "stateful" else work
+
+
+class Files:
+    """A directory of input files, and a way to add to it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir()
+        self._count = 0
+
+    def put(self, files: int, rows: int = ROWS) -> None:
+        for _ in range(files):
+            keys = pa.array([(self._count * 7919 + at) * 2654435761 % 100_003 for at in range(rows)], pa.int64())
+            passing = self.directory / "_passing"
+            pq.write_table(pa.table({"k": keys}), passing)
+            passing.rename(self.directory / f"{time.time_ns()}-{self._count}.parquet")
+            self._count += 1
+
+
+def stream_of(session: ab.Session, files: Files, kind: str, cost_s: float) -> ab.Stream:
+    rows = session.from_files(str(files.directory), "parquet", "k long", maxFilesPerTrigger=1)
+    if kind == "stateful":
+        return rows.process(worker(kind, cost_s), by="k", schema="k long, n long", name="work")
+    return rows.spread().map(worker(kind, cost_s), schema="k long, n long", name="work")
+
+
+def sleeping(session: ab.Session, root: Path, kind: str, cost_s: float) -> Case:
+    """A region of one operator that sleeps: emulated work, so that two cores suffice for sixteen channels."""
+    files = Files(root / f"{kind}-{cost_s}")
+    files.put(60)
+    return Case(
+        f"{kind}, {cost_s * 1000:g} ms a tuple",
+        lambda: stream_of(session, files, kind, cost_s),
+        ROWS,
+        FIXED,
+        lambda: files.put(1),
+    )
+
+
+# -- the kernels --------------------------------------------------------------------------------------------------
+
+
+def kernel(session: ab.Session, root: Path, name: str) -> Case:
+    """An application kernel of `examples/`, with its own generated data."""
+    module = _example(name)
+    columns, records = KERNELS[name]
+    schemas: Mapping[str, str] = getattr(module, columns)
+    rows = module.generate(records * KERNEL_EPOCHS, 7)
+    for source, each in rows.items():
+        directory = root / name / source
+        directory.mkdir(parents=True)
+        size = -(-len(each) // KERNEL_EPOCHS)
+        arrow = ab.from_rows([], schemas[source]).schema.arrow
+        for number, at in enumerate(range(0, len(each), size)):
+            path = directory / f"{number:05d}.parquet"
+            pq.write_table(pa.Table.from_pylist(each[at : at + size], schema=arrow), path)
+            os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+    def make() -> ab.Stream:
+        sources = {
+            source: session.from_files(str(root / name / source), "parquet", schema, name=source, maxFilesPerTrigger=1)
+            for source, schema in schemas.items()
+        }
+        if name in STATELESS:
+            sources = {source: stream.spread() for source, stream in sources.items()}
+        return module.program(**sources)
+
+    total = sum(len(each) for each in rows.values()) // KERNEL_EPOCHS
+    return Case(f"kernel {name}", make, total, KERNEL_FIXED)
+
+
+def _example(name: str) -> Any:
+    from pyspark import cloudpickle
+
+    specification = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module  # the compiler asks for the source of its functions
+    specification.loader.exec_module(module)
+    cloudpickle.register_pickle_by_value(module)  # Spark's Python workers need not find that folder
+    return module
+
+
+# -- three loads --------------------------------------------------------------------------------------------------
+
+
+def signals(session: ab.Session, root: Path, periods: int) -> dict[str, float]:
+    """What the controllers are told of three loads: saturated, under-loaded, a slow sink."""
+    found = {}
+    options = {"initialChannels": 2, "maxChannels": SLOTS, "adaptationPeriod": f"{PERIOD_EPOCHS} epochs"}
+    for name in ("saturated", "under-loaded", "slow sink"):
+        files = Files(root / name)
+        sink = (lambda frame, epoch: time.sleep(3.0)) if name == "slow sink" else None
+        if name != "under-loaded":
+            files.put(40, ROWS if name == "saturated" else 50)
+        query = Measured(stream_of(session, files, "stateful", 0.004), root, sink, **options)
+
+        def judged(query: Measured = query, name: str = name, files: Files = files) -> bool:
+            if name == "under-loaded" and len(query.epochs) < 60:
+                files.put(1, 20)
+                time.sleep(2.0)
+            return len(query.decisions) >= (1 if name == "saturated" else periods)
+
+        query.wait(judged, 300)
+        query.query.stop()
+        decisions = [decision for _, decision in query.decisions]
+        seen = [decision.observation for decision in decisions if decision.observation.valid]
+        found[name] = statistics.median(each.congestion for each in seen) if seen else float("nan")
+        most = max((decision.channels for decision in decisions), default=0)
+        print(f"  {name}: congestion {found[name]:.2f}, at most {most} channels (began with 2)")
+        for decision in decisions:
+            print(f"      {decision.describe()}", flush=True)
+        found[f"{name}, channels"] = most
+    return found
