@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from anabranch.compiler.built_in import ORDERING_REASONS, built_in_model, ordered_blocks, remedy_of, together
+from anabranch.compiler.built_in import ORDERING_REASONS, block_of, built_in_model, ordered_blocks, remedy_of, together
 from anabranch.compiler.facts import TRUSTED, Identity, Kind
 from anabranch.compiler.findings import Inference
 from anabranch.compiler.graph import (
@@ -104,7 +104,7 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
             if fact.kind in TRUSTED
         )
         facts = [fact for fact in facts if fact.kind not in TRUSTED]
-    blocks = tuple(Property(State.UNKNOWN, fact.text, fact.location) for fact in facts)
+    blocks: tuple[Property, ...] = tuple(block_of(fact) for fact in facts)
     logic: Any = None
     key: Key | None = None
     case = 0

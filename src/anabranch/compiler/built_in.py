@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.compiler.facts import TRUSTED, Facts, Kind
+from anabranch.compiler.facts import KEEPING, TRUSTED, Fact, Facts, Kind
 from anabranch.compiler.findings import Inference
 from anabranch.compiler.graph import (
     Feedback,
@@ -30,6 +30,7 @@ from anabranch.compiler.graph import (
 )
 from anabranch.compiler.inference import infer
 from anabranch.compiler.model import (
+    Block,
     Declaration,
     Input,
     Key,
@@ -162,7 +163,7 @@ def _user_functions(
         read.append(found)
         for fact in ordered_blocks(found):
             if fact.kind in (Kind.WRITE, Kind.WHOLE):
-                blocks.append(Property(State.UNKNOWN, f"{what}: {fact.text}", fact.location))
+                blocks.append(block_of(fact, f"{what}: "))
             elif fact.kind in TRUSTED:
                 notes.append(Property("note", f"taken on trust: {what}: {fact.text}", fact.location))
         if found.dicts and not blocks:
@@ -235,19 +236,25 @@ ORDERING_REASONS = {
 
 
 def _state_of(node: Node, found: Inference, what: str) -> tuple[Property, tuple[Property, ...]]:
-    blocks = tuple(Property(State.UNKNOWN, fact.text, fact.location) for fact in ordered_blocks(found))
+    blocks = tuple(block_of(fact) for fact in ordered_blocks(found))
     if blocks or found.dicts:
         reason = blocks[0] if blocks else Property(State.UNKNOWN, f"{what} keeps state", node.location)
         return reason, blocks or (reason,)
     return Property(State.STATELESS, f"{what} writes nothing that outlives the call", node.location), ()
 
 
-_RANK = {Kind.WRITE: 0, Kind.WHOLE: 1, Kind.NOT_DATA: 2, Kind.ALIAS: 3, Kind.TUPLE: 4, Kind.IMPURE: 5, Kind.UNKNOWN: 6}
+_CLEAREST_FIRST = (Kind.WRITE, Kind.WHOLE, Kind.NOT_DATA, Kind.ALIAS, Kind.TUPLE, Kind.INDEX, Kind.IMPURE, Kind.UNKNOWN)
 
 
 def ordered_blocks(found: Inference) -> list[Any]:
     """What blocks an operator, the clearest reason first."""
-    return sorted(found.blocks, key=lambda fact: _RANK[fact.kind])
+    return sorted(found.blocks, key=lambda fact: _CLEAREST_FIRST.index(fact.kind))
+
+
+def block_of(fact: Fact, before: str = "") -> Block:
+    """A fact that keeps an operator sequential, as its model tells it."""
+    written = fact.path if fact.kind is Kind.WRITE else ""
+    return Block(State.UNKNOWN, before + fact.text, fact.location, fact.kind in KEEPING, written)
 
 
 def remedy_of(node: Node, found: Inference) -> str:
@@ -269,6 +276,6 @@ def remedy_of(node: Node, found: Inference) -> str:
         return "make a changed copy: t.but(column=…)"
     if first.kind is Kind.IMPURE:
         return "let the tuple carry what it needs, or declare it with @ab.model(state=…) if any value will do"
-    if "index" in first.text and "with" in first.text:
+    if first.kind is Kind.INDEX:
         return "index its dicts with the same columns of the tuple everywhere"
     return "declare what it does: @ab.model(state=…, selectivity=…)"

@@ -16,6 +16,7 @@ class Kind(enum.Enum):
     WRITE = "writes something that outlives the call"
     TUPLE = "changes the tuple it was given"
     UNKNOWN = "does something that cannot be followed"
+    INDEX = "indexes its state in ways that give no key"
     IMPURE = "depends on more than the tuple"
     WHOLE = "uses a whole dict of state, not the entry of one key"
     NOT_DATA = "keeps what cannot be kept: a function or an iterator"
@@ -24,9 +25,11 @@ class Kind(enum.Enum):
 
 
 #: Facts of these kinds make an operator sequential.
-BLOCKING = (Kind.UNKNOWN, Kind.IMPURE, Kind.TUPLE, Kind.WHOLE, Kind.NOT_DATA, Kind.ALIAS)
+BLOCKING = (Kind.UNKNOWN, Kind.INDEX, Kind.IMPURE, Kind.TUPLE, Kind.WHOLE, Kind.NOT_DATA, Kind.ALIAS)
 # What a declared key is believed against.
-TRUSTED = frozenset({Kind.ALIAS, Kind.IMPURE, Kind.UNKNOWN})
+TRUSTED = frozenset({Kind.ALIAS, Kind.INDEX, Kind.IMPURE, Kind.UNKNOWN})
+# What says that something is kept, though not for how long or for whom; the others only could not be followed.
+KEEPING = frozenset({Kind.WRITE, Kind.WHOLE, Kind.NOT_DATA, Kind.ALIAS, Kind.TUPLE, Kind.INDEX})
 #: An object, by its `id`; or a variable or attribute: the `id` of what holds it, and its name.
 Identity = int | tuple[int, str]
 

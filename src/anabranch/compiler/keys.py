@@ -32,7 +32,7 @@ def find_key(found: Inference) -> None:
     for access in accesses:
         problem = _problem_with(access)
         if problem is not None:
-            found.facts.add(Kind.UNKNOWN, problem, access.location)
+            found.facts.add(Kind.INDEX, problem, access.location)
             found.blocks = found.facts.of(*BLOCKING)
             return
     found.key_location = accesses[0].location
@@ -50,14 +50,14 @@ def find_key(found: Inference) -> None:
             f"{accesses[0].location.line}) and "
             f"{other.path} with {other.key.source if other.key else '?'}: no column is in both"
         )
-        found.facts.add(Kind.UNKNOWN, text, other.location)
+        found.facts.add(Kind.INDEX, text, other.location)
         found.blocks = found.facts.of(*BLOCKING)
         return
     if any(
         not getattr(found.facts.objects[i], "is_anabranch_store", False) and found.facts.objects[i] for i in found.dicts
     ):
         found.facts.add(
-            Kind.UNKNOWN,
+            Kind.INDEX,
             "its dicts are filled at the start and indexed in different ways",
             accesses[0].location,
         )

@@ -75,6 +75,22 @@ class Property:
 
 
 @dataclasses.dataclass(frozen=True)
+class Block(Property):
+    """What keeps an operator sequential.
+
+    Attributes
+    ----------
+    keeps : bool
+        The operator is seen to keep something; otherwise something it does could not be followed.
+    written : str
+        How the code reaches what it writes and what outlives the call: ``self.total``, ``counter``; or nothing.
+    """
+
+    keeps: bool = True
+    written: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Key:
     """What state is partitioned by: columns of the input, or an expression over them.
 

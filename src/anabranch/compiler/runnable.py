@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from anabranch.compiler.graph import Feedback, FlatMap, Keyed, Node, Process, Source, StateField
-from anabranch.compiler.model import State
+from anabranch.compiler.model import Block, State
 from anabranch.compiler.plan import PlannedOperator
 from anabranch.errors import ProgramError
 
@@ -55,16 +55,16 @@ def runnable(operator: PlannedOperator, copies: Mapping[int, Node]) -> Node:
 def _is_opaque(operator: PlannedOperator) -> bool:
     """Whether an operator is sequential only because of what it calls, not because of what it is seen to keep.
 
-    The clearest reason comes first and the remedy is about it: a declaration is proposed where nothing is kept.
+    The clearest reason comes first, and what is seen to be kept is clearer than what could not be followed.
     """
-    return "@ab.model" in operator.remedy
+    first = next(iter(operator.model.blocks), None)
+    return isinstance(first, Block) and not first.keeps
 
 
 def _sequential_state(operator: PlannedOperator, logic: Process) -> Keyed:
     """A user's object whose state is not partitioned: its attributes are the state of one key, the empty one."""
-    outside = [
-        block for block in operator.model.blocks if "outlives the call" in block.reason and "self." not in block.reason
-    ]
+    written = [block.written for block in operator.model.blocks if isinstance(block, Block) and block.written]
+    outside = [path for path in written if not path.startswith("self.")]
     if outside or not hasattr(logic.operator, "__dict__"):
         raise ProgramError(_explained(operator, "only what is kept in attributes of self can be kept between epochs"))
     held = vars(logic.operator)
