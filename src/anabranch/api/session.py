@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +155,7 @@ def feedback(schema: Any, *, name: str | None = None, session: Session | None = 
     columns = _columns("feedback", schema, location)
     names = set[str]()
     chosen = unique_name(name or "feedback", names, location, explicit=name is not None)
-    return FeedbackStream(session, Node(0, "feedback", chosen, Feedback(Loop()), (), columns, location), None, names)
+    return FeedbackStream(session, Node(0, "feedback", chosen, Feedback(Loop()), (), columns, location), names)
 
 
 def session(spark: SparkSession | None = None) -> Session:
@@ -229,7 +228,7 @@ def _columns(method: str, schema: Any, location: Location) -> Schema:
 
 
 def _source(session: Session | None, origin: Any, schema: Schema, location: Location, name: str | None) -> Stream:
-    numbers, names = itertools.count(), set[str]()
+    names = set[str]()
     chosen = unique_name(name or "source", names, location, explicit=name is not None)
-    node = Node(next(numbers), "source", chosen, Source(origin), (), schema, location)
-    return Stream(session, node, numbers, names)
+    node = Node(0, "source", chosen, Source(origin), (), schema, location)
+    return Stream(session, node, names)

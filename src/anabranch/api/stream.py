@@ -51,7 +51,7 @@ class Stream(Windowed, Meeting):
     method puts an operator behind this stream and gives back the stream of its output.
     """
 
-    def __init__(self, session: Session | None, node: Node, numbers: Any, names: set[str]) -> None:
+    def __init__(self, session: Session | None, node: Node, names: set[str]) -> None:
         self._session = session
         # Whoever makes a source may number it as he likes; here its number becomes one that no other operator has.
         self._node = node if node.inputs else dataclasses.replace(node, id=next(NUMBERS))
@@ -274,7 +274,7 @@ class Stream(Windowed, Meeting):
             raise type(problem)(f"{kind} at {location}: {problem}") from None
         inputs = (self._node, *(other._node for other in others))
         node = Node(next(NUMBERS), kind, chosen, logic, inputs, schema, location, key, details, keys=keys)
-        return Stream(session, node, NUMBERS, names)
+        return Stream(session, node, names)
 
     def _key(self, method: str, by: str | Sequence[str], location: Location) -> tuple[str, ...]:
         names = (by,) if isinstance(by, str) else tuple(by)
