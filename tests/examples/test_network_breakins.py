@@ -75,7 +75,7 @@ def test_every_failure_of_the_real_log_is_seen():
     rows = real_rows()
     stream = built(program, LINES, rows)
     parsed = next(each for each in _upstream(stream) if each.name == "parse_failures")
-    found = ab.Stream(None, parsed, None, set()).run_sequential()
+    found = ab.Stream(None, parsed, set()).run_sequential()
     plain = sum(" Failed password for" in row["line"] for row in rows["lines"])
     repeated = [row["line"].split() for row in rows["lines"] if "message repeated" in row["line"]]
     assert len(found) == plain + sum(int(words[7]) - 1 for words in repeated) > 500
