@@ -18,39 +18,73 @@ from anabranch.flow.merger_base import Merger
 from anabranch.flow.punctuation import Punctuation
 from anabranch.flow.splitter import ShuffleSplitter, Splitter
 from anabranch.sim.hosts import HostState
-from anabranch.sim.links import MARKER, Link
+from anabranch.sim.links import MARKER, Clock, Link
 
 if TYPE_CHECKING:
     from anabranch.sim.flows import Flow, RegionState
 
 
-class SplitterNode:
+class SendingNode:
+    """A node that sends over several links, each thing after the other: a full link holds up what comes behind it."""
+
+    __slots__ = ("_blocked_since", "_clock", "_pending", "dead", "outs")
+
+    def __init__(self, clock: Clock, outs: list[Link]) -> None:
+        self._clock = clock
+        self.outs = outs
+        self._pending: deque[tuple[int, Any]] = deque()
+        self._blocked_since: float | None = None
+        self.dead = False
+
+    def poke(self, _: Any = None) -> None:
+        """Take what there is, unless busy or blocked."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Account for the time until now."""
+        raise NotImplementedError
+
+    def _flush(self) -> bool:
+        """Send what is to be sent; false if a link was full before the end."""
+        pending, outs = self._pending, self.outs
+        while pending:
+            channel, item = pending[0]
+            link = outs[channel]
+            if len(link.items) >= link.capacity:
+                link.waiter = self
+                self._blocked_since = self._clock.now
+                return False
+            pending.popleft()
+            link.send(item)
+        return True
+
+    def unblock(self, _: Any = None) -> None:
+        if self.dead:
+            return
+        self.settle()
+        self._blocked_since = None
+        if self._flush():
+            self.poke()
+
+
+class SplitterNode(SendingNode):
     """First joint of a flow: takes tuples from the flow's input, when there are any."""
 
     __slots__ = (
         "_asked_for",
-        "_blocked_since",
-        "_clock",
         "_draining",
         "_flow",
-        "_pending",
         "_working",
-        "dead",
-        "outs",
         "splitter",
     )
 
     def __init__(self, flow: Flow, splitter: Splitter, outs: list[Link]) -> None:
+        super().__init__(flow.world.clock, outs)
         self._flow = flow
-        self._clock = flow.world.clock
         self.splitter = splitter
-        self.outs = outs
-        self._pending: deque[tuple[int, Any]] = deque()
-        self._blocked_since: float | None = None
         self._working = False
         self._draining = False
         self._asked_for = -1.0
-        self.dead = False
 
     def poke(self, _: Any = None) -> None:
         """Take what there is, unless busy or blocked."""
@@ -92,28 +126,6 @@ class SplitterNode:
         self._pending.extend((channel, MARKER) for channel in range(len(self.outs)))
         self._flush()
 
-    def _flush(self) -> bool:
-        """Send what is to be sent; false if a link was full before the end."""
-        pending, outs = self._pending, self.outs
-        while pending:
-            channel, item = pending[0]
-            link = outs[channel]
-            if len(link.items) >= link.capacity:
-                link.waiter = self
-                self._blocked_since = self._clock.now
-                return False
-            pending.popleft()
-            link.send(item)
-        return True
-
-    def unblock(self, _: Any = None) -> None:
-        if self.dead:
-            return
-        self.settle()
-        self._blocked_since = None
-        if self._flush():
-            self.poke()
-
     def settle(self) -> None:
         """Account for the time blocked until now."""
         if self._blocked_since is not None:
@@ -122,13 +134,11 @@ class SplitterNode:
             self._blocked_since = now
 
 
-class ChannelNode:
+class ChannelNode(SendingNode):
     """One channel of a region, on a host."""
 
     __slots__ = (
-        "_blocked_since",
         "_channel",
-        "_clock",
         "_cost_factors",
         "_costs",
         "_host",
@@ -136,8 +146,6 @@ class ChannelNode:
         "_is_numbered",
         "_item",
         "_key",
-        "_outs",
-        "_pending",
         "_poke_at",
         "_region",
         "_schedule",
@@ -146,7 +154,6 @@ class ChannelNode:
         "_working",
         "blocked_s",
         "busy_s",
-        "dead",
         "drained_at",
         "number",
         "taken",
@@ -163,9 +170,9 @@ class ChannelNode:
         outs: list[Link],
         shuffle: ShuffleSplitter | None,
     ) -> None:
+        super().__init__(region.flow.world.clock, outs)
         self._region = region
         # Looked up once: these are asked for at every event.
-        self._clock = region.flow.world.clock
         self._schedule = region.flow.world.schedule
         self._cost_factors = region.cost_factors
         self.number = number
@@ -175,15 +182,11 @@ class ChannelNode:
         self._costs = costs
         self._key = region.description.key
         self._input: Link | None = None
-        self._outs = outs
         self._shuffle = shuffle
-        self._pending: deque[tuple[int, Any]] = deque()
         self._item: Any = None
         self._working = False
         self._started = 0.0
-        self._blocked_since: float | None = None
         self._poke_at = -1.0
-        self.dead = False
         self.drained_at: float | None = None
         self.taken = 0
         self.busy_s = 0.0
@@ -225,7 +228,7 @@ class ChannelNode:
             item = link.take()
             if item is MARKER:
                 self.drained_at = now
-                self._pending.extend((out, MARKER) for out in range(len(self._outs)))
+                self._pending.extend((out, MARKER) for out in range(len(self.outs)))
                 self._flush()
                 return
             value = item[1] if self._is_numbered else item
@@ -256,7 +259,7 @@ class ChannelNode:
     def _process(self, item: Any) -> bool:
         emitted = self._channel.push(item)
         if self._shuffle is None:
-            link = self._outs[0]
+            link = self.outs[0]
             if not self._pending and len(link.items) + len(emitted) <= link.capacity:
                 for out in emitted:
                     link.send(out)
@@ -266,27 +269,6 @@ class ChannelNode:
             for out in emitted:
                 self._pending.extend(self._shuffle.push(out))
         return self._flush()
-
-    def _flush(self) -> bool:
-        pending, outs = self._pending, self._outs
-        while pending:
-            out, item = pending[0]
-            link = outs[out]
-            if len(link.items) >= link.capacity:
-                link.waiter = self
-                self._blocked_since = self._clock.now
-                return False
-            pending.popleft()
-            link.send(item)
-        return True
-
-    def unblock(self, _: Any = None) -> None:
-        if self.dead:
-            return
-        self.settle()
-        self._blocked_since = None
-        if self._flush():
-            self.poke()
 
     def settle(self) -> None:
         """Account for the time busy and blocked until now."""
