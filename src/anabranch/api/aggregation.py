@@ -207,6 +207,8 @@ def aggregate_logic(
         raise ProgramError(f"null_key={null_key!r}: expected one of {', '.join(map(repr, NULL_KEYS))}")
     output = _output(schema, key, window, aggregations)
     draft = Draft(schema, tuple(key), window, list(aggregations.values()), null_key)
+    results = ", ".join(f"{column}={aggregation}" for column, aggregation in aggregations.items())
+    draft.configuration["description"] = f"{window}: {results}"
     if isinstance(window.policy, EventTime):
         write_event_windows(draft)
     elif isinstance(window, Sliding):

@@ -148,6 +148,7 @@ def join_logic(
     else:
         output, combine = Schema.of(schema), function
     configuration: dict[str, Any] = {"window": "count", "sizes": tuple(getattr(each, "size", 0) for each in sides)}
+    configuration["description"] = f"{how}: left {sides[0]}, right {sides[1]}"
     attributes: tuple[str | None, str | None] = (None, None)
     if kinds != {Count}:
         attributes = (sides[0].attribute, sides[1].attribute)
@@ -159,7 +160,7 @@ def join_logic(
                 f"which is {right.type_of(sides[1].attribute)} on the right; expected one type"
             )
         places = (left.names.index(sides[0].attribute), right.names.index(sides[1].attribute))
-        configuration = {"window": "attribute", "sizes": tuple(sizes), "places": places}
+        configuration |= {"window": "attribute", "sizes": tuple(sizes), "places": places}
         if kinds == {EventTime}:
             late = max(amount(left, each, sides[0].attribute, each.lateness) for each in sides)
             configuration["lateness"] = late

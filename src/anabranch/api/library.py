@@ -34,6 +34,8 @@ class LibraryOperator:
         Under which it counts what it meets.
     functions : tuple of (str, callable)
         The user's functions that it calls, by what they are: the compiler reads them.
+    description : str
+        What it does, in the words of the program, for plans.
     load : str
         How state and computation of a key grow with its frequency, for balancing: each C (constant), L (linear) or Q
         (quadratic).
@@ -41,6 +43,7 @@ class LibraryOperator:
 
     operator_name: str = ""
     functions: tuple[tuple[str, Callable[..., Any]], ...] = ()
+    description: str = ""
     load: str = "CC"
 
     def note(self, what: str, number: int = 1) -> None:

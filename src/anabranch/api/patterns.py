@@ -280,6 +280,7 @@ def match_logic(
         simple=within is None and not any(each.sees_matched for each in steps),
         key_places=tuple(schema.names.index(each) for each in key),
         emit=emit,
+        description=" → ".join(names) + (f" within {within}" if within is not None else ""),
         **configuration,
     )
     return Keyed(prototype, "take", fields(runs=list, number=0, newest=None)), columns

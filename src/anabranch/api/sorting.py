@@ -134,6 +134,7 @@ def sort_logic(
         raise ProgramError(f"late={late!r}: expected 'pass' or 'drop'")
     places = [schema.names.index(column) for column in columns]
     configuration: dict[str, Any] = {"rank": Rank(places, turned), "late": late, "size": 0, "place": 0}
+    configuration["description"] = f"{window}: by {', '.join(columns)}"
     attribute, nulls = None, "fail"
     state: dict[str, Any] = {"held": list, "last": None, "newest": None}
     method, waiting, punctuated = "take_counted", "", ""
@@ -282,6 +283,7 @@ def deduplicate_logic(schema: Schema, key: Sequence[str], within: Any, null_key:
     elif within is not None:
         raise ProgramError(f"within={within!r}: expected count(n), delta(attribute, size), time(seconds) or nothing")
     configuration["guard"] = guard(schema, key, null_key, attribute, nulls)
+    configuration["description"] = f"within {within}" if within is not None else "for ever"
     prototype = configured(
         Deduplicate, name, selectivity=Selectivity.AT_MOST_ONE, forwards=schema.names, **configuration
     )

@@ -92,6 +92,8 @@ def _sequential(operator: PlannedOperator) -> list[str]:
 def _operator(operator: PlannedOperator) -> list[str]:
     model = operator.model
     lines = [f"  {operator.name}  {operator.node.kind}  {place(operator.node.location)}"]
+    if description(operator):
+        lines.append(f"    {'does':<12} {description(operator)}")
     for name, found in properties(model):
         lines.append(f"    {name:<12} {value_text(found):<14} {found.reason}  {place(found.location)}".rstrip())
     if model.case:
@@ -107,6 +109,11 @@ def _operator(operator: PlannedOperator) -> list[str]:
         if operator.remedy:
             lines.append(f"    {'to free it':<12} {operator.remedy}")
     return lines
+
+
+def description(operator: PlannedOperator) -> str:
+    """What an operator of the library does, in the words of the program."""
+    return str(getattr(getattr(operator.node.logic, "prototype", None), "description", ""))
 
 
 def properties(model: Model) -> list[tuple[str, Property]]:
@@ -189,6 +196,7 @@ def _operator_data(operator: PlannedOperator) -> dict[str, Any]:
     return {
         "name": operator.name,
         "kind": operator.node.kind,
+        "description": description(operator),
         "location": str(operator.node.location),
         "inputs": [source.name for source in operator.node.inputs],
         "region": None if operator.region is None else operator.region + 1,
