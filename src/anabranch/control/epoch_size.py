@@ -15,8 +15,8 @@ than twice its fixed cost: a target below that is raised.
 
 **Cost.** The median of the last COSTS_KEPT epochs: a garbage collection pause in one of them changes nothing, and a
 real change is followed one epoch later: two epochs in a row that both last much longer, or both much shorter, than
-the line says are a change, and what was before them is forgotten. Rows per file are a mean over more epochs, since files differ in size and it is
-files that the limit counts.
+the line says are a change, and what was before them is forgotten. Rows per file are a mean over more epochs, since
+files differ in size and it is files that the limit counts.
 
 **Steps.** A limit is at most doubled or halved per epoch and stays where it is within a dead band: for a constant input
 what is wanted is constant, so it cannot oscillate. It is raised only if it was reached. It is lowered whether or not
@@ -27,8 +27,8 @@ it was: rows that come slowly now may come in a flood, and what they cost is kno
 **Beside the channels' controllers.** Both loops see the time of epochs. This one is fast and only decides how much of
 what stands ready is taken at once; it never makes an epoch longer than the target to hide that channels are too few,
 because what is left stands ready and its age is the congestion signal. The other way round, rows that stand ready only
-because a limit is still on its way up are no reason for channels: such an epoch is called `cut_short`, and the channels'
-controllers do not count it.
+because a limit is still on its way up are no reason for channels: such an epoch is called `cut_short`, and the
+channels' controllers do not count it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ from typing import Any
 
 EPOCHS_KEPT = 8
 COSTS_KEPT = 3
-SPREAD_MIN = 1.9
+SPREAD_MIN = 1.5
 DEAD_BAND = 0.2
+ROUNDING_BAND = 0.7  # files come whole: what is wanted may lie between two numbers and be both in turn
 STEP_MAX = 2.0
 FIXED_PER_EPOCH_MIN = 2.0
 SURPRISE = 1.5
@@ -162,8 +163,8 @@ class EpochSize:
 
     def _learn(self, sample: _Sample) -> None:
         self._samples.append(sample)
-        if self._believed is None:
-            return
+        if self._believed is None or self._fixed_s is None:
+            return  # before the first line a surprise says that there is a fixed cost, not that something has changed
         expected = self._believed[0] + self._believed[1] * sample.units
         self._surprises = [*self._surprises, sample.duration_s / max(expected, 1e-9)][-2:]
         if len(self._surprises) == 2 and (min(self._surprises) > SURPRISE or max(self._surprises) < 1 / SURPRISE):
@@ -215,7 +216,7 @@ def shared(budget: float, needs: Mapping[str, float]) -> dict[str, float]:
 
 
 def _step(limit: int, wanted: float, reached: bool) -> int:
-    if abs(wanted / limit - 1) <= DEAD_BAND or (wanted > limit and not reached):
+    if abs(wanted - limit) <= max(DEAD_BAND * limit, ROUNDING_BAND) or (wanted > limit and not reached):
         return limit
     bounded = max(math.ceil(limit / STEP_MAX), min(round(wanted), math.floor(limit * STEP_MAX)))
     return max(1, min(bounded, FILES_MAX))
