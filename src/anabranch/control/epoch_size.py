@@ -6,10 +6,11 @@ A source that has more ready than an epoch should hold is cut by a limit: so man
 the fixed cost (planning, scheduling, commit) too often; too high a one makes epochs that need memory and that nothing
 leaves for minutes. The limit wanted is the one at which the line above meets the target.
 
-**Fixed cost.** From epochs of clearly different sizes (a factor of SPREAD_MIN) it is where the line through them meets
-zero: the median of all their slopes, so that one long pause bends nothing. It is kept while all epochs are of one
-size, when no line can be drawn. Before the first line it is what the runner saw that no rows had caused; that alone
-would not do, since it leaves out what starting tasks takes, and counts what listing files takes, which is not fixed.
+**Fixed cost.** Where the line through two epochs of clearly different sizes (a factor of SPREAD_MIN) meets zero. Of all
+such lines the lower quartile counts: one long pause bends nothing, and epochs that become faster while the JVM warms
+up, so that larger ones seem to cost nothing more, are not taken for a high fixed cost. It is kept while all epochs are
+of one size, when no line can be drawn. Before the first line it is what the runner saw that no rows had caused; that
+alone would not do: it leaves out what starting tasks takes, and counts what listing files takes, which is not fixed.
 If no line was ever drawn and the limit would stay, it is doubled once, to see. An epoch cannot reasonably be shorter
 than twice its fixed cost: a target below that is raised.
 
@@ -223,14 +224,11 @@ def _step(limit: int, wanted: float, reached: bool) -> int:
 
 
 def _line(samples: Sequence[_Sample] | deque[_Sample]) -> float | None:
-    """Where the line through epochs of different sizes meets zero; None if all are of about one size."""
-    slopes = [
-        (a.duration_s - b.duration_s) / (a.units - b.units)
-        for a, b in combinations(samples, 2)
-        if max(a.units, b.units) >= SPREAD_MIN * min(a.units, b.units)
-    ]
-    if not slopes:
-        return None
-    slope = max(0.0, median(slopes))
-    intercept = median(each.duration_s - slope * each.units for each in samples)
-    return min(max(0.0, intercept), *(each.duration_s for each in samples), math.inf)
+    """Where lines through two epochs of different sizes meet zero; None if all are of about one size."""
+    found = []
+    for a, b in combinations(samples, 2):
+        small, large = (a, b) if a.units < b.units else (b, a)
+        if large.units >= SPREAD_MIN * small.units:
+            slope = max(0.0, (large.duration_s - small.duration_s) / (large.units - small.units))
+            found.append(max(0.0, min(small.duration_s - slope * small.units, large.duration_s)))
+    return sorted(found)[(len(found) - 1) // 4] if found else None

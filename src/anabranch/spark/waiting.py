@@ -120,10 +120,11 @@ class SparkSurroundings(Surroundings):
     def at_start(self, reads: bool = True) -> Ready:
         progress = self.last_progress()
         if progress is not None and progress.get("batchId") != self._seen:
-            self._seen = progress.get("batchId")
+            first, self._seen = self._seen is None, progress.get("batchId")
             self._outstanding = outstanding_rows(progress)
             times = progress.get("durationMs", {})
-            if progress.get("numInputRows", 0) > 0 and _TRIGGER in times and _BATCH in times:
+            # The first trigger loads and compiles what later ones only use.
+            if not first and progress.get("numInputRows", 0) > 0 and _TRIGGER in times and _BATCH in times:
                 self._bookkeeping = [*self._bookkeeping, max(0, times[_TRIGGER] - times[_BATCH]) / 1000][-_RECENT:]
         # The median of a few: a pause in one of them is not what Spark always takes.
         middle = sorted(self._bookkeeping)[len(self._bookkeeping) // 2] if self._bookkeeping else 0.0
