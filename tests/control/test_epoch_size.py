@@ -39,7 +39,7 @@ class World:
             self.epoch(**more)
 
     def goal_s(self) -> float:
-        return max(self.size.target_s, 2 * self.fixed_s)
+        return max(self.size.target_s, 3 * self.fixed_s)
 
 
 costs = st.tuples(
@@ -95,6 +95,17 @@ def test_noise_does_not_carry_it_away(seed):
     assert min(late) >= 85 and max(late) <= 340  # 170 is exact
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_noise_and_a_high_fixed_cost_do_not_shrink_epochs_to_nothing_but_fixed_cost(seed):
+    # As on a machine that ten others use: half of what an epoch lasts is chance, and most of it is fixed.
+    chance = random.Random(seed)
+    world = World(EpochSize(["in"], 2.0, 15), 1.8, 0.04)
+    for _ in range(60):
+        world.epoch(factor=min(2.5, max(0.5, chance.lognormvariate(0.0, 0.35))))
+    late = world.limits[5:]
+    assert sum(limit >= 25 for limit in late) >= 0.8 * len(late), world.limits  # 90 is exact
+
+
 def test_a_single_pause_changes_nothing():
     world = World(EpochSize(["in"], 1.0, 16), 0.2, 0.01)
     world.run(12)
@@ -128,7 +139,7 @@ def test_files_of_very_different_sizes_last_about_the_target_on_average():
 def test_a_fixed_cost_that_nobody_saw_does_not_end_with_a_file_an_epoch():
     world = World(EpochSize(["in"], 0.5, 64), 1.0, 0.01, seen=0.0)
     world.run(20)
-    assert world.durations[-1] == pytest.approx(2.0, rel=0.3)
+    assert world.durations[-1] == pytest.approx(3.0, rel=0.3)
 
 
 def test_what_looks_fixed_and_grows_with_the_files_does_not_grow_for_ever():

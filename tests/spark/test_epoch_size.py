@@ -82,7 +82,7 @@ def test_a_backlog_is_read_in_epochs_of_about_the_target_and_a_restart_goes_on_w
     assert [each["limit"] for each in shown[1:]] == [each["next"] for each in shown[:-1]]
     # Files of one time are never cut apart.
     assert all(sum(each["taken"] for each in shown[:at]) % 3 == 0 for at in range(len(shown)))
-    # Epochs that had more to take; on a slow machine the target is twice the fixed cost.
+    # Epochs that had more to take; on a slow machine the target is a multiple of the fixed cost.
     lasted = [
         (times[at] - times[at - 1]) / float(re.search(r"target (\S+) s", progress[at]["epoch_size"])[1])
         for at in range(2, len(shown) - 1)

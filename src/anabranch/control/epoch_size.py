@@ -6,16 +6,16 @@ A source that has more ready than an epoch should hold is cut by a limit: so man
 the fixed cost (planning, scheduling, commit) too often; too high a one makes epochs that need memory and that nothing
 leaves for minutes. The limit wanted is the one at which the line above meets the target.
 
-**Fixed cost.** Where the line through two epochs of clearly different sizes (a factor of SPREAD_MIN) meets zero. Of all
-such lines the lower quartile counts: one long pause bends nothing, and epochs that become faster while the JVM warms
-up, so that larger ones seem to cost nothing more, are not taken for a high fixed cost. It is kept while all epochs are
-of one size, when no line can be drawn. Before the first line it is what the runner saw that no rows had caused; that
-alone would not do: it leaves out what starting tasks takes, and counts what listing files takes, which is not fixed.
-If no line was ever drawn and the limit would stay, it is doubled once, to see. An epoch cannot reasonably be shorter
-than twice its fixed cost: a target below that is raised.
+**Fixed cost.** Where the line through two epochs of clearly different sizes (a factor of SPREAD_MIN) meets zero; the
+median of all such lines. They are believed if some sizes differ by LEVER_MIN, and kept while all are of one size.
+Until then it is at least what the runner saw that no rows had caused. Neither would do alone: two noisy epochs of
+similar size make a line that points anywhere, and one that points too low shrinks epochs until they are nothing but
+fixed cost; what the runner sees leaves out what starting tasks takes, and counts what listing files takes, which is not
+fixed. If no line was ever drawn and the limit would stay, it is doubled once, to see. An epoch cannot reasonably be
+shorter than three times its fixed cost: a target below that is raised.
 
 **Cost.** The median of the last COSTS_KEPT epochs: a garbage collection pause in one of them changes nothing, and a
-real change is followed one epoch later: two epochs in a row that both last much longer, or both much shorter, than
+real change is followed one epoch later: SURPRISES epochs in a row that all last much longer, or all much shorter, than
 the line says are a change, and what was before them is forgotten. Rows per file are a mean over more epochs, since
 files differ in size and it is files that the limit counts.
 
@@ -42,14 +42,17 @@ from itertools import combinations
 from statistics import median
 from typing import Any
 
-EPOCHS_KEPT = 8
+EPOCHS_KEPT = 24
+FILES_KEPT = 8
 COSTS_KEPT = 3
-SPREAD_MIN = 1.5
+SPREAD_MIN = 1.9
+LEVER_MIN = 3.0
 DEAD_BAND = 0.2
 ROUNDING_BAND = 0.7  # files come whole: what is wanted may lie between two numbers and be both in turn
 STEP_MAX = 2.0
-FIXED_PER_EPOCH_MIN = 2.0
-SURPRISE = 1.5
+FIXED_PER_EPOCH_MIN = 3.0
+SURPRISE = 1.7
+SURPRISES = 3
 COST_SHARE_MIN = 0.05  # of an epoch's time, rows take so much at least, whatever the fixed cost is believed to be
 FILES_MAX = 100_000  # Spark lists and logs every file of an epoch on the driver
 
@@ -114,10 +117,11 @@ class EpochSize:
         self.target_s = target_s
         self._limits = dict.fromkeys(sources, min(beginning, FILES_MAX))
         self._fixed_s: float | None = None
+        self._believes_line = False
         self._believed: tuple[float, float] | None = None
         self._surprises: list[float] = []
         self._samples: deque[_Sample] = deque(maxlen=EPOCHS_KEPT)
-        self._brought: dict[str, deque[tuple[int, int]]] = {source: deque(maxlen=EPOCHS_KEPT) for source in sources}
+        self._brought: dict[str, deque[tuple[int, int]]] = {source: deque(maxlen=FILES_KEPT) for source in sources}
 
     @property
     def limits(self) -> dict[str, int]:
@@ -167,18 +171,25 @@ class EpochSize:
         if self._believed is None or self._fixed_s is None:
             return  # before the first line a surprise says that there is a fixed cost, not that something has changed
         expected = self._believed[0] + self._believed[1] * sample.units
-        self._surprises = [*self._surprises, sample.duration_s / max(expected, 1e-9)][-2:]
-        if len(self._surprises) == 2 and (min(self._surprises) > SURPRISE or max(self._surprises) < 1 / SURPRISE):
-            self._samples = deque(list(self._samples)[-2:], maxlen=EPOCHS_KEPT)
+        self._surprises = [*self._surprises, sample.duration_s / max(expected, 1e-9)][-SURPRISES:]
+        if len(self._surprises) == SURPRISES and (
+            min(self._surprises) > SURPRISE or max(self._surprises) < 1 / SURPRISE
+        ):
+            self._samples = deque(list(self._samples)[-SURPRISES:], maxlen=EPOCHS_KEPT)
 
     def _fixed(self) -> float:
         line = _line(self._samples)
+        seen = min(each.overhead_s for each in self._samples)
         if line is not None:
-            self._fixed_s = line
+            sizes = [each.units for each in self._samples]
+            believed = max(sizes) >= LEVER_MIN * min(sizes)
+            if believed or not self._believes_line:
+                self._fixed_s = line if believed else max(line, seen)
+            self._believes_line = self._believes_line or believed
         elif self._fixed_s is None:
-            return min(each.overhead_s for each in self._samples)
+            return seen
         # An epoch that was shorter than the fixed cost proves it wrong; one is enough.
-        return min(self._fixed_s, *(each.duration_s for each in self._samples), math.inf)
+        return min(self._fixed_s or 0.0, *(each.duration_s for each in self._samples), math.inf)
 
     def _wanted(self, epoch: TakenEpoch, budget: float) -> dict[str, float]:
         """Files wanted of each source that something is known of, from the units an epoch has time for."""
@@ -192,7 +203,7 @@ class EpochSize:
 
     def to_dict(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return {"limits": self.limits, "fixed_s": self._fixed_s}
+        return {"limits": self.limits, "fixed_s": self._fixed_s, "believes_line": self._believes_line}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from `to_dict` of an earlier driver; sources that it did not know begin anew."""
@@ -200,6 +211,7 @@ class EpochSize:
             if source in self._limits:
                 self._limits[source] = max(1, min(int(files), FILES_MAX))
         self._fixed_s = state.get("fixed_s")
+        self._believes_line = bool(state.get("believes_line", False))
 
 
 def shared(budget: float, needs: Mapping[str, float]) -> dict[str, float]:
@@ -231,4 +243,4 @@ def _line(samples: Sequence[_Sample] | deque[_Sample]) -> float | None:
         if large.units >= SPREAD_MIN * small.units:
             slope = max(0.0, (large.duration_s - small.duration_s) / (large.units - small.units))
             found.append(max(0.0, min(small.duration_s - slope * small.units, large.duration_s)))
-    return sorted(found)[(len(found) - 1) // 4] if found else None
+    return median(found) if found else None
