@@ -42,11 +42,12 @@ class StreamingQuery:
         listeners: Iterable[Listener] = (),
     ) -> None:
         from anabranch.spark.balancing import BalancingSettings
+        from anabranch.spark.epoch_sizing import sizing_of
         from anabranch.spark.executor import SparkExecutor, SparkMerges
         from anabranch.spark.files import local_path, open_files, qualified
         from anabranch.spark.runner import EpochRunner, describe_program
         from anabranch.spark.slots import task_slots
-        from anabranch.spark.source import OrderedSources
+        from anabranch.spark.source import OrderedSources, local_directories
         from anabranch.spark.tasks import Program
         from anabranch.spark.waiting import SparkSurroundings
         from anabranch.state.backing import open_backing_store
@@ -72,12 +73,25 @@ class StreamingQuery:
         for sink in sinks:
             sink.check(location)
         read = {operator.node.name: operator.node for operator in plan.operators}
-        sources = OrderedSources(spark, [read[node.name] for node in draft.inputs], f"{location}/anabranch/sources")
+        inputs = [read[node.name] for node in draft.inputs]
         interval = trigger.get("processingTime")
+        sizing = sizing_of(
+            spark,
+            "fixed" if "once" in trigger else elastic.epoch_size,
+            local_directories(spark, inputs),
+            elastic.epoch_s(None if interval is None else seconds_of(interval)),
+            task_slots(spark.sparkContext),
+            held.latest().facts.get("adaptation", {}).get("sizing", {}),
+        )
+        limits = None if sizing is None else sizing.limits
+        sources = OrderedSources(spark, inputs, f"{location}/anabranch/sources", limits)
+        if sizing is not None:
+            sizing.begin(spark, {name: sources.leaves[name] for name in sizing.limits})
         surroundings = SparkSurroundings(
             lambda: task_slots(spark.sparkContext),
             sources.limited,
             None if interval is None else seconds_of(interval),
+            sizing,
         )
         self._runner = EpochRunner(
             dataclasses.replace(draft, orders=sources.orders),
@@ -95,6 +109,7 @@ class StreamingQuery:
             on_decision=lambda region, decision: self._listeners.tell(Decided(region, decision)),
             mergers=mergers_of(options),
             balancing=balancing,
+            sizing=sizing,
         )
         self.changes = held.bind(description, allow_state_loss)
         for sink in sinks:
@@ -105,6 +120,8 @@ class StreamingQuery:
         if trigger:
             writer = writer.trigger(**trigger)
         self._query = writer.start()
+        if sizing is not None:
+            sizing.attach(self._query)
         surroundings.last_progress = lambda: self._query.lastProgress
         self._drain = Drain(self._query, self._runner, bool(trigger.keys() & {"once", "availableNow"}))
         if draft.loops:

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+# With one of these it is the user who says which files an epoch takes, or which there are at all.
+_OF_SELECTION = {
+    *("maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage"),
+    *("pathglobfilter", "modifiedbefore", "modifiedafter", "recursivefilelookup"),
+}
+
+
 class Session:
     """Streams on a SparkSession. Made by `session`."""
 
@@ -71,16 +78,24 @@ class Session:
             The columns: a DDL string, a Spark or Arrow schema, or a class with annotated fields.
         **options
             Options of Spark's reader, such as ``maxFilesPerTrigger=1`` or ``header=True``. Rows that cannot
-            be read fail the epoch (``mode="FAILFAST"``); Spark's own default would turn them into nulls.
+            be read fail the epoch (``mode="FAILFAST"``); Spark's own default would turn them into nulls. Without
+            options that say which files an epoch takes, and without wildcards in the path, their number is adapted
+            so that epochs last about as long as the query's ``epochTarget``.
         """
         location = caller_location()
         columns = _columns("from_files", schema, location)
         if format in ("json", "csv", "xml"):
             options.setdefault("mode", "FAILFAST")
-        reader = self.spark.readStream.format(format).schema(to_ddl(columns.arrow)).options(**options)
-        from anabranch.spark.source import DataFrameOrigin
+        from anabranch.spark.source import DataFrameOrigin, FilesOrigin
 
-        return _source(self, DataFrameOrigin(reader.load(path), ()), columns, location, name)
+        def load(**more: Any) -> DataFrame:
+            reader = self.spark.readStream.format(format).schema(to_ddl(columns.arrow))
+            return reader.options(**options, **more).load(path)
+
+        origin = DataFrameOrigin(load(), ())
+        if not {option.lower() for option in options} & _OF_SELECTION and not set(path) & set("*?[]{}"):
+            origin = FilesOrigin(origin.dataframe, (), path, lambda files: load(maxFilesPerTrigger=files))
+        return _source(self, origin, columns, location, name)
 
     def read_state(self, checkpoint: str, operator: str | None = None, *, epoch: int | None = None) -> DataFrame:
         """What a checkpoint holds, as a DataFrame, without running its program.

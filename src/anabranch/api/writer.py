@@ -21,7 +21,7 @@ _FORMATS = (*_FILE_FORMATS, "console", "memory", "noop")
 _OWN_OPTIONS = {
     *("checkpointlocation", "path", "allowstateloss", "snapshotinterval", "versionskept"),
     *("channels", "minchannels", "maxchannels", "initialchannels"),
-    *("policy", "adaptationperiod", "epochtarget", "congestionthreshold"),
+    *("policy", "adaptationperiod", "epochtarget", "epochsize", "congestionthreshold"),
     *("order", "mergers", "migrationstore"),
     *("balancing", "imbalancetolerance", "splithotkeys"),
 }
@@ -75,7 +75,9 @@ class DataStreamWriter:
         ``epochTarget``, such as ``"2 seconds"``, is how long tuples may stand ready before that is called congestion
         (the trigger's interval, or a second); ``adaptationPeriod``, such as ``"5 seconds"`` or ``"8 epochs"``, how
         often it is looked at; ``congestionThreshold`` (0.05) how much of it is tolerated; ``policy`` is ``default``
-        or ``paper``. ``migrationStore``, a PostgreSQL URL, is where state waits for its new owner on a cluster whose
+        or ``paper``. ``epochSize`` is ``auto`` (how many files of ``from_files`` an epoch takes is found out, so that
+        one that cannot take all there is lasts about the epoch target, or the trigger's interval, or two seconds) or
+        ``fixed``. ``migrationStore``, a PostgreSQL URL, is where state waits for its new owner on a cluster whose
         hosts cannot open the checkpoint's files.
 
         ``balancing`` is ``auto`` (frequent keys are found and placed so that channels are equally loaded) or ``off``

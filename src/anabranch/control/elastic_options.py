@@ -20,6 +20,9 @@ from anabranch.control.paper_policy import PaperPolicy
 
 CHANNELS_MAX = 4096
 POLICIES = ("default", "paper")
+EPOCH_SIZES = ("auto", "fixed")
+# With a fixed cost of 0.3 s an epoch, 85 % of such an epoch is work, and three of them, an adaptation period, last 6 s.
+EPOCH_S = 2.0
 _UNITS_S = {
     unit: seconds
     for units, seconds in (("ms millisecond milliseconds", 0.001), ("s second seconds", 1.0), ("minute minutes", 60.0))
@@ -48,6 +51,8 @@ class ElasticOptions:
     """How long an epoch should last at most; None: the trigger's interval, or a second."""
     congestion_threshold: float | None = None
     """None: the policy's own."""
+    epoch_size: str = "auto"
+    """fixed: an epoch takes what Spark gives it; auto: where the source lets us, about what the target has time for."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ElasticOptions:
@@ -64,7 +69,11 @@ class ElasticOptions:
         policy = options.get("policy", "default")
         if policy not in POLICIES:
             raise ValueError(f"option policy={policy!r}: expected one of {', '.join(POLICIES)}")
-        parsed = cls(**{name: value for name, value in given.items() if value is not None}, policy=policy)  # type: ignore[arg-type]
+        size = options.get("epochsize", "auto")
+        if size not in EPOCH_SIZES:
+            raise ValueError(f"option epochSize={size!r}: expected one of {', '.join(EPOCH_SIZES)}")
+        chosen = {name: value for name, value in given.items() if value is not None}
+        parsed = cls(**chosen, policy=policy, epoch_size=size)  # type: ignore[arg-type]
         bounded = [name for name in ("minChannels", "maxChannels", "initialChannels") if name.lower() in options]
         if parsed.channels is not None and bounded:
             raise ValueError(
@@ -82,6 +91,10 @@ class ElasticOptions:
         """The bounds, where so many tasks run at once."""
         most = self.channels_max if self.channels_max is not None else max(slots, self.channels_min)
         return Bounds(self.channels_min, most)
+
+    def epoch_s(self, interval_s: float | None) -> float:
+        """How long an epoch that cannot take all there is should last, with the trigger's interval, if it has one."""
+        return self.epoch_target_s or interval_s or EPOCH_S
 
     def beginning(self, slots: int, known: int | None) -> int:
         """Channels of a region that starts, with those it had before, if there was a before."""

@@ -1,7 +1,8 @@
 """Between epochs: measure → analyse → plan → activate, for every region.
 
     reports of an epoch ─► scaling    how many channels each region should have
-                        └► balancing  which channel should own which keys
+                        ├► balancing  which channel should own which keys
+                        └► sizing     how many files the next epoch takes
                              │
                              └► new partitioning functions ─► the layouts of the next epoch
 
@@ -16,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.spark.balancing import Balancing
-from anabranch.spark.scaling import Scaling
+from anabranch.spark.epoch_sizing import EpochSizing, TakenFiles
+from anabranch.spark.scaling import Scaling, overhead_s
 from anabranch.state.layouts import Layouts
 
 
@@ -43,6 +45,11 @@ class EpochFacts:
         What Spark does between two epochs, beside waiting.
     interval_s : float or None
         The trigger's interval, if it has one.
+    taken_files : TakenFiles or None
+        What it had of the sources whose files per epoch are ours to say.
+    cut_short : bool
+        It was shorter than it should have been, because our own limit is still on its way up: rows that stood ready
+        did not wait for channels.
     reports : sequence of mapping
         What splitters (level 0) and channels reported.
     """
@@ -57,6 +64,8 @@ class EpochFacts:
     waited_s: float | None = None
     bookkeeping_s: float = 0.0
     interval_s: float | None = None
+    taken_files: TakenFiles | None = None
+    cut_short: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,13 +91,16 @@ class Change:
 class Adaptation:
     """Decides for all regions of a query. Called by the runner between epochs, never while one runs."""
 
-    def __init__(self, scaling: Scaling, balancing: Balancing) -> None:
+    def __init__(self, scaling: Scaling, balancing: Balancing, sizing: EpochSizing | None = None) -> None:
         self.scaling = scaling
         self.balancing = balancing
+        self.sizing = sizing
 
     def after(self, facts: EpochFacts, layouts: Layouts) -> tuple[Layouts, list[Change]]:
         """The layouts of the next epoch, and what changed in them."""
         functions = {region: layouts.function(region) for region in self.scaling.regions}
+        if self.sizing is not None:
+            facts = dataclasses.replace(facts, cut_short=self.sizing.after(facts, overhead_s(facts)))
         self.balancing.observe(facts.epoch, facts.reports, functions)
         wanted = self.scaling.wanted(facts, {region: each.channels for region, each in functions.items()})
         changes = []
@@ -102,11 +114,14 @@ class Adaptation:
                 layouts = layouts.replaced(region, function)
         if changes:
             self.scaling.changed()
+            if self.sizing is not None:
+                self.sizing.changed()
         return layouts, changes
 
     def to_facts(self) -> dict[str, Any]:
         """What a restarted driver needs to go on, for the manifest."""
-        return {"scaling": self.scaling.to_facts(), "balancing": self.balancing.to_facts()}
+        sizes = {} if self.sizing is None else {"sizing": self.sizing.to_facts()}
+        return {"scaling": self.scaling.to_facts(), "balancing": self.balancing.to_facts(), **sizes}
 
     def restore(self, facts: Mapping[str, Any], layouts: Layouts) -> None:
         """Go on from an earlier driver's facts, with the layouts of now."""

@@ -33,6 +33,10 @@ class EpochProgress:
         should be, steps backwards.
     changes : list of dict
         Regions that have another partitioning function from the next epoch on: channels before and after, and why.
+    epoch_files : dict
+        For every source whose files per epoch are adapted: how many it took, its limit, and that of the next epoch.
+    epoch_size : str
+        Why the next epoch may take so many; or, where an adapted size had to be given up, why.
     skipped : bool
         The epoch had been committed before and was not run again.
     """
@@ -48,6 +52,8 @@ class EpochProgress:
     in_flight: int = 0
     met: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     changes: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    epoch_files: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    epoch_size: str = ""
     skipped: bool = False
 
 

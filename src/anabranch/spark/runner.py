@@ -28,6 +28,7 @@ from anabranch.errors import AnabranchError, CheckpointError, InputError, Missin
 from anabranch.faults import reach
 from anabranch.spark.adaptation import Adaptation, EpochFacts
 from anabranch.spark.balancing import Balancing, BalancingSettings
+from anabranch.spark.epoch_sizing import EpochSizing
 from anabranch.spark.executor import Executor, Job
 from anabranch.spark.feedback import FeedbackStore, in_flight
 from anabranch.spark.mergers import MergerTask, Target, mergeable
@@ -75,6 +76,7 @@ class EpochRunner:
         surroundings: Surroundings | None = None,
         on_decision: Callable[[str, Decision], None] | None = None,
         balancing: BalancingSettings | None = None,
+        sizing: EpochSizing | None = None,
     ) -> None:
         self._surroundings = surroundings if surroundings is not None else Surroundings()
         self._program = program
@@ -122,7 +124,7 @@ class EpochRunner:
         )
         self._levels = {name: stage.level for name, stage in stages.items()}
         scaling = Scaling(channels, elastic, self._surroundings.slots, on_decision)
-        self.adaptation = Adaptation(scaling, Balancing(program.layout, balancing))
+        self.adaptation = Adaptation(scaling, Balancing(program.layout, balancing), sizing)
         self.adaptation.restore(latest.facts.get("adaptation", {}), self._layouts)
         self.failure: AnabranchError | None = None
 
@@ -189,7 +191,7 @@ class EpochRunner:
 
     def _run_epoch(self, batch: Any, number: int) -> None:
         started, started_ms = time.perf_counter(), time.time() * 1000
-        ready = self._surroundings.at_start()
+        ready = self._surroundings.at_start(batch is not None)
         epoch = self._manifest.epoch + 1
         time_ms = max(self._clock(), self._manifest.facts.get("clock_ms", 0))
         clock_ms = self._checkpoint.begin(epoch, time_ms, drain=batch is None)
@@ -242,8 +244,10 @@ class EpochRunner:
             waited_s=ready.waited_s(started_ms, results.reports),
             bookkeeping_s=ready.bookkeeping_s,
             interval_s=self._surroundings.interval_s,
+            taken_files=ready.taken_files,
         )
         self._layouts, changes = self.adaptation.after(seen, self._layouts)
+        sizing = self.adaptation.sizing
         if changes:
             reach("function replaced", epoch=epoch)
         self._report(
@@ -262,6 +266,8 @@ class EpochRunner:
                 state_bytes=sum(record["bytes"] for record in records),
                 in_flight=self.in_flight,
                 met=met_in(results.reports),
+                epoch_files={} if sizing is None else sizing.shown(ready.taken_files),
+                epoch_size="" if sizing is None else sizing.reason,
             )
         )
         self._merge_beside(epoch + 1, clock_ms)

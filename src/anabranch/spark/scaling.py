@@ -161,7 +161,9 @@ class Scaling:
         self._warming = True
 
     def _decided(self, facts: EpochFacts, channels: Mapping[str, int]) -> dict[str, Decision]:
-        observations = self._periods.handle(measured(facts, self._target_s(facts), self._warming), channels)
+        observations = self._periods.handle(
+            measured(facts, self._target_s(facts), self._warming or facts.cut_short), channels
+        )
         self._warming = False
         if observations is None:
             return {}
@@ -234,6 +236,11 @@ def measured(facts: EpochFacts, target_s: float, warm_up: bool) -> EpochMeasurem
         warm_up=warm_up,
         beside=tuple(tuple(level) for level in by_level.values() if len(level) > 1),
     )
+
+
+def overhead_s(facts: EpochFacts) -> float:
+    """The part of an epoch's time in which no stage and no sink worked."""
+    return measured(facts, _TARGET_S, warm_up=False).overhead_s
 
 
 def _merger_s(reports: Sequence[Mapping[str, Any]]) -> float:

@@ -12,7 +12,7 @@ comes from partitions. It comes from what the rows say of themselves:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from anabranch.flow.ddl import to_ddl
 from anabranch.flow.origins import RowsOrigin
 from anabranch.flow.schema import Schema
 from anabranch.flow.sequential import input_row
-from anabranch.spark.files import open_files
+from anabranch.spark.files import local_path, open_files, qualified
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +36,14 @@ class DataFrameOrigin:
 
     dataframe: DataFrame
     order_by: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class FilesOrigin(DataFrameOrigin):
+    """Files whose number per epoch the user left to us."""
+
+    path: str
+    with_limit: Callable[[int], DataFrame]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,14 +91,31 @@ class OrderedSources:
 
     One source is itself. Several become rows of (number of the source, a struct for each source, all but one of
     them null): Spark then keeps the offsets of all in one query, and an epoch is what it read of all.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    nodes : sequence of Node
+    scratch : str
+        Where rows in memory are written.
+    limits : mapping
+        Source whose files per epoch are ours to say → how many the first epoch takes at most.
     """
 
-    def __init__(self, spark: SparkSession, nodes: Sequence[Node], scratch: str) -> None:
-        self._each = [_ordered(spark, node, scratch) for node in nodes]
+    def __init__(
+        self, spark: SparkSession, nodes: Sequence[Node], scratch: str, limits: Mapping[str, int] | None = None
+    ) -> None:
+        self._each = [_ordered(spark, node, scratch, (limits or {}).get(node.name)) for node in nodes]
         # Whether some source gives so much an epoch at most, so that rows may stand ready and not be taken.
         self.limited = any(each.limited for each in self._each)
         self.orders = {node.name: each.order for node, each in zip(nodes, self._each, strict=True)}
         self.dataframe = self._each[0].dataframe if len(nodes) == 1 else self._united()
+        # Which leaf of the whole plan the first of each source is, from the left.
+        self.leaves: dict[str, int] = {}
+        first = 0
+        for node, each in zip(nodes, self._each, strict=True):
+            self.leaves[node.name] = first
+            first += _leaves(each.dataframe).size()
 
     def _united(self) -> DataFrame:
         frames = [each.dataframe for each in self._each]
@@ -122,9 +147,29 @@ class OrderedSources:
         return parts
 
 
-def _ordered(spark: SparkSession, node: Node, scratch: str) -> Ordered:
+def local_directories(spark: SparkSession, nodes: Sequence[Node]) -> dict[str, str | None]:
+    """The sources whose files per epoch are ours to say → their directory, if it is on this machine.
+
+    What other file systems list is in the order of names. What Spark's own sink wrote is listed by its log.
+    """
+    found: dict[str, str | None] = {}
+    for node in nodes:
+        origin = node.logic.origin  # type: ignore[union-attr]
+        if isinstance(origin, FilesOrigin):
+            location = qualified(spark, origin.path)
+            if open_files(spark, f"{location}/_spark_metadata").names(""):
+                continue
+            found[node.name] = local_path(location)
+    return found
+
+
+def _ordered(spark: SparkSession, node: Node, scratch: str, limit: int | None) -> Ordered:
     """A source as a DataFrame whose order is known."""
     origin = node.logic.origin  # type: ignore[union-attr]
+    if limit is not None:
+        # That it has a limit is for epoch sizing to judge: only it knows which epochs reached it.
+        limited = _with_order(origin.with_limit(limit), origin.order_by, node.title)
+        return dataclasses.replace(limited, limited=False)
     if isinstance(origin, RowsOrigin):
         return _with_order(_rows_as_files(spark, origin, node, scratch), (), node.title)
     return _with_order(origin.dataframe, origin.order_by, node.title)
@@ -172,7 +217,7 @@ def _order_of(dataframe: DataFrame, title: str) -> tuple[str, list[Any]]:
 
 def _is_limited(dataframe: DataFrame) -> bool:
     # No public API gives back the options a streaming DataFrame was made with; the leaves of its plan have them.
-    leaves = dataframe._jdf.queryExecution().analyzed().collectLeaves()
+    leaves = _leaves(dataframe)
     for at in range(leaves.size()):
         leaf = leaves.apply(at)
         kind = leaf.getClass().getSimpleName()
@@ -185,6 +230,10 @@ def _is_limited(dataframe: DataFrame) -> bool:
         if any(name in options.lower() for name in _LIMITS):
             return True
     return False
+
+
+def _leaves(dataframe: DataFrame) -> Any:
+    return dataframe._jdf.queryExecution().analyzed().collectLeaves()
 
 
 def _reads_kafka(dataframe: DataFrame) -> bool:

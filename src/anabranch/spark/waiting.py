@@ -2,6 +2,7 @@
 
     everything ready is taken     ready = taken; what is taken came since the epoch before
     files, so many an epoch       the oldest file of the epoch says since when it stood there
+    files, as many as we say      the one or the other, epoch by epoch: whether our limit was reached
     Kafka, so many an epoch       the newest offset there was − the offset taken
 
 Which of them a source is follows from what it reports; nothing is guessed from the length of epochs. What a file's
@@ -14,7 +15,10 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anabranch.spark.epoch_sizing import EpochSizing, TakenFiles
 
 # As Spark's ProgressReporter names them.
 _TRIGGER, _BATCH = "triggerExecution", "addBatch"
@@ -35,12 +39,19 @@ class Ready:
         When the query started.
     bookkeeping_s : float
         What Spark does between two epochs, beside waiting.
+    left_before : bool or None
+        The epoch before may have left rows behind; None: as `limited` says. If it left none, what is there came since,
+        whatever the times of files say: a file may have been written long before it was put there.
+    taken_files : TakenFiles, optional
+        What it has of the sources whose files per epoch are ours to say.
     """
 
     limited: bool = True
     outstanding_rows: int | None = None
     since_ms: float = 0.0
     bookkeeping_s: float = 0.0
+    left_before: bool | None = None
+    taken_files: TakenFiles | None = None
 
     def rows_of(self, taken_rows: int) -> int | None:
         """Rows that stood ready; None if nobody knows."""
@@ -51,7 +62,7 @@ class Ready:
 
     def waited_s(self, started_ms: float, reports: Sequence[Mapping[str, Any]]) -> float | None:
         """How long the oldest row stood ready; None if nobody knows."""
-        if not self.limited:
+        if not (self.limited if self.left_before is None else self.left_before):
             return None  # follows from the rows: they came since the epoch before
         written = [report["oldest_ms"] for report in reports if report.get("oldest_ms") is not None]
         return max(0.0, started_ms - max(min(written), self.since_ms)) / 1000 if written else None
@@ -66,8 +77,8 @@ class Surroundings:
         """How many tasks run at once."""
         return 1
 
-    def at_start(self) -> Ready:
-        """What stands ready, asked at the start of an epoch."""
+    def at_start(self, reads: bool = True) -> Ready:
+        """What stands ready, asked at the start of an epoch, which may be one that reads nothing."""
         return Ready()
 
 
@@ -82,12 +93,21 @@ class SparkSurroundings(Surroundings):
         Whether some source gives so much an epoch at most.
     interval_s : float, optional
         The trigger's interval.
+    sizing : EpochSizing, optional
+        What sets limits of our own.
     """
 
-    def __init__(self, slots: Callable[[], int], limited: bool, interval_s: float | None = None) -> None:
+    def __init__(
+        self,
+        slots: Callable[[], int],
+        limited: bool,
+        interval_s: float | None = None,
+        sizing: EpochSizing | None = None,
+    ) -> None:
         self._slots = slots
         self._limited = limited
         self.interval_s = interval_s
+        self._sizing = sizing
         self._since_ms = time.time() * 1000
         self.last_progress: Callable[[], Mapping[str, Any] | None] = lambda: None
         self._seen: Any = None
@@ -97,17 +117,23 @@ class SparkSurroundings(Surroundings):
     def slots(self) -> int:
         return max(1, self._slots())
 
-    def at_start(self) -> Ready:
+    def at_start(self, reads: bool = True) -> Ready:
         progress = self.last_progress()
         if progress is not None and progress.get("batchId") != self._seen:
-            self._seen = progress.get("batchId")
+            first, self._seen = self._seen is None, progress.get("batchId")
             self._outstanding = outstanding_rows(progress)
             times = progress.get("durationMs", {})
-            if progress.get("numInputRows", 0) > 0 and _TRIGGER in times and _BATCH in times:
+            # The first trigger loads and compiles what later ones only use.
+            if not first and progress.get("numInputRows", 0) > 0 and _TRIGGER in times and _BATCH in times:
                 self._bookkeeping = [*self._bookkeeping, max(0, times[_TRIGGER] - times[_BATCH]) / 1000][-_RECENT:]
         # The median of a few: a pause in one of them is not what Spark always takes.
         middle = sorted(self._bookkeeping)[len(self._bookkeeping) // 2] if self._bookkeeping else 0.0
-        return Ready(self._limited, self._outstanding, self._since_ms, middle)
+        taken = self._sizing.at_start() if self._sizing is not None and reads else None
+        if taken is None:
+            return Ready(self._limited, self._outstanding, self._since_ms, middle)
+        # A limit of ours counts only where it was reached: otherwise everything ready was taken.
+        limited, left_before = self._limited or taken.left, self._limited or taken.left_before
+        return Ready(limited, self._outstanding, self._since_ms, middle, left_before, taken)
 
 
 def outstanding_rows(progress: Mapping[str, Any]) -> int | None:
