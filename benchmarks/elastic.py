@@ -11,7 +11,8 @@ On Spark (local[16]; two cores suffice, because work is emulated by sleeping)
 
 On the fluid model (`anabranch.control.fluid`), which Spark's clock would make a matter of hours
     SASO in 100 periods at constant load; the sine and the steps of the paper's Figures 13–16; congestion thresholds as
-    in Figures 17 and 18; regions whose speed-up is linear, Amdahl's, flat or falling. Both controllers, without noise
+    in Figures 17 and 18; regions whose speed-up is linear, Amdahl's, flat, falling, or that of epochs with a fixed
+    cost and one per task. Both controllers, without noise
     and with 5 % on every period. What is not handled is lost.
 """
 
@@ -74,6 +75,8 @@ def model() -> dict[str, Any]:
         "oscillations": max(each.reversals for each in calm),
         "probes": max(each.reversals for found in saturated.values() for each in found),
         "overshoot": max(each.overshoot for each in [*calm, *waves, *stairs]),
+        "overshoot_probing": max(each.overshoot for found in saturated.values() for each in found),
+        "overshoot_final": max(each.final_overshoot for found in saturated.values() for each in found),
         "handled_sine": min(each.handled for each in waves),
         "handled_step": min(each.handled for each in stairs),
     }
@@ -96,6 +99,8 @@ def main(arguments: list[str]) -> dict[str, Any]:
         "oscillations": modelled["oscillations"],
         "reversals_to_find_a_limit": modelled["probes"],
         "overshoot_levels": modelled["overshoot"],
+        "overshoot_levels_to_find_a_limit": modelled["overshoot_probing"],
+        "overshoot_levels_left_by_a_limit": modelled["overshoot_final"],
         "handled_sine": round(modelled["handled_sine"], 4),
         "handled_step": round(modelled["handled_step"], 4),
     }

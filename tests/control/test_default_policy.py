@@ -18,12 +18,14 @@ from anabranch.control.fluid import (
     amdahl,
     constant,
     falling_after,
+    fixed_cost,
     flat_after,
     linear,
     sine,
     steps,
 )
 from anabranch.control.saso import Run, reversals, run
+from anabranch.control.saso_report import CURVES
 
 BOUNDS = Bounds(1, 32)
 NOISE = 0.05
@@ -80,9 +82,46 @@ def test_settling_with_noise_takes_at_most_8_periods() -> None:
     settled = [
         play(linear(), constant(load), noise=NOISE, seed=seed).settled
         for load in (2600.0, 5000.0, 7500.0, 12_000.0, 20_000.0, 1e6)
-        for seed in range(6)
+        for seed in range(12)
     ]
     assert max(settled) <= 8
+
+
+# -- the goals, on every saturated curve -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("curve", CURVES.values(), ids=CURVES.keys())
+def test_without_noise_every_curve_is_settled_in_6_periods_at_95_percent_of_the_best(curve: SpeedUp) -> None:
+    found = play(curve, SATURATING)
+    assert found.settled <= 6
+    assert found.accuracy >= 0.95
+    assert found.final_overshoot <= 1
+    assert found.reversals <= 1, "one: back from over a knee that nothing announced"
+
+
+@pytest.mark.parametrize("curve", CURVES.values(), ids=CURVES.keys())
+def test_with_noise_every_curve_is_settled_in_8_periods_at_95_percent_of_the_best(curve: SpeedUp) -> None:
+    found = [play(curve, SATURATING, noise=NOISE, seed=seed) for seed in range(20)]
+    assert max(r.settled for r in found) <= 8
+    assert min(r.accuracy for r in found) >= 0.95
+    assert max(r.reversals for r in found) <= 1
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(fixed_share=st.floats(0, 0.5), per_channel_share=st.floats(0, 0.05))
+def test_where_epochs_have_a_fixed_cost_and_tasks_another_the_best_is_found(
+    fixed_share: float, per_channel_share: float
+) -> None:
+    found = play(fixed_cost(fixed_share, per_channel_share), SATURATING)
+    assert found.accuracy >= 0.95
+    assert found.settled <= 6
+
+
+@pytest.mark.parametrize("peak", [5.0, 7.0, 10.0, 14.0])
+def test_the_peak_of_a_smooth_curve_is_found_from_below(peak: float) -> None:
+    found = play(falling_after(peak), SATURATING)
+    assert found.reversals == 0
+    assert max(found.channels) <= peak + 1
 
 
 # -- accuracy --------------------------------------------------------------------------------------------
@@ -208,6 +247,51 @@ def test_a_sink_that_becomes_the_limit_ends_the_climb(sink_rate: float) -> None:
     assert found.settled <= 16
 
 
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(seed=seeds, share=st.floats(0.76, 0.83))
+def test_a_sink_that_leaves_a_region_nearly_busy_costs_one_trial_at_most(seed: int, share: float) -> None:
+    """In doubt more channels are tried; where the throughput stays as it is they are given back, for long."""
+    world = FluidPipeline(
+        [FluidRegion(1000, linear())],
+        constant(20_000),
+        sink_rate=4000 * share,
+        noise=0.02,
+        generator=np.random.default_rng(seed),
+    )
+    controller = Controller(DefaultPolicy(BOUNDS), channels=4)
+    history = []
+    for _ in range(100):
+        history.append(controller.channels)
+        controller.handle(world.advance([controller.channels]).observations[0])
+    assert max(history) <= 8
+    assert history[-1] <= 5
+    assert reversals(tuple(history)) <= 1
+
+
+def test_congestion_of_a_region_that_is_never_quite_busy_is_its_own_if_channels_help() -> None:
+    """Short queues and tuples of varying cost: it blocks at 85 % (*Elastic*, Figure 16)."""
+    controller = Controller(DefaultPolicy(BOUNDS), channels=8)
+    load = 10_000.0
+    for period in range(1, 30):
+        throughput = min(load, 850.0 * controller.channels)
+        busy = throughput / (1000.0 * controller.channels)
+        controller.handle(Observation(period, controller.channels, throughput, 1 - throughput / load, busy))
+    assert 12 <= controller.channels <= 16
+
+
+def test_a_first_measurement_that_was_too_slow_is_not_held_against_a_number_of_channels() -> None:
+    """After a rescale workers start and state is merged: the second period must confirm a limit."""
+    controller = Controller(DefaultPolicy(Bounds(1, 16)))
+    visits = 0
+    for period in range(1, 20):
+        channels = controller.channels
+        visits += channels == 16
+        capacity = 1000.0 * channels * (0.2 if visits == 1 else 1.0)
+        controller.handle(Observation(period, channels, capacity, 0.9, busy_share=1.0, relative_error=0.03))
+    assert controller.channels == 16
+    assert visits == 15
+
+
 def test_the_remote_flag_alone_is_enough() -> None:
     policy = DefaultPolicy(BOUNDS)
     for period in range(1, 20):
@@ -302,6 +386,18 @@ def test_a_shrinking_backlog_is_left_to_shrink_but_not_for_ever() -> None:
         for p in range(1, 7)
     ]
     assert channels == [4, 4, 4, 4, 4, 5]
+
+
+def test_the_state_of_a_release_that_remembered_less_is_taken_over() -> None:
+    policy = DefaultPolicy(BOUNDS)
+    policy.propose(Observation(1, 4, 4000.0, congestion=0.9, busy_share=1.0))
+    state = policy.to_dict()
+    for name in ("loads", "hesitant", "trial_channels"):
+        del state[name]
+    state["recent"] = [period[:3] for period in state["recent"]]
+    other = DefaultPolicy(BOUNDS)
+    other.restore(state)
+    assert other.propose(Observation(2, 8, 8000.0, congestion=0.9, busy_share=1.0)).channels == 16
 
 
 @pytest.mark.parametrize("wrong", [{"congestion_threshold": 1.0}, {"expand_utilisation": 0.6}, {"patience": 0}])

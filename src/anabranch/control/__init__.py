@@ -7,7 +7,8 @@ General layout, in the order the data flows:
     observation.py          what a controller is told
     elastic_options.py      what a user can say about it
     controller.py           the one interface: pinning, bounds, log, restart, around a policy
-      default_policy.py       ours (default_options.py; capacity_memory.py: what it remembers)
+      default_policy.py       ours (default_options.py; capacity_memory.py: what it remembers; scaling_law.py: what
+                              follows for other numbers of channels)
       paper_policy.py         *Elastic* as printed (levels.py: its rapid scaling)
     decision.py             what a controller answers, with every reason
     operator_controller.py  *Operators*: workers inside one channel

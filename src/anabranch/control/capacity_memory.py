@@ -38,15 +38,12 @@ class CapacityMemory:
     def get(self, channels: int) -> Capacity | None:
         return self._capacities.get(channels)
 
-    def highest_below(self, channels: float) -> Capacity | None:
-        """What is known for the largest number of channels that is at most this."""
-        fitting = [n for n in self._capacities if n <= channels]
-        return self._capacities[max(fitting)] if fitting else None
+    def all(self) -> list[Capacity]:
+        return list(self._capacities.values())
 
-    def best_up_to(self, channels: float) -> Capacity | None:
-        """The highest capacity known for at most so many channels."""
-        fitting = [known for n, known in self._capacities.items() if n <= channels]
-        return max(fitting, key=lambda known: known.throughput, default=None)
+    def forget_above(self, channels: int) -> None:
+        """Forget what more channels than this could do."""
+        self._capacities = {n: known for n, known in self._capacities.items() if n <= channels}
 
     def record(self, channels: int, throughput: float, period: int) -> bool:
         """Add a measurement; True if it shows that the region is no longer the one that is remembered."""
@@ -54,6 +51,10 @@ class CapacityMemory:
         known = self._capacities.get(channels)
         if known is None:
             self._deviating = 0
+            self._capacities[channels] = Capacity(channels, throughput, 1, period)
+            return False
+        if known.samples == 1 and throughput > (1 + CHANGE_SHARE) * known.throughput:
+            # The first period after a rescale can be slow for its own reasons: workers start, state is merged.
             self._capacities[channels] = Capacity(channels, throughput, 1, period)
             return False
         if abs(throughput - known.throughput) > CHANGE_SHARE * known.throughput:

@@ -17,12 +17,16 @@ class DefaultOptions:
     """Congestion from here on needs no second period as confirmation."""
     saturated_share: float = 0.9
     """A region busy for less than this is not what its tuples wait for."""
+    doubtful_share: float = 0.75
+    """A region busy for at least this may be; more channels are tried, and kept if the throughput grows."""
     expand_utilisation: float = 0.8
     """Utilisation the way up aims at."""
     contract_utilisation: float = 0.75
     """Utilisation the way down aims at."""
-    finish_utilisation: float = 0.85
+    finish_utilisation: float = 0.82
     """A climb that ends above this utilisation is not finished."""
+    finish_periods: int = 2
+    """Periods after a climb over which is averaged, where measurements are noisy, whether it is finished."""
     load_fall_share: float = 0.8
     """Channels that were added for a load are not given back while it is above this share of it."""
     patience: int = 4
@@ -30,7 +34,7 @@ class DefaultOptions:
     gain_min: float = 0.05
     """Capacity a doubling of the channels must add, as a share."""
     gain_periods: int = 2
-    """Periods after which an unclear gain is judged anyway."""
+    """Periods, where measurements are noisy, that must agree that more channels do not pay."""
     drain_periods: int = 12
     """How long a shrinking backlog is left to shrink before channels are added nevertheless."""
     ceiling_periods: int = 200

@@ -3,7 +3,9 @@
     congested, and confirmed?
       ├─ not saturated, or told that the cause is downstream ─► remote    no channels added (P5)
       ├─ arrivals are below what it handles now              ─► drain     wait, the backlog shrinks
-      ├─ these channels brought too little capacity          ─► return    go back, remember (P5)
+      ├─ no law promises more from more channels             ─► judge     a second period must say so as well
+      │     and these are more than what pays                ─► return    go back, remember (P5)
+      │     otherwise                                        ─► limit     stay, remember
       └─ otherwise                                           ─► expand    by the model, at most × 2
     just climbed, and hardly any room is left                ─► finish    the rest of the way
     fewer would do for `patience` periods, the load has gone ─► contract  by the model, at most ÷ 2
@@ -15,16 +17,19 @@ passes the threshold. So a high threshold delays, it does not blind; and noise b
 up.
 
 *Model* (P6; in the spirit of DS2): the load is the measured throughput / (1 − congestion), or the arrivals
-if the source tells; the capacity of one channel is the measured capacity / channels. The jump goes where
-the load takes `expand_utilisation` of the channels, corrected by the scaling seen between the last two
-saturated sizes.
+if the source tells, averaged over the latest periods that agree; capacity at other numbers of channels follows
+from the *scaling laws* (scaling_law.py) that the capacities measured so far allow. The jump goes where the load takes
+`expand_utilisation` of the channels, at most twice as many.
 
-*Climb* (P5, before anything is forgotten, with a margin): an increase by at least CLIMB_RATIO must raise
-the *capacity* by `gain_min`, with the measurement error taken into account: clear cases at once, unclear
-ones after up to `gain_periods` periods. Judging capacity instead of throughput is what keeps controllers
-from taking each other's effect for their own. A failed climb tries the middle of the interval, then rests
-below a *ceiling* that lasts `ceiling_periods` (twice as long each time) or until the region itself has
-changed.
+*Limit* (P5, before anything is forgotten): capacity, not throughput, is judged, which keeps controllers from taking
+each other's effect for their own. As long as any law that may be true promises a gain, more channels are tried, but
+no more than it promises them for: so the peak of a smooth curve is found from below, without having been there.
+If none does, a second period must confirm it (unless nothing is noisy); then the region rests where it is, or goes
+back to what pays, below a *ceiling* that lasts `ceiling_periods` (twice as long each time) or until the region
+itself has changed. What is tried after such a hesitation is a level at most, and final: no second reversal.
+
+*Doubt*: tuples wait for a region that is busy, but not for all of the time. More channels are tried, and kept if the
+throughput has grown.
 
 *Contract* (P2): `patience` calm periods at the same number of channels must leave room on average, and the
 load must have fallen clearly below the one that channels were last added for. So noise at a constant load
@@ -34,17 +39,24 @@ can add channels once, never take them away and add them again.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from anabranch.control.bounds import Bounds
-from anabranch.control.capacity_memory import SAMPLES_MAX, Capacity, CapacityMemory
+from anabranch.control.capacity_memory import CapacityMemory
 from anabranch.control.decision import Proposal
 from anabranch.control.default_options import DefaultOptions
 from anabranch.control.observation import Observation
+from anabranch.control.scaling_law import ScalingLaw, ScalingLaws, fit
 
-CLIMB_RATIO = 1.4  # a smaller step's gain drowns in noise
-ELASTICITY_MIN = 0.5  # below it the correction would always ask for the doubling anyway
+CLIMB_RATIO = 1.4  # a level of the paper's series
+CAPACITY_MIN = 1e-9  # tuples per second; a divisor
+TRIAL_GAIN_SHARE = 0.25  # of what linear scaling would bring: so much a trial in doubt must
+CLEARLY_FULL_SHARE = 1.1  # a utilisation that needs no second look
+STEP_GAIN_MIN = 0.03  # a step that brings less is not worth the migration
+LOADS_MAX = 4  # periods over which the load is averaged…
+SAME_LOAD_DEVIATION = 0.25  # …unless it has changed by so much: a step, not noise
 CEILING_PERIODS_MAX_FACTOR = 16
 REMOTE_PATIENCE_FACTOR = 2  # a neighbour downstream may be about to grow: its turn first
 SAME_LOAD_SHARE = 0.7  # two estimates of a load, the first of them rough, that may be the same load
@@ -57,6 +69,8 @@ class _Recent(NamedTuple):
     throughput: float
     waited: bool
     """Whether tuples waited for anything, this region or another."""
+    capacity: float | None = None
+    """Of the region, as far as it could be told."""
 
 
 @dataclass(slots=True)
@@ -71,22 +85,30 @@ class _Memory:
     """Whether the period before was above the floor: the confirmation of weak congestion."""
     climbing: bool = False
     """Whether the last move was up, so that there may be a rest of the way."""
+    climbing_periods: int = 0
+    """Periods without congestion since then."""
+    hesitant: bool = False
+    """Whether the last move up was made after a period that had spoken against it."""
     load_expanded_for: float | None = None
     """Load (tuples per second) for which channels were last added."""
     judged_periods: int = 0
     """Periods spent on judging whether the present number of channels has paid."""
-    limited: bool = False
-    """Whether the last jump was cut to a doubling."""
-    refining: bool = False
-    """Whether the climb is the second try, in the middle, after one that went too far."""
     ceiling: int | None = None
     """So many channels did not pay: stay below."""
     ceiling_until: int = 0
     """Period until which the ceiling holds."""
     ceiling_periods: int = 0
     """How long the last ceiling was to hold."""
+    trial_channels: int | None = None
+    """Channels there were before more were tried in doubt…"""
+    trial_throughput: float = 0.0
+    """…and the throughput they had."""
+    trial_again: int = 0
+    """Period from which on such a trial is allowed: the last one has failed."""
     draining: int = 0
     """Periods in which a backlog has been shrinking."""
+    loads: list[list[float]] = field(default_factory=list)
+    """The load of the latest periods: tuples per second, and the weight of the estimate."""
 
 
 class DefaultPolicy:
@@ -107,6 +129,7 @@ class DefaultPolicy:
         self.options = options if options is not None else DefaultOptions()
         self._memory = _Memory()
         self._capacities = CapacityMemory(age_max=2 * self.options.ceiling_periods)
+        self._fitted: tuple[Any, ScalingLaws | None] | None = None  # fitting costs more than all the rest
         self._recent: list[_Recent] = []  # the latest periods at this number of channels
 
     def propose(self, observation: Observation) -> Proposal:
@@ -137,8 +160,14 @@ class DefaultPolicy:
 
     def _learn(self, observation: Observation) -> None:
         memory, options = self._memory, self.options
+        load = observation.offered
+        if load is None:
+            load = observation.throughput / max(1.0 - observation.congestion, 0.1)
+        # An estimate from heavy congestion multiplies the error of the congestion.
+        weight = 1.0 if observation.offered is not None else max(1.0 - observation.congestion, 0.1) ** 2
+        memory.loads = [*memory.loads[-LOADS_MAX + 1 :], [load, weight]]
         waited = observation.remote or observation.congestion > options.congestion_floor
-        self._recent.append(_Recent(observation.busy_share, observation.throughput, waited))
+        self._recent.append(_Recent(observation.busy_share, observation.throughput, waited, observation.capacity))
         del self._recent[: -REMOTE_PATIENCE_FACTOR * options.patience]
         capacity = observation.capacity
         saturated = observation.busy_share >= options.saturated_share and not observation.remote
@@ -147,14 +176,15 @@ class DefaultPolicy:
             and saturated
             and self._capacities.record(observation.channels, capacity, observation.period)
         ):
-            self._forget_ceiling()
+            self._forget_ceiling(observation.channels)
             memory.ceiling_periods = 0
         if memory.ceiling is not None and observation.period > memory.ceiling_until:
-            self._forget_ceiling()
+            self._forget_ceiling(observation.channels)
 
-    def _forget_ceiling(self) -> None:
+    def _forget_ceiling(self, channels: int) -> None:
+        """Try more again: what was measured above is as old as the ceiling."""
         self._memory.ceiling = None
-        self._memory.refining = False
+        self._capacities.forget_above(channels)
 
     def _weigh_congestion(self, congestion: float) -> bool:
         """Whether the region is congested, beyond noise and beyond the threshold."""
@@ -176,11 +206,10 @@ class DefaultPolicy:
                 return finish
             if observation.congestion > self.options.congestion_floor:
                 return self._hold(observation, "hold", "congestion is not confirmed")
-            self._memory.draining = 0
+            self._memory.draining = self._memory.trial_again = 0
             return self._contract(observation, "not congested")
         if observation.busy_share < self.options.saturated_share:
-            cause = f"tuples wait although the region is busy for only {observation.busy_share:.0%}"
-            return self._contract(observation, cause, branch="remote")
+            return self._doubt(observation)
         if self._drains(observation):
             return self._hold(observation, "drain", "the backlog shrinks by itself")
         judged = self._judge_climb(observation)
@@ -188,6 +217,39 @@ class DefaultPolicy:
 
     def _hold(self, observation: Observation, branch: str, reason: str) -> Proposal:
         return Proposal(observation.channels, branch, f"{reason} (congestion {observation.congestion:.2f})")
+
+    def _doubt(self, observation: Observation) -> Proposal:
+        """Tuples wait although the region has time left: whose fault is it?
+
+        Somebody's downstream, or its own: channels that block one another, short queues, tuples that vary in cost
+        keep a region from being busy all the time. If it is nearly so for a few periods in a row, more channels
+        are tried, and kept if the throughput has grown (P5 as in the paper, by experiment).
+        """
+        memory, options = self._memory, self.options
+        channels, recent = observation.channels, self._recent
+        cause = f"tuples wait although the region is busy for only {observation.busy_share:.0%}"
+        if memory.trial_channels is not None and memory.trial_channels < channels:
+            if len(recent) < options.gain_periods:
+                return self._hold(observation, "judge", f"{cause}; trying {channels} channels")
+            throughput = sum(period.throughput for period in recent) / len(recent)
+            wanted = 1.0 + TRIAL_GAIN_SHARE * (channels / memory.trial_channels - 1.0)
+            if throughput < wanted * memory.trial_throughput:
+                target, memory.trial_channels = memory.trial_channels, None
+                memory.trial_again = observation.period + options.ceiling_periods
+                return Proposal(target, "return", f"{cause}; {channels} channels have not changed it")
+            memory.trial_channels = None
+        latest = recent[-options.patience :]
+        busy = sum(period.busy_share for period in latest) / len(latest)
+        throughput = sum(period.throughput for period in latest) / len(latest)
+        if (
+            len(latest) < options.patience
+            or not all(period.waited for period in latest)
+            or busy < options.doubtful_share
+            or observation.period < memory.trial_again
+        ):
+            return self._contract(observation, cause, branch="remote")
+        memory.trial_channels, memory.trial_throughput = channels, throughput
+        return self._expand(observation)
 
     def _drains(self, observation: Observation) -> bool:
         offered = observation.offered
@@ -198,114 +260,133 @@ class DefaultPolicy:
         return self._memory.draining <= self.options.drain_periods
 
     def _judge_climb(self, observation: Observation) -> Proposal | None:
-        """P5: None if this number of channels has paid, so that more may be tried."""
+        """P5: None if more channels are worth trying."""
         memory, options = self._memory, self.options
         channels = observation.channels
-        resting = memory.ceiling == channels + 1  # judged before, perhaps on few samples
-        here = self._capacities.get(channels)
-        near = resting or memory.refining
-        base = self._capacities.best_up_to(channels - 1 if near else channels / CLIMB_RATIO)
-        if base is None or here is None or (resting and here.samples >= SAMPLES_MAX):
+        if memory.ceiling is not None or self._capacities.get(channels) is None:
             return None
+        laws = self._laws(observation)
+        if laws is None:
+            return None
+        hesitant, memory.hesitant = memory.hesitant, False
+        candidates: Sequence[ScalingLaw | ScalingLaws] = [laws] if hesitant else laws.laws
+        for law in candidates:
+            most = self._limit(law)
+            if most > channels and law.capacity(most) >= (1 + STEP_GAIN_MIN) * law.capacity(channels):
+                memory.hesitant = memory.judged_periods > 0
+                return None
         memory.judged_periods += 1
-        gain = here.throughput / base.throughput - 1.0
-        wanted = options.gain_min * min(1.0, channels / base.channels - 1.0)
-        error = observation.relative_error * math.sqrt(1 / here.samples + 1 / base.samples)
-        unclear = abs(gain - wanted) < error
-        if resting:
-            return self._come_back(observation, base, gain) if gain < wanted and not unclear else None
-        if unclear and not memory.refining and memory.judged_periods < options.gain_periods:
-            return self._hold(observation, "judge", f"{gain:+.0%} capacity since {base.channels}: within noise")
-        if gain < wanted:
-            return self._come_back(observation, base, gain)
-        if unclear or memory.refining:  # capacity curves bend down: the next step would bring less still
-            self._put_ceiling(channels + 1, observation.period)
-            return self._hold(observation, "limit", f"{gain:+.0%} capacity since {base.channels}, less above")
-        return None
+        sure = observation.relative_error == 0 or hesitant or memory.judged_periods >= options.gain_periods
+        limit = self._limit(laws)
+        gain = laws.capacity(limit) / laws.capacity(channels) - 1.0
+        if not sure:
+            return self._hold(observation, "judge", f"{limit} channels seem to be enough; once more")
+        faster = limit < channels and gain >= STEP_GAIN_MIN
+        if not faster:
+            # Fewer channels would only be thriftier, and that must be beyond doubt.
+            limit = max(self._limit(law) for law in laws.laws)
+            gain = laws.capacity(limit) / laws.capacity(channels) - 1.0
+        if faster or channels >= CLIMB_RATIO * limit:
+            self._put_ceiling(limit + 1, observation.period)
+            return Proposal(limit, "return", f"{channels} channels are beyond what pays: {gain:+.0%} with {limit}")
+        self._put_ceiling(channels + 1, observation.period)
+        return self._hold(observation, "limit", f"more than {channels} channels would bring {max(0.0, gain):+.0%}")
 
-    def _come_back(self, observation: Observation, base: Capacity, gain: float) -> Proposal:
-        channels = observation.channels
-        middle = round(math.sqrt(base.channels * channels))
-        reason = f"{channels} channels have {gain:+.0%} of the capacity of {base.channels}"
-        if not self._memory.refining and base.channels < middle < channels:
-            self._put_ceiling(channels, observation.period)
-            self._memory.refining = True
-            return Proposal(middle, "return", f"{reason}; trying the middle")
-        self._put_ceiling(base.channels + 1, observation.period)
-        return Proposal(base.channels, "return", reason)
+    def _laws(self, observation: Observation) -> ScalingLaws | None:
+        known = tuple(self._capacities.all()), observation.relative_error
+        if self._fitted is None or self._fitted[0] != known:
+            self._fitted = known, fit(*known)
+        return self._fitted[1]
+
+    def _limit(self, law: ScalingLaw | ScalingLaws) -> int:
+        return self.bounds.clamp(law.worthwhile(self.bounds.channels_max, self.options.gain_min))
 
     def _put_ceiling(self, channels: int, period: int) -> None:
         memory, options = self._memory, self.options
         if memory.ceiling is None:
             longest = CEILING_PERIODS_MAX_FACTOR * options.ceiling_periods
             memory.ceiling_periods = min(longest, max(options.ceiling_periods, 2 * memory.ceiling_periods))
-        memory.refining = False
         memory.ceiling = channels
         memory.ceiling_until = period + memory.ceiling_periods
 
     def _expand(self, observation: Observation) -> Proposal:
         memory = self._memory
         channels = observation.channels
-        wanted_by_load = math.ceil(self._channels_for_load(observation))
-        wanted = max(channels + 1, min(2 * channels, wanted_by_load))
         allowed = self.bounds.channels_max
         if memory.ceiling is not None:
             allowed = min(allowed, memory.ceiling - 1)
-        target = min(wanted, allowed)
-        if target <= channels:
+        if allowed <= channels:
             limit = "more did not pay" if memory.ceiling is not None else "maxChannels is reached"
             return self._hold(observation, "limit", f"congested, but {limit}")
+        wanted = max(channels + 1, self._channels_for_load(observation))
+        target = min(wanted, allowed)
         memory.climbing = True
-        memory.limited = wanted_by_load > 2 * channels
-        memory.load_expanded_for = self._load(observation)
+        memory.climbing_periods = 0
+        memory.load_expanded_for = self._load()
         reason = f"congested ({observation.congestion:.2f}); the load takes about {wanted} channels"
         return Proposal(target, "expand", reason)
 
     def _finish_climb(self, observation: Observation) -> Proposal | None:
         """Go the rest of the way once congestion is gone, or nearly so.
 
-        If the jump was cut to a doubling, or the region is as good as saturated, the next bit of noise would
-        bring the congestion back; rather now than at some later time.
+        A climb that ends with the region nearly saturated is not over: some later noise would bring the congestion
+        back. Rather now; and what is known of load and capacity is a mean, so it takes a few periods to be sure.
         """
         memory, options = self._memory, self.options
-        climbed, memory.climbing = memory.climbing, False
-        load, expanded_for = self._load(observation), memory.load_expanded_for
-        if climbed and expanded_for is not None and load >= SAME_LOAD_SHARE * expanded_for:
-            memory.load_expanded_for = load  # estimated under heavy congestion before, now measured
-        enough = options.expand_utilisation if memory.limited else options.finish_utilisation
-        memory.limited = False
-        # Not just the busy share: that may be the rest of a backlog.
-        utilisation = self._demand(observation) * observation.busy_share
-        if not climbed or utilisation <= enough or memory.ceiling is not None:
+        if not memory.climbing:
             return None
-        target = math.ceil(self._channels_for_load(observation))
+        memory.climbing_periods += 1
+        memory.climbing = memory.climbing_periods < options.finish_periods
+        load, expanded_for = self._load(), memory.load_expanded_for
+        if expanded_for is not None and load >= SAME_LOAD_SHARE * expanded_for:
+            memory.load_expanded_for = load  # estimated under heavy congestion before, now measured
+        utilisation = load / self._capacity(observation)
+        if memory.climbing and observation.relative_error > 0 and utilisation < CLEARLY_FULL_SHARE:
+            return None  # a single period is too noisy to go by
+        if utilisation <= options.finish_utilisation or memory.ceiling is not None:
+            return None
+        memory.climbing = utilisation >= CLEARLY_FULL_SHARE
+        # Where channels bring little, room is dear: a level at most.
+        target = min(self._channels_for_load(observation), round(CLIMB_RATIO * observation.channels))
         return Proposal(target, "finish", f"the climb would end at a utilisation of {utilisation:.0%}")
 
-    def _channels_for_load(self, observation: Observation) -> float:
-        """Channels at which the load takes `expand_utilisation` of the region."""
-        factor = self._demand(observation) * observation.busy_share / self.options.expand_utilisation
-        return observation.channels * float(max(1.0, factor) ** (1.0 / self._elasticity(observation)))
-
-    def _demand(self, observation: Observation) -> float:
-        """The load in units of the present throughput."""
-        return self._load(observation) / observation.throughput if observation.throughput > 0 else 1.0
-
-    def _load(self, observation: Observation) -> float:
-        """Tuples per second that would be handled if there were channels enough."""
-        if observation.offered is not None:
-            return observation.offered
-        return observation.throughput / max(1.0 - observation.congestion, 0.1)
-
-    def _elasticity(self, observation: Observation) -> float:
-        """How capacity grows with channels near here: 1 is linear, 0.5 like the root; in doubt linear."""
+    def _channels_for_load(self, observation: Observation) -> int:
+        """The fewest channels, up to twice as many, at which the load takes `expand_utilisation` of the region."""
         channels = observation.channels
-        here = self._capacities.get(channels)
-        below = self._capacities.highest_below(channels / CLIMB_RATIO)
-        if here is None or below is None or here.throughput <= below.throughput:
-            return 1.0
-        ratio = here.throughput / below.throughput * (1.0 + 2.0 * observation.relative_error)
-        slope = math.log(ratio) / math.log(channels / below.channels)
-        return min(1.0, max(ELASTICITY_MIN, slope))
+        fitted = self._laws(observation)
+        laws = fitted.laws if fitted is not None else []
+        here = self._capacity(observation)
+        most = round(CLIMB_RATIO * channels) if self._memory.hesitant else 2 * channels
+        limit = max((self._limit(law) for law in laws), default=0)
+        if limit > channels:
+            most = min(most, limit)
+        wanted = self._load() / self.options.expand_utilisation
+        for target in range(channels, most):
+            # In doubt the law that asks for the fewest: a step that was too short is gone on with, not undone.
+            ratio = max((law.capacity(target) / law.capacity(channels) for law in laws), default=target / channels)
+            if here * ratio >= wanted:
+                return target
+        return most
+
+    def _capacity(self, observation: Observation) -> float:
+        """What the present channels can do: the mean of what was seen here, and of what the most hopeful law says."""
+        seen = [period.capacity for period in self._recent if period.capacity is not None]
+        laws = self._laws(observation)
+        if laws is not None:
+            seen.append(max(law.capacity(observation.channels) for law in laws.laws))
+        return max(sum(seen) / len(seen) if seen else observation.throughput, CAPACITY_MIN)
+
+    def _load(self) -> float:
+        """Tuples per second that would be handled if there were channels enough; a mean of periods that agree."""
+        loads = self._memory.loads
+        latest = loads[-1][0]
+        total = weights = 0.0
+        for load, weight in reversed(loads):
+            if abs(load - latest) > SAME_LOAD_DEVIATION * latest:
+                break
+            total += load * weight
+            weights += weight
+        return total / weights
 
     def _contract(self, observation: Observation, calm: str, branch: str = "hold") -> Proposal:
         memory, options = self._memory, self.options
@@ -327,6 +408,8 @@ class DefaultPolicy:
         if remote and not self._throughput_is_steady(observation.relative_error):
             return self._hold(observation, branch, f"{calm}; whatever is downstream has not settled")
         memory.climbing = False
+        if remote:  # as good a trial as one upwards
+            memory.trial_again = observation.period + options.ceiling_periods
         return Proposal(needed, "contract", f"{calm}; {busy:.0%} busy for {periods} periods")
 
     def _throughput_is_steady(self, relative_error: float) -> bool:
@@ -341,7 +424,8 @@ class DefaultPolicy:
         return {**memory, "recent": recent, **self._capacities.to_dict()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        names = _Memory.__dataclass_fields__
-        self._memory = _Memory(**{name: state[name] for name in names})
+        # What an earlier release did not remember starts as it does with a new policy.
+        self._memory = _Memory(**{name: state[name] for name in _Memory.__dataclass_fields__ if name in state})
         self._recent = [_Recent(*period) for period in state["recent"]]
         self._capacities.restore(state)
+        self._fitted = None

@@ -50,6 +50,12 @@ def falling_after(peak: float, contention: float = 0.0) -> SpeedUp:
     return lambda n: n / (1.0 + contention * (n - 1) + coherence * n * (n - 1))
 
 
+def fixed_cost(fixed_share: float, per_channel_share: float) -> SpeedUp:
+    """Epochs that last fixed + per channel · n + work / n, the first two as shares of the work: jobs of Spark."""
+    alone = fixed_share + per_channel_share + 1.0
+    return lambda channels: alone / (fixed_share + per_channel_share * channels + 1.0 / channels)
+
+
 def constant(rate: float) -> Load:
     return lambda period: rate
 

@@ -18,6 +18,7 @@ from anabranch.control.fluid import (
     amdahl,
     constant,
     falling_after,
+    fixed_cost,
     flat_after,
     linear,
     sine,
@@ -48,6 +49,8 @@ CURVES: Mapping[str, SpeedUp] = {
     "flat after 8": flat_after(8),
     "falling after 10": falling_after(10),
     "falling after 20": falling_after(20, contention=0.05),
+    "fixed cost 10 %": fixed_cost(0.1, 0.003),  # its peak is at 18 channels
+    "fixed cost 5 %": fixed_cost(0.05, 0.002),  # at 22
 }
 
 
