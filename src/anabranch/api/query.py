@@ -194,14 +194,15 @@ class StreamingQuery:
 
     @property
     def regions(self) -> list[RegionStatus]:
-        """The regions that have channels: how many, within which bounds, and whether they are pinned."""
+        """The regions that have channels: how many, within which bounds, pinned or not, and what was asked by hand."""
         return self._runner.adaptation.scaling.status()
 
     def rescale(self, region: str, channels: int) -> None:
         """Give a region another number of channels, from the next epoch on.
 
         Nothing stops and nothing is copied. The controller goes on from there, unless ``channels`` pinned the query:
-        then it is the new pinned number.
+        then it is the new pinned number. Until an epoch has run with it the checkpoint remembers what was asked, so
+        that a restart honours it; `regions` shows what still waits.
 
         Parameters
         ----------

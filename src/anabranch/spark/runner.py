@@ -51,6 +51,7 @@ from anabranch.state.lineage import (
     without_damaged,
     without_old_parts,
 )
+from anabranch.state.rescale_requests import RescaleRequests
 from anabranch.state.store import StateVersion
 
 
@@ -112,16 +113,17 @@ class EpochRunner:
         stages = {name: program.layout.stages[number] for number, name in self._regions.items()}
         before = Layouts.from_facts(latest.facts)
         slots = self._surroundings.slots()
+        known = {name: before.function(name).channels for name in before.regions}
+        self._requests = RescaleRequests(checkpoint.files)
+        known.update(self._requests.taken)  # asked for by hand, and no epoch has followed
         channels = {
-            name: elastic.beginning(slots, before.function(name).channels if name in before.regions else None)
-            for name, stage in stages.items()
-            if stage.kind != "single"
+            name: elastic.beginning(slots, known.get(name)) for name, stage in stages.items() if stage.kind != "single"
         }
         self._layouts = before.started(
             {name: stage.routes for name, stage in stages.items()}, {name: channels.get(name, 1) for name in stages}
         )
         self._levels = {name: stage.level for name, stage in stages.items()}
-        scaling = Scaling(channels, elastic, self._surroundings.slots, on_decision)
+        scaling = Scaling(channels, elastic, self._surroundings.slots, on_decision, self._requests)
         self.adaptation = Adaptation(scaling, Balancing(program.layout, balancing))
         self.adaptation.restore(latest.facts.get("adaptation", {}), self._layouts)
         self.failure: AnabranchError | None = None
@@ -345,6 +347,7 @@ class EpochRunner:
         manifest = Manifest(epoch, segments, {**self._layouts.to_facts(), **facts})
         self._checkpoint.commit(manifest)
         self._manifest = manifest
+        self._requests.committed()
         if self._backing is not None:
             self._backing.release(files_of(segments))
 

@@ -12,7 +12,6 @@ left of the epoch is overhead: planning, scheduling, commit, and Spark's own boo
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from anabranch.control import (
 )
 from anabranch.control.elastic_options import CHANNELS_MAX, ElasticOptions
 from anabranch.errors import ProgramError
+from anabranch.state.rescale_requests import RescaleRequests
 
 if TYPE_CHECKING:
     from anabranch.spark.adaptation import EpochFacts
@@ -52,6 +52,8 @@ class RegionStatus:
         What the controller stays within.
     pinned : bool
         The number of channels is the user's, not the controller's.
+    asked : int or None
+        Channels asked for by hand that wait for the end of an epoch; they are kept if the query restarts before.
     """
 
     name: str
@@ -59,6 +61,7 @@ class RegionStatus:
     channels_min: int
     channels_max: int
     pinned: bool
+    asked: int | None = None
 
 
 class Scaling:
@@ -74,6 +77,8 @@ class Scaling:
         How many tasks run at once, now.
     on_decision : callable, optional
         Told of every decision: (region, decision).
+    requests : RescaleRequests, optional
+        What is asked for by hand.
     """
 
     def __init__(
@@ -82,13 +87,13 @@ class Scaling:
         options: ElasticOptions,
         slots: Callable[[], int] = lambda: 1,
         on_decision: Callable[[str, Decision], None] | None = None,
+        requests: RescaleRequests | None = None,
     ) -> None:
         self.regions = tuple(channels)
         self._options = options
         self._slots = slots
         self._on_decision = on_decision
-        self._lock = threading.Lock()
-        self._asked: dict[str, int] = {}
+        self._requests = requests if requests is not None else RescaleRequests()
         # What is more than the slots because the user, or an earlier driver with more slots, has it so.
         self._raised = dict(channels)
         self._periods = AdaptationPeriods(options.period_s, options.period_epochs)
@@ -119,18 +124,16 @@ class Scaling:
                 f"rescale({region!r}, {channels}): the query was started with minChannels={least}"
                 f"{'' if most is None else f' and maxChannels={most}'}"
             )
-        with self._lock:
-            self._asked[region] = channels
+        self._requests.ask(region, channels)
 
     def status(self) -> list[RegionStatus]:
         """The regions as they are now."""
-        slots = self._slots()
+        slots, asked = self._slots(), self._requests.waiting
         found = []
         for region, controller in self._controllers.items():
             bounds = self._bounds(region, slots)
-            found.append(
-                RegionStatus(region, controller.channels, bounds.channels_min, bounds.channels_max, controller.pinned)
-            )
+            least, most = bounds.channels_min, bounds.channels_max
+            found.append(RegionStatus(region, controller.channels, least, most, controller.pinned, asked.get(region)))
         return found
 
     def decisions(self, region: str) -> tuple[Decision, ...]:
@@ -147,9 +150,7 @@ class Scaling:
         for region, decision in self._decided(facts, channels).items():
             if decision.channels != channels[region]:
                 found[region] = (decision.channels, decision.reason)
-        with self._lock:
-            asked, self._asked = self._asked, {}
-        for region, count in asked.items():
+        for region, count in self._requests.take().items():
             self._raised[region] = max(count, self._raised[region])
             self._follow_slots()
             decision = self._handle(region, Rescale(count))
