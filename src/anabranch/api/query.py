@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.api.events import Decided, EpochEnded, Listener, Listeners, Rescaled
+from anabranch.api.events import Decided, EpochEnded, ExecutorsChanged, Listener, Listeners, Rescaled
 from anabranch.compiler.plan import Plan
 from anabranch.control import Decision
 from anabranch.control.elastic_options import ElasticOptions, seconds_of
@@ -19,6 +19,7 @@ from anabranch.errors import AnabranchError, ProgramError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from anabranch.control.executors import ExecutorPlan
     from anabranch.spark.progress import EpochProgress
     from anabranch.spark.runner import EpochRunner
     from anabranch.spark.scaling import RegionStatus
@@ -43,9 +44,10 @@ class StreamingQuery:
     ) -> None:
         from anabranch.spark.balancing import BalancingSettings
         from anabranch.spark.executor import SparkExecutor, SparkMerges
+        from anabranch.spark.executors import executors_of
         from anabranch.spark.files import local_path, open_files, qualified
         from anabranch.spark.runner import EpochRunner, describe_program
-        from anabranch.spark.slots import task_slots
+        from anabranch.spark.slots import slots_now, task_slots
         from anabranch.spark.source import OrderedSources
         from anabranch.spark.tasks import Program
         from anabranch.spark.waiting import SparkSurroundings
@@ -74,10 +76,14 @@ class StreamingQuery:
         read = {operator.node.name: operator.node for operator in plan.operators}
         sources = OrderedSources(spark, [read[node.name] for node in draft.inputs], f"{location}/anabranch/sources")
         interval = trigger.get("processingTime")
+        context = spark.sparkContext
+        self._executors = executors_of(context, elastic.executor_bounds, self._follow)
         surroundings = SparkSurroundings(
-            lambda: task_slots(spark.sparkContext),
+            lambda: task_slots(context, elastic.executors_max),
             sources.limited,
             None if interval is None else seconds_of(interval),
+            lambda: slots_now(context),
+            self._executors,
         )
         self._runner = EpochRunner(
             dataclasses.replace(draft, orders=sources.orders),
@@ -106,6 +112,8 @@ class StreamingQuery:
             writer = writer.trigger(**trigger)
         self._query = writer.start()
         surroundings.last_progress = lambda: self._query.lastProgress
+        if self._executors is not None:
+            self._executors.is_active = lambda: self.isActive
         self._drain = Drain(self._query, self._runner, bool(trigger.keys() & {"once", "availableNow"}))
         if draft.loops:
             self._drain.start()
@@ -180,6 +188,8 @@ class StreamingQuery:
         """Stop; an epoch that is cut off runs again at the next start."""
         self._drain.stop()
         self._query.stop()
+        if self._executors is not None:
+            self._executors.leave()
 
     def exception(self) -> Exception | None:
         """What made the query fail, or None."""
@@ -221,12 +231,15 @@ class StreamingQuery:
         return self._runner.adaptation.scaling.decisions(region)
 
     def addListener(self, listener: Listener) -> None:
-        """Have a function called with every event: `EpochEnded`, `Decided`, `Rescaled`."""
+        """Have a function called with every event: `EpochEnded`, `Decided`, `Rescaled`, `ExecutorsChanged`."""
         self._listeners.add(listener)
 
     def removeListener(self, listener: Listener) -> None:
         """Call a function no more."""
         self._listeners.remove(listener)
+
+    def _follow(self, plan: ExecutorPlan) -> None:
+        self._listeners.tell(ExecutorsChanged(plan.target, plan.present, plan.give_back, plan.reason))
 
     def _ended(self, progress: EpochProgress) -> None:
         self._progress.append(progress)

@@ -33,6 +33,9 @@ class EpochProgress:
         should be, steps backwards.
     changes : list of dict
         Regions that have another partitioning function from the next epoch on: channels before and after, and why.
+    executors : dict
+        With ``maxExecutors`` on a cluster: how many are present, how many Spark was asked for in all (target), and
+        the identities of those given back since the epoch before.
     skipped : bool
         The epoch had been committed before and was not run again.
     """
@@ -48,6 +51,7 @@ class EpochProgress:
     in_flight: int = 0
     met: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     changes: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    executors: dict[str, Any] = dataclasses.field(default_factory=dict)
     skipped: bool = False
 
 

@@ -29,6 +29,7 @@ from anabranch.faults import reach
 from anabranch.spark.adaptation import Adaptation, EpochFacts
 from anabranch.spark.balancing import Balancing, BalancingSettings
 from anabranch.spark.executor import Executor, Job
+from anabranch.spark.executors import need_of
 from anabranch.spark.feedback import FeedbackStore, in_flight
 from anabranch.spark.mergers import MergerTask, Target, mergeable
 from anabranch.spark.progress import EpochProgress, met_in
@@ -112,7 +113,7 @@ class EpochRunner:
         self._regions = {stage.number: stage.name for stage in program.layout.stages if stage.kind != "source"}
         stages = {name: program.layout.stages[number] for number, name in self._regions.items()}
         before = Layouts.from_facts(latest.facts)
-        slots = self._surroundings.slots()
+        slots = self._surroundings.slots_now()
         known = {name: before.function(name).channels for name in before.regions}
         self._requests = RescaleRequests(checkpoint.files)
         known.update(self._requests.taken)  # asked for by hand, and no epoch has followed
@@ -248,6 +249,7 @@ class EpochRunner:
         self._layouts, changes = self.adaptation.after(seen, self._layouts)
         if changes:
             reach("function replaced", epoch=epoch)
+        need = need_of(seen, channels, self._channels_now(), keeps_hosts=bool(self._transient))
         self._report(
             EpochProgress(
                 epoch=epoch,
@@ -264,6 +266,7 @@ class EpochRunner:
                 state_bytes=sum(record["bytes"] for record in records),
                 in_flight=self.in_flight,
                 met=met_in(results.reports),
+                executors=self._surroundings.settled(need),
             )
         )
         self._merge_beside(epoch + 1, clock_ms)
