@@ -1,12 +1,15 @@
 """Executors follow the channels of all queries of an application; the cluster is a fake."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from anabranch.control.elastic_options import ElasticOptions
 from anabranch.control.executors import ExecutorBounds, ExecutorPlanner, ExecutorState, SlotNeed
 from anabranch.spark.adaptation import EpochFacts
 from anabranch.spark.executors import ApplicationExecutors, QueryExecutors, executors_of, need_of
+from anabranch.spark.scaling import Scaling
 from anabranch.spark.waiting import SparkSurroundings
 
 BOUNDS = ExecutorBounds(executors_max=4, patience_s=10.0)
@@ -182,6 +185,37 @@ def test_an_epoch_needs_the_channels_before_and_after_it_and_what_the_source_mad
     facts = EpochFacts(0, 0.0, {"total": 3.0}, 0, reports, {"a": 1, "b": 1})
     assert need_of(facts, {"a": 2, "b": 1}, {"a": 1, "b": 1}, False) == SlotNeed(2, 5, False)
     assert need_of(facts, {"a": 9, "b": 1}, {"a": 1, "b": 1}, True) == SlotNeed(2, 10, True)
+
+
+def test_channels_are_not_judged_before_the_executors_they_need_have_come():
+    slots = {"now": 2, "soon": 4}
+    scaling = Scaling(
+        {"a": 2},
+        ElasticOptions(channels_max=8),
+        lambda: slots["soon"],
+        slots_now=lambda: slots["now"],
+    )
+    seen = []
+    scaling._periods = SimpleNamespace(handle=lambda epoch, channels: seen.append(epoch.warm_up))
+    durations = {"begin": 0.0, "job": 1.0, "merge": 0.0, "sink": 0.0, "commit": 0.0, "total": 1.0}
+
+    def is_judged(started_s: float, channels: int) -> bool:
+        scaling.wanted(EpochFacts(0, started_s, durations, 9, [], {"a": 1}), {"a": channels})
+        return not seen[-1]
+
+    assert not is_judged(0.0, 2), "the first epoch is none to judge by"
+    assert is_judged(1.0, 2)
+    scaling.changed()
+    assert not is_judged(2.0, 4) and not is_judged(20.0, 4)
+    slots.update(now=4, soon=8)
+    assert is_judged(21.0, 4)
+    scaling.changed()
+    assert not is_judged(22.0, 8) and not is_judged(80.9, 8)
+    assert is_judged(81.1, 8), "nobody gives any: then that is how it is"
+    slots.update(soon=4)
+    scaling.changed()
+    assert not is_judged(82.0, 8)
+    assert is_judged(83.0, 8), "none can come"
 
 
 class Context:

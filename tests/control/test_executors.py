@@ -34,7 +34,12 @@ def need(slots: int, kept: int | None = None, keeps_hosts: bool = False) -> Slot
 def test_channels_that_outgrow_the_slots_bring_executors_at_once():
     plan = ExecutorPlanner().plan(0.0, some(2), need(7), BOUNDS, between_epochs=False)
     assert (plan.target, plan.present, plan.give_back) == (4, 2, ())
-    assert "7 channels" in plan.reason and "4 slots" in plan.reason
+    assert plan.reason == "channels side by side: 7, slots: 4"
+
+
+def test_fewer_than_the_least_are_made_up_for():
+    plan = ExecutorPlanner().plan(0.0, some(1), need(1), ExecutorBounds(4, 3), between_epochs=False)
+    assert (plan.target, plan.reason) == (3, "fewer than minExecutors")
 
 
 def test_what_was_asked_for_is_not_asked_for_again():

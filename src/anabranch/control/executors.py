@@ -137,7 +137,8 @@ class ExecutorPlanner:
             self._superfluous_since_s = None
             self._target = wanted
             slots = sum(each.slots for each in present)
-            return ExecutorPlan(wanted, len(present), (), f"{need.slots} channels run side by side, {slots} slots")
+            why = f"channels side by side: {need.slots}, slots: {slots}"
+            return ExecutorPlan(wanted, len(present), (), why if need.slots > slots else "fewer than minExecutors")
         if enough >= target:
             self._superfluous_since_s = None
             return None
@@ -157,7 +158,7 @@ class ExecutorPlanner:
             fewer,
             len(present) - len(goes),
             tuple(goes),
-            f"{max(need.slots, need.slots_kept)} slots were enough for {bounds.patience_s:g} s",
+            f"{self._enough} were enough for {bounds.patience_s:g} s",
         )
 
     def refused(self, now_s: float, plan: ExecutorPlan, before: int | None, bounds: ExecutorBounds) -> None:

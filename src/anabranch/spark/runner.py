@@ -124,7 +124,8 @@ class EpochRunner:
             {name: stage.routes for name, stage in stages.items()}, {name: channels.get(name, 1) for name in stages}
         )
         self._levels = {name: stage.level for name, stage in stages.items()}
-        scaling = Scaling(channels, elastic, self._surroundings.slots, on_decision, self._requests)
+        around = self._surroundings
+        scaling = Scaling(channels, elastic, around.slots, on_decision, self._requests, around.slots_now)
         self.adaptation = Adaptation(scaling, Balancing(program.layout, balancing))
         self.adaptation.restore(latest.facts.get("adaptation", {}), self._layouts)
         self.failure: AnabranchError | None = None

@@ -28,6 +28,7 @@ from anabranch.control import (
     Unpin,
 )
 from anabranch.control.elastic_options import CHANNELS_MAX, ElasticOptions
+from anabranch.control.executors import side_by_side
 from anabranch.errors import ProgramError
 from anabranch.state.rescale_requests import RescaleRequests
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 SOURCE = "(source)"
 _TARGET_S = 1.0
+# So long executors that were asked for may take to come: a container, a JVM, Python.
+_ARRIVAL_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -74,11 +77,13 @@ class Scaling:
     options : ElasticOptions
         What the user said about it.
     slots : callable
-        How many tasks run at once, now.
+        How many tasks run at once, or could soon.
     on_decision : callable, optional
         Told of every decision: (region, decision).
     requests : RescaleRequests, optional
         What is asked for by hand.
+    slots_now : callable, optional
+        How many tasks run at once; None: as `slots`.
     """
 
     def __init__(
@@ -88,10 +93,13 @@ class Scaling:
         slots: Callable[[], int] = lambda: 1,
         on_decision: Callable[[str, Decision], None] | None = None,
         requests: RescaleRequests | None = None,
+        slots_now: Callable[[], int] | None = None,
     ) -> None:
         self.regions = tuple(channels)
         self._options = options
         self._slots = slots
+        self._slots_now = slots_now if slots_now is not None else slots
+        self._seen_s = self._changed_s = float("-inf")
         self._on_decision = on_decision
         self._requests = requests if requests is not None else RescaleRequests()
         # What is more than the slots because the user, or an earlier driver with more slots, has it so.
@@ -159,10 +167,19 @@ class Scaling:
 
     def changed(self) -> None:
         """Some region has another function from now on: the next epoch moves state, and is no measure."""
-        self._warming = True
+        self._warming, self._changed_s = True, self._seen_s
+
+    def _awaits_slots(self, facts: EpochFacts, channels: Mapping[str, int]) -> bool:
+        """Channels were added for which executors may be on their way: before they come nothing can be gained."""
+        if facts.started_s - self._changed_s >= _ARRIVAL_S:
+            return False  # nobody gives any: then that is how it is
+        now = self._slots_now()
+        return now < self._slots() and now < side_by_side(channels, facts.levels)
 
     def _decided(self, facts: EpochFacts, channels: Mapping[str, int]) -> dict[str, Decision]:
-        observations = self._periods.handle(measured(facts, self._target_s(facts), self._warming), channels)
+        self._seen_s = facts.started_s
+        warming = self._warming or self._awaits_slots(facts, channels)
+        observations = self._periods.handle(measured(facts, self._target_s(facts), warming), channels)
         self._warming = False
         if observations is None:
             return {}
