@@ -152,6 +152,18 @@ def test_a_cluster_that_fails_changes_nothing(monkeypatch, caplog):
     assert "executors cannot follow" in caplog.text
 
 
+def test_a_request_that_fails_is_made_again_later(monkeypatch, caplog):
+    world = World(monkeypatch, 1)
+    query, request = world.query(), world.manager.request
+    monkeypatch.setattr(world.manager, "request", lambda total: 1 / 0)
+    epoch(query, 8)
+    assert "executors cannot follow" in caplog.text and world.told == []
+    monkeypatch.setattr(world.manager, "request", request)
+    world.now_s += 10
+    epoch(query, 8)
+    assert world.manager.calls == [("request", 4)]
+
+
 def test_a_thread_looks_while_no_epochs_run_and_ends_with_the_query():
     manager = Manager(2)
     application = ApplicationExecutors(manager, ExecutorPlanner())
@@ -210,12 +222,14 @@ def test_channels_are_not_judged_before_the_executors_they_need_have_come():
     slots.update(now=4, soon=8)
     assert is_judged(21.0, 4)
     scaling.changed()
-    assert not is_judged(22.0, 8) and not is_judged(80.9, 8)
-    assert is_judged(81.1, 8), "nobody gives any: then that is how it is"
+    assert not is_judged(22.0, 8) and not is_judged(81.9, 8)
+    assert is_judged(82.1, 8), "nobody gives any: then that is how it is"
     slots.update(soon=4)
     scaling.changed()
-    assert not is_judged(82.0, 8)
-    assert is_judged(83.0, 8), "none can come"
+    assert not is_judged(83.0, 8), "the first after a change"
+    assert is_judged(84.0, 8), "none can come"
+    slots.update(now=2, soon=8)  # after a rest, in which executors went
+    assert not is_judged(200.0, 8) and not is_judged(259.9, 8) and is_judged(260.1, 8)
 
 
 class Context:

@@ -43,7 +43,7 @@ CORES = {"spark_executor_cores": "4", "spark_task_cpus": "2"}
     [
         (Context(3), 5),
         (Context(6, **CORES), 10),
-        (Context(4, **CORES), 8),
+        (Context(4, **CORES), 10),
         (Context(12, **CORES), 12),
         (Context(6, "local[6]"), 6),
         (Context(6, "spark://here:7077"), 12),
@@ -55,7 +55,7 @@ CORES = {"spark_executor_cores": "4", "spark_task_cpus": "2"}
     ids=[
         "one core each",
         "up to the limit",
-        "grows",
+        "from anywhere",
         "above it",
         "local",
         "size unknown",

@@ -21,7 +21,7 @@ from test_executors_follow import write_rows
 
 import anabranch as ab
 
-PHASE_SECONDS_MAX = 75
+PHASE_SECONDS_MAX = 120
 EPOCHS_AFTERWARDS = 3
 
 

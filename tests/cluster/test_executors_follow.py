@@ -20,7 +20,7 @@ from anabranch.flow.sequential import SequentialRun
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
 def rows_of(number: int) -> list[tuple[Any, ...]]:
@@ -44,7 +44,7 @@ def test_executors_come_and_go_with_the_channels_and_the_output_is_the_sequentia
         (tmp_path / name).mkdir()
     words = [word for name, value in paths.items() for word in (f"--{name}", value)]
     driver = cluster.start_driver(Path(__file__).with_name("executors_program.py"), *words)
-    driver.wait_for_success(seconds=300)
+    driver.wait_for_success(seconds=500)
     found = json.loads(next(line for line in driver.log.read_text().splitlines() if line.startswith('{"files"')))
     assert [phase["used"] for phase in found["phases"]] == [1, 2, 1], found
     # Given back, asked for, given back.

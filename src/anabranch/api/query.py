@@ -112,11 +112,11 @@ class StreamingQuery:
             writer = writer.trigger(**trigger)
         self._query = writer.start()
         surroundings.last_progress = lambda: self._query.lastProgress
-        if self._executors is not None:
-            self._executors.is_active = lambda: self.isActive
         self._drain = Drain(self._query, self._runner, bool(trigger.keys() & {"once", "availableNow"}))
         if draft.loops:
             self._drain.start()
+        if self._executors is not None:
+            self._executors.is_active = lambda: self.isActive
 
     @property
     def sink(self) -> Any:

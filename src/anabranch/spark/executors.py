@@ -214,8 +214,13 @@ class ApplicationExecutors:
         between = all(query.need is not None and not query.in_epoch for query in self._queries)
         plan = self._planner.plan(now_s, executors, self._seen, bounds, between)
         if plan is not None:
-            taken = not plan.give_back or self._manager.give_back(plan.give_back)
-            if not (taken and self._manager.request(plan.target)):
+            try:
+                taken = not plan.give_back or self._manager.give_back(plan.give_back)
+                taken = self._manager.request(plan.target) and taken
+            except Exception:
+                self._planner.refused(now_s, plan, before, bounds)
+                raise
+            if not taken:
                 self._planner.refused(now_s, plan, before, bounds)
                 _log.warning("the cluster manager took no request for %d executors", plan.target)
                 plan = None

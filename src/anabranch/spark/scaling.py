@@ -99,7 +99,7 @@ class Scaling:
         self._options = options
         self._slots = slots
         self._slots_now = slots_now if slots_now is not None else slots
-        self._seen_s = self._changed_s = float("-inf")
+        self._short_since_s: float | None = None
         self._on_decision = on_decision
         self._requests = requests if requests is not None else RescaleRequests()
         # What is more than the slots because the user, or an earlier driver with more slots, has it so.
@@ -167,18 +167,21 @@ class Scaling:
 
     def changed(self) -> None:
         """Some region has another function from now on: the next epoch moves state, and is no measure."""
-        self._warming, self._changed_s = True, self._seen_s
+        self._warming, self._short_since_s = True, None
 
     def _awaits_slots(self, facts: EpochFacts, channels: Mapping[str, int]) -> bool:
-        """Channels were added for which executors may be on their way: before they come nothing can be gained."""
-        if facts.started_s - self._changed_s >= _ARRIVAL_S:
-            return False  # nobody gives any: then that is how it is
+        """Channels outnumber the slots, and executors may be on their way: before they come nothing can be judged."""
         now = self._slots_now()
-        return now < self._slots() and now < side_by_side(channels, facts.levels)
+        if now >= self._slots() or now >= side_by_side(channels, facts.levels):
+            self._short_since_s = None
+            return False
+        if self._short_since_s is None:
+            self._short_since_s = facts.started_s
+        # If nobody gives any for so long, that is how it is.
+        return facts.started_s - self._short_since_s < _ARRIVAL_S
 
     def _decided(self, facts: EpochFacts, channels: Mapping[str, int]) -> dict[str, Decision]:
-        self._seen_s = facts.started_s
-        warming = self._warming or self._awaits_slots(facts, channels)
+        warming = self._awaits_slots(facts, channels) or self._warming
         observations = self._periods.handle(measured(facts, self._target_s(facts), warming), channels)
         self._warming = False
         if observations is None:

@@ -1,9 +1,10 @@
 """How many tasks run at once, or could: what bounds the number of channels that can help.
 
-Where executors can come, channels that never outgrow the slots would never bring any. So there a region may have twice
-as many channels as there are slots now: with dynamic allocation tasks then wait and Spark adds executors, without it we
-ask for them (spark/executors.py, if ``maxExecutors`` allows it). Executors come, slots grow, and so does the bound. If
-none come, the controller finds that the channels brought nothing, and goes back.
+Where executors can come, channels that never outgrow the slots would never bring any. With dynamic allocation a region
+may have twice as many channels as there are slots now (its own limit is infinite by default): then tasks wait, Spark
+adds executors, slots grow, and so does the bound. Where we ask for executors (spark/executors.py) the user has said
+how many there may be, and that is the bound. If none come, the controller finds that the channels brought nothing, and
+goes back.
 """
 
 from __future__ import annotations
@@ -27,18 +28,21 @@ def task_slots(context: Any, executors_max: int | None = None) -> int:
     executors_max : int, optional
         So many executors may be asked for, where that is ours to do.
     """
-    now, setting = slots_now(context), context.getConf().get
+    now, each, setting = slots_now(context), executor_slots(context), context.getConf().get
     if has_dynamic_allocation(context):
         executors_max = setting("spark.dynamicAllocation.maxExecutors", None)
+        reachable = [_GROWTH * now]
     elif executors_max is None or not takes_requests(context):
         return now
-    reachable, each = [_GROWTH * now], executor_slots(context)
+    else:
+        reachable = []
     if executors_max is not None and each is not None:
         reachable.append(int(executors_max) * each)
     cores_max = setting("spark.cores.max", None)
     if cores_max is not None:  # a standalone master gives no more, whatever is asked for
         reachable.append(int(cores_max) // _task_cores(context))
-    return max(now, min(reachable))
+    # Of executors as large as their hosts nobody knows how large those are that come.
+    return max(now, min(reachable, default=_GROWTH * now))
 
 
 def executor_slots(context: Any) -> int | None:
