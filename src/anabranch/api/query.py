@@ -82,8 +82,8 @@ class StreamingQuery:
             lambda: task_slots(context, elastic.executors_max),
             sources.limited,
             None if interval is None else seconds_of(interval),
-            lambda: slots_now(context),
-            self._executors,
+            slots_now=lambda: slots_now(context),
+            executors=self._executors,
         )
         self._runner = EpochRunner(
             dataclasses.replace(draft, orders=sources.orders),
