@@ -99,15 +99,25 @@ def start(stream, checkpoint, chance: random.Random, written, automatic: bool, t
     return run
 
 
-def run_rescaling(run: ParallelRun, chance: random.Random, automatic: bool) -> int:
-    """Run all epochs, asking for channels by hand in between; how many functions were replaced."""
+def run_rescaling(run: ParallelRun, chance: random.Random, automatic: bool, asked: dict[str, int] | None = None) -> int:
+    """Run all epochs, asking for channels by hand in between; how many functions were replaced.
+
+    What is asked for is noted in `asked`.
+    """
     scaling = run.runner.adaptation.scaling
     for epoch in range(run.epochs):
         if scaling.regions and chance.random() < (0.2 if automatic else 0.8):
-            scaling.rescale(chance.choice(scaling.regions), chance.randint(1, 7))
+            region, channels = chance.choice(scaling.regions), chance.randint(1, 7)
+            scaling.rescale(region, channels)
+            if asked is not None:
+                asked[region] = channels
         run.run_epochs(epoch, epoch)
     run.run_epochs(run.epochs)
     return sum(len(progress.changes) for progress in run.progress)
+
+
+def channels_of(run: ParallelRun) -> dict[str, int]:
+    return {each.name: each.channels for each in run.runner.adaptation.scaling.status()}
 
 
 def routed_by(run: ParallelRun):
@@ -137,12 +147,16 @@ def rescaling(seed: int, checkpoint: Path, automatic: bool) -> tuple[int, int]:
             raise TaskDied if point == "segment written" else DriverDied
 
     written: dict = {}
+    asked: dict[str, int] = {}
     faults.install(die_at)
     try:
         while True:
             run = start(stream, checkpoint, chance, written, automatic)
+            if not automatic:  # no controller has moved on from there
+                begins = {region: count for region, count in channels_of(run).items() if region in asked}
+                assert begins == asked, f"asked for by hand in rescaling({seed}) and forgotten by a crash"
             try:
-                replaced += run_rescaling(run, chance, automatic)
+                replaced += run_rescaling(run, chance, automatic, asked)
                 break
             except (DriverDied, TaskDied):
                 replaced += sum(len(progress.changes) for progress in run.progress)
@@ -198,3 +212,84 @@ def test_a_new_function_that_takes_effect_too_early_is_caught(tmp_path, monkeypa
     with pytest.raises(AssertionError):
         for seed in range(20):
             rescaling(seed, tmp_path / str(seed), automatic=False)
+
+
+ASKED = [[(n * k % 13, "ab"[k % 2], float(n + k)) for k in range(30)] for n in range(4)]
+
+
+def asking(tmp_path, written=None, **options) -> ParallelRun:
+    stream = build(from_epochs(ASKED, COLUMNS), ["running"])
+    return ParallelRun(stream, str(tmp_path), channels=ElasticOptions(**options), written=written)
+
+
+def left_in(tmp_path) -> bool:
+    return (tmp_path / "anabranch" / "rescale.json").exists()
+
+
+def test_a_rescaling_by_hand_that_no_epoch_has_followed_outlives_the_driver(tmp_path):
+    run = asking(tmp_path, channels_max=7, channels_initial=2)
+    run.run_epochs(0, 0)
+    run.runner.adaptation.scaling.rescale("Running", 5)
+    (status,) = run.runner.adaptation.scaling.status()
+    assert (status.channels, status.asked) == (2, 5)
+    again = asking(tmp_path, run._written, channels_max=7)
+    (status,) = again.runner.adaptation.scaling.status()
+    assert (status.channels, status.asked) == (5, None)
+    assert left_in(tmp_path), "no epoch has followed yet"
+    again.run_epochs(0)
+    assert [progress.channels for progress in again.progress if not progress.skipped] == [{"Running": 5}] * 3
+    assert not left_in(tmp_path)
+    assert exact(again.output) == exact(build(from_epochs(ASKED, COLUMNS), ["running"]).run_sequential())
+
+
+@pytest.mark.parametrize("point", ["function replaced", "epoch begun", "job done", "sink written", "manifest written"])
+def test_a_rescaling_by_hand_outlives_a_crash_before_it_is_in_a_manifest(tmp_path, point):
+    run = asking(tmp_path, channels_max=7, channels_initial=2)
+    run.run_epochs(0, 0)
+    run.runner.adaptation.scaling.rescale("Running", 5)
+    dies_in = 1 if point == "function replaced" else 2
+
+    def die_at(reached: str, facts: dict) -> None:
+        if reached == point and facts["epoch"] == dies_in:
+            raise DriverDied
+
+    faults.install(die_at)
+    try:
+        with pytest.raises(DriverDied):
+            run.run_epochs(1)
+    finally:
+        faults.install(None)
+    again = asking(tmp_path, run._written, channels_max=7)
+    assert channels_of(again) == {"Running": 5}
+    again.run_epochs(0)
+    assert not left_in(tmp_path)
+    assert exact(again.output) == exact(build(from_epochs(ASKED, COLUMNS), ["running"]).run_sequential())
+
+
+def test_what_is_asked_while_an_earlier_request_takes_effect_is_not_forgotten_with_it(tmp_path):
+    run = asking(tmp_path, channels_max=7, channels_initial=2)
+    scaling = run.runner.adaptation.scaling
+    scaling.rescale("Running", 5)
+    run.run_epochs(0, 0)  # taken
+    scaling.rescale("Running", 3)
+    asked_later = asking(tmp_path, run._written, channels_max=7)
+    assert channels_of(asked_later) == {"Running": 3}
+
+
+def test_the_options_of_a_restart_win_over_what_was_asked_before(tmp_path):
+    run = asking(tmp_path, channels_max=7, channels_initial=2)
+    run.run_epochs(0, 0)
+    run.runner.adaptation.scaling.rescale("Running", 5)
+    assert channels_of(asking(tmp_path, run._written, channels_max=3)) == {"Running": 3}
+    pinned = asking(tmp_path, run._written, channels=4)
+    assert channels_of(pinned) == {"Running": 4}
+    pinned.run_epochs(1, 1)
+    assert not left_in(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 9, "channels": {}}', '{"format": 1, "channels": [3]}'])
+def test_a_damaged_request_is_no_reason_not_to_run(tmp_path, text, caplog):
+    (tmp_path / "anabranch").mkdir()
+    (tmp_path / "anabranch" / "rescale.json").write_text(text)
+    run = asking(tmp_path, channels_max=7, channels_initial=2)
+    assert channels_of(run) == {"Running": 2} and "is ignored" in caplog.text

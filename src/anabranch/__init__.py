@@ -18,7 +18,7 @@ General layout. Users touch what is named below; everything else is private.
 import anabranch.state as _state_package  # noqa: F401
 from anabranch import errors
 from anabranch.api import agg
-from anabranch.api.events import Decided, EpochEnded, Rescaled
+from anabranch.api.events import Decided, EpochEnded, ExecutorsChanged, Rescaled
 from anabranch.api.operators import Operator, state, store, stores
 from anabranch.api.patterns import step
 from anabranch.api.progress import show_progress
@@ -33,6 +33,7 @@ __all__ = [
     "AnabranchError",
     "Decided",
     "EpochEnded",
+    "ExecutorsChanged",
     "FeedbackStream",
     "Operator",
     "Rescaled",

@@ -23,6 +23,20 @@ def main() -> None:
     parser.add_argument("--cores", type=int, required=True)
     parser.add_argument("--channels", type=int)
     given = parser.parse_args()
+    spark = start_session(given.master, given.cores)
+    # Two files an epoch: two tasks of the source at once.
+    source = ab.session(spark).from_files(given.input, "parquet", COLUMNS, maxFilesPerTrigger=2)
+    writer = build_gated(source, json.loads(given.steps), given.gate).writeStream.format("parquet")
+    if given.channels is not None:
+        writer = writer.option("channels", given.channels)
+    query = writer.option("checkpointLocation", given.checkpoint).trigger(availableNow=True).start(given.output)
+    query.awaitTermination()
+    print(json.dumps(query.recentProgress))
+    spark.stop()
+
+
+def start_session(master: str, cores: int) -> SparkSession:
+    """A session on the cluster, with an executor on each of as many workers."""
     ensure_java()
     settings = {
         "spark.driver.host": "127.0.0.1",
@@ -35,7 +49,7 @@ def main() -> None:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         # All executors are there before the first task, so that the work is spread over all of them.
-        "spark.cores.max": str(given.cores),
+        "spark.cores.max": str(cores),
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         # Both workers are on one host. An executor must not read the files of another, which on a real cluster
         # are gone together with it.
@@ -47,19 +61,10 @@ def main() -> None:
         "spark.shuffle.io.maxRetries": "1",
         "spark.shuffle.io.retryWait": "200ms",
     }
-    builder = SparkSession.builder.master(given.master).appName("anabranch-cluster-tests")
+    builder = SparkSession.builder.master(master).appName("anabranch-cluster-tests")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    # Two files an epoch: two tasks of the source at once.
-    source = ab.session(spark).from_files(given.input, "parquet", COLUMNS, maxFilesPerTrigger=2)
-    writer = build_gated(source, json.loads(given.steps), given.gate).writeStream.format("parquet")
-    if given.channels is not None:
-        writer = writer.option("channels", given.channels)
-    query = writer.option("checkpointLocation", given.checkpoint).trigger(availableNow=True).start(given.output)
-    query.awaitTermination()
-    print(json.dumps(query.recentProgress))
-    spark.stop()
+    return builder.getOrCreate()
 
 
 if __name__ == "__main__":

@@ -93,9 +93,9 @@ class Process:
 
         return wait_for(look, f"{self.name} logs {pattern!r}", START_SECONDS_MAX, self.log_tail)
 
-    def wait_for_success(self) -> None:
+    def wait_for_success(self, seconds: float = DRIVER_SECONDS_MAX) -> None:
         """Wait for the end; AssertionError with the log if it is not a good one."""
-        wait_for(lambda: not self.runs, f"{self.name} ends", DRIVER_SECONDS_MAX, self.log_tail)
+        wait_for(lambda: not self.runs, f"{self.name} ends", seconds, self.log_tail)
         assert self.exit_status == 0, f"{self.name} failed\n{self.log_tail()}"
 
     def stop(self) -> None:

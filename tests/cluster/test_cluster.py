@@ -93,7 +93,7 @@ class Job:
         assert sequential.output
         assert exact(read_parts(self.directory / "output", stream.schema)) == exact(sequential.output)
         keyed = [node.name for node in upstream(stream._node) if isinstance(node.logic, Keyed)]
-        assert read_state(self.checkpoint) == {name: sequential.state(name) for name in keyed}
+        assert read_state(self.checkpoint, EPOCHS) == {name: sequential.state(name) for name in keyed}
 
 
 def write_input(directory: Path) -> list[tuple[Any, ...]]:
@@ -124,13 +124,13 @@ def read_parts(directory: Path, schema: ab.Schema) -> list[ab.Row]:
     return [row for part in parts for row in schema.rows(pq.read_table(part, schema=schema.arrow).columns)]
 
 
-def read_state(checkpoint: Checkpoint) -> dict[str, dict[Any, tuple[Any, ...]]]:
+def read_state(checkpoint: Checkpoint, epochs: int) -> dict[str, dict[Any, tuple[Any, ...]]]:
     """The state after the last committed epoch: for each operator and key what the newest segment says.
 
     Written apart from the reader of the package, so that the two cannot be wrong together.
     """
     manifest = checkpoint.latest()
-    assert manifest.epoch == EPOCHS - 1
+    assert manifest.epoch == epochs - 1
     found: dict[str, dict[Any, tuple[Any, ...]]] = {}
     for operator, records in manifest.segments.items():
         newest: dict[Any, tuple[Any, ...] | None] = {}

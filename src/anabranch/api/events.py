@@ -1,4 +1,4 @@
-"""What listeners are told: an epoch ended, a controller decided, a region was rescaled.
+"""What listeners are told: an epoch ended, a controller decided, a region was rescaled, executors follow.
 
 >>> def watch(event):
 ...     if isinstance(event, Rescaled):
@@ -44,7 +44,21 @@ class Rescaled:
     reason: str
 
 
-Event = EpochEnded | Decided | Rescaled
+@dataclasses.dataclass(frozen=True)
+class ExecutorsChanged:
+    """Spark was asked for another number of executors, or some were given back (see ``maxExecutors``).
+
+    `target` is how many it was asked for in all, `present` how many there are, without those in `given_back`.
+    Told perhaps in another thread than the one that runs the epochs: idle executors go when none run.
+    """
+
+    target: int
+    present: int
+    given_back: tuple[str, ...]
+    reason: str
+
+
+Event = EpochEnded | Decided | Rescaled | ExecutorsChanged
 Listener = Callable[[Event], None]
 
 _log = logging.getLogger("anabranch")

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.api.events import Decided, EpochEnded, Listener, Listeners, Rescaled
+from anabranch.api.events import Decided, EpochEnded, ExecutorsChanged, Listener, Listeners, Rescaled
 from anabranch.compiler.plan import Plan
 from anabranch.control import Decision
 from anabranch.control.elastic_options import ElasticOptions, seconds_of
@@ -19,6 +19,7 @@ from anabranch.errors import AnabranchError, ProgramError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from anabranch.control.executors import ExecutorPlan
     from anabranch.spark.progress import EpochProgress
     from anabranch.spark.runner import EpochRunner
     from anabranch.spark.scaling import RegionStatus
@@ -44,9 +45,10 @@ class StreamingQuery:
         from anabranch.spark.balancing import BalancingSettings
         from anabranch.spark.epoch_sizing import sizing_of
         from anabranch.spark.executor import SparkExecutor, SparkMerges
+        from anabranch.spark.executors import executors_of
         from anabranch.spark.files import local_path, open_files, qualified
         from anabranch.spark.runner import EpochRunner, describe_program
-        from anabranch.spark.slots import task_slots
+        from anabranch.spark.slots import slots_now, task_slots
         from anabranch.spark.source import OrderedSources, local_directories
         from anabranch.spark.tasks import Program
         from anabranch.spark.waiting import SparkSurroundings
@@ -75,23 +77,27 @@ class StreamingQuery:
         read = {operator.node.name: operator.node for operator in plan.operators}
         inputs = [read[node.name] for node in draft.inputs]
         interval = trigger.get("processingTime")
+        context = spark.sparkContext
         sizing = sizing_of(
             spark,
             "fixed" if "once" in trigger else elastic.epoch_size,
             local_directories(spark, inputs),
             elastic.epoch_s(None if interval is None else seconds_of(interval)),
-            task_slots(spark.sparkContext),
+            slots_now(context),
             held.latest().facts.get("adaptation", {}).get("sizing", {}),
         )
         limits = None if sizing is None else sizing.limits
         sources = OrderedSources(spark, inputs, f"{location}/anabranch/sources", limits)
         if sizing is not None:
             sizing.begin(spark, {name: sources.leaves[name] for name in sizing.limits})
+        self._executors = executors_of(context, elastic.executor_bounds, self._follow)
         surroundings = SparkSurroundings(
-            lambda: task_slots(spark.sparkContext),
+            lambda: task_slots(context, elastic.executors_max),
             sources.limited,
             None if interval is None else seconds_of(interval),
-            sizing,
+            sizing=sizing,
+            slots_now=lambda: slots_now(context),
+            executors=self._executors,
         )
         self._runner = EpochRunner(
             dataclasses.replace(draft, orders=sources.orders),
@@ -126,6 +132,8 @@ class StreamingQuery:
         self._drain = Drain(self._query, self._runner, bool(trigger.keys() & {"once", "availableNow"}))
         if draft.loops:
             self._drain.start()
+        if self._executors is not None:
+            self._executors.is_active = lambda: self.isActive
 
     @property
     def sink(self) -> Any:
@@ -197,6 +205,8 @@ class StreamingQuery:
         """Stop; an epoch that is cut off runs again at the next start."""
         self._drain.stop()
         self._query.stop()
+        if self._executors is not None:
+            self._executors.leave()
 
     def exception(self) -> Exception | None:
         """What made the query fail, or None."""
@@ -211,14 +221,15 @@ class StreamingQuery:
 
     @property
     def regions(self) -> list[RegionStatus]:
-        """The regions that have channels: how many, within which bounds, and whether they are pinned."""
+        """The regions that have channels: how many, within which bounds, pinned or not, and what was asked by hand."""
         return self._runner.adaptation.scaling.status()
 
     def rescale(self, region: str, channels: int) -> None:
         """Give a region another number of channels, from the next epoch on.
 
         Nothing stops and nothing is copied. The controller goes on from there, unless ``channels`` pinned the query:
-        then it is the new pinned number.
+        then it is the new pinned number. Until an epoch has run with it the checkpoint remembers what was asked, so
+        that a restart honours it; `regions` shows what still waits.
 
         Parameters
         ----------
@@ -237,12 +248,15 @@ class StreamingQuery:
         return self._runner.adaptation.scaling.decisions(region)
 
     def addListener(self, listener: Listener) -> None:
-        """Have a function called with every event: `EpochEnded`, `Decided`, `Rescaled`."""
+        """Have a function called with every event: `EpochEnded`, `Decided`, `Rescaled`, `ExecutorsChanged`."""
         self._listeners.add(listener)
 
     def removeListener(self, listener: Listener) -> None:
         """Call a function no more."""
         self._listeners.remove(listener)
+
+    def _follow(self, plan: ExecutorPlan) -> None:
+        self._listeners.tell(ExecutorsChanged(plan.target, plan.present, plan.give_back, plan.reason))
 
     def _ended(self, progress: EpochProgress) -> None:
         self._progress.append(progress)

@@ -21,6 +21,7 @@ _FORMATS = (*_FILE_FORMATS, "console", "memory", "noop")
 _OWN_OPTIONS = {
     *("checkpointlocation", "path", "allowstateloss", "snapshotinterval", "versionskept"),
     *("channels", "minchannels", "maxchannels", "initialchannels"),
+    *("minexecutors", "maxexecutors", "executoridletimeout"),
     *("policy", "adaptationperiod", "epochtarget", "epochsize", "congestionthreshold"),
     *("order", "mergers", "migrationstore"),
     *("balancing", "imbalancetolerance", "splithotkeys"),
@@ -79,6 +80,10 @@ class DataStreamWriter:
         one that cannot take all there is lasts about the epoch target, or the trigger's interval, or two seconds) or
         ``fixed``. ``migrationStore``, a PostgreSQL URL, is where state waits for its new owner on a cluster whose
         hosts cannot open the checkpoint's files.
+
+        On a cluster without dynamic allocation ``maxExecutors`` lets the executors follow the channels: as many are
+        asked for as the channels have use for, and those that were superfluous for ``executorIdleTimeout`` (60
+        seconds) are given back, down to ``minExecutors`` (1). Without it their number is left alone.
 
         ``balancing`` is ``auto`` (frequent keys are found and placed so that channels are equally loaded) or ``off``
         (consistent hashing only); ``imbalanceTolerance`` (1.2) is how many times the load of the least loaded channel

@@ -4,6 +4,8 @@ nothing said            automatic: the controller decides, between 1 and as many
 channels=n              pinned: n channels, for ever
 minChannels, maxChannels, initialChannels
                         automatic within bounds, from a beginning of one's own
+maxExecutors, minExecutors, executorIdleTimeout
+                        executors follow the channels, on a cluster; without maxExecutors their number is left alone
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from anabranch.control.bounds import Bounds
 from anabranch.control.controller import Policy
 from anabranch.control.default_options import DefaultOptions
 from anabranch.control.default_policy import DefaultPolicy
+from anabranch.control.executors import ExecutorBounds
 from anabranch.control.paper_policy import PaperPolicy
 
 CHANNELS_MAX = 4096
@@ -53,6 +56,10 @@ class ElasticOptions:
     """None: the policy's own."""
     epoch_size: str = "auto"
     """fixed: an epoch takes what Spark gives it; auto: where the source lets us, about what the target has time for."""
+    executors_max: int | None = None
+    """None: the number of executors is left alone."""
+    executors_min: int = 1
+    executor_idle_s: float = 60.0
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ElasticOptions:
@@ -64,6 +71,9 @@ class ElasticOptions:
             "channels_initial": _channels(options, "initialChannels"),
             "epoch_target_s": _seconds(options, "epochTarget"),
             "congestion_threshold": _share(options, "congestionThreshold"),
+            "executors_max": _channels(options, "maxExecutors"),
+            "executors_min": _channels(options, "minExecutors"),
+            "executor_idle_s": _seconds(options, "executorIdleTimeout"),
             **_period(options),
         }
         policy = options.get("policy", "default")
@@ -85,7 +95,21 @@ class ElasticOptions:
         initial = parsed.channels_initial
         if initial is not None and parsed.bounds(initial).clamp(initial) != initial:
             raise ValueError(f"option initialChannels={initial} is not between minChannels and maxChannels")
+        idle = [name for name in ("minExecutors", "executorIdleTimeout") if name.lower() in options]
+        if idle and parsed.executors_max is None:
+            raise ValueError(f"option {idle[0]} has no effect without maxExecutors; give both, or neither")
+        if parsed.executors_max is not None and parsed.executors_min > parsed.executors_max:
+            raise ValueError(
+                f"option minExecutors={parsed.executors_min} is more than maxExecutors={parsed.executors_max}"
+            )
         return parsed
+
+    @property
+    def executor_bounds(self) -> ExecutorBounds | None:
+        """What the user allows about executors; None: nothing."""
+        if self.executors_max is None:
+            return None
+        return ExecutorBounds(self.executors_max, self.executors_min, self.executor_idle_s)
 
     def bounds(self, slots: int) -> Bounds:
         """The bounds, where so many tasks run at once."""

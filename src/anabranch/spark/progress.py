@@ -37,6 +37,9 @@ class EpochProgress:
         For every source whose files per epoch are adapted: how many it took, its limit, and that of the next epoch.
     epoch_size : str
         Why the next epoch may take so many; or, where an adapted size had to be given up, why.
+    executors : dict
+        With ``maxExecutors`` on a cluster: how many are present, how many Spark was asked for in all (target), and
+        the identities of those given back since the epoch before.
     skipped : bool
         The epoch had been committed before and was not run again.
     """
@@ -54,6 +57,7 @@ class EpochProgress:
     changes: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     epoch_files: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     epoch_size: str = ""
+    executors: dict[str, Any] = dataclasses.field(default_factory=dict)
     skipped: bool = False
 
 

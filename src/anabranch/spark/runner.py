@@ -30,6 +30,7 @@ from anabranch.spark.adaptation import Adaptation, EpochFacts
 from anabranch.spark.balancing import Balancing, BalancingSettings
 from anabranch.spark.epoch_sizing import EpochSizing
 from anabranch.spark.executor import Executor, Job
+from anabranch.spark.executors import need_of
 from anabranch.spark.feedback import FeedbackStore, in_flight
 from anabranch.spark.mergers import MergerTask, Target, mergeable
 from anabranch.spark.progress import EpochProgress, met_in
@@ -52,6 +53,7 @@ from anabranch.state.lineage import (
     without_damaged,
     without_old_parts,
 )
+from anabranch.state.rescale_requests import RescaleRequests
 from anabranch.state.store import StateVersion
 
 
@@ -113,17 +115,19 @@ class EpochRunner:
         self._regions = {stage.number: stage.name for stage in program.layout.stages if stage.kind != "source"}
         stages = {name: program.layout.stages[number] for number, name in self._regions.items()}
         before = Layouts.from_facts(latest.facts)
-        slots = self._surroundings.slots()
+        slots = self._surroundings.slots_now()
+        known = {name: before.function(name).channels for name in before.regions}
+        self._requests = RescaleRequests(checkpoint.files)
+        known.update(self._requests.taken)  # asked for by hand, and no epoch has followed
         channels = {
-            name: elastic.beginning(slots, before.function(name).channels if name in before.regions else None)
-            for name, stage in stages.items()
-            if stage.kind != "single"
+            name: elastic.beginning(slots, known.get(name)) for name, stage in stages.items() if stage.kind != "single"
         }
         self._layouts = before.started(
             {name: stage.routes for name, stage in stages.items()}, {name: channels.get(name, 1) for name in stages}
         )
         self._levels = {name: stage.level for name, stage in stages.items()}
-        scaling = Scaling(channels, elastic, self._surroundings.slots, on_decision)
+        around = self._surroundings
+        scaling = Scaling(channels, elastic, around.slots, on_decision, self._requests, around.slots_now)
         self.adaptation = Adaptation(scaling, Balancing(program.layout, balancing), sizing)
         self.adaptation.restore(latest.facts.get("adaptation", {}), self._layouts)
         self.failure: AnabranchError | None = None
@@ -250,6 +254,7 @@ class EpochRunner:
         sizing = self.adaptation.sizing
         if changes:
             reach("function replaced", epoch=epoch)
+        need = need_of(seen, channels, self._channels_now(), keeps_hosts=bool(self._transient))
         self._report(
             EpochProgress(
                 epoch=epoch,
@@ -268,6 +273,7 @@ class EpochRunner:
                 met=met_in(results.reports),
                 epoch_files={} if sizing is None else sizing.shown(ready.taken_files),
                 epoch_size="" if sizing is None else sizing.reason,
+                executors=self._surroundings.settled(need),
             )
         )
         self._merge_beside(epoch + 1, clock_ms)
@@ -351,6 +357,7 @@ class EpochRunner:
         manifest = Manifest(epoch, segments, {**self._layouts.to_facts(), **facts})
         self._checkpoint.commit(manifest)
         self._manifest = manifest
+        self._requests.committed()
         if self._backing is not None:
             self._backing.release(files_of(segments))
 

@@ -12,7 +12,6 @@ left of the epoch is overhead: planning, scheduling, commit, and Spark's own boo
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,13 +28,17 @@ from anabranch.control import (
     Unpin,
 )
 from anabranch.control.elastic_options import CHANNELS_MAX, ElasticOptions
+from anabranch.control.executors import side_by_side
 from anabranch.errors import ProgramError
+from anabranch.state.rescale_requests import RescaleRequests
 
 if TYPE_CHECKING:
     from anabranch.spark.adaptation import EpochFacts
 
 SOURCE = "(source)"
 _TARGET_S = 1.0
+# So long executors that were asked for may take to come: a container, a JVM, Python.
+_ARRIVAL_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class RegionStatus:
         What the controller stays within.
     pinned : bool
         The number of channels is the user's, not the controller's.
+    asked : int or None
+        Channels asked for by hand that wait for the end of an epoch; they are kept if the query restarts before.
     """
 
     name: str
@@ -59,6 +64,7 @@ class RegionStatus:
     channels_min: int
     channels_max: int
     pinned: bool
+    asked: int | None = None
 
 
 class Scaling:
@@ -71,9 +77,13 @@ class Scaling:
     options : ElasticOptions
         What the user said about it.
     slots : callable
-        How many tasks run at once, now.
+        How many tasks run at once, or could soon.
     on_decision : callable, optional
         Told of every decision: (region, decision).
+    requests : RescaleRequests, optional
+        What is asked for by hand.
+    slots_now : callable, optional
+        How many tasks run at once; None: as `slots`.
     """
 
     def __init__(
@@ -82,13 +92,16 @@ class Scaling:
         options: ElasticOptions,
         slots: Callable[[], int] = lambda: 1,
         on_decision: Callable[[str, Decision], None] | None = None,
+        requests: RescaleRequests | None = None,
+        slots_now: Callable[[], int] | None = None,
     ) -> None:
         self.regions = tuple(channels)
         self._options = options
         self._slots = slots
+        self._slots_now = slots_now if slots_now is not None else slots
+        self._short_since_s: float | None = None
         self._on_decision = on_decision
-        self._lock = threading.Lock()
-        self._asked: dict[str, int] = {}
+        self._requests = requests if requests is not None else RescaleRequests()
         # What is more than the slots because the user, or an earlier driver with more slots, has it so.
         self._raised = dict(channels)
         self._periods = AdaptationPeriods(options.period_s, options.period_epochs)
@@ -119,18 +132,16 @@ class Scaling:
                 f"rescale({region!r}, {channels}): the query was started with minChannels={least}"
                 f"{'' if most is None else f' and maxChannels={most}'}"
             )
-        with self._lock:
-            self._asked[region] = channels
+        self._requests.ask(region, channels)
 
     def status(self) -> list[RegionStatus]:
         """The regions as they are now."""
-        slots = self._slots()
+        slots, asked = self._slots(), self._requests.waiting
         found = []
         for region, controller in self._controllers.items():
             bounds = self._bounds(region, slots)
-            found.append(
-                RegionStatus(region, controller.channels, bounds.channels_min, bounds.channels_max, controller.pinned)
-            )
+            least, most = bounds.channels_min, bounds.channels_max
+            found.append(RegionStatus(region, controller.channels, least, most, controller.pinned, asked.get(region)))
         return found
 
     def decisions(self, region: str) -> tuple[Decision, ...]:
@@ -147,9 +158,7 @@ class Scaling:
         for region, decision in self._decided(facts, channels).items():
             if decision.channels != channels[region]:
                 found[region] = (decision.channels, decision.reason)
-        with self._lock:
-            asked, self._asked = self._asked, {}
-        for region, count in asked.items():
+        for region, count in self._requests.take().items():
             self._raised[region] = max(count, self._raised[region])
             self._follow_slots()
             decision = self._handle(region, Rescale(count))
@@ -158,12 +167,23 @@ class Scaling:
 
     def changed(self) -> None:
         """Some region has another function from now on: the next epoch moves state, and is no measure."""
-        self._warming = True
+        self._warming, self._short_since_s = True, None
+
+    def _awaits_slots(self, facts: EpochFacts, channels: Mapping[str, int]) -> bool:
+        """Channels outnumber the slots, and executors may be on their way: before they come nothing can be judged."""
+        now = self._slots_now()
+        if now >= self._slots() or now >= side_by_side(channels, facts.levels):
+            self._short_since_s = None
+            return False
+        if self._short_since_s is None:
+            self._short_since_s = facts.started_s
+        # If nobody gives any for so long, that is how it is.
+        return facts.started_s - self._short_since_s < _ARRIVAL_S
 
     def _decided(self, facts: EpochFacts, channels: Mapping[str, int]) -> dict[str, Decision]:
-        observations = self._periods.handle(
-            measured(facts, self._target_s(facts), self._warming or facts.cut_short), channels
-        )
+        # Asked first, because it notes since when slots are short.
+        warming = self._awaits_slots(facts, channels) or self._warming or facts.cut_short
+        observations = self._periods.handle(measured(facts, self._target_s(facts), warming), channels)
         self._warming = False
         if observations is None:
             return {}

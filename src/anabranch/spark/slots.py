@@ -1,9 +1,10 @@
 """How many tasks run at once, or could: what bounds the number of channels that can help.
 
-With dynamic allocation Spark adds executors only while tasks wait for a slot. Channels that never outgrow the slots
-would never make any wait, so there a region may have twice as many channels as there are slots now: then tasks wait,
-executors come, slots grow, and so does the bound. If none come, the controller finds that the channels brought nothing,
-and goes back. Idle executors are given back by Spark itself.
+Where executors can come, channels that never outgrow the slots would never bring any. With dynamic allocation a region
+may have twice as many channels as there are slots now (its own limit is infinite by default): then tasks wait, Spark
+adds executors, slots grow, and so does the bound. Where we ask for executors (spark/executors.py) the user has said
+how many there may be, and that is the bound. If none come, the controller finds that the channels brought nothing, and
+goes back.
 """
 
 from __future__ import annotations
@@ -13,13 +14,55 @@ from typing import Any
 _GROWTH = 2
 
 
-def task_slots(context: Any) -> int:
-    """How many channels a region of a query on this SparkContext may reasonably have, now."""
-    now = max(1, int(context.defaultParallelism))
-    setting = context.getConf().get
-    if str(setting("spark.dynamicAllocation.enabled", "false")).lower() != "true":
+def slots_now(context: Any) -> int:
+    """How many tasks of this SparkContext run at once, now."""
+    return max(1, int(context.defaultParallelism))
+
+
+def task_slots(context: Any, executors_max: int | None = None) -> int:
+    """How many channels a region of a query on this SparkContext may reasonably have, now.
+
+    Parameters
+    ----------
+    context : SparkContext
+    executors_max : int, optional
+        So many executors may be asked for, where that is ours to do.
+    """
+    now, each, setting = slots_now(context), executor_slots(context), context.getConf().get
+    if has_dynamic_allocation(context):
+        executors_max = setting("spark.dynamicAllocation.maxExecutors", None)
+        reachable = [_GROWTH * now]
+    elif executors_max is None or not takes_requests(context):
         return now
-    cores = max(1, int(setting("spark.executor.cores", "1")) // max(1, int(setting("spark.task.cpus", "1"))))
-    executors = setting("spark.dynamicAllocation.maxExecutors", None)
-    most = int(executors) * cores if executors is not None else _GROWTH * now
-    return max(now, min(_GROWTH * now, most))
+    else:
+        reachable = []
+    if executors_max is not None and each is not None:
+        reachable.append(int(executors_max) * each)
+    cores_max = setting("spark.cores.max", None)
+    if cores_max is not None:  # a standalone master gives no more, whatever is asked for
+        reachable.append(int(cores_max) // _task_cores(context))
+    # Of executors as large as their hosts nobody knows how large those are that come.
+    return max(now, min(reachable, default=_GROWTH * now))
+
+
+def executor_slots(context: Any) -> int | None:
+    """Slots of each executor; None where it has as many as its host: on a standalone cluster, if it was not said."""
+    default = None if str(context.master).startswith(("spark://", "local-cluster")) else "1"
+    cores = context.getConf().get("spark.executor.cores", default)
+    return None if cores is None else max(1, int(cores) // _task_cores(context))
+
+
+def has_dynamic_allocation(context: Any) -> bool:
+    """Spark itself asks for executors and gives them back."""
+    return str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
+
+
+def takes_requests(context: Any) -> bool:
+    """There are executors, and Spark does not manage their number itself."""
+    master = str(context.master)
+    is_local = master.startswith("local") and not master.startswith("local-cluster")
+    return not is_local and not has_dynamic_allocation(context)
+
+
+def _task_cores(context: Any) -> int:
+    return max(1, int(context.getConf().get("spark.task.cpus", "1")))

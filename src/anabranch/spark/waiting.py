@@ -17,8 +17,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from anabranch.control.executors import SlotNeed
+
 if TYPE_CHECKING:
     from anabranch.spark.epoch_sizing import EpochSizing, TakenFiles
+    from anabranch.spark.executors import QueryExecutors
 
 # As Spark's ProgressReporter names them.
 _TRIGGER, _BATCH = "triggerExecution", "addBatch"
@@ -74,12 +77,20 @@ class Surroundings:
     interval_s: float | None = None
 
     def slots(self) -> int:
-        """How many tasks run at once."""
+        """How many tasks run at once, or could soon."""
         return 1
+
+    def slots_now(self) -> int:
+        """How many tasks run at once."""
+        return self.slots()
 
     def at_start(self, reads: bool = True) -> Ready:
         """What stands ready, asked at the start of an epoch, which may be one that reads nothing."""
         return Ready()
+
+    def settled(self, need: SlotNeed) -> dict[str, Any]:
+        """An epoch was committed, and the next one needs this; what is to be told about executors, if anything."""
+        return {}
 
 
 class SparkSurroundings(Surroundings):
@@ -88,13 +99,17 @@ class SparkSurroundings(Surroundings):
     Parameters
     ----------
     slots : callable
-        How many tasks run at once.
+        How many tasks run at once, or could soon.
     limited : bool
         Whether some source gives so much an epoch at most.
     interval_s : float, optional
         The trigger's interval.
     sizing : EpochSizing, optional
         What sets limits of our own.
+    slots_now : callable, optional
+        How many tasks run at once; None: as `slots`.
+    executors : QueryExecutors, optional
+        What follows the channels; None: nothing does.
     """
 
     def __init__(
@@ -103,8 +118,12 @@ class SparkSurroundings(Surroundings):
         limited: bool,
         interval_s: float | None = None,
         sizing: EpochSizing | None = None,
+        slots_now: Callable[[], int] | None = None,
+        executors: QueryExecutors | None = None,
     ) -> None:
         self._slots = slots
+        self._slots_now = slots_now if slots_now is not None else slots
+        self._executors = executors
         self._limited = limited
         self.interval_s = interval_s
         self._sizing = sizing
@@ -117,7 +136,15 @@ class SparkSurroundings(Surroundings):
     def slots(self) -> int:
         return max(1, self._slots())
 
+    def slots_now(self) -> int:
+        return max(1, self._slots_now())
+
+    def settled(self, need: SlotNeed) -> dict[str, Any]:
+        return self._executors.settled(need) if self._executors is not None else {}
+
     def at_start(self, reads: bool = True) -> Ready:
+        if self._executors is not None:
+            self._executors.begins()
         progress = self.last_progress()
         if progress is not None and progress.get("batchId") != self._seen:
             first, self._seen = self._seen is None, progress.get("batchId")
