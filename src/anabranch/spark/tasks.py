@@ -27,7 +27,7 @@ from anabranch.flow.packets import Positions, piece_of, unpack
 from anabranch.flow.schema import to_values
 from anabranch.flow.splits import Splits, set_splits
 from anabranch.flow.stage import Arrival, Flow, StageRun, by_range
-from anabranch.flow.trails import Trails, distinct, filled, joined, order_of
+from anabranch.flow.trails import Trails, decoded, distinct, filled, joined, order_of
 from anabranch.spark.exchange import (
     DATA,
     FAILURE,
@@ -39,9 +39,7 @@ from anabranch.spark.exchange import (
     edge_of,
     is_relative,
     needs_pieces,
-    packet_schema,
     slots_of,
-    trail_schema,
 )
 from anabranch.state.store import StateVersion
 
@@ -198,7 +196,6 @@ class _Channel:
         self._stage = program.layout.stages[number]
         self._entry = program.layout.steps[self._stage.steps[0]]
         self._edges = {edge.number: edge for edge in program.layout.inputs_of(self._stage)}
-        self._schemas = {edge.number: packet_schema(edge, self._columns(edge)) for edge in self._edges.values()}
         self._positions = Positions()
         self._waiting: dict[int, list[tuple[Trails, pa.RecordBatch]]] = {}
         self._marks: dict[int, list[Trails]] = {}
@@ -230,16 +227,16 @@ class _Channel:
     def take(self, kind: int, number: int, place: bytes, payload: pa.Scalar) -> Iterator[Any]:
         """Take rows that arrived; what leaves already."""
         edge = self._edges[number]
-        schema = self._schemas[number] if kind == DATA else trail_schema(edge)
-        rows = unpack(payload.as_buffer(), schema)
-        trails = [rows.column(at).to_numpy() for at in range(edge.width)]
-        if not edge.ordered:
-            trails = [np.arange(len(rows))]
-        elif is_relative(self._layout, edge):
-            trails[0] = trails[0] + self._positions.base(piece_of(place))
+        buffer = payload.as_buffer()
+        trails: Trails = []
+        if edge.ordered:
+            base = self._positions.base(piece_of(place)) if is_relative(self._layout, edge) else 0
+            trails = decoded(memoryview(buffer), edge.width, base)
         if kind == MARKS:
             self._marks.setdefault(number, []).append(trails)
             return
+        rows = unpack(buffer, self._columns(edge).arrow)
+        trails = trails or [np.arange(len(rows))]
         self._waiting.setdefault(number, []).append((trails, rows))
         self._size += len(rows)
         if self._streams and self._size >= BATCH_ROWS:
