@@ -45,6 +45,7 @@ from anabranch.state.store import StateVersion
 
 # Rows that go through the operators together: enough to make the work per batch small.
 BATCH_ROWS = 32_768
+_NO_MARKS = np.empty(0, dtype=np.int64)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -286,6 +287,10 @@ class _Channel:
             parts.append([np.full(1, tick if at == 0 else 0) for at in range(len(parts[0]))])
         trails = joined(parts)
         order = order_of(trails)
+        ((edge, count, records), *others) = spans
+        if not others and count == len(order):  # tuples by one edge, and nothing that happens between them
+            batch = _table_batch(self._columns(edge), range(count), records, order)
+            return Arrival({edge.place: batch}, [slot[order] for slot in trails], _NO_MARKS)
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
         batches: dict[int, list[tuple[np.ndarray, list[pa.RecordBatch], Any]]] = {}
@@ -324,10 +329,14 @@ def _empty(width: int) -> Trails:
     return [np.empty(0, dtype=np.int64) for _ in range(width)]
 
 
-def _table_batch(schema: Any, positions: Sequence[int], records: list[pa.RecordBatch]) -> Batch:
+def _table_batch(
+    schema: Any, positions: Sequence[int], records: list[pa.RecordBatch], order: np.ndarray | None = None
+) -> Batch:
     if not records:
         return Batch(schema, [], [])
     table = pa.Table.from_batches(records)
+    if order is not None:
+        table = table.combine_chunks().take(pa.array(order))
     return Batch(schema, positions, columns=[to_values(table.column(name)) for name in schema.names])
 
 
