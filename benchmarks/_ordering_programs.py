@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
+
+import pyarrow as pa
 
 import anabranch as ab
 
@@ -43,6 +46,19 @@ class Selective(ab.Operator):
                 yield (t.k, copy, x)
         elif self.seen % 2:
             yield (t.k, t.j, x)
+
+
+class Rare(ab.Operator):
+    """The paper's selective aggregator: real work for one tuple in so many of a key, and nothing for the others."""
+
+    times: int = 0
+    every: int = 1
+    seen: int = ab.state(default=0)
+
+    def process(self, t):
+        self.seen += 1
+        if self.seen % self.every == 0:
+            yield (t.k, t.j, multiply(t.x, self.times))
 
 
 class Mapped:
@@ -97,6 +113,8 @@ def overhead_program(name: str, stream: ab.Stream, times: int) -> ab.Stream:
     if name == "shuffle":
         half = Work(times=times // 2)
         return stream.process(half, by="k", schema=COLUMNS).process(Work(times=times // 2), by="j", schema=COLUMNS)
+    if name.endswith(":1"):
+        return stream.process(Rare(times=times, every=int(name[:-2])), by="k", schema=COLUMNS)
     if name.startswith("1:"):
         return stream.process(Selective(times=times, copies=int(name[2:])), by="k", schema=COLUMNS)
     raise AssertionError(name)
@@ -110,3 +128,8 @@ def scaling_program(name: str, stream: ab.Stream, seconds: float) -> ab.Stream:
         return stream.process(Sleepy(seconds=seconds), by="k", schema=COLUMNS)
     half = Sleepy(seconds=seconds / 2)
     return stream.process(half, by="k", schema=COLUMNS).process(Sleepy(seconds=seconds / 2), by="j", schema=COLUMNS)
+
+
+def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A task that only takes rows."""
+    yield pa.RecordBatch.from_arrays([pa.array([sum(batch.num_rows for batch in batches)])], names=["rows"])

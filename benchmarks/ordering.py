@@ -1,21 +1,38 @@
 """What order costs, and how far the engine scales.
 
-    python -m benchmarks ordering [--quick] [--part overhead|selectivity|punctuation|scaling]
+    python -m benchmarks ordering [--quick] [--part overhead|selectivity|punctuation|scaling] [--only CASE]
 
 **Overhead.** The same program, the same data, the same work per tuple, with and without order
-(``option("order", "none")``: tuples are only routed, nothing is numbered, sent along or sorted), one query after the
-other in turn; the ratio of the medians of their epochs. One row per ordering strategy of the *Safe* paper, and one
-for two regions that exchange tuples. The paper's figures are 12 % for sequence numbers and 21 % with pulses.
+(``option("order", "none")``: tuples are only routed; they are not numbered, nothing is sent along or sorted). One
+row per ordering strategy of the *Safe* paper, and one for two regions that exchange tuples. What is compared is the
+processor time (user and system) of an epoch, of all processes together: the driver, the JVM, the Python workers; wall
+time stands beside it, but on a machine that others use it says little. Queries with and without order run in turn,
+and each epoch is compared with the same epoch of the other side. Given are the median of these ratios and the interval
+that covers 90 % of the medians of samples drawn from them with replacement; and the ratio of the least that an epoch
+took on either side, because a busy machine makes epochs dearer, never cheaper. In front of it all stands what order
+adds in Python, in nanoseconds per tuple, step by step: numbering and encoding in the splitter, decoding in the channel,
+encoding what leaves, merging in the driver. These are so short that the least of many runs is undisturbed anywhere.
 
-**Selectivity and punctuations.** As Figures 9 and 11 of the paper: tuples out per tuple in from 1 to 256, and a
-punctuation after every n-th tuple, each against the same without order, or without punctuations. Skew, the third
-of these figures, is the benchmark `skew`.
+The paper's figures (12 % for sequence numbers, 21 % with pulses) are the highest of its curves over the work per tuple,
+which it gives in integer multiplications of C++. One of Python takes about thirty times as long, and so does
+everything else that happens to a tuple here. *Medium* work, 200 of them, is about what the engine itself spends on a
+tuple: where parallel channels begin to be of use. The headline figures are those. *Light* work, ten, is printed beside:
+there nearly all the time is the engine's, and nobody would take more than one channel.
 
-**Scaling.** Operators that sleep (emulated work: two cores do), ``local[32]`` and more, 1 to 32 channels: rows per
-second of an epoch against one channel. Stateless behind `spread`, stateful by key, and a shuffle between two keys,
-where a tuple's work is split over both regions. Epochs last for many seconds, as their fixed cost must not decide.
-Keys are drawn evenly, so the busiest channel has a few percent more than the mean; the ratio that this alone
-allows is printed beside.
+Order begins at the source: which file a row is from, and where. Both sides of the comparison carry that along (the
+option does not change what is read), so it has a line of its own: the processor time of reading the epoch's rows into
+Python with these columns and without, as a share of the whole epoch of light work.
+
+**Selectivity and punctuations.** As Figures 9 and 11 of the paper: a tuple out for n in (what the paper's 1:n means),
+and n out for one in, with as many out; n from 1 to 256. And a punctuation for every n-th tuple against none. Skew,
+the third of these figures, is the benchmark `skew`.
+
+**Scaling.** Operators that sleep (emulated work: two cores do), ``local[36]``, 1 to 32 channels: rows per second of an
+epoch against one channel, at the same rows per channel, so that an ideal epoch takes as long at every level.
+Stateless behind `spread`, stateful by key, and a shuffle between two keys, where a tuple's work is split over both
+regions. Epochs last 40 s, as their fixed cost must not decide. Keys are drawn at random anew for each row, so the
+busiest channel has a few percent more rows than the mean; the ratio that this alone allows is printed beside, and where
+the rest of the time went: until all channels had begun, and after the last had done its work.
 """
 
 from __future__ import annotations
@@ -23,9 +40,12 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import sys
 import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -34,36 +54,37 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anabranch.flow.packets import merge, pack, route, unpack
+from anabranch.flow.trails import Trails, decoded, encoded, refined
 from benchmarks import _ordering_programs as programs
+from benchmarks._spark import ProcessorTime, processor_time, start_spark
 
 STRATEGIES = ("round-robin", "sequence numbers", "strict and pulses", "relaxed and pulses", "shuffle")
+LIGHT, MEDIUM = 10, 200  # multiplications per tuple
+RATIOS = (1, 4, 16, 64, 256)
 CHANNELS = (1, 2, 4, 8, 16, 32)
 FILES = 4
+WARM_UP = 2  # epochs of each query: a small one, in which everything is loaded, and a whole one
+RESAMPLES = 2_000
+
+# Long enough that going to sleep and waking up, which does cost the processor, is little beside it; many enough that
+# chance gives no channel many more of them than the others.
+PER_TUPLE_S, ROWS_PER_CHANNEL = 0.010, 4_000
+
+Make = Callable[[Any], Any]
 
 
-def start_spark(slots: int, scratch: Path) -> Any:
-    from pyspark import cloudpickle
-    from pyspark.sql import SparkSession
+@dataclass(frozen=True)
+class Size:
+    """Rows of an epoch, measured epochs of a query, and how many queries each side runs."""
 
-    from anabranch.spark.java import ensure_java
+    rows: int
+    measured: int
+    rounds: int
 
-    cloudpickle.register_pickle_by_value(programs)  # Spark's Python workers need not find this folder
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    ensure_java()
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "3g",
-        "spark.local.dir": str(scratch / "local"),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.python.unix.domain.socket.enabled": "true",
-    }
-    spark = SparkSession.builder.master(f"local[{slots}]").config(map=settings).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+
+QUICK = Size(100_000, 4, 2)
+FULL = Size(400_000, 4, 4)
 
 
 def write_epochs(directory: Path, rows_of_epochs: list[int], keys: int) -> None:
@@ -84,82 +105,245 @@ def write_epochs(directory: Path, rows_of_epochs: list[int], keys: int) -> None:
             os.utime(path, (1_700_000_000 + epoch, 1_700_000_000 + epoch))
 
 
-def run(spark: Any, source: Path, make: Any, channels: int, **options: str) -> list[dict[str, Any]]:
-    """The progress of each epoch of a query over all of the source."""
+@dataclass(frozen=True)
+class Epoch:
+    """What an epoch took: from the end of the one before to its own, so that nothing falls between them."""
+
+    processor: ProcessorTime
+    wall_s: float
+    progress: dict[str, Any]
+
+
+def run(spark: Any, source: Path, make: Make, channels: int, **options: str) -> list[Epoch]:
+    """The epochs of a query over all of the source, without the first, which has none before it."""
     import anabranch as ab
 
-    stream = ab.session(spark).from_files(str(source), "parquet", programs.COLUMNS, maxFilesPerTrigger=FILES)
+    ends: list[tuple[float, ProcessorTime, dict[str, Any]]] = []
+
+    def ended(event: Any) -> None:
+        if isinstance(event, ab.EpochEnded):
+            ends.append((time.perf_counter(), processor_time(), event.progress))
+
+    session = ab.session(spark)
+    session.addListener(ended)
+    stream = session.from_files(str(source), "parquet", programs.COLUMNS, maxFilesPerTrigger=FILES)
     writer = make(stream).writeStream.format("noop").options(channels=channels, balancing="off", **options)
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
-    return query.recentProgress
-
-
-def seconds(progress: list[dict[str, Any]], warm_up: int) -> list[float]:
-    return [each["duration_ms"]["total"] / 1000 for each in progress[warm_up:]]
+    session.removeListener(ended)
+    return [
+        Epoch(used.since(before), at - started, progress)
+        for (started, before, _), (at, used, progress) in pairwise(ends)
+    ]
 
 
 # -- what order costs ---------------------------------------------------------------------------------------
 
 
-def overhead(quick: bool, part: str) -> dict[str, float]:
-    """Case → how much longer an epoch takes with order (or punctuations) than without."""
-    rows, times, rounds = (150_000, 60, 2) if quick else (300_000, 60, 4)
+@dataclass
+class Comparison:
+    """Epochs with order and the same epochs without, or with punctuations and without."""
+
+    ordered: list[Epoch] = field(default_factory=list)
+    plain: list[Epoch] = field(default_factory=list)
+
+    def ratios(self, of: Callable[[Epoch], float]) -> np.ndarray:
+        return np.array([of(a) / of(b) - 1 for a, b in zip(self.ordered, self.plain, strict=True)])
+
+    def overhead(self) -> tuple[float, float, float]:
+        """The median overhead in processor time, and the interval it lies in."""
+        ratios = self.ratios(_processor_s)
+        drawn = np.random.default_rng(1).choice(ratios, (RESAMPLES, len(ratios)))
+        low, high = np.quantile(np.median(drawn, axis=1), [0.05, 0.95])
+        return float(np.median(ratios)), float(low), float(high)
+
+    def line(self) -> str:
+        median, low, high = self.overhead()
+        with_s, without_s = (statistics.median(map(_processor_s, side)) for side in (self.ordered, self.plain))
+        wall = float(np.median(self.ratios(lambda epoch: epoch.wall_s)))
+        least = min(map(_processor_s, self.ordered)) / min(map(_processor_s, self.plain)) - 1
+        more = {
+            name: statistics.median(getattr(e.processor, f"{name}_s") for e in self.ordered)
+            - statistics.median(getattr(e.processor, f"{name}_s") for e in self.plain)
+            for name in ("jvm", "workers", "driver")
+        }
+        where = ", ".join(f"{name} {seconds:+.2f}" for name, seconds in more.items())
+        return (
+            f"{with_s:6.2f} s {without_s:6.2f} s   {median:+7.1%} ({low:+.1%} … {high:+.1%})   least {least:+7.1%}"
+            f"   wall {wall:+7.1%}"
+            f"   {len(self.ordered)} epochs; {where} s"
+        )
+
+
+def _processor_s(epoch: Epoch) -> float:
+    return epoch.processor.total_s
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two ways to run a program on input of so many rows an epoch."""
+
+    name: str
+    rows: int
+    ordered: Make
+    ordered_options: dict[str, str]
+    plain: Make
+    plain_options: dict[str, str]
+
+
+def _against_none(name: str, rows: int, times: int, title: str = "") -> Case:
+    make = _program(name, times)
+    return Case(title or name, rows, make, {}, make, {"order": "none"})
+
+
+def _cases(part: str, rows: int) -> Iterator[Case]:
+    if part == "overhead":
+        for weight, times in (("medium", MEDIUM), ("light", LIGHT)):
+            for name in STRATEGIES:
+                yield _against_none(name, rows, times, f"{name}, {weight}")
+    elif part == "selectivity":
+        for ratio in RATIOS:
+            yield _against_none(f"{ratio}:1", rows, MEDIUM, f"a tuple for {ratio}")
+        for ratio in RATIOS[1:]:
+            # The same output in all: what differs is how many tuples share a number.
+            yield _against_none(f"1:{ratio}", rows // ratio, MEDIUM, f"{ratio} for a tuple")
+    else:
+        plain = _program("sequence numbers", MEDIUM)
+        for every in (*RATIOS, 0):
+            name = f"a punctuation in {every}" if every else "never one, but asked for"
+            yield Case(name, rows, _punctuated(every), {}, plain, {})
+
+
+def _program(name: str, times: int) -> Make:
+    return lambda stream: programs.overhead_program(name, stream, times)
+
+
+def _punctuated(every: int) -> Make:
+    def make(stream: Any) -> Any:
+        marked = stream.punctuate(lambda t: every > 0 and int(t.x * 1e9) % every == 0)
+        return programs.overhead_program("sequence numbers", marked, MEDIUM)
+
+    return make
+
+
+def overhead(quick: bool, part: str, only: str = "") -> dict[str, tuple[float, float, float]]:
+    """Case → how much more processor time an epoch takes with order (or punctuations) than without."""
+    size = QUICK if quick else FULL
+    rows, rounds = size.rows, size.rounds if part == "overhead" else max(size.rounds // 2, 1)
     with tempfile.TemporaryDirectory(prefix="anabranch-ordering-") as folder:
         scratch = Path(folder)
-        write_epochs(scratch / "in", [rows // 10, *[rows] * 4], 10_000)
-        spark = start_spark(2, scratch)
+        spark = _spark(2, scratch)
         try:
             found = {}
-            for name, with_order, without in _cases(part, times):
-                ordered: list[float] = []
-                plain: list[float] = []
+            print(f"{'':28} with     without    processor time, median and 90 % interval")
+            for at, case in enumerate(case for case in _cases(part, rows) if only in case.name):
+                source = scratch / f"in-{case.rows}"
+                if not source.exists():
+                    write_epochs(source, [max(case.rows // 10, FILES), *[case.rows] * (size.measured + 1)], 10_000)
+                comparison = Comparison()
                 # In turn, and each as often first as second, so that a slow minute of the machine, or a virtual machine
-                # that is still getting faster, is nobody's advantage. The first round only warms up.
-                for number in range(rounds + 1):
-                    pair = [(plain, without), (ordered, with_order)]
-                    for into, (make, options) in pair if number % 2 else reversed(pair):
-                        measured = seconds(run(spark, scratch / "in", make, 2, **options), 2)
-                        into.extend(measured if number else [])
-                ratio = statistics.median(ordered) / statistics.median(plain)
-                found[name] = ratio - 1
-                print(
-                    f"{name:28} with {statistics.median(ordered):6.2f} s   without {statistics.median(plain):6.2f} s"
-                    f"   {ratio - 1:+7.1%}   ({len(ordered)} epochs each)",
-                    flush=True,
-                )
+                # that is still getting faster, is nobody's advantage. Before the first case all is run once.
+                for number in range(0 if at == 0 else 1, rounds + 1):
+                    sides = [
+                        (comparison.plain, case.plain, case.plain_options),
+                        (comparison.ordered, case.ordered, case.ordered_options),
+                    ]
+                    for into, make, options in sides if number % 2 else reversed(sides):
+                        epochs = run(spark, source, make, 2, **options)[WARM_UP - 1 :]
+                        into.extend(epochs if number else [])
+                found[case.name] = comparison.overhead()
+                print(f"{case.name:28} {comparison.line()}", flush=True)
+            if part == "overhead" and not only:
+                share = reading(spark, scratch / f"in-{rows}", comparison.plain)
+                found["source"] = (share, share, share)
             return found
         finally:
             spark.stop()
 
 
-def _cases(part: str, times: int) -> Any:
-    none = {"order": "none"}
-    if part == "overhead":
-        for name in STRATEGIES:
-            make = _program(name, times)
-            yield name, (make, {}), (make, none)
-    elif part == "selectivity":
-        # The same output in all: what differs is how many tuples share a number.
-        for copies in (1, 4, 16):
-            make = _program(f"1:{copies}", times)
-            yield f"1:{copies}", (make, {}), (make, none)
-    else:
-        plain = _program("sequence numbers", times)
-        for every in (10_000, 1_000, 100):
-            yield f"a punctuation in {every}", (_punctuated(every, times), {}), (plain, {})
+def reading(spark: Any, source: Path, epochs: Sequence[Epoch]) -> float:
+    """The processor time that it takes to know where the rows of an epoch are from, as a share of an epoch."""
+    from pyspark.sql import functions as functions
+
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
+    rows = spark.read.parquet(*sorted(map(str, source.glob("*-?.parquet")))[-FILES:])
+    order = [
+        functions.unix_micros(functions.col("_metadata.file_modification_time")),
+        functions.input_file_name(),
+        functions.input_file_block_start(),
+    ]
+    named = [column.alias(f"o{at}") for at, column in enumerate(order)]
+    used: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(12):
+        for knows in used:
+            before = processor_time()
+            rows.select("*", *(named if knows else [])).mapInArrow(programs.counted, "rows long").collect()
+            used[knows].append(processor_time().since(before).total_s)
+    with_s, without_s = (statistics.median(used[knows][2:]) for knows in (True, False))
+    epoch_s = statistics.median(map(_processor_s, epochs))
+    share = (with_s - without_s) / epoch_s
+    print(
+        f"on both sides: reading takes {with_s:.2f} s with where rows are from, {without_s:.2f} s without;"
+        f" {share:.1%} of a light epoch's {epoch_s:.2f} s",
+        flush=True,
+    )
+    return share
 
 
-def _program(name: str, times: int) -> Any:
-    return lambda stream: programs.overhead_program(name, stream, times)
+def steps() -> dict[str, float]:
+    """What order adds to the work of Python, in nanoseconds per tuple that enters, by strategy."""
+    rows, channels = 65_536, 2  # a batch as Spark hands it over
+    schema = pa.schema([("k", pa.int64()), ("j", pa.int64()), ("x", pa.float64())])
+    random = np.random.default_rng(1)
+    numbers = [np.arange(rows)]
+    found = {}
+    for name, copies in (("round-robin", 0), ("sequence numbers", 1), ("relaxed and pulses", 2)):
+        to = random.integers(0, channels, rows).astype(np.int32) if copies else np.zeros(rows, dtype=np.int32)
+        columns = _columns(rows, random)
+        count = channels if copies else 1
+        packets = [packet for _, packet in route(columns, schema, to, count, numbers)]
+        own = [np.flatnonzero(to == channel) for channel in range(count)]
+        leaving = [(_emitted(each, copies), _columns(len(each) * max(copies, 1), random)) for each in own]
+        results = [(trails, pack(columns, schema, trails)) for trails, columns in leaving]
+        tables = [pa.Table.from_batches([unpack(packet, schema)]) for _, packet in results]
+        trails_of = [trails for trails, _ in results]
+        added_ns = {
+            "splitter": _least_ns(lambda c=columns, t=to, n=count: list(route(c, schema, t, n, numbers)))
+            - _least_ns(lambda c=columns, t=to, n=count: list(route(c, schema, t, n))),
+            "channel": _least_ns(lambda p=packets: [decoded(memoryview(packet), 1) for packet in p])
+            + _least_ns(lambda o=own, c=copies: [_emitted(each, c) for each in o])
+            + _least_ns(lambda e=leaving: [pack(c, schema, t) for t, c in e])
+            - _least_ns(lambda e=leaving: [pack(c, schema) for _, c in e]),
+            "driver": _least_ns(lambda r=results: [decoded(memoryview(packet), len(t)) for t, packet in r])
+            + _least_ns(lambda t=trails_of, b=tables: merge(list(zip(t, b, strict=True)), schema)),
+        }
+        found[name] = sum(added_ns.values()) / rows
+        sent = sum(len(encoded(trails)) for trails, _ in results) / sum(len(each) for each in tables)
+        where = ", ".join(f"{step} {each / rows:5.1f}" for step, each in added_ns.items())
+        print(f"{name:20} order adds {found[name]:6.1f} ns per tuple: {where}; {sent:.2f} bytes sent per result")
+    return found
 
 
-def _punctuated(every: int, times: int) -> Any:
-    def make(stream: Any) -> Any:
-        marked = stream.punctuate(lambda t: int(t.x * 1e9) % every == 0)
-        return programs.overhead_program("sequence numbers", marked, times)
+def _columns(rows: int, random: np.random.Generator) -> list[pa.Array]:
+    return [
+        pa.array(random.integers(0, 10_000, rows)),
+        pa.array(random.integers(0, 9, rows)),
+        pa.array(random.random(rows)),
+    ]
 
-    return make
+
+def _emitted(numbers: np.ndarray, copies: int) -> Trails:
+    """The trails of what a channel emits for these numbers: how many each, and which of them."""
+    return refined([numbers], np.repeat(np.arange(len(numbers)), copies)) if copies > 1 else [numbers]
+
+
+def _least_ns(step: Callable[[], Any], times: int = 60) -> float:
+    least = float("inf")
+    for _ in range(times):
+        begun = time.process_time_ns()
+        step()
+        least = min(least, time.process_time_ns() - begun)
+    return least
 
 
 # -- how far it scales --------------------------------------------------------------------------------------
@@ -167,33 +351,25 @@ def _punctuated(every: int, times: int) -> Any:
 
 def scaling(quick: bool) -> dict[str, dict[int, float]]:
     """Program → channels → rows per second against one channel."""
-    # Long enough that going to sleep and waking up, which does cost the processor, is little beside it.
-    per_tuple_s, rows_per_channel = (0.010, 2_000) if quick else (0.010, 4_000)
     with tempfile.TemporaryDirectory(prefix="anabranch-ordering-") as folder:
         scratch = Path(folder)
         levels = (1, 32) if quick else CHANNELS
         for channels in levels:
-            rows = rows_per_channel * channels
+            rows = ROWS_PER_CHANNEL * channels
             write_epochs(scratch / f"in-{channels}", [max(channels * 100, 400), rows], 100_000)
-        spark = start_spark(max(CHANNELS) + 4, scratch)
+        spark = _spark(max(CHANNELS) + 4, scratch)
         try:
             found: dict[str, dict[int, float]] = {}
             for name in ("stateless", "stateful", "shuffle"):
                 rates: dict[int, float] = {}
                 for channels in levels:
-                    progress = run(
-                        spark,
-                        scratch / f"in-{channels}",
-                        lambda stream, name=name: programs.scaling_program(name, stream, per_tuple_s),
-                        channels,
-                    )
-                    last = progress[-1]
-                    rates[channels] = last["rows_in"] / (last["duration_ms"]["total"] / 1000)
-                    busiest = _busiest(last)
+                    make = _scaling_program(name, PER_TUPLE_S)
+                    (last,) = run(spark, scratch / f"in-{channels}", make, channels)
+                    progress = last.progress
+                    rates[channels] = progress["rows_in"] / (progress["duration_ms"]["total"] / 1000)
                     print(
                         f"{name:10} {channels:3} channels  {rates[channels]:9.1f} rows/s  "
-                        f"{rates[channels] / rates[1]:6.2f} times one channel"
-                        f"   (the busiest channel alone allows {channels / busiest:5.1f})",
+                        f"{rates[channels] / rates[1]:6.2f} times one channel   {_where(progress, channels)}",
                         flush=True,
                     )
                 found[name] = {channels: rate / rates[1] for channels, rate in rates.items()}
@@ -202,34 +378,67 @@ def scaling(quick: bool) -> dict[str, dict[int, float]]:
             spark.stop()
 
 
-def _busiest(progress: dict[str, Any]) -> float:
-    """The rows of the busiest channel over the mean, of the worst stage."""
-    worst = 1.0
-    for stage in {each["stage"] for each in progress["stages"] if each["level"] > 0}:
-        rows = [each["rows_in"] for each in progress["stages"] if each.get("stage") == stage]
-        worst = max(worst, max(rows) / (sum(rows) / len(rows)))
-    return worst
+def _scaling_program(name: str, per_tuple_s: float) -> Make:
+    return lambda stream: programs.scaling_program(name, stream, per_tuple_s)
+
+
+def _where(progress: dict[str, Any], channels: int) -> str:
+    """What the busiest channel allows, and where the time of an epoch went."""
+    levels = sorted({each["level"] for each in progress["stages"] if each["level"] > 0})
+    total_s = progress["duration_ms"]["total"] / 1000
+    worked_s, worst = 0.0, 1.0
+    for level in levels:
+        stage = [each for each in progress["stages"] if each["level"] == level]
+        rows = [each["rows_in"] for each in stage]
+        worst = max(worst, max(rows) * len(rows) / sum(rows))
+        worked_s += max(each["busy_seconds"] for each in stage)
+    first = [each for each in progress["stages"] if each["level"] == levels[0]]
+    read_s = max(each["seconds"] for each in progress["stages"] if each["level"] == 0)
+    spread_s = max(each["began_s"] for each in first) - min(each["began_s"] for each in first)
+    return (
+        f"(busiest channel alone: {channels / worst:5.1f}; {total_s:.2f} s, of them work {worked_s:.2f}, "
+        f"splitters {read_s:.2f}, from the first channel's start to the last's {spread_s:.2f})"
+    )
+
+
+def _spark(slots: int, scratch: Path) -> Any:
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(programs)  # Spark's Python workers need not find this folder
+    return start_spark(slots, scratch)
 
 
 def main(arguments: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks ordering")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--part", choices=["overhead", "selectivity", "punctuation", "scaling"])
+    parser.add_argument("--only", default="", help="only cases whose name contains this; gives no headline figures")
     chosen = parser.parse_args(arguments)
     figures: dict[str, Any] = {}
     # A process, and so a JVM, for each part: they need different masters, and none should inherit another's heap.
     for part in [chosen.part] if chosen.part else ["overhead", "selectivity", "punctuation", "scaling"]:
         print(f"-- {part} --", flush=True)
+        if part == "overhead":
+            figures["order_ns_per_tuple"] = {name: round(found, 1) for name, found in steps().items()}
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             if part == "scaling":
                 scales = pool.submit(scaling, chosen.quick).result()
                 figures.update({f"scale32_{name}": round(rates[32], 2) for name, rates in scales.items()})
                 continue
-            found = pool.submit(overhead, chosen.quick, part).result()
-        if part == "overhead":
-            figures["seqno_overhead"] = round(found["sequence numbers"], 3)
-            figures["pulse_overhead"] = round(max(found["strict and pulses"], found["relaxed and pulses"]), 3)
-            figures["shuffle_overhead"] = round(found["shuffle"], 3)
+            found = pool.submit(overhead, chosen.quick, part, chosen.only).result()
+        if part == "overhead" and not chosen.only:
+            figures.update(_headlines(found))
         else:
-            figures[part] = {name: round(value, 3) for name, value in found.items()}
+            figures[part] = {name: round(median, 3) for name, (median, _, _) in found.items()}
     return figures
+
+
+def _headlines(found: dict[str, tuple[float, float, float]]) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for weight, suffix in (("medium", ""), ("light", "_light")):
+        of = {name: found[f"{name}, {weight}"][0] for name in STRATEGIES}
+        figures[f"seqno_overhead{suffix}"] = of["sequence numbers"]
+        figures[f"pulse_overhead{suffix}"] = max(of["strict and pulses"], of["relaxed and pulses"])
+        figures[f"shuffle_overhead{suffix}"] = of["shuffle"]
+    figures["source_order_light"] = found["source"][0]
+    return {name: round(value, 3) for name, value in figures.items()}

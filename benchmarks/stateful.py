@@ -36,7 +36,6 @@ import argparse
 import multiprocessing
 import os
 import statistics
-import sys
 import tempfile
 import time
 import traceback
@@ -46,6 +45,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import _vwap_systems
+from benchmarks._spark import start_spark
 from benchmarks._vwap_input import link_epochs, make_epochs, sequential_output, write_epochs
 from benchmarks._vwap_systems import SYSTEMS, System, read_trades
 
@@ -106,32 +106,6 @@ class Workload:
         return [max(self.rows // SMALL_EPOCH_SHARE, 1), *[self.rows] * full]
 
 
-def start_spark(system: System, cores: int, scratch: Path) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    from anabranch.spark.java import ensure_java
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    ensure_java()
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "3g",
-        "spark.local.dir": str(scratch / "local"),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.sql.shuffle.partitions": str(cores),
-        # Between the JVM and the Python workers: transformWithState was a fifth faster in two trials on a busy machine.
-        "spark.python.unix.domain.socket.enabled": "true",
-        **system.settings,
-    }
-    spark = SparkSession.builder.master(f"local[{cores}]").config(map=settings).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
-
-
 def run_query(spark: SparkSession, system: System, source: Path, scratch: Path) -> tuple[list[Any], list[Any]]:
     """Run over all of `source`, into ``scratch/output``: Spark's progress per epoch, and the system's own."""
     query = system.start(read_trades(spark, source), scratch / "output", scratch / "checkpoint")
@@ -152,7 +126,7 @@ def measure(system_name: str, workload: Workload, cores: int, source: Path, scra
     system = SYSTEMS[system_name]
     warm_up, measured = workload.epochs_of(system)
     mine = link_epochs(source, warm_up + measured, scratch / "input")
-    spark = start_spark(system, cores, scratch)
+    spark = start_spark(cores, scratch, {"spark.sql.shuffle.partitions": str(cores), **system.settings})
     try:
         progress, own = run_query(spark, system, mine, scratch)
     finally:

@@ -3,9 +3,8 @@
     rows ─► route and pack ─► unpack, work per tuple (integer multiplications), pack ─► unpack and merge
 
     round-robin         slices of the batch, no numbers; put one after the other again
-    sequence numbers    a column of positions, rows routed by key, merged by placing each at its position
-    … with gaps         as before, but positions are not dense, so the merge is a stable sort. An epoch's end is
-                        the pulse, there are none within it
+    sequence numbers    a column of positions, rows routed by key, merged by a stable sort of the positions
+    … with gaps         as before, but positions are not dense. An epoch's end is the pulse, there are none within it
     … with duplicates   the same, and two rows per position
 
 What is compared is the CPU time of the whole way, for the same number of tuples in and out.

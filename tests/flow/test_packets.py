@@ -19,11 +19,11 @@ from anabranch.flow.packets import (
     text_place,
     unpack,
 )
-from anabranch.flow.trails import emission_index
+from anabranch.flow.trails import decoded, emission_index, encoded
 from anabranch.spark.splitters import _pieces
 
 COLUMNS = pa.schema([("x", pa.string())])
-SCHEMA = pa.schema([("#0", pa.int64()), *COLUMNS])
+SCHEMA = pa.schema([("n", pa.int64()), *COLUMNS])
 letters = st.text(st.sampled_from("\0\x01ab\xffé🜚"), max_size=5)
 
 
@@ -88,14 +88,22 @@ def test_a_header_after_data_is_noticed():
 # -- routing and merging -----------------------------------------------------------------------------------
 
 
-def test_a_batch_comes_back_from_its_payload():
-    payload = pack([pa.array([3, 4]), pa.array(["a", None])], SCHEMA)
-    assert unpack(payload, SCHEMA).to_pydict() == {"#0": [3, 4], "x": ["a", None]}
+def test_a_batch_comes_back_from_its_packet_with_trails_and_without():
+    columns = [pa.array([3, 4]), pa.array(["a", None])]
+    for trails in (None, [np.array([7, 9])], [np.array([7, 7]), np.array([0, 1])]):
+        packet = pack(columns, SCHEMA, trails)
+        assert unpack(packet, SCHEMA).to_pydict() == {"n": [3, 4], "x": ["a", None]}
+        if trails:
+            assert [slot.tolist() for slot in decoded(memoryview(packet), len(trails))] == [t.tolist() for t in trails]
 
 
 def routed(values, channels, count):
-    columns = [pa.array(values, pa.int64()), pa.array([str(value) for value in values], pa.string())]
-    return [(c, unpack(p, SCHEMA)) for c, p in route(columns, SCHEMA, np.array(channels, np.int32), count)]
+    trails = [np.array(values, dtype=np.int64)]
+    columns = [pa.array([str(value) for value in values], pa.string())]
+    packets = route(columns, COLUMNS, np.array(channels, np.int32), count, trails)
+    return [
+        (c, decoded(memoryview(packet), 1), pa.Table.from_batches([unpack(packet, COLUMNS)])) for c, packet in packets
+    ]
 
 
 @settings(max_examples=60)
@@ -107,11 +115,11 @@ def test_routing_sends_each_row_to_its_channel_in_order_and_merging_undoes_it(da
     values = np.cumsum(steps).tolist()
     owner = {value: data.draw(st.integers(0, count - 1)) for value in values}
     parts = routed(values, [owner[value] for value in values], count)
-    for channel, batch in parts:
-        assert batch.column(0).to_pylist() == [value for value in values if owner[value] == channel]
-        assert batch.column(1).to_pylist() == [str(value) for value in values if owner[value] == channel]
-    assert [channel for channel, _ in parts] == sorted(set(owner.values()))
-    merged = merge([([b.column(0).to_numpy()], pa.table(b.columns[1:], COLUMNS)) for _, b in parts], COLUMNS)
+    for channel, trails, rows in parts:
+        assert trails[0].tolist() == [value for value in values if owner[value] == channel]
+        assert rows.column(0).to_pylist() == [str(value) for value in values if owner[value] == channel]
+    assert [channel for channel, _, _ in parts] == sorted(set(owner.values()))
+    merged = merge([(trails, rows) for _, trails, rows in parts], COLUMNS)
     assert merged.column(0).to_pylist() == list(map(str, values))
 
 
@@ -125,9 +133,17 @@ def test_rows_of_one_position_keep_the_order_they_were_emitted_in():
 
 
 def test_a_repeat_is_not_taken_for_a_row_that_is_missing():
-    """As many rows as positions, but one twice and one not at all: placing would lose a row."""
+    """As many rows as positions, but one twice and one not at all."""
     merged = merge([part([(0, "a"), (0, "b")]), part([(2, "c")])], COLUMNS)
     assert merged.column(0).to_pylist() == ["a", "b", "c"]
+
+
+def test_parts_that_stand_in_order_are_not_copied():
+    parts = [part([(0, "a"), (1, "b")]), part([(2, "c")])]
+    merged = merge(parts, COLUMNS)
+    assert merged.column(0).to_pylist() == ["a", "b", "c"]
+    kept = [chunk.buffers()[2].address for chunk in merged.column(0).chunks]
+    assert kept == [rows.column(0).chunk(0).buffers()[2].address for _, rows in parts]
 
 
 def test_merging_nothing_gives_no_rows_and_the_columns():
@@ -137,6 +153,45 @@ def test_merging_nothing_gives_no_rows_and_the_columns():
 
 def test_the_emission_index_counts_within_each_tuple():
     assert emission_index(np.array([4, 4, 5, 9, 9, 9])).tolist() == [0, 1, 0, 0, 1, 2]
+
+
+# -- trails as bytes ---------------------------------------------------------------------------------------
+
+numbers = st.one_of(st.integers(-3, 3), st.integers(0, 2**17), st.integers(-(2**63), 2**63 - 1))
+starts = st.integers(-(2**63), 2**63 - 1)
+
+
+@st.composite
+def slots(draw, count):
+    """Numbers as they come: anything, near to each other, or rising by steps of any size from anywhere."""
+    if draw(st.booleans()):
+        return np.array(draw(st.lists(numbers, min_size=count, max_size=count)), dtype=np.int64)
+    high = draw(st.sampled_from([0, 1, 255, 256, 65_535, 65_536, 2**40]))
+    steps = draw(st.lists(st.sampled_from([0, 1, high]), min_size=count, max_size=count))
+    return np.cumsum(np.array(steps, dtype=np.int64)) + draw(starts)  # may overflow, and must come back all the same
+
+
+@settings(max_examples=300)
+@given(st.data(), st.integers(0, 12), st.integers(1, 3), st.integers(0, 2**40), st.binary(max_size=9))
+def test_trails_come_back_from_their_bytes_whatever_stands_before_them(data, count, width, base, before):
+    trails = [data.draw(slots(count)) for _ in range(width)]
+    found = decoded(memoryview(before + encoded(trails)), width, base)
+    assert [slot.dtype for slot in found] == [np.dtype(np.int64)] * width
+    assert found[0].tolist() == (trails[0] + base).tolist()
+    assert [slot.tolist() for slot in found[1:]] == [slot.tolist() for slot in trails[1:]]
+
+
+@pytest.mark.parametrize(
+    ("case", "trails", "per_tuple"),
+    [
+        ("passed on", [np.arange(5_000, 15_000)], 0),
+        ("one of three channels", [np.flatnonzero(np.arange(30_000) * 7 % 11 < 4)], 1),
+        ("one of 2,000 channels", [np.arange(10_000) * 2_000 + np.arange(10_000) % 7], 2),
+        ("two for each", [np.repeat(np.arange(5_000) * 3, 2), np.tile([0, 1], 5_000)], 2),
+    ],
+)
+def test_a_tuple_costs_a_byte_or_none_per_slot(case, trails, per_tuple):
+    assert len(encoded(trails)) <= per_tuple * len(trails[0]) + 64
 
 
 # -- pieces of a source ------------------------------------------------------------------------------------

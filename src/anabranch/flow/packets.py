@@ -8,7 +8,7 @@ per (piece, chunk, channel), and every splitter tells every channel its pieces a
 every other channel would: (rows in the pieces before) + (row in the piece).
 
 A packet's place is that of its piece, then the number of its first row. Spark sorts the few packets of a
-channel by place, not its rows.
+channel by place, not its rows. A packet is an Arrow batch of the rows and, where order matters, their trails.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from anabranch.flow.trails import Trails, joined, order_of
+from anabranch.flow.trails import Trails, encoded, joined, order_of
 
 _END = struct.Struct(">Q")
 
@@ -74,52 +74,60 @@ def piece_of(place: bytes) -> bytes:
     return place[:-8]
 
 
-def pack(columns: Sequence[pa.Array], schema: pa.Schema) -> bytes:
-    """An Arrow batch without its schema: both ends know it."""
-    return pa.RecordBatch.from_arrays(list(columns), schema=schema).serialize().to_pybytes()
+def pack(columns: Sequence[pa.Array], schema: pa.Schema, trails: Trails | None = None) -> bytes:
+    """An Arrow batch without its schema, which both ends know; behind it the trails, if there are any."""
+    return _packed(pa.RecordBatch.from_arrays(list(columns), schema=schema), trails)
+
+
+def _packed(batch: pa.RecordBatch, trails: Trails | None) -> bytes:
+    rows = batch.serialize()
+    return rows.to_pybytes() if not trails else b"".join([rows, encoded(trails)])
 
 
 def unpack(payload: bytes | pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of a packet; `trails.decoded` has their trails."""
     return pa.ipc.read_record_batch(pa.py_buffer(payload), schema)
 
 
 def route(
-    columns: Sequence[pa.Array], schema: pa.Schema, channels: np.ndarray, count: int
+    columns: Sequence[pa.Array],
+    schema: pa.Schema,
+    channels: np.ndarray,
+    count: int,
+    trails: Trails | None = None,
 ) -> Iterator[tuple[int, bytes]]:
-    """Cut a batch by channel: (channel, payload) for every channel that gets a row, rows in order."""
+    """Cut a batch by channel: (channel, packet) for every channel that gets a row, rows in order."""
     if not len(channels):
         return
     if count == 1:
-        yield 0, pack(columns, schema)
+        yield 0, pack(columns, schema, trails)
         return
     narrow = channels.astype(np.uint8) if count <= 256 else channels.astype(np.uint16)  # radix sort
     order = np.argsort(narrow, kind="stable")
     sizes = np.bincount(channels, minlength=count)
     batch = pa.RecordBatch.from_arrays(list(columns), schema=schema).take(pa.array(order))
+    sorted_trails = [slot[order] for slot in trails or ()]
     start = 0
     for channel in np.flatnonzero(sizes).tolist():
-        size = int(sizes[channel])
-        yield channel, batch.slice(start, size).serialize().to_pybytes()
-        start += size
+        stop = start + int(sizes[channel])
+        yield channel, _packed(batch.slice(start, stop - start), [slot[start:stop] for slot in sorted_trails])
+        start = stop
 
 
 def merge(parts: Sequence[tuple[Trails, pa.Table]], schema: pa.Schema) -> pa.Table:
     """The tuples of all channels in one order: by their trails, which are all different.
 
-    Where the trails are one number that takes every value from 0 on, the order is found by placing instead of
-    sorting.
+    Parts that stand in order already, as those of one channel do, are not copied.
     """
     parts = [part for part in parts if part[1].num_rows]
     if not parts:
         return schema.empty_table()
-    table = pa.concat_tables([rows for _, rows in parts]).combine_chunks()
+    table = pa.concat_tables([rows for _, rows in parts])
     if len(parts) == 1:
         return table
-    trails = joined([trails for trails, _ in parts])
-    count = len(table)
-    if len(trails) == 1 and int(trails[0].min()) == 0 and int(trails[0].max()) == count - 1:
-        order = np.full(count, -1, dtype=np.int64)
-        order[trails[0]] = np.arange(count)
-        if (order >= 0).all():  # count slots, all filled: every number occurs once
-            return table.take(pa.array(order))
-    return table.take(pa.array(order_of(trails)))
+    # Where every number occurs once, placing tuples by their numbers would do; it takes as long as this sort, which
+    # finds the runs of the channels.
+    order = order_of(joined([trails for trails, _ in parts]))
+    if np.array_equal(order, np.arange(len(order))):
+        return table
+    return table.combine_chunks().take(pa.array(order))

@@ -2,10 +2,15 @@
 
 A stream's trails are a list of arrays, one for each slot that is sent (see `compiler.stages`). Within a stage
 tuples point to the trail of the tuple they came from; `refined` gives each a trail of its own.
+
+On the wire (`encoded`, `decoded`) a slot takes as few bytes as its numbers need. Those of one packet rise by small
+steps, or lie close together, so that a byte per tuple nearly always does; where they rise by one and the same step,
+as they do where tuples are only passed on, they take none.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +20,13 @@ Trails = list[np.ndarray]
 
 # Behind everything that has the same trail so far.
 LAST = np.iinfo(np.int64).max
+
+
+# How the numbers of a slot are written: by one step, by their steps, by what they are above the least, as they are.
+_EVEN, _STEPS, _ABOVE, _PLAIN = range(4)
+_SLOT = struct.Struct("<BBqq")  # how, bytes per number, what to begin with, the step
+_COUNT = struct.Struct("<q")
+_NONE = np.empty(0, dtype=np.int64)
 
 
 def emission_index(positions: np.ndarray) -> np.ndarray:
@@ -91,3 +103,66 @@ def distinct(trails: Trails) -> Trails:
 def joined(parts: Sequence[Trails]) -> Trails:
     """Trails one after the other."""
     return [np.concatenate(slots) for slots in zip(*parts, strict=True)]
+
+
+def encoded(trails: Trails) -> bytes:
+    """Trails as bytes: the numbers of all slots, then how to read them."""
+    written, notes = [], []
+    for slot in trails:
+        values, note = _encoded(slot)
+        written.append(values)
+        notes.append(note)
+    return b"".join([*written, *notes, _COUNT.pack(len(trails[0]))])
+
+
+def _encoded(slot: np.ndarray) -> tuple[bytes, bytes]:
+    if len(slot) < 2:
+        return b"", _SLOT.pack(_EVEN, 0, int(slot[0]) if len(slot) else 0, 0)
+    # A difference that overflows comes back right: what adds it up overflows as well.
+    steps = slot[1:] - slot[:-1]
+    least, most = int(steps.min()), int(steps.max())
+    if least == most:
+        return b"", _SLOT.pack(_EVEN, 0, int(slot[0]), least)
+    if least >= 0 and most < 1 << 8:
+        return _narrow(steps, 1), _SLOT.pack(_STEPS, 1, int(slot[0]), 0)
+    low = int(slot.min())
+    above = int(slot.max()) - low
+    if least >= 0 and most < 1 << 16 and above >= 1 << 16:
+        return _narrow(steps, 2), _SLOT.pack(_STEPS, 2, int(slot[0]), 0)
+    for width in (1, 2, 4):
+        if above < 1 << 8 * width:
+            return _narrow(slot - low, width), _SLOT.pack(_ABOVE, width, low, 0)
+    return slot.astype("<i8").tobytes(), _SLOT.pack(_PLAIN, 8, 0, 0)
+
+
+def _narrow(values: np.ndarray, width: int) -> bytes:
+    return values.astype(f"<u{width}").tobytes()
+
+
+def decoded(data: memoryview, width: int, base: int = 0) -> Trails:
+    """The trails of so many slots that stand at the end of `data`; `base` is added to the first slot."""
+    (count,) = _COUNT.unpack_from(data, len(data) - _COUNT.size)
+    end = notes = len(data) - _COUNT.size - width * _SLOT.size
+    found: Trails = []
+    for at in reversed(range(width)):
+        how, size, first, step = _SLOT.unpack_from(data, notes + at * _SLOT.size)
+        held = count - 1 if how == _STEPS else count
+        values = _NONE
+        if size:
+            end -= held * size
+            values = np.frombuffer(data, "<i8" if how == _PLAIN else f"<u{size}", held, end)
+        found.append(_decoded(how, values, first + base if at == 0 else first, step, count))
+    return found[::-1]
+
+
+def _decoded(how: int, values: np.ndarray, first: int, step: int, count: int) -> np.ndarray:
+    if how == _EVEN:
+        return np.arange(count, dtype=np.int64) * step + first
+    if how == _STEPS:
+        slot = np.zeros(count, dtype=np.int64)
+        np.cumsum(values, out=slot[1:])
+        slot += first
+        return slot
+    slot = values.astype(np.int64)
+    slot += first
+    return slot

@@ -8,8 +8,8 @@ rows of a task, so that what must be known first comes first:
 
     0  a failure             the task passes it on and does nothing else
     1  a header              the pieces of the sources and their row counts: they make numbers into positions
-    2  data                  edge, place; the payload is an Arrow batch: trails, then columns
-    3  punctuations          edge; the payload is an Arrow batch of trails
+    2  data                  edge, place; the payload is a packet: an Arrow batch, then trails
+    3  punctuations          edge; the payload is trails
     4  data for later        level, slot, and what is below: handed on
     5  a result              exit, edge, place
     6  a report              what a task did
@@ -32,9 +32,8 @@ import pyarrow as pa
 from anabranch.compiler.stages import Edge, Layout, Stage
 from anabranch.errors import AnabranchError, error_to_json
 from anabranch.flow.packets import data_place, pack, route
-from anabranch.flow.schema import Schema
 from anabranch.flow.stage import Leaving
-from anabranch.flow.trails import Trails
+from anabranch.flow.trails import Trails, encoded
 from anabranch.partitioning.hashing import hash_columns
 from anabranch.partitioning.tally import Tally
 
@@ -47,16 +46,6 @@ _RESULT = struct.Struct(">BHH")
 _LATER = struct.Struct(">BBI")
 
 Row = tuple[int, bytes, bytes]
-
-
-def trail_schema(edge: Edge) -> pa.Schema:
-    """The numbers that are sent with each tuple of an edge."""
-    return pa.schema([pa.field(f"#{at}", pa.int64()) for at in range(edge.width)])
-
-
-def packet_schema(edge: Edge, columns: Schema) -> pa.Schema:
-    """Trails, then columns."""
-    return pa.schema([*trail_schema(edge), *columns.arrow])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,41 +100,34 @@ class Outbox:
         self._slots = {at: slots_of(layout, at, functions) for at in range(level + 1, layout.levels + 1)}
         self._next = self._slots.get(level + 1)
         self._whom = whom % self._next.count if self._next is not None else 0
-        self._schemas: dict[int, pa.Schema] = {}
         self._epoch = epoch
         self._tallies: dict[int, Tally] = {}
 
     def leaving(self, leaving: Leaving, piece: bytes = b"") -> Iterator[Row]:
         """Tuples and punctuations that leave a stage."""
         edge, trails = leaving.edge, leaving.trails
-        schema = self._schemas.get(edge.number)
-        if schema is None:
-            columns = self._layout.steps[edge.source].node.schema
-            schema = self._schemas[edge.number] = packet_schema(edge, columns)
         if len(trails[0]):
             place = data_place(piece, int(trails[0][0]))
             if edge.target < 0:
-                numbers = trails if edge.ordered else []
-                arrays = [*(pa.array(slot) for slot in numbers), *leaving.columns]
-                yield self._on(_RESULT.pack(RESULT, edge.place, edge.number) + place, pack(arrays, schema))
+                schema = self._layout.steps[edge.source].node.schema.arrow
+                packet = pack(leaving.columns, schema, trails if edge.ordered else None)
+                yield self._on(_RESULT.pack(RESULT, edge.place, edge.number) + place, packet)
             else:
-                yield from self._data(edge, place, trails, leaving.columns, schema)
+                yield from self._data(edge, place, trails, leaving.columns)
         if leaving.marks is not None and len(leaving.marks[0]):
-            payload = pack([pa.array(slot) for slot in leaving.marks], trail_schema(edge))
+            payload = encoded(leaving.marks)
             target = self._layout.stages[self._layout.steps[edge.target].stage]
             for channel in range(self._functions[target.number].channels):
                 place = data_place(piece, int(leaving.marks[0][0]))
                 yield self._to(target, channel, _EDGE.pack(MARKS, edge.number) + place, payload)
 
-    def _data(
-        self, edge: Edge, place: bytes, trails: Trails, columns: Sequence[pa.Array], schema: pa.Schema
-    ) -> Iterator[Row]:
+    def _data(self, edge: Edge, place: bytes, trails: Trails, columns: Sequence[pa.Array]) -> Iterator[Row]:
         target = self._layout.stages[self._layout.steps[edge.target].stage]
         function = self._functions[target.number]
         order = _EDGE.pack(DATA, edge.number) + place
+        schema = self._layout.steps[edge.source].node.schema
         if edge.key:
-            names = self._layout.steps[edge.source].node.schema.names
-            hashes = hash_columns([columns[names.index(name)] for name in edge.key])
+            hashes = hash_columns([columns[schema.names.index(name)] for name in edge.key])
             self._tally(target.number).add(hashes)
             channels = function.route(hashes)
         elif target.kind == "spread":
@@ -153,9 +135,8 @@ class Outbox:
             channels = ((trails[0] + zlib.crc32(place[:-8])) % function.channels).astype(np.int32)
         else:
             channels = np.zeros(len(trails[0]), dtype=np.int32)
-        numbers = trails if edge.ordered else []
-        arrays = [*(pa.array(slot) for slot in numbers), *columns]
-        for channel, payload in route(arrays, schema, channels, function.channels):
+        sent = trails if edge.ordered else None
+        for channel, payload in route(columns, schema.arrow, channels, function.channels, sent):
             yield self._to(target, channel, order, payload)
 
     def _tally(self, stage: int) -> Tally:
@@ -173,9 +154,9 @@ class Outbox:
     def result(self, leaving: Leaving, slot: int) -> Row:
         """Tuples that leave the program, to a merger."""
         edge = leaving.edge
-        schema = packet_schema(edge, self._layout.steps[edge.source].node.schema)
+        schema = self._layout.steps[edge.source].node.schema.arrow
         order = _RESULT.pack(RESULT, edge.place, edge.number) + data_place(b"", int(leaving.trails[0][0]))
-        return slot, order, pack([*(pa.array(each) for each in leaving.trails), *leaving.columns], schema)
+        return slot, order, pack(leaving.columns, schema, leaving.trails)
 
     def _on(self, order: bytes, payload: bytes) -> Row:
         return self._whom, order, payload

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 
 from anabranch.compiler.stages import Exit, Layout
 from anabranch.flow.packets import merge, unpack
-from anabranch.flow.trails import Trails, filled
-from anabranch.spark.exchange import RESULT, Row, batches_of, packet_schema, report_row, result_of
+from anabranch.flow.trails import Trails, decoded, filled
+from anabranch.spark.exchange import RESULT, Row, batches_of, report_row, result_of
 from anabranch.spark.tasks import Task, partition_number
 
 STAGED = "_staged-"
@@ -90,14 +90,12 @@ def merged(layout: Layout, found: Exit, parts: Sequence[tuple[int, Any]], bases:
     `bases` are what to add to the first number of each packet to make it a position; nothing, if it is one already.
     """
     wanted = (None,) * max(len(layout.edges[at].slots) for at in found.edges)
+    schema = found.node.schema.arrow
     placed: list[tuple[Trails, pa.Table]] = []
     for at, (number, payload) in enumerate(parts):
         edge = layout.edges[number]
-        batch = unpack(payload, packet_schema(edge, found.node.schema))
-        trails = [batch.column(slot).to_numpy() for slot in range(edge.width)]
-        if bases:
-            trails[0] = trails[0] + bases[at]
-        columns = pa.table(batch.columns[edge.width :], found.node.schema.arrow)
+        rows = pa.Table.from_batches([unpack(payload, schema)])
+        trails = decoded(memoryview(payload), edge.width, bases[at] if bases else 0)
         # What comes by one edge has the same constants in all its trails: they need not be compared.
-        placed.append((trails if len(found.edges) == 1 else filled(trails, edge.slots, wanted), columns))
-    return merge(placed, found.node.schema.arrow)
+        placed.append((trails if len(found.edges) == 1 else filled(trails, edge.slots, wanted), rows))
+    return merge(placed, schema)

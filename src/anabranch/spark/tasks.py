@@ -27,7 +27,7 @@ from anabranch.flow.packets import Positions, piece_of, unpack
 from anabranch.flow.schema import to_values
 from anabranch.flow.splits import Splits, set_splits
 from anabranch.flow.stage import Arrival, Flow, StageRun, by_range
-from anabranch.flow.trails import Trails, distinct, filled, joined, order_of
+from anabranch.flow.trails import Trails, decoded, distinct, filled, joined, order_of
 from anabranch.spark.exchange import (
     DATA,
     FAILURE,
@@ -39,14 +39,13 @@ from anabranch.spark.exchange import (
     edge_of,
     is_relative,
     needs_pieces,
-    packet_schema,
     slots_of,
-    trail_schema,
 )
 from anabranch.state.store import StateVersion
 
 # Rows that go through the operators together: enough to make the work per batch small.
 BATCH_ROWS = 32_768
+_NO_MARKS = np.empty(0, dtype=np.int64)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +197,6 @@ class _Channel:
         self._stage = program.layout.stages[number]
         self._entry = program.layout.steps[self._stage.steps[0]]
         self._edges = {edge.number: edge for edge in program.layout.inputs_of(self._stage)}
-        self._schemas = {edge.number: packet_schema(edge, self._columns(edge)) for edge in self._edges.values()}
         self._positions = Positions()
         self._waiting: dict[int, list[tuple[Trails, pa.RecordBatch]]] = {}
         self._marks: dict[int, list[Trails]] = {}
@@ -230,16 +228,16 @@ class _Channel:
     def take(self, kind: int, number: int, place: bytes, payload: pa.Scalar) -> Iterator[Any]:
         """Take rows that arrived; what leaves already."""
         edge = self._edges[number]
-        schema = self._schemas[number] if kind == DATA else trail_schema(edge)
-        rows = unpack(payload.as_buffer(), schema)
-        trails = [rows.column(at).to_numpy() for at in range(edge.width)]
-        if not edge.ordered:
-            trails = [np.arange(len(rows))]
-        elif is_relative(self._layout, edge):
-            trails[0] = trails[0] + self._positions.base(piece_of(place))
+        buffer = payload.as_buffer()
+        trails: Trails = []
+        if edge.ordered:
+            base = self._positions.base(piece_of(place)) if is_relative(self._layout, edge) else 0
+            trails = decoded(memoryview(buffer), edge.width, base)
         if kind == MARKS:
             self._marks.setdefault(number, []).append(trails)
             return
+        rows = unpack(buffer, self._columns(edge).arrow)
+        trails = trails or [np.arange(len(rows))]
         self._waiting.setdefault(number, []).append((trails, rows))
         self._size += len(rows)
         if self._streams and self._size >= BATCH_ROWS:
@@ -289,6 +287,10 @@ class _Channel:
             parts.append([np.full(1, tick if at == 0 else 0) for at in range(len(parts[0]))])
         trails = joined(parts)
         order = order_of(trails)
+        ((edge, count, records), *others) = spans
+        if not others and count == len(order):  # tuples by one edge, and nothing that happens between them
+            batch = _table_batch(self._columns(edge), range(count), records, order)
+            return Arrival({edge.place: batch}, [slot[order] for slot in trails], _NO_MARKS)
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
         batches: dict[int, list[tuple[np.ndarray, list[pa.RecordBatch], Any]]] = {}
@@ -327,10 +329,14 @@ def _empty(width: int) -> Trails:
     return [np.empty(0, dtype=np.int64) for _ in range(width)]
 
 
-def _table_batch(schema: Any, positions: Sequence[int], records: list[pa.RecordBatch]) -> Batch:
+def _table_batch(
+    schema: Any, positions: Sequence[int], records: list[pa.RecordBatch], order: np.ndarray | None = None
+) -> Batch:
     if not records:
         return Batch(schema, [], [])
     table = pa.Table.from_batches(records)
+    if order is not None:
+        table = table.combine_chunks().take(pa.array(order))
     return Batch(schema, positions, columns=[to_values(table.column(name)) for name in schema.names])
 
 
