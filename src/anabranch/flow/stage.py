@@ -212,7 +212,11 @@ class _Calls:
         waiting: dict[Any, tuple[int, ...]] = {}
         if happens:
             live = self._table.load_waiting(logic.waiting)
-            waiting = {key: tuple(it.opened) for key, it in live.items() if getattr(it, logic.waiting)}
+            # A key that waits since the program was laid out with shorter trails (its aggregation was not in two steps
+            # yet, say) waits since an earlier epoch: what its trail lacks decides nothing.
+            waiting = {
+                key: (*it.opened, *never[len(it.opened) :]) for key, it in live.items() if getattr(it, logic.waiting)
+            }
         for position, call in enumerate(calls):
             if call is not None:
                 method, key, row = call
