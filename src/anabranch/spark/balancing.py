@@ -23,6 +23,7 @@ from anabranch.flow.splits import Splits
 from anabranch.partitioning.construct import ConstructionSettings, resized
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.knowledge import Knowledge
+from anabranch.partitioning.measured import ChannelTimes
 from anabranch.partitioning.planner import Period, Planner, PlannerSettings, Replace
 from anabranch.partitioning.resources import TOLERANCE_DEFAULT, Growth, Resources
 from anabranch.partitioning.split import resplit
@@ -92,19 +93,23 @@ class Balancing:
             return
         counted: dict[str, list[Counted]] = {}
         busy: dict[str, dict[int, float]] = {}
+        times: dict[str, list[ChannelTimes]] = {}
         for report in reports:
             for stage, keys in report.get("keys", ()):
                 if stage in self._names:
                     counted.setdefault(self._names[stage], []).append(Counted.of_report(keys))
             if "channel" in report:
                 busy.setdefault(report["name"], {})[report["channel"]] = report["busy_seconds"]
+                if "measured" in report:
+                    read = ChannelTimes.of_report(report["measured"], report["rows_in"], report["busy_seconds"])
+                    times.setdefault(report["name"], []).extend([read] if read is not None else [])
         for region, tallies in counted.items():
             function = functions[region]
             seconds = busy.get(region, {})
             measured = None
             if set(seconds) == set(range(function.channels)):
                 measured = np.array([seconds[channel] for channel in range(function.channels)])
-            self._known.setdefault(region, Knowledge()).observe(tallies, function, measured)
+            self._known.setdefault(region, Knowledge()).observe(tallies, function, measured, times.get(region, ()))
 
     def function(
         self, region: str, current: PartitioningFunction, channels: int

@@ -43,6 +43,7 @@ from anabranch.spark.exchange import (
     slots_of,
     trail_schema,
 )
+from anabranch.spark.measuring import Measuring
 from anabranch.state.store import StateVersion
 
 # Rows that go through the operators together: enough to make the work per batch small.
@@ -210,7 +211,10 @@ class _Channel:
         self._nodes = program.layout.nodes(self._stage)
         self._state = task.state(self._number)
         tables = self._state.open(self._nodes)
-        self._run = StageRun(program.layout, self._stage, tables, task.epoch, task.clock_ms)
+        self._measuring = Measuring(program.layout, self._stage, tables)
+        self._run = StageRun(
+            program.layout, self._stage, tables, task.epoch, task.clock_ms, watch=self._measuring.watch
+        )
         self._rows_in = self._rows_out = 0
         self._busy = 0.0
         self._saving = 0.0
@@ -258,6 +262,7 @@ class _Channel:
         self._rows_in += rows_in
         self._rows_out += sum(len(each.trails[0]) for each in leaving)
         self._busy += time.perf_counter() - begun
+        self._measuring.take(self._run)
         yield from leaving
 
     def finish(self) -> Iterator[Any]:
@@ -320,7 +325,14 @@ class _Channel:
             "segments": self._segments,
             "damaged": self._state.damaged,
             "met": [[*what, number] for what, number in counters.take().items()],
+            **self._measured(),
         }
+
+    def _measured(self) -> dict[str, Any]:
+        if self._measuring.watch is None:
+            return {}
+        rows = sum(record["rows"] for record in self._state.visible(self._entry.node.name))
+        return {"measured": self._measuring.report(rows)}
 
 
 def _empty(width: int) -> Trails:
