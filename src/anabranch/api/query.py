@@ -19,8 +19,9 @@ from anabranch.errors import AnabranchError, ProgramError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from anabranch.spark.runner import EpochProgress, EpochRunner
+    from anabranch.spark.runner import EpochProgress
     from anabranch.spark.scaling import RegionStatus
+    from anabranch.spark.switching import SwitchingRunner
 
 _PROGRESS_KEPT = 100
 
@@ -39,6 +40,7 @@ class StreamingQuery:
         name: str | None,
         options: dict[str, str],
         listeners: Iterable[Listener] = (),
+        split_plan: Plan | None = None,
     ) -> None:
         from anabranch.spark.balancing import BalancingSettings
         from anabranch.spark.executor import SparkExecutor, SparkMerges
@@ -46,6 +48,7 @@ class StreamingQuery:
         from anabranch.spark.runner import EpochRunner, describe_program
         from anabranch.spark.slots import task_slots
         from anabranch.spark.source import OrderedSources
+        from anabranch.spark.switching import SwitchingRunner, begins_split
         from anabranch.spark.tasks import Program
         from anabranch.spark.waiting import SparkSurroundings
         from anabranch.state.backing import open_backing_store
@@ -54,13 +57,17 @@ class StreamingQuery:
 
         location = qualified(spark, checkpoint)
         local = local_path(location)
-        self.plan = plan
         self._progress: deque[EpochProgress] = deque(maxlen=_PROGRESS_KEPT)
         self._listeners = Listeners(listeners)
         self.sinks = list(sinks)
         files = open_files(spark, f"{location}/anabranch")
         held = Checkpoint(files, versions_kept(options))
-        draft = Program.of(plan, {}, ordered=options.get("order", "total") != "none")
+        ordered = options.get("order", "total") != "none"
+        draft = Program.of(plan, {}, ordered)
+        split = None if split_plan is None else Program.of(split_plan, {}, ordered)
+        if split is not None and split_plan is not None and begins_split(draft, split, held):
+            plan, draft, split = split_plan, split, None
+        self.plan = plan
         description = describe_program(draft)
         allow_state_loss = options.get("allowstateloss") == "true"
         # All that can be wrong is found before the first file is written.
@@ -78,23 +85,28 @@ class StreamingQuery:
             sources.limited,
             None if interval is None else seconds_of(interval),
         )
-        self._runner = EpochRunner(
-            dataclasses.replace(draft, orders=sources.orders),
-            SparkExecutor(spark, sources),
-            elastic,
-            held,
-            f"{files.root}/state",
-            local is not None,
-            sinks,
-            self._ended,
-            SparkMerges(spark),
-            snapshots,
-            surroundings=surroundings,
-            backing=backing,
-            on_decision=lambda region, decision: self._listeners.tell(Decided(region, decision)),
-            mergers=mergers_of(options),
-            balancing=balancing,
-        )
+        merges = SparkMerges(spark)
+
+        def runner_of(program: Program) -> EpochRunner:
+            return EpochRunner(
+                dataclasses.replace(program, orders=sources.orders),
+                SparkExecutor(spark, sources),
+                elastic,
+                held,
+                f"{files.root}/state",
+                local is not None,
+                sinks,
+                self._ended,
+                merges,
+                snapshots,
+                surroundings=surroundings,
+                backing=backing,
+                on_decision=lambda region, decision: self._listeners.tell(Decided(region, decision)),
+                mergers=mergers_of(options),
+                balancing=balancing,
+            )
+
+        self._runner = SwitchingRunner(runner_of, draft, split if balancing.enabled else None, held)
         self.changes = held.bind(description, allow_state_loss)
         for sink in sinks:
             sink.prepare(location)
@@ -250,7 +262,7 @@ class Drain(threading.Thread):
     Spark calls only when there is input, but a tuple that was sent back must not wait for it.
     """
 
-    def __init__(self, query: Any, runner: EpochRunner, ends: bool) -> None:
+    def __init__(self, query: Any, runner: SwitchingRunner, ends: bool) -> None:
         super().__init__(name="anabranch-feedback", daemon=True)
         self._spark_query = query
         self._runner = runner
