@@ -67,7 +67,7 @@ class StreamingQuery:
         split = None if split_plan is None else Program.of(split_plan, {}, ordered)
         if split is not None and split_plan is not None and begins_split(draft, split, held):
             plan, draft, split = split_plan, split, None
-        self.plan = plan
+        self._plans = (plan, split_plan)
         description = describe_program(draft)
         allow_state_loss = options.get("allowstateloss") == "true"
         # All that can be wrong is found before the first file is written.
@@ -120,6 +120,12 @@ class StreamingQuery:
         self._drain = Drain(self._query, self._runner, bool(trigger.keys() & {"once", "availableNow"}))
         if draft.loops:
             self._drain.start()
+
+    @property
+    def plan(self) -> Plan:
+        """What is run: the program as written or, once a key was too hot for a channel, in steps that can split it."""
+        written, split = self._plans
+        return split if split is not None and self._runner.has_switched else written
 
     @property
     def sink(self) -> Any:

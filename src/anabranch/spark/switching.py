@@ -54,6 +54,7 @@ class SwitchingRunner:
         self._held = held
         self._lock = threading.Lock()
         self._current = make(program)
+        self.has_switched = False
 
     def __call__(self, batch: Any, number: int) -> None:
         """Run Spark's micro-batch with this number."""
@@ -75,7 +76,7 @@ class SwitchingRunner:
         before = {each.name: each.channels for each in self._current.adaptation.scaling.status()}
         self._held.bind(describe_program(split))
         reach("program replaced", epoch=self._current.epochs_done)
-        self._current, self._split = self._make(split), None
+        self._current, self._split, self.has_switched = self._make(split), None, True
         scaling = self._current.adaptation.scaling
         for part, whole in self._current.adaptation.balancing.wholes.items():
             # Partial windows have the work now, so they begin with the channels of what they are parts of.
