@@ -104,12 +104,23 @@ def run(spark: SparkSession, mode: str, source: Path, scratch: Path, setting: Ho
     assert pa.concat_tables(outputs).equals(wanted.cast(outputs[0].schema)), "not the output of the sequential run"
     epochs = [each.durationMs["triggerExecution"] / 1000 for each in handle.recentProgress if each.numInputRows]
     stages = query.recentProgress[-1]["stages"]
+    slowest = [slowest_channels(epoch["stages"]) for epoch in query.recentProgress[setting.settling :]]
     return {
+        "slowest_s": statistics.median(slowest),
         "epoch_s": statistics.median(epochs[setting.settling :]),
         "rows_per_second": setting.rows / statistics.median(epochs[setting.settling :]),
         "cpu_s_per_epoch": spent / len(epochs),
         "two_steps": any("-parts" in stage.get("name", "") for stage in stages),
     }
+
+
+def slowest_channels(stages: list[dict[str, Any]]) -> float:
+    """How long the slowest channel of each stage worked, one stage after the other."""
+    slowest: dict[str, float] = {}
+    for each in stages:
+        if "channel" in each:
+            slowest[each["name"]] = max(slowest.get(each["name"], 0.0), each["busy_seconds"])
+    return sum(slowest.values())
 
 
 def cpu_seconds() -> float:
@@ -135,7 +146,7 @@ def cpu_seconds() -> float:
     return sum(each for pid, each in times.items() if is_below(pid))
 
 
-def compare(spark: SparkSession, scratch: Path, setting: HotKey) -> dict[str, dict[str, Any]]:
+def compare(spark: SparkSession, scratch: Path, setting: HotKey, calm_epochs: int = 12) -> dict[str, dict[str, Any]]:
     """Mode → what it did; ``nothing hot, …`` is without a hot key and without work."""
     write(scratch / "hot", setting)
     found = {}
@@ -144,10 +155,10 @@ def compare(spark: SparkSession, scratch: Path, setting: HotKey) -> dict[str, di
         each = found[mode]
         print(
             f"one key with {setting.share:.0%}, split {mode:4} {each['rows_per_second']:>8,.0f} rows/s, "
-            f"{each['epoch_s']:.2f} s per epoch; {'two steps' if each['two_steps'] else 'as written'}",
+            f"{each['epoch_s']:.2f} s per epoch, slowest channels {each['slowest_s']:.2f} s; {'two steps' if each['two_steps'] else 'as written'}",
             flush=True,
         )
-    calm = HotKey(setting.channels, setting.rows, setting.keys, 0.0, 0.0, settling=3, measured=12)
+    calm = HotKey(setting.channels, setting.rows, setting.keys, 0.0, 0.0, settling=3, measured=calm_epochs)
     write(scratch / "calm", calm)
     for mode in MODES:
         each = found[f"nothing hot, {mode}"] = run(spark, mode, scratch / "calm", scratch / f"calm-{mode}", calm)

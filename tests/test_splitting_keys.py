@@ -11,9 +11,11 @@ import anabranch as ab
 from anabranch import agg
 from anabranch.api.session import from_epochs
 from anabranch.api.stream import compiled
+from anabranch.api.writer import DataStreamWriter
 from anabranch.compiler.graph import upstream
 from anabranch.compiler.splitting import with_split_aggregations
 from anabranch.compiler.stages import lay_out
+from anabranch.errors import ProgramError
 from anabranch.flow.sequential import run_epochs
 from anabranch.flow.splits import Splits, set_splits
 from anabranch.partitioning.hashing import hash_columns, with_part, without_part
@@ -283,6 +285,14 @@ def test_only_regions_that_would_be_in_parts_as_a_whole_are_looked_at():
     assert found(plain.aggregate(**window, x=agg.count())) == {"aggregate"}
     assert found(plain.aggregate(**window, x=agg.last("n"))) == set()
     assert found(plain.process(Running(), by="k", schema="k string, n long")) == set()
+
+
+def test_the_option_is_auto_unless_the_user_says_otherwise():
+    writer = DataStreamWriter(None, counts([[]])._node)
+    assert writer._splits_hot_keys({}) == "auto"
+    assert writer._splits_hot_keys({"splithotkeys": "off"}) == "off"
+    with pytest.raises(ProgramError, match="expected 'auto', 'on' or 'off'"):
+        writer._splits_hot_keys({"splithotkeys": "yes"})
 
 
 @settings(max_examples=60, deadline=None, phases=NO_SHRINKING)
