@@ -155,7 +155,7 @@ def compare(spark: SparkSession, scratch: Path, setting: HotKey, calm_epochs: in
         each = found[mode]
         print(
             f"one key with {setting.share:.0%}, split {mode:4} {each['rows_per_second']:>8,.0f} rows/s, "
-            f"{each['epoch_s']:.2f} s per epoch, slowest channels {each['slowest_s']:.2f} s; {'two steps' if each['two_steps'] else 'as written'}",
+            f"{each['epoch_s']:.2f} s per epoch, slowest channels {each['slowest_s']:.2f} s; {_steps(each)}",
             flush=True,
         )
     calm = HotKey(setting.channels, setting.rows, setting.keys, 0.0, 0.0, settling=3, measured=calm_epochs)
@@ -164,7 +164,11 @@ def compare(spark: SparkSession, scratch: Path, setting: HotKey, calm_epochs: in
         each = found[f"nothing hot, {mode}"] = run(spark, mode, scratch / "calm", scratch / f"calm-{mode}", calm)
         print(
             f"no hot key, split {mode:4} {each['epoch_s']:.2f} s and {each['cpu_s_per_epoch']:.2f} CPU s per epoch; "
-            f"{'two steps' if each['two_steps'] else 'as written'}",
+            f"{_steps(each)}",
             flush=True,
         )
     return found
+
+
+def _steps(found: dict[str, Any]) -> str:
+    return "two steps" if found["two_steps"] else "as written"
