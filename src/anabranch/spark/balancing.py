@@ -49,9 +49,9 @@ class BalancingSettings:
 
     enabled: bool = True
     tolerance: float = TOLERANCE_DEFAULT
-    split_gain_seconds: float = 0.2
+    split_gain_seconds: float = 0.5
     """How much longer than a fair share the channel of a key must work, per epoch, for going over to a program that can
-    split it; measured, the shuffle that this costs takes less."""
+    split it: about what the shuffle costs that comes with it, in CPU seconds of all processes."""
 
     @staticmethod
     def of_options(options: Mapping[str, str]) -> BalancingSettings:
