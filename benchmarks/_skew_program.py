@@ -7,11 +7,13 @@ of them, so one tuple in five, known by its value, sleeps for five.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any
 
 import anabranch as ab
+from anabranch import agg
 
 VALUES = 100
 SLEEPING = 20  # values below this sleep
@@ -39,3 +41,16 @@ def working(seconds: float) -> Callable[[Any], Any]:
         return t
 
     return busy
+
+
+def slow_sum(seconds: float) -> Any:
+    """The sum of a column of integers, for which every tuple is so much work, on average: it combines exactly."""
+    nap = seconds * VALUES / SLEEPING
+
+    @ab.model(state="stateless")
+    def busy(value: int) -> None:
+        if value < SLEEPING:
+            time.sleep(nap)
+
+    plain = agg.sum("value")
+    return dataclasses.replace(plain, add="{f0}({v})\n" + plain.add, functions=(busy,))

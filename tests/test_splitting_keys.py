@@ -11,13 +11,17 @@ import anabranch as ab
 from anabranch import agg
 from anabranch.api.session import from_epochs
 from anabranch.api.stream import compiled
+from anabranch.api.writer import DataStreamWriter
 from anabranch.compiler.graph import upstream
 from anabranch.compiler.splitting import with_split_aggregations
+from anabranch.compiler.stages import lay_out
+from anabranch.errors import ProgramError
 from anabranch.flow.sequential import run_epochs
 from anabranch.flow.splits import Splits, set_splits
 from anabranch.partitioning.hashing import hash_columns, with_part, without_part
 from anabranch.partitioning.split import resplit
 from anabranch.partitioning.workload import Workload
+from anabranch.spark.balancing import Balancing, BalancingSettings
 from anabranch.testing import ParallelRun, run_sequential
 
 SCHEMA = "k string, f double, n long, d date, ends boolean"
@@ -210,6 +214,123 @@ def test_a_key_with_half_of_the_rows_is_split_by_the_system_and_channels_are_bal
     changes = [change for progress in run.progress for change in progress.changes]
     assert any("keys are split" in change["reason"] for change in changes) and len(changes) <= 3
     assert exact(after.output) == exact(out.run_sequential())
+
+
+# -- only when it is needed -----------------------------------------------------------------------------------
+
+EAGER = BalancingSettings(split_gain_seconds=0.0)
+
+
+def counts(epochs):
+    stream = from_epochs(epochs, "k string, n long").punctuate(lambda t: t.n == 0)
+    return stream.aggregate(by="k", window=ab.punctuation(), number=agg.count(), total=agg.sum("n"))
+
+
+def half_hot(count, share):
+    random = np.random.default_rng(2)
+    return [
+        [
+            ("hot" if random.random() < share else f"k{random.integers(300)}", int(n))
+            for n in random.integers(0, 500, 4000)
+        ]
+        for _ in range(count)
+    ]
+
+
+def test_a_program_goes_over_to_two_steps_when_a_key_is_too_hot_and_a_restarted_one_stays_there(tmp_path):
+    out = counts(half_hot(9, 0.6))
+    written: dict = {}
+    run = ParallelRun(out, str(tmp_path), channels=6, split_hot_keys="auto", balancing=EAGER, written=written)
+    run.run_epochs(0, 6)
+    names = [{stage["name"] for stage in p.stages if "channel" in stage} for p in run.progress]
+    assert names[:3] == [{"aggregate"}] * 3  # as long as it is not known that it pays
+    assert names[3:] == [{"aggregate", "aggregate-parts"}] * 4
+    rows = [[s["rows_in"] for s in p.stages if s.get("name") in ("aggregate-parts", "aggregate")] for p in run.progress]
+    assert max(rows[0]) * 6 / sum(rows[0]) > 3
+    parts = [s["rows_in"] for s in run.progress[6].stages if s.get("name") == "aggregate-parts"]
+    assert max(parts) * 6 / sum(parts) < 1.25
+    after = ParallelRun(out, str(tmp_path), channels=6, split_hot_keys="auto", balancing=EAGER, written=written)
+    assert "aggregate-parts" in after.runner._layouts.regions
+    after.run_epochs()
+    assert exact(after.output) == exact(out.run_sequential())
+
+
+def test_a_program_without_a_hot_key_stays_as_it_was_written(tmp_path):
+    out = counts(half_hot(6, 0.1))
+    run = ParallelRun(out, str(tmp_path), channels=6, split_hot_keys="auto", balancing=EAGER)
+    run.run_epochs()
+    assert set(run.runner._layouts.regions) == {"aggregate"}
+    assert exact(run.output) == exact(out.run_sequential())
+
+
+def test_a_hot_key_with_little_work_does_not_pay_for_a_shuffle(tmp_path):
+    run = ParallelRun(counts(half_hot(6, 0.6)), str(tmp_path), channels=6, split_hot_keys="auto")
+    run.run_epochs()
+    assert set(run.runner._layouts.regions) == {"aggregate"}
+
+
+def test_only_regions_that_would_be_in_parts_as_a_whole_are_looked_at():
+    class Running(ab.Operator):
+        seen: int = ab.state(default=0)
+
+        def process(self, t):
+            self.seen += 1
+            yield t
+
+    def found(stream):
+        return Balancing(lay_out(compiled([stream._node])))._splittable
+
+    plain = from_epochs([[]], "k string, n long").punctuate(lambda t: t.n == 0)
+    window = {"by": "k", "window": ab.punctuation()}
+    assert found(plain.aggregate(**window, x=agg.count())) == {"aggregate"}
+    assert found(plain.aggregate(**window, x=agg.last("n"))) == set()
+    assert found(plain.process(Running(), by="k", schema="k string, n long")) == set()
+
+
+def test_the_option_is_auto_unless_the_user_says_otherwise():
+    writer = DataStreamWriter(None, counts([[]])._node)
+    assert writer._splits_hot_keys({}) == "auto"
+    assert writer._splits_hot_keys({"splithotkeys": "off"}) == "off"
+    with pytest.raises(ProgramError, match="expected 'auto', 'on' or 'off'"):
+        writer._splits_hot_keys({"splithotkeys": "yes"})
+
+
+@settings(max_examples=60, deadline=None, phases=NO_SHRINKING)
+@given(
+    epochs=st.lists(st.lists(rows, max_size=25), min_size=3, max_size=6),
+    by=st.sampled_from(BY),
+    timed=st.booleans(),
+    channels=st.integers(1, 4),
+    seed=st.integers(0, 999),
+    steps=st.lists(st.sampled_from([0, 400, 1000, 2000]), min_size=6, max_size=6),
+    first=st.integers(0, 2),
+    killed=st.booleans(),
+)
+def test_going_over_to_two_steps_at_any_time_changes_nothing(
+    tmp_path_factory, epochs, by, timed, channels, seed, steps, first, killed
+):
+    """Windows are open, keys wait; and the driver may die on the way."""
+    streams = program(epochs, by, timed, after=True)
+    times = np.cumsum(steps).tolist()
+    path, written = str(tmp_path_factory.mktemp("c")), {}
+
+    def started():
+        options = {"channels": channels, "seed": seed, "clocks_ms": times, "written": written}
+        return ParallelRun(streams, path, split_hot_keys="auto", **options)
+
+    run = started()
+    run.run_epochs(0, first)
+    run.runner.adaptation.balancing.wants_split = "now"
+    run._switching._switch()
+    if killed:
+        run = started()
+    assert any(name.endswith("-parts") for name in run.runner._layouts.regions)
+    keys = hash_columns([pa.array(["a", "b", "c", None])])
+    restless = Restless(seed, keys)
+    run.runner.adaptation.balancing.splits = lambda: restless
+    run.run_epochs(first + 1)
+    for got, wanted in zip(run.outputs, run_sequential(streams, clocks_ms=times), strict=True):
+        assert exact(got) == exact(wanted)
 
 
 # -- the numbers behind it ------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from anabranch.spark.executor import Job
 from anabranch.spark.progress import EpochProgress
 from anabranch.spark.runner import EpochRunner, describe_program
 from anabranch.spark.sinks import TableSink
+from anabranch.spark.switching import SwitchingRunner, begins_split
 from anabranch.spark.tasks import LevelTask, MergeTask, Program
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint
@@ -97,10 +98,11 @@ class ParallelRun:
         shared: bool = True,
         backing: BackingStore | None = None,
         balancing: BalancingSettings | None = None,
-        split_hot_keys: bool = False,
+        split_hot_keys: bool | str = False,
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
-        plan = compiled([stream._node for stream in ends], split_hot_keys)
+        nodes = [stream._node for stream in ends]
+        plan = compiled(nodes, split_hot_keys is True)
         self._sources = [o.node for o in plan.operators if isinstance(o.node.logic, Source)]
         for source in self._sources:
             if not isinstance(source.logic.origin, RowsOrigin):  # type: ignore[union-attr]
@@ -113,22 +115,35 @@ class ParallelRun:
         self.progress: list[EpochProgress] = []
         files = LocalFiles(f"{checkpoint}/anabranch")
         held = Checkpoint(files)
-        program = Program.of(plan, {source.name: "files" for source in self._sources})
+        orders = {source.name: "files" for source in self._sources}
+        program = Program.of(plan, orders)
+        split = Program.of(compiled(nodes, split_hot_keys=True), orders) if split_hot_keys == "auto" else None
+        if split is not None and begins_split(program, split, held):
+            program, split = split, None
         self.changes = held.bind(describe_program(program), allow_state_loss)
-        self.runner = EpochRunner(
-            program,
-            self._execute,
-            ElasticOptions(channels=channels) if isinstance(channels, int) else channels,
-            held,
-            f"{files.root}/state",
-            shared,
-            self.sinks,
-            self.progress.append,
-            self._merge,
-            clock=self._clock if clocks_ms else None,
-            backing=backing,
-            balancing=balancing,
-        )
+
+        def runner_of(program: Program) -> EpochRunner:
+            return EpochRunner(
+                program,
+                self._execute,
+                ElasticOptions(channels=channels) if isinstance(channels, int) else channels,
+                held,
+                f"{files.root}/state",
+                shared,
+                self.sinks,
+                self.progress.append,
+                self._merge,
+                clock=self._clock if clocks_ms else None,
+                backing=backing,
+                balancing=balancing,
+            )
+
+        self._switching = SwitchingRunner(runner_of, program, split, held)
+
+    @property
+    def runner(self) -> EpochRunner:
+        """What runs the epochs."""
+        return self._switching.current
 
     @property
     def output(self) -> list[Row]:
@@ -153,8 +168,8 @@ class ParallelRun:
                 for source in self._sources
                 if number < len(source.logic.origin.epochs)  # type: ignore[union-attr]
             }
-            self.runner(rows, number)
-        while last is None and self.runner.drain():
+            self._switching(rows, number)
+        while last is None and self._switching.drain():
             pass
 
     def _clock(self) -> int:

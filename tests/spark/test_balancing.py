@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -237,3 +240,24 @@ def test_any_graph_whose_functions_are_replaced_at_random_gives_the_sequential_o
     run.run_epochs()
     for got, wanted in zip(run.outputs, expected, strict=True):
         assert exact(got) == exact(wanted)
+
+
+def test_rows_that_are_fed_back_are_counted_like_any_other(tmp_path):
+    numbers = from_epochs([[(max(7, key - 93), 0) for key in range(400)]], "k long, hops long")
+    again = ab.feedback("k long, hops long")
+    both = numbers.union(again)
+    counted = both.process(Running(), by="k", schema="k long, seen long")
+    # A hundred tuples of key 7 come back eight times each: more than all others together.
+    back = both.filter(lambda t: t.k == 7 and t.hops < 8)
+    again.close(back.map(lambda t: (t.k, t.hops + 1), schema="k long, hops long"))
+    run = ParallelRun(counted, str(tmp_path), channels=3)
+    run.run_epochs()
+    assert exact(run.output) == exact(counted.run_sequential())
+    (known,) = run.runner.adaptation.balancing.to_facts().values()
+    assert known["known"]["rows"] == 400 + 808
+    hashes = np.frombuffer(zlib.decompress(base64.b64decode(known["known"]["hashes"])), dtype="<u8")
+    appearances = np.frombuffer(zlib.decompress(base64.b64decode(known["known"]["appearances"])), dtype="<i8")
+    seven = int(hash_columns([pa.array([7])])[0])
+    assert dict(zip(hashes.tolist(), appearances.tolist(), strict=True))[seven] == 909
+    # What comes back was read from a source once: it is no input again.
+    assert sum(progress.rows_in for progress in run.progress) == 400

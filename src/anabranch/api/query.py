@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from anabranch.control.executors import ExecutorPlan
     from anabranch.spark.progress import EpochProgress
-    from anabranch.spark.runner import EpochRunner
     from anabranch.spark.scaling import RegionStatus
+    from anabranch.spark.switching import SwitchingRunner
 
 _PROGRESS_KEPT = 100
 
@@ -41,6 +41,7 @@ class StreamingQuery:
         name: str | None,
         options: dict[str, str],
         listeners: Iterable[Listener] = (),
+        split_plan: Plan | None = None,
     ) -> None:
         from anabranch.spark.balancing import BalancingSettings
         from anabranch.spark.epoch_sizing import sizing_of
@@ -50,6 +51,7 @@ class StreamingQuery:
         from anabranch.spark.runner import EpochRunner, describe_program
         from anabranch.spark.slots import slots_now, task_slots
         from anabranch.spark.source import OrderedSources, local_directories
+        from anabranch.spark.switching import SwitchingRunner, begins_split
         from anabranch.spark.tasks import Program
         from anabranch.spark.waiting import SparkSurroundings
         from anabranch.state.backing import open_backing_store
@@ -58,13 +60,17 @@ class StreamingQuery:
 
         location = qualified(spark, checkpoint)
         local = local_path(location)
-        self.plan = plan
         self._progress: deque[EpochProgress] = deque(maxlen=_PROGRESS_KEPT)
         self._listeners = Listeners(listeners)
         self.sinks = list(sinks)
         files = open_files(spark, f"{location}/anabranch")
         held = Checkpoint(files, versions_kept(options))
-        draft = Program.of(plan, {}, ordered=options.get("order", "total") != "none")
+        ordered = options.get("order", "total") != "none"
+        draft = Program.of(plan, {}, ordered)
+        split = None if split_plan is None else Program.of(split_plan, {}, ordered)
+        if split is not None and split_plan is not None and begins_split(draft, split, held):
+            plan, draft, split = split_plan, split, None
+        self._plans = (plan, split_plan)
         description = describe_program(draft)
         allow_state_loss = options.get("allowstateloss") == "true"
         # All that can be wrong is found before the first file is written.
@@ -99,24 +105,29 @@ class StreamingQuery:
             slots_now=lambda: slots_now(context),
             executors=self._executors,
         )
-        self._runner = EpochRunner(
-            dataclasses.replace(draft, orders=sources.orders),
-            SparkExecutor(spark, sources),
-            elastic,
-            held,
-            f"{files.root}/state",
-            local is not None,
-            sinks,
-            self._ended,
-            SparkMerges(spark),
-            snapshots,
-            surroundings=surroundings,
-            backing=backing,
-            on_decision=lambda region, decision: self._listeners.tell(Decided(region, decision)),
-            mergers=mergers_of(options),
-            balancing=balancing,
-            sizing=sizing,
-        )
+        merges = SparkMerges(spark)
+
+        def runner_of(program: Program) -> EpochRunner:
+            return EpochRunner(
+                dataclasses.replace(program, orders=sources.orders),
+                SparkExecutor(spark, sources),
+                elastic,
+                held,
+                f"{files.root}/state",
+                local is not None,
+                sinks,
+                self._ended,
+                merges,
+                snapshots,
+                surroundings=surroundings,
+                backing=backing,
+                on_decision=lambda region, decision: self._listeners.tell(Decided(region, decision)),
+                mergers=mergers_of(options),
+                balancing=balancing,
+                sizing=sizing,
+            )
+
+        self._runner = SwitchingRunner(runner_of, draft, split if balancing.enabled else None, held)
         self.changes = held.bind(description, allow_state_loss)
         for sink in sinks:
             sink.prepare(location)
@@ -134,6 +145,12 @@ class StreamingQuery:
             self._drain.start()
         if self._executors is not None:
             self._executors.is_active = lambda: self.isActive
+
+    @property
+    def plan(self) -> Plan:
+        """What is run: the program as written or, once a key was too hot for a channel, in steps that can split it."""
+        written, split = self._plans
+        return split if split is not None and self._runner.has_switched else written
 
     @property
     def sink(self) -> Any:
@@ -282,7 +299,7 @@ class Drain(threading.Thread):
     Spark calls only when there is input, but a tuple that was sent back must not wait for it.
     """
 
-    def __init__(self, query: Any, runner: EpochRunner, ends: bool) -> None:
+    def __init__(self, query: Any, runner: SwitchingRunner, ends: bool) -> None:
         super().__init__(name="anabranch-feedback", daemon=True)
         self._spark_query = query
         self._runner = runner

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.api.query import StreamingQuery
 from anabranch.api.stream import compiled
 from anabranch.compiler.graph import Node
+from anabranch.compiler.splitting import has_parts
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.errors import ProgramError, SinkError
 
@@ -87,9 +88,10 @@ class DataStreamWriter:
 
         ``balancing`` is ``auto`` (frequent keys are found and placed so that channels are equally loaded) or ``off``
         (consistent hashing only); ``imbalanceTolerance`` (1.2) is how many times the load of the least loaded channel
-        the most loaded one may have. ``splitHotKeys`` is ``on`` to let several channels work on a key that is too hot
-        for one, in aggregations over punctuated and time windows whose partial results combine exactly (``off``: it
-        costs these a shuffle more). Others go to the format.
+        the most loaded one may have. ``splitHotKeys`` lets several channels work on a key that is too hot for one, in
+        aggregations over punctuated and time windows whose partial results combine exactly. That costs these a shuffle
+        more: ``auto`` begins without and goes over to it when a key turns out to need it, ``on`` begins with it,
+        ``off`` never does it. Others go to the format.
         """
         self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
@@ -158,9 +160,12 @@ class DataStreamWriter:
             if any(writer._is_durable for writer in writers):
                 raise SinkError("a checkpoint location is needed: .option('checkpointLocation', 'checkpoint/')")
             checkpoint = tempfile.mkdtemp(prefix="anabranch-checkpoint-")
+        nodes = [writer._node for writer in writers]
+        mode = self._splits_hot_keys(lowered)
+        splits = mode == "auto" and has_parts(nodes)
         return StreamingQuery(
             self._session.spark,
-            compiled([writer._node for writer in writers], self._splits_hot_keys(lowered)),
+            compiled(nodes, mode == "on"),
             sinks,
             str(checkpoint),
             self._elastic(lowered),
@@ -168,6 +173,7 @@ class DataStreamWriter:
             self._name,
             lowered,
             self._session.listeners.functions,
+            compiled(nodes, split_hot_keys=True) if splits else None,
         )
 
     @property
@@ -180,11 +186,11 @@ class DataStreamWriter:
         except ValueError as problem:
             raise ProgramError(str(problem)) from None
 
-    def _splits_hot_keys(self, options: dict[str, str]) -> bool:
-        chosen = options.get("splithotkeys", "off")
-        if chosen not in ("on", "off"):
-            raise ProgramError(f"option splitHotKeys={chosen!r}: expected 'on' or 'off'")
-        return chosen == "on"
+    def _splits_hot_keys(self, options: dict[str, str]) -> str:
+        chosen = options.get("splithotkeys", "auto")
+        if chosen not in ("auto", "on", "off"):
+            raise ProgramError(f"option splitHotKeys={chosen!r}: expected 'auto', 'on' or 'off'")
+        return chosen
 
     def _sink(self, path: str | None) -> Any:
         from anabranch.spark import sinks

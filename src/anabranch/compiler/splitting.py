@@ -13,6 +13,11 @@ from collections.abc import Sequence
 from anabranch.compiler.graph import Feedback, Keyed, Loop, Node, upstream
 
 
+def has_parts(outputs: Sequence[Node]) -> bool:
+    """Whether a program has an aggregation that can be two steps."""
+    return any(isinstance(node.logic, Keyed) and node.logic.parts is not None for node in upstream(*outputs))
+
+
 def with_split_aggregations(outputs: Sequence[Node]) -> list[Node]:
     """The program with every aggregation that allows it in two steps; the second has the name of the whole."""
     nodes = upstream(*outputs)

@@ -24,6 +24,7 @@ from anabranch.compiler.inline import inlined
 from anabranch.errors import AnabranchError
 from anabranch.flow.calling import canonical, emitted, operator_failed, route_of
 from anabranch.flow.schema import MisfitError, Row, Schema, ShapeError
+from anabranch.flow.timing import Stopwatch
 
 
 class StateTable(Protocol):
@@ -63,6 +64,15 @@ class Batch:
     def renumbered(self) -> Batch:
         """The same tuples, numbered from 0 on."""
         return self.placed(range(len(self.positions)))
+
+    def part(self, start: int, stop: int) -> Batch:
+        """The tuples from start to stop, which keep their positions; those of a range begin with 0."""
+        positions = self.positions[start:stop]
+        rows = None if self._rows is None else self._rows[start:stop]
+        columns = None if self._columns is None else [column[start:stop] for column in self._columns]
+        other = Batch(self.schema, range(len(positions)) if isinstance(positions, range) else positions, rows, columns)
+        other.ways = self.ways[start:stop]
+        return other
 
     def arrays(self) -> list[pa.Array]:
         """The columns as Arrow has them."""
@@ -138,30 +148,34 @@ class BatchChannel:
             batch = step(batch, node)
         return batch
 
-    def step(self, node: Node, tables: Mapping[str, StateTable]) -> Callable[[Batch, Node], Batch]:
-        """What an operator does with a batch."""
+    def step(
+        self, node: Node, tables: Mapping[str, StateTable], watch: Stopwatch | None = None
+    ) -> Callable[[Batch, Node], Batch]:
+        """What an operator does with a batch; with a stopwatch, its calls of user code for each tuple are timed."""
         logic = node.logic
         keep = Keeper(node.schema)
+        timed = watch.around if watch is not None else _as_it_is
+        emitting = watch.around_emitting if watch is not None else _as_it_is
         if isinstance(logic, Filter):
-            return self._guard(_run_filter, logic.function)
+            return self._guard(_run_filter, timed(logic.function))
         if isinstance(logic, Map):
             if hasattr(logic.function, "added_column"):  # of the library: makes a column for whole batches
                 return _adding_step(logic.function)
-            return self._guard(_run_map, logic.function, keep)
+            return self._guard(_run_map, timed(logic.function), keep)
         if isinstance(logic, FlatMap):
-            return self._guard(_run_flat_map, logic.function, keep)
+            return self._guard(_run_flat_map, emitting(logic.function), keep)
         if isinstance(logic, Keyed):
             function = getattr(type(logic.prototype), logic.method)
             places = tuple(node.inputs[0].schema.names.index(name) for name in node.key)
             table = tables[node.name]
             if not inspect.isgeneratorfunction(function):
-                return self._guard(_run_keyed, function, places, table, keep)
+                return self._guard(_run_keyed, emitting(function), places, table, keep)
             # Columns of lists or dicts must be copied as they are emitted, which the rewritten method does not.
             may_inline = keep.tuples_last
             maker = inlined(function, node.inputs[0].schema.names, len(node.schema.names)) if may_inline else None
             if maker is None:
-                return self._guard(_run_keyed_generator, function, places, table, keep)
-            return self._inlined_step(maker, places, table)
+                return self._guard(_run_keyed_generator, emitting(function), places, table, keep)
+            return self._inlined_step(maker, places, table, timed)
         if isinstance(logic, (Route, Punctuate)):
             return self._choosing_step(logic)
         if isinstance(logic, Port):
@@ -189,7 +203,13 @@ class BatchChannel:
 
         return step
 
-    def _inlined_step(self, maker: Callable[..., Any], places: tuple[int, ...], table: StateTable) -> Any:
+    def _inlined_step(
+        self,
+        maker: Callable[..., Any],
+        places: tuple[int, ...],
+        table: StateTable,
+        timed: Callable[[Callable[..., Any]], Callable[..., Any]],
+    ) -> Any:
         def step(batch: Batch, node: Node) -> Batch:
             schema = node.schema
             positions: list[int] = []
@@ -197,7 +217,7 @@ class BatchChannel:
             keys = keys_of(batch, places)
             live = table.load(set(keys))
             appends = [column.append for column in columns]  # type: ignore[attr-defined]
-            process = maker(*appends, positions.append, schema.unpack)
+            process = timed(maker(*appends, positions.append, schema.unpack))
             try:
                 # A loop in C that keeps nothing: each call appends what it emits.
                 deque(map(process, batch.positions, map(live.__getitem__, keys), *batch.columns), maxlen=0)
@@ -264,6 +284,10 @@ def _adding_step(function: Any) -> Any:
         return batch.with_column(node.schema, function.added_column([arrays[place] for place in function.places]))
 
     return step
+
+
+def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
 
 
 def _port_step(index: int) -> Any:

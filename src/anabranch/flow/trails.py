@@ -151,7 +151,9 @@ def decoded(data: memoryview, width: int, base: int = 0) -> Trails:
         if size:
             end -= held * size
             values = np.frombuffer(data, "<i8" if how == _PLAIN else f"<u{size}", held, end)
-        found.append(_decoded(how, values, first + base if at == 0 else first, step, count))
+        if at == 0:
+            first = (first + base + LAST + 1) % (2 * (LAST + 1)) - LAST - 1  # as the sum of two columns overflows
+        found.append(_decoded(how, values, first, step, count))
     return found[::-1]
 
 

@@ -35,7 +35,7 @@ GROUP_BITS_MAX = 20
 _MAGIC = b"AP"
 _VERSION = 1
 _HEADER = struct.Struct("<2sBBIII")
-_BLOCK_ROWS = 1 << 16  # the scratch arrays of one block stay in the second-level cache
+_BLOCK_ROWS = 1 << 15  # the scratch arrays of one block stay in the second-level cache
 _SLOT_BITS_MIN, _SLOT_BITS_MAX = 16, 20
 
 
@@ -137,38 +137,46 @@ class PartitioningFunction:
         return owners
 
     @cached_property
-    def _slots(self) -> tuple[np.uint64, NDArray[np.int32]]:
+    def _slots(self) -> tuple[np.uint64, NDArray[np.signedinteger], NDArray[np.uint64], NDArray[np.int32]]:
         """
-        The routing table: the group table, cut finer, with ~index of the hot key where there is one.
+        The routing table: the group table, cut finer, with a code for every slot, and what the codes mean.
 
-        A slot is small enough that a tail key seldom shares one with a hot key, so the one random read per
-        row usually settles it. Two hot keys in one slot are legal: `route` finds the other by search.
+        A code below the number of channels is the channel of the slot's keys. One above stands for a hot key: its
+        hash and its channel are at that place of two small arrays. A slot is small enough that a tail key seldom
+        shares one with a hot key, so the one random read per row usually settles it. Two hot keys in one slot are
+        legal: `route` finds the other by search.
         """
         wanted = 2 * len(self.hot_hashes).bit_length() + 4
         bits = max(self.group_bits, min(max(wanted, _SLOT_BITS_MIN), _SLOT_BITS_MAX))
-        slots = np.repeat(self._owners, 1 << (bits - self.group_bits))
         shift = np.uint64(64 - bits)
-        hot = np.arange(len(self.hot_hashes), dtype=np.int32)
-        slots[(self.hot_hashes >> shift).astype(np.int64)] = ~hot
-        return shift, slots
+        codes = self.channels + len(self.hot_hashes)
+        # The table is read at random, so it should be small; without hot keys a code is what is returned.
+        kind = np.int16 if len(self.hot_hashes) and codes < 1 << 15 else np.int32
+        slots = np.repeat(self._owners.astype(kind), 1 << (bits - self.group_bits))
+        slots[(self.hot_hashes >> shift).astype(np.int64)] = np.arange(self.channels, codes, dtype=kind)
+        expected = np.concatenate([np.zeros(self.channels, dtype=np.uint64), self.hot_hashes])
+        channels = np.concatenate([np.arange(self.channels, dtype=np.int32), self.hot_channels])
+        return shift, slots, expected, channels
 
     def route(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
         """Return the channel of every key hash."""
         hashes = np.ascontiguousarray(hashes, dtype=np.uint64)
-        shift, slots = self._slots
+        shift, slots, expected, channels = self._slots
         routed = np.empty(len(hashes), dtype=np.int32)
         for start in range(0, len(hashes), _BLOCK_ROWS):
             block = hashes[start : start + _BLOCK_ROWS]
             out = routed[start : start + _BLOCK_ROWS]
             # mode="clip" skips the bounds check; a shifted hash is always inside.
-            slots.take((block >> shift).view(np.int64), mode="clip", out=out)
             if not len(self.hot_hashes):
+                slots.take((block >> shift).view(np.int64), mode="clip", out=out)
                 continue
-            rows = np.flatnonzero(out < 0)
-            candidates = ~out.take(rows, mode="clip")
-            out[rows] = self.hot_channels.take(candidates, mode="clip")
-            others = rows[self.hot_hashes.take(candidates, mode="clip") != block.take(rows, mode="clip")]
-            if others.size:
+            # Every row is compared with the hash of its code, also those of no hot key: rows are cheaper passed over
+            # all together than picked out.
+            codes = slots.take((block >> shift).view(np.int64), mode="clip")
+            others = expected.take(codes, mode="clip") != block
+            others &= codes >= self.channels
+            channels.take(codes, mode="clip", out=out)
+            if others.any():
                 out[others] = self._search(block[others])
         return routed
 

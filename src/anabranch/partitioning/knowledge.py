@@ -3,14 +3,20 @@ What the driver knows of a region's keys: what its tasks counted and measured, o
 
     tallies of an epoch ──► sliding window of frequent keys ─┐
                        └──► rows per key group, fading ──────┼──► Workload
-    seconds per channel ──► cost per row of groups and keys ─┘
+    seconds of some keys ──► their cost per row (measured.py)─┤
+    seconds per channel ──► cost per row of all others ──────┘
 
-**Measured cost.** Channels say how long they worked. A channel that took longer than expected has keys that cost
-more than thought, but it cannot say which: so what it took is shared out over its keys in proportion to what was
-expected of them. Hot keys have a cost of their own. When keys move, what they cost goes with them, and the next
-measurement tells them from their old neighbours: each function is another equation about the same unknowns.
-Measured times are noisy where tasks share cores, so a step goes only a part of the way, and costs that differ by
-less than a quarter between channels count as equal: then rows are the load, which are counted and not timed.
+**Measured cost.** Channels time some rows one by one and say which keys took most; what those cost is known
+(measured.py), also if they are rare. Of all other keys, channels only know how long they worked for all together. A
+channel that took longer than expected has keys that cost more than thought, but it cannot say which: so what it took is
+shared out over its keys in proportion to what was expected of them. Hot keys have a cost of their own. When keys move,
+what they cost goes with them, and the next measurement tells them from their old neighbours: each function is another
+equation about the same unknowns. Measured times are noisy where tasks share cores, so a step goes only a part of the
+way, and costs that differ by less than a quarter between channels count as equal: then rows are the load, which are
+counted and not timed.
+
+**Measured state.** The same channels say how many bytes of state the keys have that took most, how many keys there are
+and how large any other is on average. Where state is large enough to matter, that is its load, and β is not asked.
 """
 
 from __future__ import annotations
@@ -25,7 +31,8 @@ from numpy.typing import NDArray
 
 from anabranch.partitioning.counting import LossyCounter
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.resources import Resources
+from anabranch.partitioning.measured import ChannelTimes, KeyCosts
+from anabranch.partitioning.resources import Growth, Resources
 from anabranch.partitioning.tally import EPSILON, Counted
 from anabranch.partitioning.threshold import threshold
 from anabranch.partitioning.window import SlidingCounter
@@ -42,6 +49,8 @@ _COST_STEP = 0.3
 _COST_SECONDS_MIN = 0.2
 """A mean below this, per channel and epoch, is mostly the noise of timing."""
 _COST_BAND = 1.25
+STATE_BYTES_MIN = 1 << 20
+"""Less state than this, per channel, is no load, whoever has it."""
 
 
 class Knowledge:
@@ -55,6 +64,7 @@ class Knowledge:
         self._sampled_since = 0
         self._group_costs = np.ones(groups)
         self._key_costs: dict[int, float] = {}
+        self._measured = KeyCosts()
 
     @property
     def is_empty(self) -> bool:
@@ -73,6 +83,7 @@ class Knowledge:
         counted: Sequence[Counted],
         function: PartitioningFunction,
         busy_seconds: NDArray[np.float64] | None = None,
+        times: Sequence[ChannelTimes] = (),
     ) -> None:
         """
         Take in an epoch.
@@ -85,6 +96,8 @@ class Knowledge:
             The function they routed by.
         busy_seconds
             How long each channel worked, if all said so.
+        times
+            What channels say about single keys.
         """
         rows = sum(each.rows for each in counted)
         if not rows:
@@ -102,6 +115,7 @@ class Knowledge:
         self._share_sampled += weight * (sampled / rows - self._share_sampled)
         self._sampled_since += sampled
         if busy_seconds is not None and busy_seconds.mean() >= _COST_SECONDS_MIN:
+            self._measured.observe(times)
             self._learn_costs(function, groups, epoch, busy_seconds)
 
     def _widen(self, rows: int) -> None:
@@ -121,30 +135,42 @@ class Knowledge:
         epoch: LossyCounter,
         busy_seconds: NDArray[np.float64],
     ) -> None:
-        hashes, appearances, _ = epoch.items()
-        hot = function.hot_hashes
-        at = np.minimum(np.searchsorted(hashes, hot), max(len(hashes) - 1, 0))
-        rows = np.zeros(len(hot))
-        if len(hashes) and len(hot):
-            rows = np.where(hashes[at] == hot, appearances[at], 0).astype(np.float64)
-        costs = self._costs_of(hot)
-        tail = groups - np.bincount(function.group_of(hot), weights=rows, minlength=len(groups))
+        # Keys that are looked at one by one: the hot ones, and those whose cost was measured.
+        single = np.union1d(function.hot_hashes, self._measured.hashes)
+        rows = _counted(epoch, single)
+        rows = np.where(rows > 0, rows, self._timed_frequencies(single) * groups.sum())
+        costs, owners = self._costs_of(single), function.route(single)
+        tail = groups - np.bincount(function.group_of(single), weights=rows, minlength=len(groups))
         loads = np.maximum(tail, 0.0) * self._group_costs
         expected = np.bincount(function.group_owners(), weights=loads, minlength=function.channels)
-        expected += np.bincount(function.hot_channels, weights=rows * costs, minlength=function.channels)
-        if not expected.all() or not busy_seconds.all():
+        expected += np.bincount(owners, weights=rows * costs, minlength=function.channels)
+        if not expected.all() or not busy_seconds.all() or not np.isfinite(busy_seconds).all():
             return  # a channel without work says nothing about what work costs
         wrong = (busy_seconds / busy_seconds.sum()) / (expected / expected.sum())
         corrections = np.clip(wrong, 0.25, 4.0) ** _COST_STEP
         self._group_costs *= corrections[function.group_owners()]
         self._group_costs = np.clip(self._group_costs / self._group_costs.mean(), 0.02, 50.0)
-        corrected = np.clip(costs * corrections[function.hot_channels], 0.02, 50.0)
-        self._key_costs = dict(zip(hot.tolist(), corrected.tolist(), strict=True))
+        corrected = np.clip(costs * corrections[owners], 0.02, 50.0)
+        hot = function.is_hot(single)
+        self._key_costs = dict(zip(single[hot].tolist(), corrected[hot].tolist(), strict=True))
 
     def _costs_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.float64]:
-        """What rows of keys cost: their own cost, or that of their group."""
+        """What rows of keys cost: as measured, or what is thought of the key, or else of its group."""
         of_groups = self._group_costs[(hashes >> np.uint64(52)).astype(np.int64)]
-        return np.array([self._key_costs.get(k, c) for k, c in zip(hashes.tolist(), of_groups.tolist(), strict=True)])
+        known = self._measured.hashes
+        measured = dict(zip(known.tolist(), self._measured.costs(known).tolist(), strict=True))
+        return np.array(
+            [
+                measured.get(k, self._key_costs.get(k, c))
+                for k, c in zip(hashes.tolist(), of_groups.tolist(), strict=True)
+            ]
+        )
+
+    def _timed_frequencies(self, hashes: NDArray[np.uint64]) -> NDArray[np.float64]:
+        """Shares of the rows by what was timed; 0 for keys of which nothing was."""
+        known = self._measured.hashes
+        shares = dict(zip(known.tolist(), self._measured.frequencies(known).tolist(), strict=True))
+        return np.array([shares.get(key, 0.0) for key in hashes.tolist()])
 
     def workload(self, function: PartitioningFunction, channels: int, resources: Resources) -> Workload:
         """Return what is known, for a function with so many channels that is to follow the current one."""
@@ -153,10 +179,11 @@ class Knowledge:
         counter = self._window.current()
         rows = max(counter.rows, 1)
         # Half of δ: a key that is hot already stays so for a while.
-        hashes, appearances = counter.frequent(max(threshold(resources, max(channels, 2)) / 2, 2 * EPSILON))
+        delta = max(threshold(resources, max(channels, 2)) / 2, 2 * EPSILON)
+        hashes, appearances = counter.frequent(delta)
         known = appearances * self._share_sampled >= _APPEARANCES_MIN
         hashes, appearances = hashes[known][:KNOWN_MAX], appearances[known][:KNOWN_MAX]
-        frequencies = appearances / rows
+        hashes, frequencies = self._with_expensive(hashes, appearances / rows, delta)
         frequencies = frequencies / max(1.0, float(frequencies.sum()))
         shares = self._groups / max(float(self._groups.sum()), 1.0)
         return Workload(
@@ -164,8 +191,36 @@ class Knowledge:
             frequencies,
             rows=rows,
             group_frequencies=shares,
+            state=self._state(hashes, channels, resources),
             computation=self._computation(function, hashes, frequencies, shares),
         )
+
+    def _with_expensive(
+        self, hashes: NDArray[np.uint64], frequencies: NDArray[np.float64], delta: float
+    ) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
+        """The frequent keys, and those that are rare but cost as much as a frequent one; most frequent first."""
+        others = np.setdiff1d(self._measured.hashes, hashes)
+        shares = self._timed_frequencies(others)
+        # Over the cost of any other key, which is at most the mean: the share of the load is no larger than this.
+        chosen = shares * self._measured.costs(others) >= delta
+        hashes = np.concatenate([hashes, others[chosen]])
+        frequencies = np.concatenate([frequencies, shares[chosen]])
+        order = np.argsort(-frequencies, kind="stable")
+        return hashes[order], frequencies[order]
+
+    def _state(self, hashes: NDArray[np.uint64], channels: int, resources: Resources) -> Measured | None:
+        """The measured state, where there is enough of it; constant state also needs a key that stands out."""
+        known, keys, mean_bytes = self._measured.state()
+        of_keys = np.array([known.get(key, mean_bytes) for key in hashes.tolist()])
+        tail = max(0.0, keys - len(hashes)) * mean_bytes
+        total = tail + float(of_keys.sum())
+        if not known or total < STATE_BYTES_MIN * channels:
+            return None
+        if resources.state is Growth.CONSTANT and of_keys.max(initial=0.0) < total / (4 * channels):
+            return None
+        groups = len(self._groups)
+        places = (hashes >> np.uint64(64 - (groups.bit_length() - 1))).astype(np.int64)
+        return Measured.of(of_keys, tail / groups + np.bincount(places, weights=of_keys, minlength=groups))
 
     def _computation(
         self,
@@ -200,6 +255,7 @@ class Knowledge:
         hashes, appearances = counter.frequent(2 * EPSILON)
         order = np.argsort(hashes[:KNOWN_MAX])
         costs = sorted(self._key_costs.items())
+        sums, measured, table = self._measured.to_arrays()
         return {
             "rows": counter.rows,
             "window_rows": self._window_rows,
@@ -211,6 +267,9 @@ class Knowledge:
             "group_costs": _packed(self._group_costs.astype("<f2")),
             "key_costs": _packed(np.array([cost for _, cost in costs], dtype="<f8")),
             "key_cost_hashes": _packed(np.array([key for key, _ in costs], dtype="<u8")),
+            "measured_sums": sums,
+            "measured_hashes": _packed(measured.astype("<u8")),
+            "measured": _packed(table.astype("<f4")),
         }
 
     @staticmethod
@@ -232,7 +291,20 @@ class Knowledge:
         known._group_costs = _unpacked(facts["group_costs"], "<f2").astype(np.float64)
         keys = _unpacked(facts["key_cost_hashes"], "<u8").tolist()
         known._key_costs = dict(zip(keys, _unpacked(facts["key_costs"], "<f8").tolist(), strict=True))
+        if "measured" in facts:  # checkpoints of before have none
+            measured = _unpacked(facts["measured_hashes"], "<u8").astype(np.uint64)
+            table = _unpacked(facts["measured"], "<f4").astype(np.float32)
+            known._measured = KeyCosts.of_arrays(facts["measured_sums"], measured, table)
         return known
+
+
+def _counted(epoch: LossyCounter, keys: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """How many rows of each key were counted."""
+    hashes, appearances, _ = epoch.items()
+    if not len(hashes):
+        return np.zeros(len(keys))
+    at = np.minimum(np.searchsorted(hashes, keys), len(hashes) - 1)
+    return np.where(hashes[at] == keys, appearances[at], 0).astype(np.float64)
 
 
 def _packed(array: NDArray[Any]) -> str:

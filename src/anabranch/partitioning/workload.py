@@ -19,7 +19,7 @@ from anabranch.partitioning.counting import LossyCounter
 from anabranch.partitioning.resources import Growth, Resources
 
 Shares = NDArray[np.float64]
-STATE, COMPUTATION = 0, 1
+STATE, COMPUTATION, COMMUNICATION = 0, 1, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +171,14 @@ class Workload:
         return loads
 
     def balanced(self, resources: Resources) -> tuple[int, ...]:
-        """Return which resources to balance: those that are not constant, and all that were measured."""
+        """
+        Return which resources to balance: those that are not constant, and all that were measured.
+
+        Measured computation takes the place of communication: what a row costs however it is worked on is part of
+        the time it takes. Balancing both would be balancing seconds against rows, and all wait for seconds.
+        """
         chosen = set(resources.balanced)
         chosen.update(k for k, one in ((STATE, self.state), (COMPUTATION, self.computation)) if one is not None)
+        if self.computation is not None:
+            chosen.discard(COMMUNICATION)
         return tuple(sorted(chosen))

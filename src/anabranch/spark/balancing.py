@@ -23,10 +23,15 @@ from anabranch.flow.splits import Splits
 from anabranch.partitioning.construct import ConstructionSettings, resized
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.knowledge import Knowledge
+from anabranch.partitioning.measured import ChannelTimes
 from anabranch.partitioning.planner import Period, Planner, PlannerSettings, Replace
 from anabranch.partitioning.resources import TOLERANCE_DEFAULT, Growth, Resources
-from anabranch.partitioning.split import resplit
+from anabranch.partitioning.split import plan_splits, resplit
 from anabranch.partitioning.tally import Counted
+from anabranch.partitioning.workload import Workload
+
+_SPLIT_PATIENCE = 3
+"""Periods in a row: the way to a program in two steps is not gone back."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +49,9 @@ class BalancingSettings:
 
     enabled: bool = True
     tolerance: float = TOLERANCE_DEFAULT
+    split_gain_seconds: float = 0.5
+    """How much longer than a fair share the channel of a key must work, per epoch, for going over to a program that can
+    split it: about what the shuffle costs that comes with it, in CPU seconds of all processes."""
 
     @staticmethod
     def of_options(options: Mapping[str, str]) -> BalancingSettings:
@@ -79,6 +87,11 @@ class Balancing:
         }
         # Regions that work on parts of keys, with the operator whose keys these are.
         self._salted = {stage.name: name for stage in stages if layout is not None and (name := _salted(layout, stage))}
+        self._splittable = {stage.name for stage in stages if layout is not None and _splittable(layout, stage)}
+        self._busy_mean: dict[str, float] = {}
+        self._too_hot: dict[str, int] = {}  # for how many periods in a row a key was
+        self.wants_split = ""
+        """Why the program should be the one in two steps, where there is one; empty: it need not."""
         self._ways: dict[str, dict[int, int]] = {}
         self._known: dict[str, Knowledge] = {}
         self._planners: dict[str, Planner] = {}
@@ -92,19 +105,24 @@ class Balancing:
             return
         counted: dict[str, list[Counted]] = {}
         busy: dict[str, dict[int, float]] = {}
+        times: dict[str, list[ChannelTimes]] = {}
         for report in reports:
             for stage, keys in report.get("keys", ()):
                 if stage in self._names:
                     counted.setdefault(self._names[stage], []).append(Counted.of_report(keys))
             if "channel" in report:
                 busy.setdefault(report["name"], {})[report["channel"]] = report["busy_seconds"]
+                if "measured" in report:
+                    read = ChannelTimes.of_report(report["measured"], report["rows_in"], report["busy_seconds"])
+                    times.setdefault(report["name"], []).extend([read] if read is not None else [])
         for region, tallies in counted.items():
             function = functions[region]
             seconds = busy.get(region, {})
             measured = None
             if set(seconds) == set(range(function.channels)):
                 measured = np.array([seconds[channel] for channel in range(function.channels)])
-            self._known.setdefault(region, Knowledge()).observe(tallies, function, measured)
+                self._busy_mean[region] = float(measured.mean())
+            self._known.setdefault(region, Knowledge()).observe(tallies, function, measured, times.get(region, ()))
 
     def function(
         self, region: str, current: PartitioningFunction, channels: int
@@ -119,6 +137,8 @@ class Balancing:
         if channels == current.channels and not known.take_period():
             return None
         workload = known.workload(current, channels, self._resources[region])
+        if region in self._splittable:
+            self._look_for_too_hot(region, workload, channels)
         changed = ""
         if region in self._salted:
             before = self._ways.get(region, {})
@@ -130,6 +150,26 @@ class Balancing:
                 changed = f"{len(self._ways[region])} keys are split, over {sorted(self._ways[region].values())} parts"
         instruction = planner.handle(Period(workload, channels, changed=changed))
         return (instruction.function, instruction.reason) if isinstance(instruction, Replace) else None
+
+    def _look_for_too_hot(self, region: str, workload: Workload, channels: int) -> None:
+        """Whether a key has more than a channel's share, and for so long and so much that splitting it pays."""
+        splits = plan_splits(workload, channels)
+        share = splits[0].share if splits else 0.0
+        loss = (share * channels - 1) * self._busy_mean.get(region, 0.0)
+        if loss < self._settings.split_gain_seconds or loss <= 0:
+            self._too_hot[region] = 0
+            return
+        self._too_hot[region] = self._too_hot.get(region, 0) + 1
+        if self._too_hot[region] >= _SPLIT_PATIENCE:
+            self.wants_split = (
+                f"a key of {region} has {share:.0%} of the load, {share * channels:.1f} times what each of {channels} "
+                f"channels should have: {loss:.2f} s of every epoch"
+            )
+
+    @property
+    def wholes(self) -> dict[str, str]:
+        """Regions that work on parts of keys → the operator whose keys these are."""
+        return dict(self._salted)
 
     def _planner(self, region: str, current: PartitioningFunction) -> Planner:
         planner = self._planners.get(region)
@@ -172,6 +212,12 @@ class Balancing:
                 self._earlier[region] = each["planner"]
                 if region in self._salted:
                     self._ways[region] = dict(each["ways"])
+
+
+def _splittable(layout: Layout, stage: Stage) -> bool:
+    """Whether all that is bound to the keys of a stage would be in parts if the program were in two steps."""
+    keyed = [node.logic for node in layout.nodes(stage) if isinstance(node.logic, Keyed)]
+    return bool(keyed) and all(logic.parts is not None for logic in keyed)
 
 
 def _salted(layout: Layout, stage: Stage) -> str:

@@ -264,7 +264,7 @@ class EpochRunner:
                 changes=[dataclasses.asdict(change) for change in changes],
                 duration_ms={name: round(seconds * 1000) for name, seconds in durations.items()},
                 stages=[
-                    {k: v for k, v in report.items() if k not in ("segments", "damaged", "met", "keys")}
+                    {k: v for k, v in report.items() if k not in ("segments", "damaged", "met", "keys", "measured")}
                     for report in results.reports
                 ],
                 state_rows=sum(record["rows"] for record in records if not record.get("parts")),

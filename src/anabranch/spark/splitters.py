@@ -120,18 +120,7 @@ class SplitTask(Task):
             return
         yield from outbox.header(list(pieces.items()))
         read = {s.source.name: s.rows_in for s in splitters}
-        yield outbox.report(
-            {
-                "level": 0,
-                "rows_in": sum(read.values()),
-                "sources": read,
-                "rows_out": rows_out,
-                "oldest_ms": oldest,
-                "began_s": began,
-                "seconds": time.perf_counter() - started,
-                "met": [[*what, number] for what, number in counters.take().items()],
-            }
-        )
+        yield outbox.report(_report(began, started, read, rows_out, oldest))
 
     def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
@@ -154,9 +143,12 @@ class FeedbackTask(Task):
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
         """What the task sends."""
+        began, started = time.time(), time.perf_counter()
+        counters.take()  # what an attempt that died left behind
         program = self.load()
         outbox = Outbox(program.layout, 0, self.functions, 0, self.epoch)
         pieces: dict[bytes, int] = {}
+        rows_out = 0
         try:
             for batch in batches:
                 for loop, first, payload in zip(*(column.to_pylist() for column in batch.columns), strict=True):
@@ -164,11 +156,28 @@ class FeedbackTask(Task):
                     splitter = _Splitter(self, program, source, pieces)
                     columns = unpack(payload, source.schema.arrow).columns
                     for piece, each in splitter.leaving(number_place(first), columns):
+                        rows_out += len(each.trails[0])
                         yield from outbox.leaving(each, piece)
         except AnabranchError as error:
             yield from outbox.failure(error)
             return
         yield from outbox.header(list(pieces.items()))
+        # No row was read from a source. What was fed back is routed, and so counted, like any other.
+        yield outbox.report(_report(began, started, {}, rows_out, None))
+
+
+def _report(began: float, started: float, read: dict[str, int], rows_out: int, oldest: float | None) -> dict[str, Any]:
+    """What a splitter did; `read` counts rows by source."""
+    return {
+        "level": 0,
+        "rows_in": sum(read.values()),
+        "sources": read,
+        "rows_out": rows_out,
+        "oldest_ms": oldest,
+        "began_s": began,
+        "seconds": time.perf_counter() - started,
+        "met": [[*what, number] for what, number in counters.take().items()],
+    }
 
 
 def _pieces(source: Node, order: str, batch: pa.RecordBatch) -> Iterator[tuple[bytes, int, int]]:

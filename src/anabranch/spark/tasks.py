@@ -41,6 +41,7 @@ from anabranch.spark.exchange import (
     needs_pieces,
     slots_of,
 )
+from anabranch.spark.measuring import Measuring
 from anabranch.state.store import StateVersion
 
 # Rows that go through the operators together: enough to make the work per batch small.
@@ -208,7 +209,10 @@ class _Channel:
         self._nodes = program.layout.nodes(self._stage)
         self._state = task.state(self._number)
         tables = self._state.open(self._nodes)
-        self._run = StageRun(program.layout, self._stage, tables, task.epoch, task.clock_ms)
+        self._measuring = Measuring(program.layout, self._stage, tables)
+        self._run = StageRun(
+            program.layout, self._stage, tables, task.epoch, task.clock_ms, watch=self._measuring.watch
+        )
         self._rows_in = self._rows_out = 0
         self._busy = 0.0
         self._saving = 0.0
@@ -256,6 +260,7 @@ class _Channel:
         self._rows_in += rows_in
         self._rows_out += sum(len(each.trails[0]) for each in leaving)
         self._busy += time.perf_counter() - begun
+        self._measuring.take(self._run)
         yield from leaving
 
     def finish(self) -> Iterator[Any]:
@@ -322,7 +327,14 @@ class _Channel:
             "segments": self._segments,
             "damaged": self._state.damaged,
             "met": [[*what, number] for what, number in counters.take().items()],
+            **self._measured(),
         }
+
+    def _measured(self) -> dict[str, Any]:
+        if self._measuring.watch is None:
+            return {}
+        rows = sum(record["rows"] for record in self._state.visible(self._entry.node.name))
+        return {"measured": self._measuring.report(rows)}
 
 
 def _empty(width: int) -> Trails:

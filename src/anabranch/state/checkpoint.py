@@ -126,6 +126,14 @@ class Checkpoint:
             self.files.write("program.json", data)
         return changes
 
+    def operators(self) -> set[str]:
+        """The names of the operators of the program that the checkpoint is tied to; none if it is new."""
+        found = self.files.read("program.json")
+        try:
+            return set() if found is None else {each["name"] for each in json.loads(found)["program"]["operators"]}
+        except (ValueError, KeyError, TypeError):
+            return set()  # `check` says what is wrong with it
+
     # -- epochs ---------------------------------------------------------------------------------------------
 
     def latest(self) -> Manifest:
