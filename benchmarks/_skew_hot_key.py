@@ -20,6 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks._spark import processor_time
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -85,7 +87,7 @@ def run(spark: SparkSession, mode: str, source: Path, scratch: Path, setting: Ho
 
     frame = spark.readStream.schema("key long, value long, ends boolean").option("maxFilesPerTrigger", FILES_PER_EPOCH)
     stream = ab.session(spark).read(frame.parquet(str(source)))
-    begun = cpu_seconds()
+    begun = processor_time()
     query = (
         stream.punctuate(lambda t: t.ends)
         .aggregate(by="key", window=ab.punctuation(), total=slow_sum(setting.seconds_per_row))
@@ -98,7 +100,7 @@ def run(spark: SparkSession, mode: str, source: Path, scratch: Path, setting: Ho
     )
     handle = spark.streams.get(query.id)
     query.awaitTermination()
-    spent = cpu_seconds() - begun
+    spent = processor_time().since(begun).total_s
     outputs = [pq.read_table(path) for path in sorted((scratch / "output").glob("**/*.parquet"))]
     wanted = expected(source)
     assert pa.concat_tables(outputs).equals(wanted.cast(outputs[0].schema)), "not the output of the sequential run"
@@ -121,29 +123,6 @@ def slowest_channels(stages: list[dict[str, Any]]) -> float:
         if "channel" in each:
             slowest[each["name"]] = max(slowest.get(each["name"], 0.0), each["busy_seconds"])
     return sum(slowest.values())
-
-
-def cpu_seconds() -> float:
-    """User and system time of this process and all below it: the JVM and its Python workers."""
-    parents: dict[int, int] = {}
-    times: dict[int, float] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue  # it has just ended
-            parents[int(entry.name)] = int(fields[1])
-            times[int(entry.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-
-    def is_below(pid: int) -> bool:
-        while pid > 1:
-            if pid == os.getpid():
-                return True
-            pid = parents.get(pid, 0)
-        return False
-
-    return sum(each for pid, each in times.items() if is_below(pid))
 
 
 def compare(spark: SparkSession, scratch: Path, setting: HotKey, calm_epochs: int = 12) -> dict[str, dict[str, Any]]:

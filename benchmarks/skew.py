@@ -30,7 +30,6 @@ import argparse
 import contextlib
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -47,6 +46,7 @@ from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.hashing import hash_columns
 from anabranch.partitioning.tally import Tally
 from anabranch.state import layouts
+from benchmarks._spark import start_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -210,29 +210,13 @@ def check(output: Path, source: Path) -> None:
     assert found.equals(expected.cast(found.schema)), "the output is not that of the sequential run"
 
 
-def start_spark(slots: int, scratch: Path) -> SparkSession:
+def start(slots: int, scratch: Path) -> SparkSession:
     from pyspark import cloudpickle
-    from pyspark.sql import SparkSession
 
-    from anabranch.spark.java import ensure_java
     from benchmarks import _skew_program
 
     cloudpickle.register_pickle_by_value(_skew_program)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    ensure_java()
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": str(scratch / "local"),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.sql.shuffle.partitions": str(slots),
-    }
-    spark = SparkSession.builder.master(f"local[{slots}]").config(map=settings).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    return start_spark(slots, scratch, {"spark.sql.shuffle.partitions": str(slots)})
 
 
 # ---- the experiments ----
@@ -317,7 +301,7 @@ def _measured(
 
     with tempfile.TemporaryDirectory(prefix="anabranch-skew-") as directory:
         scratch = Path(directory)
-        spark = start_spark(setting.channels, scratch)
+        spark = start(setting.channels, scratch)
         try:
             runs = compare(spark, scratch, setting, seed)
             for name, each in runs.items():

@@ -54,6 +54,7 @@ from anabranch.state.lineage import KeyRoute
 from anabranch.state.segment import Segment, merge_segments
 from anabranch.state.table import Table
 from benchmarks import _held_state
+from benchmarks._spark import processor_time
 
 CHANNELS = 2
 HELD = (50_000, 500_000, 5_000_000)
@@ -123,10 +124,10 @@ class Case:
         table = pa.table({"key": keys, "value": self.random.random(len(keys))})
         passing = self.input / f"_{len(self.epochs)}"
         pq.write_table(table, passing, row_group_size=max(1, -(-len(keys) // 2)))
-        before = cpu_seconds()
+        before = processor_time()
         passing.rename(self.input / f"{time.time_ns()}.parquet")
         self.query.processAllAvailable()
-        cpu = cpu_seconds() - before
+        cpu = processor_time().since(before).total_s
         progress = self.query.recentProgress[-1]
         assert progress["rows_in"] == len(keys) == progress["state_rows"], progress
         channels = [stage for stage in progress["stages"] if stage["stage"] == 1]
@@ -178,15 +179,6 @@ def processes() -> dict[int, str]:
         with contextlib.suppress(OSError):
             lines[pid] = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     return lines
-
-
-def cpu_seconds() -> float:
-    ticks = 0
-    for pid in processes():
-        with contextlib.suppress(OSError):
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += sum(map(int, fields[11:15]))  # its own and those of children that ended
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 class WorkerMemory:
