@@ -107,6 +107,8 @@ def channels(quick: bool, stateful: bool) -> Reproduction:
                 f"few channels for low costs, then more, then flat at the most there are ({policy})",
                 rising and line[0] <= 6 and line[-1] >= 0.7 * BOUNDS.channels_max,
                 " → ".join(f"{value:.0f}" for value in line),
+                because="up to 20 channels have a core of their own here, and beyond them the speed-up hardly grows "
+                "(the figure before this one): it stops where channels stop paying",
             )
         )
     if stateful:
