@@ -96,7 +96,18 @@ def test_the_own_rate_does_not_depend_on_the_neighbours_channels() -> None:
     many = seen(EpochWorld(always(2000), rates, rows_max=500), {"a": 2, "b": 8})
     assert many["a"].throughput > 1.5 * few["a"].throughput
     assert many["a"].busy_throughput == pytest.approx(few["a"].busy_throughput, rel=0.01)
-    assert few["a"].busy_throughput == pytest.approx(2000, rel=0.01)
+    # 500 rows of an epoch that cannot be longer: 0.25 s of work and 0.2 s of overhead.
+    assert few["a"].busy_throughput == pytest.approx(500 / 0.45, rel=0.01)
+
+
+def test_where_the_source_limits_epochs_the_overhead_of_channels_is_their_cost_and_elsewhere_it_is_not() -> None:
+    def rate(channels: int, overhead_s: float, rows_max: int | None) -> float | None:
+        world = EpochWorld(always(5000), {"a": 1000.0}, overhead_s=overhead_s, rows_max=rows_max)
+        return seen(world, {"a": channels}, skip=20)["a"].busy_throughput
+
+    assert rate(8, 0.3, 500) > rate(16, 0.6, 500), "more channels, more overhead than they save"
+    assert rate(8, 0.3, 500) < rate(16, 0.3, 500)
+    assert rate(8, 0.3, None) == pytest.approx(8000, rel=0.01)
 
 
 def test_a_garbage_collection_pause_decides_nothing() -> None:

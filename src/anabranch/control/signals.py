@@ -38,7 +38,10 @@ cannot grow: it can spend its length without the overhead); what the other parts
     busy = own / (time · (1 − overhead / target) − others),   1 if there is nothing left
 
 **Own rate**: rows / own stage time. It depends on no neighbour, so a controller that compares it across
-numbers of channels cannot mistake another controller's effect for its own.
+numbers of channels cannot mistake another controller's effect for its own. An epoch that leaves rows behind
+cannot spread its overhead over more rows, and every channel adds to that overhead (a task to launch, packets
+to send it): there the overhead counts as the region's own time, or channels beyond what pays would look as
+good as the best.
 
 **Robust.** Empty epochs and warm-up epochs (first after a start or a rescale: JIT, caches, migration) are
 left out. Congestion and shares are medians over the epochs, rates are means without the extreme fifths, so
@@ -197,7 +200,10 @@ def _observe_region(period: int, cycles: Sequence[_Cycle], region: str, channels
     congestion = median(cycle.congestion for cycle in cycles)
     blamed = share >= SHARE_MIN
     arrivals = [cycle.arrived_rows for cycle in cycles]
-    own_rates = [taken / seconds for taken, seconds in zip(rows, own, strict=True) if seconds > 0]
+    costs = [
+        seconds + (_overhead_s(c) if _is_limited(c.epoch) else 0.0) for c, seconds in zip(cycles, own, strict=True)
+    ]
+    own_rates = [taken / cost for taken, cost, seconds in zip(rows, costs, own, strict=True) if seconds > 0]
     kept = _without_extremes([length / taken for length, taken in zip(lengths, rows, strict=True)])
     time_kept = sum(lengths[i] for i in kept)
     return Observation(
@@ -248,15 +254,24 @@ def _busy_share(cycle: _Cycle, region: str) -> float:
     epoch = cycle.epoch
     own = _stage_s(epoch, region)
     target = max(epoch.target_s, OVERHEADS_PER_EPOCH_MIN * epoch.overhead_s)
-    # Where the next epoch did not wait for the trigger or for rows, what lies between the two is bookkeeping.
-    pause = cycle.length_s - epoch.duration_s
-    overhead = epoch.overhead_s + (pause if 0 < pause <= _bookkeeping_max_s(epoch, cycle.length_s) else 0.0)
-    if epoch.ready_rows is None or epoch.taken_rows < epoch.ready_rows:
+    overhead = _overhead_s(cycle)
+    if _is_limited(epoch):
         workable = cycle.length_s - overhead  # the source limits epochs: no longer one is to be had
     else:
         workable = cycle.length_s * (1.0 - min(1.0, overhead / target))
     left = workable - (_work_s(epoch) - _level_s(epoch, _level(epoch, region)))
     return min(1.0, own / left) if left > 0 else 1.0
+
+
+def _overhead_s(cycle: _Cycle) -> float:
+    # Where the next epoch did not wait for the trigger or for rows, what lies between the two is bookkeeping.
+    pause = cycle.length_s - cycle.epoch.duration_s
+    return cycle.epoch.overhead_s + (pause if 0 < pause <= _bookkeeping_max_s(cycle.epoch, cycle.length_s) else 0.0)
+
+
+def _is_limited(epoch: EpochMeasurement) -> bool:
+    """Whether an epoch left rows behind, as far as is known: it could not have been longer."""
+    return epoch.ready_rows is None or epoch.taken_rows < epoch.ready_rows
 
 
 def _largest_is_downstream(cycles: Sequence[_Cycle], region: str) -> bool:
