@@ -1,6 +1,8 @@
 """What order costs, and how far the engine scales.
 
-    python -m benchmarks ordering [--quick] [--part overhead|selectivity|punctuation|scaling] [--only CASE]
+    python -m benchmarks ordering [--quick] [--part python|overhead|selectivity|punctuation|scaling] [--only CASE]
+
+**Python.** What order adds to all the Python of an epoch, in one process without a JVM (see `_ordering_in_process`).
 
 **Overhead.** The same program, the same data, the same work per tuple, with and without order
 (``option("order", "none")``: tuples are only routed; they are not numbered, nothing is sent along or sorted). One
@@ -56,6 +58,7 @@ import pyarrow.parquet as pq
 
 from anabranch.flow.packets import merge, pack, route, unpack
 from anabranch.flow.trails import Trails, decoded, encoded, refined
+from benchmarks import _ordering_in_process as in_process
 from benchmarks import _ordering_programs as programs
 from benchmarks._spark import ProcessorTime, processor_time, start_spark
 
@@ -261,6 +264,25 @@ def overhead(quick: bool, part: str, only: str = "") -> dict[str, tuple[float, f
             spark.stop()
 
 
+def python(quick: bool) -> dict[str, float]:
+    """Case → how much more processor time all the Python of an epoch takes with order; over several processes."""
+    processes, epochs = (5, 10) if quick else (11, 20)
+    found = {}
+    for weight, times in (("medium", MEDIUM), ("light", LIGHT)):
+        for name in STRATEGIES:
+            ratios = []
+            for _ in range(processes):
+                with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+                    ratios.append(pool.submit(in_process.overhead, name, times, 40_000, epochs).result())
+            case = f"{name}, {weight}"
+            found[case] = statistics.median(ratios)
+            print(
+                f"{case:28} {found[case]:+7.1%} ({min(ratios):+.1%} … {max(ratios):+.1%}) in {processes} processes",
+                flush=True,
+            )
+    return found
+
+
 def reading(spark: Any, source: Path, epochs: Sequence[Epoch]) -> float:
     """The processor time that it takes to know where the rows of an epoch are from, as a share of an epoch."""
     from pyspark.sql import functions as functions
@@ -411,13 +433,17 @@ def _spark(slots: int, scratch: Path) -> Any:
 def main(arguments: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks ordering")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--part", choices=["overhead", "selectivity", "punctuation", "scaling"])
+    parts = ["python", "overhead", "selectivity", "punctuation", "scaling"]
+    parser.add_argument("--part", choices=parts)
     parser.add_argument("--only", default="", help="only cases whose name contains this; gives no headline figures")
     chosen = parser.parse_args(arguments)
     figures: dict[str, Any] = {}
     # A process, and so a JVM, for each part: they need different masters, and none should inherit another's heap.
-    for part in [chosen.part] if chosen.part else ["overhead", "selectivity", "punctuation", "scaling"]:
+    for part in [chosen.part] if chosen.part else parts:
         print(f"-- {part} --", flush=True)
+        if part == "python":
+            figures.update(_headlines(python(chosen.quick), "_python"))
+            continue
         if part == "overhead":
             figures["order_ns_per_tuple"] = {name: round(found, 1) for name, found in steps().items()}
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
@@ -427,18 +453,18 @@ def main(arguments: list[str]) -> dict[str, Any]:
                 continue
             found = pool.submit(overhead, chosen.quick, part, chosen.only).result()
         if part == "overhead" and not chosen.only:
-            figures.update(_headlines(found))
+            figures.update(_headlines({name: median for name, (median, _, _) in found.items()}))
+            figures["source_order_light"] = round(found["source"][0], 3)
         else:
             figures[part] = {name: round(median, 3) for name, (median, _, _) in found.items()}
     return figures
 
 
-def _headlines(found: dict[str, tuple[float, float, float]]) -> dict[str, float]:
+def _headlines(found: dict[str, float], of_what: str = "") -> dict[str, float]:
     figures: dict[str, float] = {}
     for weight, suffix in (("medium", ""), ("light", "_light")):
-        of = {name: found[f"{name}, {weight}"][0] for name in STRATEGIES}
-        figures[f"seqno_overhead{suffix}"] = of["sequence numbers"]
-        figures[f"pulse_overhead{suffix}"] = max(of["strict and pulses"], of["relaxed and pulses"])
-        figures[f"shuffle_overhead{suffix}"] = of["shuffle"]
-    figures["source_order_light"] = found["source"][0]
+        of = {name: found[f"{name}, {weight}"] for name in STRATEGIES}
+        figures[f"seqno_overhead{of_what}{suffix}"] = of["sequence numbers"]
+        figures[f"pulse_overhead{of_what}{suffix}"] = max(of["strict and pulses"], of["relaxed and pulses"])
+        figures[f"shuffle_overhead{of_what}{suffix}"] = of["shuffle"]
     return {name: round(value, 3) for name, value in figures.items()}
