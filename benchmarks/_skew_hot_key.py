@@ -10,7 +10,6 @@ an epoch and in CPU seconds of all processes. `auto` must cost what `off` does.
 
 from __future__ import annotations
 
-import os
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks._skew_program import FILES_PER_EPOCH, write_epoch
 from benchmarks._spark import processor_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MODES = ("off", "auto", "on")
-FILES_PER_EPOCH = 4
 
 
 @dataclass(frozen=True)
@@ -59,12 +58,7 @@ def write(directory: Path, setting: HotKey) -> None:
         keys = np.where(hot, 0, draw.integers(1, setting.keys, setting.rows))
         ends = np.arange(setting.rows) == setting.rows - 1
         table = pa.table({"key": keys, "value": draw.integers(0, 100, setting.rows), "ends": ends})
-        bounds = np.linspace(0, setting.rows, FILES_PER_EPOCH + 1).astype(int)
-        for part in range(FILES_PER_EPOCH):
-            path = directory / f"{epoch:06d}-{part}.parquet"
-            pq.write_table(table.slice(bounds[part], bounds[part + 1] - bounds[part]), path)
-            seconds = 1_700_000_000 + epoch * FILES_PER_EPOCH + part
-            os.utime(path, (seconds, seconds))
+        write_epoch(directory, epoch, table)
 
 
 def expected(source: Path) -> pa.Table:

@@ -46,12 +46,12 @@ from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.hashing import hash_columns
 from anabranch.partitioning.tally import Tally
 from anabranch.state import layouts
+from benchmarks._skew_program import FILES_PER_EPOCH, write_epoch
 from benchmarks._spark import start_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FILES_PER_EPOCH = 4
 DRAWS = 21
 SYSTEMS = ("hybrid", "consistent", "uniform")
 OUTPUT = "key long, value long, total long"
@@ -114,12 +114,7 @@ def write_epochs(directory: Path, names: np.ndarray, shares: np.ndarray, setting
     for epoch in range(setting.epochs):
         keys = names[draw.choice(len(shares), setting.rows, p=shares)]
         table = pa.table({"key": keys, "value": draw.integers(0, 100, setting.rows)})
-        bounds = np.linspace(0, setting.rows, FILES_PER_EPOCH + 1).astype(int)
-        for part in range(FILES_PER_EPOCH):
-            path = directory / f"{epoch:06d}-{part}.parquet"
-            pq.write_table(table.slice(bounds[part], bounds[part + 1] - bounds[part]), path)
-            seconds = 1_700_000_000 + epoch * FILES_PER_EPOCH + part
-            os.utime(path, (seconds, seconds))
+        write_epoch(directory, epoch, table)
 
 
 def sequential_totals(source: Path) -> pa.Table:

@@ -8,6 +8,7 @@ both, state of several types, windows of both kinds.
 from __future__ import annotations
 
 import collections
+import time
 
 from hypothesis import strategies as st
 
@@ -15,6 +16,17 @@ import anabranch as ab
 from anabranch import agg, delta, tumbling
 
 COLUMNS = "k long, s string, x double"
+
+
+def slow(stream: ab.Stream, cost_s: float) -> ab.Stream:
+    """The stream, each tuple of which has taken some time."""
+
+    @ab.model(state="stateless", selectivity="1:1", forwards="*")
+    def waiting(t):
+        time.sleep(cost_s)
+        return t
+
+    return stream.map(waiting, schema=stream.schema, name="slow")
 
 
 class Running(ab.Operator):

@@ -148,6 +148,19 @@ def test_an_explanation_gives_the_reason(capsys):
     assert "aggregate keeps its state for each k" in shown and "test_operator_models.py:" in shown
 
 
+def test_an_explanation_says_what_was_asked_for(capsys):
+    def does(stream):
+        stream.explain()
+        lines = capsys.readouterr().out.splitlines()
+        return [line.split(maxsplit=1)[1] for line in lines if line.split(maxsplit=1)[:1] == ["does"]]
+
+    assert does(source().aggregate(by="k", window=sliding(count(3), every=2), n=agg.count())) == [
+        "sliding(count(3), every=count(2)): n=count()"
+    ]
+    assert does(source().deduplicate(by="k")) == ["for ever"]
+    assert does(source().filter(lambda t: True)) == []
+
+
 # -- the user's functions ------------------------------------------------------------------------------------------
 
 seen: list = []

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from faults.test_schedules import check_state
 from ownership_checker import check_checkpoint
-from programs import COLUMNS, build, exact
+from programs import COLUMNS, build, exact, slow
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
@@ -16,15 +16,6 @@ from anabranch.errors import ProgramError
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 ROWS = [[(n * k % 23, "ab"[k % 2], float(n + k)) for k in range(60)] for n in range(8)]
-
-
-def slow(stream, cost_s):
-    @ab.model(state="stateless", selectivity="1:1", forwards="*")
-    def waiting(t):
-        time.sleep(cost_s)
-        return t
-
-    return stream.map(waiting, schema=COLUMNS, name="slow")
 
 
 def test_a_query_is_rescaled_by_hand_while_it_runs_and_goes_on_after_a_restart(spark, tmp_path):

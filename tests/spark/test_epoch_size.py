@@ -7,7 +7,7 @@ import time
 from statistics import median
 
 import pytest
-from programs import exact
+from programs import exact, slow
 
 import anabranch as ab
 from anabranch.errors import ProgramError
@@ -31,15 +31,6 @@ def put(directory, numbers, rows=4):
         os.utime(path, (modified, modified))
         written.append((modified, str(path), part))
     return [row for _, _, part in sorted(written, key=lambda each: each[:2]) for row in part]
-
-
-def slow(stream, cost_s):
-    @ab.model(state="stateless", selectivity="1:1", forwards="*")
-    def waiting(t):
-        time.sleep(cost_s)
-        return t
-
-    return stream.map(waiting, schema=COLUMNS, name="slow")
 
 
 class Running(ab.Operator):
