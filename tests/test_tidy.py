@@ -261,6 +261,15 @@ def workplace_breaches(text: str, may_skip: bool) -> list[str]:
     ]
 
 
+def shared_clock_breaches(text: str) -> list[str]:
+    """A clock replaced for the whole process: threads of libraries that sleep in a loop would then spin."""
+    return [
+        f"line {number}: replace the clock of one module, not that of the process"
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.search(r"""setattr\(\s*(time\s*,|["']time\.)""", line)
+    ]
+
+
 # ---- the rules, on this repository ----
 
 
@@ -293,6 +302,11 @@ def test_the_package_keeps_the_rule(rule) -> None:
 
 def test_nothing_is_left_unfinished() -> None:
     broken = complaints([(path, unfinished_breaches(path.read_text(encoding="utf-8"))) for path in texts()])
+    assert not broken, f"\n{broken}"
+
+
+def test_no_test_replaces_the_clock_of_the_process() -> None:
+    broken = complaints([(path, shared_clock_breaches(path.read_text(encoding="utf-8"))) for path in texts()])
     assert not broken, f"\n{broken}"
 
 
@@ -493,3 +507,9 @@ def test_a_path_of_the_workplace_is_found() -> None:
     assert workplace_breaches("pytest.skip('no data')\ndata = '../shared/x'", may_skip=True) == []
     assert workplace_breaches("pytest.skip('no data')\ndata = '../shared/x'", may_skip=False)
     assert workplace_breaches("spark/work/dir, the network/", may_skip=False) == []
+
+
+def test_a_replaced_clock_of_the_process_is_found() -> None:
+    assert shared_clock_breaches('monkeypatch.setattr(time, "sleep", print)')
+    assert shared_clock_breaches('monkeypatch.setattr("time.sleep", print)')
+    assert shared_clock_breaches('monkeypatch.setattr(measuring, "time", clock)') == []
