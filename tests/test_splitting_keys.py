@@ -325,10 +325,13 @@ def test_going_over_to_two_steps_at_any_time_changes_nothing(
     if killed:
         run = started()
     assert any(name.endswith("-parts") for name in run.runner._layouts.regions)
+    assert all(each.hot_keys == "" for each in run.progress)
     keys = hash_columns([pa.array(["a", "b", "c", None])])
     restless = Restless(seed, keys)
     run.runner.adaptation.balancing.splits = lambda: restless
     run.run_epochs(first + 1)
+    why = "the query began with aggregations in two steps" if killed else "now"
+    assert all(each.hot_keys == why for each in run.progress if each.epoch > first)
     for got, wanted in zip(run.outputs, run_sequential(streams, clocks_ms=times), strict=True):
         assert exact(got) == exact(wanted)
 

@@ -92,6 +92,8 @@ class Balancing:
         self._too_hot: dict[str, int] = {}  # for how many periods in a row a key was
         self.wants_split = ""
         """Why the program should be the one in two steps, where there is one; empty: it need not."""
+        self.split_because = "the query began with aggregations in two steps" if self._salted else ""
+        """Why the program is the one in two steps; empty: it is not."""
         self._ways: dict[str, dict[int, int]] = {}
         self._known: dict[str, Knowledge] = {}
         self._planners: dict[str, Planner] = {}

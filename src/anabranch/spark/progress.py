@@ -33,6 +33,8 @@ class EpochProgress:
         should be, steps backwards.
     changes : list of dict
         Regions that have another partitioning function from the next epoch on: channels before and after, and why.
+    hot_keys : str
+        Why aggregations run in two steps, so that hot keys can be split; empty: they run as written.
     epoch_files : dict
         For every source whose files per epoch are adapted: how many it took, its limit, and that of the next epoch.
     epoch_size : str
@@ -55,6 +57,7 @@ class EpochProgress:
     in_flight: int = 0
     met: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     changes: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    hot_keys: str = ""
     epoch_files: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     epoch_size: str = ""
     executors: dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -271,6 +271,7 @@ class EpochRunner:
                 state_bytes=sum(record["bytes"] for record in records),
                 in_flight=self.in_flight,
                 met=met_in(results.reports),
+                hot_keys=self.adaptation.balancing.split_because,
                 epoch_files={} if sizing is None else sizing.shown(ready.taken_files),
                 epoch_size="" if sizing is None else sizing.reason,
                 executors=self._surroundings.settled(need),

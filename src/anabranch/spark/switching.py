@@ -13,6 +13,7 @@ way back: partial windows hold what only they know. A restarted query goes on wi
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,8 @@ from anabranch.spark.adaptation import Adaptation
 from anabranch.spark.runner import EpochRunner, describe_program
 from anabranch.spark.tasks import Program
 from anabranch.state.checkpoint import Checkpoint
+
+_log = logging.getLogger("anabranch")
 
 
 def begins_split(plain: Program, split: Program | None, held: Checkpoint) -> bool:
@@ -70,13 +73,15 @@ class SwitchingRunner:
             return ran
 
     def _switch(self) -> None:
-        split = self._split
-        if split is None or not self._current.adaptation.balancing.wants_split:
+        split, why = self._split, self._current.adaptation.balancing.wants_split
+        if split is None or not why:
             return
         before = {each.name: each.channels for each in self._current.adaptation.scaling.status()}
         self._held.bind(describe_program(split))
         reach("program replaced", epoch=self._current.epochs_done)
         self._current, self._split, self.has_switched = self._make(split), None, True
+        self._current.adaptation.balancing.split_because = why
+        _log.info("aggregations run in two steps from now on: %s", why)
         scaling = self._current.adaptation.scaling
         for part, whole in self._current.adaptation.balancing.wholes.items():
             # Partial windows have the work now, so they begin with the channels of what they are parts of.
