@@ -1,13 +1,13 @@
 """Elastic regions: as fast as the best fixed number of channels, found by themselves, and kept.
 
-    python -m benchmarks elastic [--quick] [--model-only]
+    python -m benchmarks elastic [--quick] [--model-only] [--only CASE]
 
 On Spark (local[16]; two cores suffice, because work is emulated by sleeping)
     A region of one operator, with state per key or without, that takes a millisecond or four for a tuple: every fixed
     number of channels of 1, 2, 4, 8, 16 against elastic, which starts with one channel. Then the kernels of
     `examples/`, whose work is real, on 1 to 4 channels. Files are there beforehand, one an epoch, so regions are
-    saturated. Then three loads that must be told apart: saturated; under-loaded; a sink that is slow (congestion that
-    is not the region's: no channels may be added).
+    saturated (`_elastic_spark` says how they are compared). Then three loads that must be told apart: saturated;
+    under-loaded; a sink that is slow (congestion that is not the region's: no channels may be added).
 
 On the fluid model (`anabranch.control.fluid`), which Spark's clock would make a matter of hours
     SASO in 100 periods at constant load; the sine and the steps of the paper's Figures 13–16; congestion thresholds as
@@ -22,6 +22,8 @@ import argparse
 import os
 import statistics
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ from anabranch.control.saso_report import (
     report,
 )
 from anabranch.spark.session import local_session
-from benchmarks._elastic_spark import KERNELS, SLOTS, compare, kernel, signals, sleeping
+from benchmarks._elastic_spark import KERNELS, SLOTS, Case, compare, kernel, signals, sleeping
 
 SEEDS = 20
 
@@ -82,12 +84,49 @@ def model() -> dict[str, Any]:
     }
 
 
+# -- on Spark -----------------------------------------------------------------------------------------------------
+
+
+def on_spark(quick: bool, only: str = "") -> dict[str, Any]:
+    """Elastic against fixed numbers of channels, case by case, and three loads told apart."""
+    print(
+        f"\nSpark local[{SLOTS}]; load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True
+    )
+    kinds = [("stateful", 0.004)] if quick else [(k, c) for k in ("stateful", "stateless") for c in (0.001, 0.004)]
+    kernels = ["opmon"] if quick else list(KERNELS)
+    spark = local_session(SLOTS)
+    with tempfile.TemporaryDirectory(prefix="anabranch-elastic-") as scratch:
+        session, root = ab.session(spark), Path(scratch)
+        epochs = 3 if quick else 5
+        made: dict[str, Callable[[], Case]] = {
+            f"{kind} {cost * 1000:g}ms": partial(sleeping, session, root, kind, cost) for kind, cost in kinds
+        }
+        made.update({name: partial(kernel, session, root, name) for name in kernels})
+        found = {name: compare(make(), root, epochs) for name, make in made.items() if only in name}
+        told = signals(session, root, 2 if quick else 5) if not only else {}
+    spark.stop()
+    print(f"load of the machine: {os.getloadavg()[0]:.1f}")
+    figures: dict[str, Any] = {
+        "spark_vs_best_fixed": {name: round(each["vs_best"], 3) for name, each in found.items()},
+        "spark_settling_periods": {name: each["settling"] for name, each in found.items()},
+        "spark_reversals": max((each["reversals"] for each in found.values()), default=0),
+    }
+    if told:
+        figures["congestion_saturated"] = round(told["saturated"], 2)
+        figures["congestion_under_loaded"] = round(told["under-loaded"], 2)
+        figures["channels_slow_sink"] = told["slow sink, channels"]
+    return figures
+
+
 def main(arguments: list[str]) -> dict[str, Any]:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks elastic")
     parser.add_argument("--quick", action="store_true", help="two cases on Spark, with fewer epochs")
     parser.add_argument("--model-only", action="store_true", help="nothing on Spark")
+    parser.add_argument("--only", default="", help="only cases on Spark whose name contains this, and no model")
     given = parser.parse_args(arguments)
+    if given.only:
+        return on_spark(given.quick, given.only)
     print("The fluid model, at most 32 channels\n")
     modelled = model()
     figures = {
@@ -106,30 +145,10 @@ def main(arguments: list[str]) -> dict[str, Any]:
     }
     if given.model_only:
         return figures
-    print(
-        f"\nSpark local[{SLOTS}]; load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True
-    )
-    kinds = (
-        [("stateful", 0.004)] if given.quick else [(k, c) for k in ("stateful", "stateless") for c in (0.001, 0.004)]
-    )
-    kernels = ["opmon"] if given.quick else list(KERNELS)
-    spark = local_session(SLOTS)
-    with tempfile.TemporaryDirectory(prefix="anabranch-elastic-") as scratch:
-        session, root = ab.session(spark), Path(scratch)
-        epochs = 3 if given.quick else 5
-        cases = [compare(sleeping(session, root, kind, cost), root, epochs) for kind, cost in kinds]
-        cases += [compare(kernel(session, root, name), root, epochs) for name in kernels]
-        told = signals(session, root, 2 if given.quick else 5)
-    spark.stop()
-    print(f"load of the machine: {os.getloadavg()[0]:.1f}")
+    measured = on_spark(given.quick)
     return {
         **figures,
-        "elastic_vs_best_fixed": round(min(modelled["vs_best"], *(each["vs_best"] for each in cases)), 3),
-        "settling_periods_max": max(modelled["settling"], *(each["settling"] for each in cases)),
-        "spark_vs_best_fixed": round(min(each["vs_best"] for each in cases), 3),
-        "spark_settling_periods": max(each["settling"] for each in cases),
-        "spark_reversals": max(each["reversals"] for each in cases),
-        "congestion_saturated": round(told["saturated"], 2),
-        "congestion_under_loaded": round(told["under-loaded"], 2),
-        "channels_slow_sink": told["slow sink, channels"],
+        "elastic_vs_best_fixed": min(figures["elastic_vs_best_fixed"], *measured["spark_vs_best_fixed"].values()),
+        "settling_periods_max": max(modelled["settling"], *measured["spark_settling_periods"].values()),
+        **measured,
     }

@@ -8,8 +8,9 @@
 (``option("order", "none")``: tuples are only routed; they are not numbered, nothing is sent along or sorted). One
 row per ordering strategy of the *Safe* paper, and one for two regions that exchange tuples. What is compared is the
 processor time (user and system) of an epoch, of all processes together: the driver, the JVM, the Python workers; wall
-time stands beside it, but on a machine that others use it says little. Queries with and without order run in turn,
-and each epoch is compared with the same epoch of the other side. Given are the median of these ratios and the interval
+time stands beside it, but on a machine that others use it says little. Two queries, with order and without, run at the
+same time and are fed in turn (see `_ordering_in_turn`), so that each epoch is compared with the same epoch of the other
+side that ran right before or after it. Given are the median of these ratios and the interval
 that covers 90 % of the medians of samples drawn from them with replacement; and the ratio of the least that an epoch
 took on either side, because a busy machine makes epochs dearer, never cheaper. In front of it all stands what order
 adds in Python, in nanoseconds per tuple, step by step: numbering and encoding in the splitter, decoding in the channel,
@@ -44,10 +45,9 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -59,15 +59,18 @@ import pyarrow.parquet as pq
 from anabranch.flow.packets import merge, pack, route, unpack
 from anabranch.flow.trails import Trails, decoded, encoded, refined
 from benchmarks import _ordering_in_process as in_process
+from benchmarks import _ordering_in_turn as in_turn
 from benchmarks import _ordering_programs as programs
-from benchmarks._spark import ProcessorTime, processor_time, start_spark
+from benchmarks._ordering_in_turn import Epoch
+from benchmarks._spark import processor_time, start_spark
 
 STRATEGIES = ("round-robin", "sequence numbers", "strict and pulses", "relaxed and pulses", "shuffle")
 LIGHT, MEDIUM = 10, 200  # multiplications per tuple
 RATIOS = (1, 4, 16, 64, 256)
 CHANNELS = (1, 2, 4, 8, 16, 32)
 FILES = 4
-WARM_UP = 2  # epochs of each query: a small one, in which everything is loaded, and a whole one
+WARM_UP = 4  # epochs of each query, in which everything is loaded and compiled
+DISTINCT = 4  # epochs of data; they are used again and again
 RESAMPLES = 2_000
 
 # Long enough that going to sleep and waking up, which does cost the processor, is little beside it; many enough that
@@ -79,15 +82,15 @@ Make = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Size:
-    """Rows of an epoch, measured epochs of a query, and how many queries each side runs."""
+    """Rows of an epoch, measured epochs of a query, and how many queries each side runs, one after the other."""
 
     rows: int
     measured: int
     rounds: int
 
 
-QUICK = Size(100_000, 4, 2)
-FULL = Size(400_000, 4, 4)
+QUICK = Size(100_000, 12, 1)
+FULL = Size(200_000, 12, 2)
 
 
 def write_epochs(directory: Path, rows_of_epochs: list[int], keys: int) -> None:
@@ -106,38 +109,6 @@ def write_epochs(directory: Path, rows_of_epochs: list[int], keys: int) -> None:
             path = directory / f"{epoch:03d}-{part}.parquet"
             pq.write_table(table, path)
             os.utime(path, (1_700_000_000 + epoch, 1_700_000_000 + epoch))
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """What an epoch took: from the end of the one before to its own, so that nothing falls between them."""
-
-    processor: ProcessorTime
-    wall_s: float
-    progress: dict[str, Any]
-
-
-def run(spark: Any, source: Path, make: Make, channels: int, **options: str) -> list[Epoch]:
-    """The epochs of a query over all of the source, without the first, which has none before it."""
-    import anabranch as ab
-
-    ends: list[tuple[float, ProcessorTime, dict[str, Any]]] = []
-
-    def ended(event: Any) -> None:
-        if isinstance(event, ab.EpochEnded):
-            ends.append((time.perf_counter(), processor_time(), event.progress))
-
-    session = ab.session(spark)
-    session.addListener(ended)
-    stream = session.from_files(str(source), "parquet", programs.COLUMNS, maxFilesPerTrigger=FILES)
-    writer = make(stream).writeStream.format("noop").options(channels=channels, balancing="off", **options)
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
-    session.removeListener(ended)
-    return [
-        Epoch(used.since(before), at - started, progress)
-        for (started, before, _), (at, used, progress) in pairwise(ends)
-    ]
 
 
 # -- what order costs ---------------------------------------------------------------------------------------
@@ -232,32 +203,31 @@ def _punctuated(every: int) -> Make:
 def overhead(quick: bool, part: str, only: str = "") -> dict[str, tuple[float, float, float]]:
     """Case → how much more processor time an epoch takes with order (or punctuations) than without."""
     size = QUICK if quick else FULL
-    rows, rounds = size.rows, size.rounds if part == "overhead" else max(size.rounds // 2, 1)
     with tempfile.TemporaryDirectory(prefix="anabranch-ordering-") as folder:
         scratch = Path(folder)
-        spark = _spark(2, scratch)
+        spark = _spark(2, scratch, in_turn.SETTINGS)
         try:
             found = {}
             print(f"{'':28} with     without    processor time, median and 90 % interval")
-            for at, case in enumerate(case for case in _cases(part, rows) if only in case.name):
+            for case in (case for case in _cases(part, size.rows) if only in case.name):
                 source = scratch / f"in-{case.rows}"
                 if not source.exists():
-                    write_epochs(source, [max(case.rows // 10, FILES), *[case.rows] * (size.measured + 1)], 10_000)
+                    write_epochs(source, [case.rows] * DISTINCT, 10_000)
+                epochs = [sorted(source.glob(f"{at % DISTINCT:03d}-*")) for at in range(WARM_UP + size.measured)]
                 comparison = Comparison()
-                # In turn, and each as often first as second, so that a slow minute of the machine, or a virtual machine
-                # that is still getting faster, is nobody's advantage. Before the first case all is run once.
-                for number in range(0 if at == 0 else 1, rounds + 1):
-                    sides = [
-                        (comparison.plain, case.plain, case.plain_options),
-                        (comparison.ordered, case.ordered, case.ordered_options),
-                    ]
-                    for into, make, options in sides if number % 2 else reversed(sides):
-                        epochs = run(spark, source, make, 2, **options)[WARM_UP - 1 :]
-                        into.extend(epochs if number else [])
+                for number in range(size.rounds):
+                    folders = [scratch / f"{len(found)}-{number}" / side for side in ("ordered", "plain")]
+                    ordered = in_turn.Fed(spark, folders[0], FILES, case.ordered, 2, case.ordered_options)
+                    plain = in_turn.Fed(spark, folders[1], FILES, case.plain, 2, case.plain_options)
+                    sides = in_turn.in_turn(ordered, plain, epochs, WARM_UP)
+                    ordered.stop()
+                    plain.stop()
+                    comparison.ordered.extend(sides[0])
+                    comparison.plain.extend(sides[1])
                 found[case.name] = comparison.overhead()
                 print(f"{case.name:28} {comparison.line()}", flush=True)
             if part == "overhead" and not only:
-                share = reading(spark, scratch / f"in-{rows}", comparison.plain)
+                share = reading(spark, scratch / f"in-{size.rows}", comparison.plain)
                 found["source"] = (share, share, share)
             return found
         finally:
@@ -371,6 +341,19 @@ def _least_ns(step: Callable[[], Any], times: int = 60) -> float:
 # -- how far it scales --------------------------------------------------------------------------------------
 
 
+def run(spark: Any, source: Path, make: Make, channels: int) -> dict[str, Any]:
+    """The progress of the last epoch of a query over all of the source."""
+    import anabranch as ab
+
+    stream = ab.session(spark).from_files(str(source), "parquet", programs.COLUMNS, maxFilesPerTrigger=FILES)
+    writer = make(stream).writeStream.format("noop").options(channels=channels, balancing="off")
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    progress = query.lastProgress
+    assert progress is not None
+    return progress
+
+
 def scaling(quick: bool) -> dict[str, dict[int, float]]:
     """Program → channels → rows per second against one channel."""
     with tempfile.TemporaryDirectory(prefix="anabranch-ordering-") as folder:
@@ -386,8 +369,7 @@ def scaling(quick: bool) -> dict[str, dict[int, float]]:
                 rates: dict[int, float] = {}
                 for channels in levels:
                     make = _scaling_program(name, PER_TUPLE_S)
-                    (last,) = run(spark, scratch / f"in-{channels}", make, channels)
-                    progress = last.progress
+                    progress = run(spark, scratch / f"in-{channels}", make, channels)
                     rates[channels] = progress["rows_in"] / (progress["duration_ms"]["total"] / 1000)
                     print(
                         f"{name:10} {channels:3} channels  {rates[channels]:9.1f} rows/s  "
@@ -423,11 +405,11 @@ def _where(progress: dict[str, Any], channels: int) -> str:
     )
 
 
-def _spark(slots: int, scratch: Path) -> Any:
+def _spark(slots: int, scratch: Path, settings: Mapping[str, str] | None = None) -> Any:
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(programs)  # Spark's Python workers need not find this folder
-    return start_spark(slots, scratch)
+    return start_spark(slots, scratch, settings)
 
 
 def main(arguments: list[str]) -> dict[str, Any]:
