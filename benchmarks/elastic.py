@@ -97,7 +97,7 @@ def on_spark(quick: bool, only: str = "") -> dict[str, Any]:
     spark = local_session(SLOTS)
     with tempfile.TemporaryDirectory(prefix="anabranch-elastic-") as scratch:
         session, root = ab.session(spark), Path(scratch)
-        epochs = 3 if quick else 5
+        epochs = 3 if quick else 4
         made: dict[str, Callable[[], Case]] = {
             f"{kind} {cost * 1000:g}ms": partial(sleeping, session, root, kind, cost) for kind, cost in kinds
         }
