@@ -1,5 +1,6 @@
 """The promise for graphs: parallel output == sequential output of every output, values and order."""
 
+import dataclasses
 import os
 
 import pytest
@@ -53,12 +54,37 @@ def test_a_layout_that_forgets_forks_is_caught(monkeypatch, tmp_path):
     arriving = stages._Draft._arriving
 
     def without_digits(self, node, place):
-        return [stages._Branch(branch.step, ()) for branch in arriving(self, node, place)]
+        return [dataclasses.replace(branch, digits=()) for branch in arriving(self, node, place)]
 
     monkeypatch.setattr(stages._Draft, "_arriving", without_digits)
     recipe = Recipe(1, (("halve", (0,)), ("running", (0,)), ("union", (2, 1)), ("running", (3,))), (4,), False)
     with pytest.raises(AssertionError):
         compare((recipe, [data(1, 60)]), 3, 0, [0], tmp_path)
+
+
+BETWEEN = {
+    "nothing": (),
+    "a filter": (("filter", (1,)),),
+    "a keyed operator": (("jump", (1,)),),
+    "another key": (("jump", (1,)), ("running by name", (2,))),
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+@pytest.mark.parametrize("unions", [(("union", "itself"),), (("union", "itself"), ("union", 0)), (("union", 0),)])
+@pytest.mark.parametrize("behind", ["punctuated", "punctuated far", "sort windows"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_what_a_union_does_to_punctuations_holds_wherever_others_are_made_behind_it(
+    tmp_path, between, unions, behind, channels
+):
+    """Where two punctuated streams meet, punctuations are removed; those of a single one pass."""
+    steps = [("punctuate", (0,)), *BETWEEN[between]]
+    for name, other in unions:
+        last = len(steps)
+        steps.append((name, (last, last if other == "itself" else other)))
+    steps.append((behind, (len(steps),)))
+    recipe = Recipe(1, tuple(steps), (len(steps),), False)
+    compare((recipe, [data(5, 60)]), channels, 0, [0], tmp_path)
 
 
 @pytest.mark.parametrize("number", range(6))

@@ -213,10 +213,11 @@ def lay_out(plan: Plan, ordered: bool = True) -> Layout:
 
 @dataclasses.dataclass
 class _Branch:
-    """One of the places where a stream is made: a step, and the forks passed since."""
+    """One of the places where a stream is made: a step, the forks passed since, and whether punctuations come along."""
 
     step: int
     digits: tuple[int, ...]
+    punctuated: bool
 
 
 class _Draft:
@@ -246,19 +247,25 @@ class _Draft:
         copy = runnable(operator, self._copies)
         self._copies[node.id] = copy
         if isinstance(node.logic, (Source, Feedback)):
-            self._branches[node.id] = [_Branch(self._step(node, copy, self._stage("source", None), []), ())]
+            self._branches[node.id] = [self._branch(node, self._step(node, copy, self._stage("source", None), []))]
             return
         arriving = [self._arriving(node, place) for place in range(len(node.inputs))]
         if isinstance(node.logic, Union):
-            self._branches[node.id] = [branch for branches in arriving for branch in branches]
+            # It is no step: what it removes must not pass by.
+            carries = node.id in self._punctuated
+            self._branches[node.id] = [
+                dataclasses.replace(branch, punctuated=branch.punctuated and carries)
+                for branches in arriving
+                for branch in branches
+            ]
             return
         if isinstance(node.logic, Spread):
             into = [(0, branch) for branch in arriving[0]]
-            self._branches[node.id] = [_Branch(self._step(node, copy, self._stage("spread", None), into), ())]
+            self._branches[node.id] = [self._branch(node, self._step(node, copy, self._stage("spread", None), into))]
             return
         if operator.model.state.value is State.STATELESS and not is_single(operator):
             self._branches[node.id] = [
-                _Branch(self._step(node, copy, self._steps[branch.step].stage, [(0, branch)]), ())
+                self._branch(node, self._step(node, copy, self._steps[branch.step].stage, [(0, branch)]))
                 for branch in arriving[0]
             ]
             return
@@ -270,7 +277,10 @@ class _Draft:
             stage = self._stage("keyed" if route else "single", operator.region)
         if isinstance(copy.logic, Keyed) or not route:
             self._routes[stage][node.name] = route
-        self._branches[node.id] = [_Branch(self._step(node, copy, stage, into), ())]
+        self._branches[node.id] = [self._branch(node, self._step(node, copy, stage, into))]
+
+    def _branch(self, node: Node, step: int) -> _Branch:
+        return _Branch(step, (), node.id in self._punctuated)
 
     def _arriving(self, node: Node, place: int) -> list[_Branch]:
         """Where an input of an operator comes from, with the fork it passed right before."""
@@ -278,7 +288,7 @@ class _Draft:
         readers = self._readers[source.id]
         forks = len(readers) + len(self._loops.get(source.name, ())) > 1
         digits = (readers.index((node.id, place)),) if forks else ()
-        return [_Branch(branch.step, branch.digits + digits) for branch in self._branches[source.id]]
+        return [dataclasses.replace(branch, digits=branch.digits + digits) for branch in self._branches[source.id]]
 
     def _fused(self, operator: PlannedOperator, into: list[tuple[int, _Branch]], single: bool) -> int | None:
         """The stage of the only input, if the operator may run there too."""
@@ -301,7 +311,8 @@ class _Draft:
         edges = []
         for place, branch in into:
             edges.append(len(self._edges))
-            self._edges.append(Edge(len(self._edges), branch.step, number, place, branch.digits))
+            carries = branch.punctuated and node.id in self._punctuated
+            self._edges.append(Edge(len(self._edges), branch.step, number, place, branch.digits, punctuated=carries))
         self._steps.append(Step(number, copy, stage, tuple(edges)))
         self._node_of.append(node)
         return number
@@ -367,13 +378,7 @@ class _Draft:
                 slots=(*slots, *edge.digits),
                 crosses=crosses,
                 key=self._edge_key(target, edge.place) if crosses and target is not None else (),
-                punctuated=self._carries(edge, target),
             )
-
-    def _carries(self, edge: Edge, target: Step | None) -> bool:
-        if target is None or self._node_of[edge.source].id not in self._punctuated:
-            return False
-        return self._node_of[target.number].id in self._punctuated
 
     def _edge_key(self, target: Step, place: int) -> tuple[str, ...]:
         """The columns an edge is routed by: those of the route, by their names in this input."""

@@ -155,7 +155,7 @@ class StageRun:
         leaving: list[Leaving] = []
         made: dict[int, Flow] = {}
         for at, step in enumerate(self._steps):
-            arrived = entering if at == 0 else made[self._layout.edges[step.inputs[0]].source]
+            arrived = entering if at == 0 else self._passed_on(made, step)
             out = self._apply(step, arrived, self._runs if watch is None else self._timed_runs)
             if watch is not None and seconds is not None and isinstance(arrived, Flow) and arrived.origins is not None:
                 spent = watch.take()
@@ -170,6 +170,12 @@ class StageRun:
                 if edge.crosses or edge.target < 0:
                     leaving.append(self._leaving(step, edge, out))
         return leaving
+
+    def _passed_on(self, made: Mapping[int, Flow], step: Step) -> Flow:
+        edge = self._layout.edges[step.inputs[0]]
+        flow = made[edge.source]
+        # A union of punctuated streams may lie between the two: it is no step, but removes their punctuations.
+        return flow if edge.punctuated or flow.marks is None else dataclasses.replace(flow, marks=None)
 
     def _apply(self, step: Step, arrived: Flow | Arrival, runs: Mapping[int, Callable[[Batch, Any], Batch]]) -> Flow:
         if isinstance(arrived, Arrival):
