@@ -150,7 +150,6 @@ def compare(case: Case, root: Path, epochs: int) -> dict[str, Any]:
     rounds = _interleaved(case, root, final, epochs)
     medians = _medians(rounds)
     found = {
-        "name": case.name,
         "vs_best": _against_best(rounds, final),
         "settling": settling,
         "reversals": max(reversals(way) for way in ways.values()),

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anabranch as ab
 from benchmarks import _ordering_programs as programs
 from benchmarks._spark import ProcessorTime, processor_time
 
@@ -34,7 +35,6 @@ class Epoch:
 
     processor: ProcessorTime
     wall_s: float
-    progress: dict[str, Any]
 
 
 class Fed:
@@ -57,38 +57,35 @@ class Fed:
         channels: int,
         options: dict[str, str],
     ) -> None:
-        import anabranch as ab
-
         folder.mkdir(parents=True)
         self._folder = folder
-        self._ended: list[dict[str, Any]] = []
+        self._ended = 0
         stream = ab.session(spark).from_files(f"{folder}/*", "parquet", programs.COLUMNS, maxFilesPerTrigger=files)
         writer = make(stream).writeStream.format("noop").options(channels=channels, balancing="off", **options)
         self._query = writer.start()
         self._query.addListener(self._on_event)
 
     def _on_event(self, event: Any) -> None:
-        import anabranch as ab
-
         if isinstance(event, ab.EpochEnded):
-            self._ended.append(event.progress)
+            self._ended += 1
 
     def run(self, files: list[Path]) -> Epoch:
         """Run an epoch of these files."""
-        number = len(self._ended)
+        number = self._ended
         passing = self._folder.parent / f"_passing-{self._folder.name}"
         passing.mkdir()
         for file in files:
             os.link(file, passing / file.name)
         before, begun = processor_time(), time.perf_counter()
         passing.rename(self._folder / f"{number:05d}")  # all at once
-        while len(self._ended) == number or self._query.status["isTriggerActive"]:
+        while self._ended == number or self._query.status["isTriggerActive"]:
             if time.perf_counter() - begun > PATIENCE_S:
                 raise RuntimeError(f"no epoch ended within {PATIENCE_S} s")
             if self._query.awaitTermination(0.02):
                 raise RuntimeError("the query ended by itself")
-        (progress,) = self._ended[number:]
-        return Epoch(processor_time().since(before), time.perf_counter() - begun, progress)
+        if self._ended != number + 1:
+            raise RuntimeError(f"the files of an epoch were read in {self._ended - number} epochs")
+        return Epoch(processor_time().since(before), time.perf_counter() - begun)
 
     def stop(self) -> None:
         self._query.stop()
