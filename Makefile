@@ -40,7 +40,7 @@ test-cluster: $(STAMP) ## the tests that start a standalone Spark cluster
 
 test-nightly: $(STAMP) ## thousands of random programs, and the simulator's swarm for ten minutes
 	ANABRANCH_PROGRAMS=5000 $(RUN) -m pytest --timeout 0 tests/test_graphs.py tests/test_parallel_equals_sequential.py $(ARGS)
-	$(RUN) -m anabranch.sim.swarm --seconds 600 --seed 0
+	$(RUN) -m anabranch.papers.machine.swarm --seconds 600 --seed 0
 
 lint: $(STAMP) ## ruff and mypy
 	$(RUN) -m ruff check .

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.hashing import hash_columns
+from anabranch.program.hashing import hash_columns
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import mergeable
 from anabranch.state.files import LocalFiles

@@ -24,12 +24,12 @@ import pyarrow.compute as pc
 import anabranch as ab
 from anabranch.api.stream import compiled
 from anabranch.control.elastic_options import ElasticOptions
-from anabranch.spark.balancing import BalancingSettings
-from anabranch.spark.exchange import ROWS, batches_of
-from anabranch.spark.executor import Job
-from anabranch.spark.runner import EpochRunner, describe_program
+from anabranch.engine.driver.balancing import BalancingSettings
+from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.worker.exchange import ROWS, batches_of
+from anabranch.engine.worker.tasks import BATCH_ROWS, Program
+from anabranch.spark.job import Job
 from anabranch.spark.sinks import NoopSink
-from anabranch.spark.tasks import BATCH_ROWS, Program
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
 from benchmarks import _ordering_programs as programs

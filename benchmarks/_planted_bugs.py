@@ -16,13 +16,13 @@ import numpy as np
 
 from anabranch.control.decision import Proposal
 from anabranch.control.default_policy import DefaultPolicy
-from anabranch.flow.merger_indexed import IndexedMerger
-from anabranch.flow.merger_numbered import NumberedMerger, RelaxedMerger, StrictMerger
-from anabranch.flow.merger_round_robin import RoundRobinMerger
+from anabranch.engine.merging.merger_indexed import IndexedMerger
+from anabranch.engine.merging.merger_numbered import NumberedMerger, RelaxedMerger, StrictMerger
+from anabranch.engine.merging.merger_round_robin import RoundRobinMerger
+from anabranch.papers.machine import flows
 from anabranch.partitioning import migration as migration_module
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.migration import Migration, Moves
-from anabranch.sim import flows
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """One region with real threads on a real clock: what the simulated one is compared with.
 
-The same Splitter, Channels, Merger, Controller, Planner and migration as in `anabranch.sim`, but nothing of its world:
-channels are threads that sleep for what a tuple costs, queues are `queue.Queue`, and the main thread is
-source, splitter and controller. So the comparison is about what the simulator adds: time, queues,
+The same Splitter, Channels, Merger, Controller, Planner and migration as in `anabranch.papers.machine`, but
+nothing of its world: channels are threads that sleep for what a tuple costs, queues are `queue.Queue`, and the
+main thread is source, splitter and controller. So the comparison is about what the simulator adds: time, queues,
 blocking, draining, observing.
 """
 
@@ -19,17 +19,17 @@ import numpy as np
 
 from anabranch.control.controller import Controller
 from anabranch.control.observation import Observation
-from anabranch.flow.channel import Channel
-from anabranch.flow.merger import make_merger
-from anabranch.flow.punctuation import Punctuation
-from anabranch.flow.splitter import Splitter
+from anabranch.engine.merging.merger import make_merger
+from anabranch.engine.merging.punctuation import Punctuation
+from anabranch.papers.channel import Channel
+from anabranch.papers.machine.description import WorldDescription, joints
+from anabranch.papers.machine.machine_operators import emitter, result_of, step
+from anabranch.papers.machine.machine_source import SourceState
+from anabranch.papers.machine.stores import KeyTable, Store
+from anabranch.papers.splitter import Splitter
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.planner import Period, Planner, PlannerSettings, Replace
 from anabranch.partitioning.workload import Workload
-from anabranch.sim.description import WorldDescription, joints
-from anabranch.sim.operators import emitter, result_of, step
-from anabranch.sim.source import SourceState
-from anabranch.sim.stores import KeyTable, Store
 
 MARKER = object()
 

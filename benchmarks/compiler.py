@@ -80,7 +80,7 @@ def operator{n}(t):
 
 def program_of(size: int) -> list[Any]:
     """A chain of different operators, in a source file of their own."""
-    from anabranch.compiler.graph import Location, Node, Process, Source
+    from anabranch.program.graph import Location, Node, Process, Source
     from tests.compiler.corpus import SCHEMA
 
     text = "from collections import defaultdict\n" + "".join(
@@ -107,7 +107,7 @@ def program_of(size: int) -> list[Any]:
 
 def time_to_compile(size: int, repeats: int) -> tuple[float, float]:
     """The median time to compile a program of this size, in seconds: by the clock, and of the processor."""
-    from anabranch.compiler.program import compile_program
+    from anabranch.compiler.layout.compile import compile_program
 
     times, processor_times = [], []
     for _ in range(repeats):
@@ -139,8 +139,8 @@ def look_for_differences(rounds: int, seed: int) -> tuple[list[str], int, int]:
     """Operators and mutants judged safe that differ; mutants made; mutants judged safe."""
     from pyspark import cloudpickle
 
-    from anabranch.compiler.analysis import analyse
-    from anabranch.compiler.model import State
+    from anabranch.compiler.models.analysis import analyse
+    from anabranch.program.model import State
     from tests.compiler import harness, mutants
     from tests.compiler.corpus import SCHEMA, Case, load
 
@@ -201,7 +201,7 @@ def main(arguments: list[str]) -> dict[str, Any]:
     seconds, processor_seconds = time_to_compile(500, 5 if options.quick else 9)
     print(f"500 operators compiled in {seconds:.3f} s, {processor_seconds:.3f} s of the processor (medians)")
 
-    from anabranch.compiler.analysis import analyse
+    from anabranch.compiler.models.analysis import analyse
     from tests.compiler.corpus import load
     from tests.compiler.harness import node_of
 

@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.flow.channel import Channel
-from anabranch.flow.merger import make_merger
-from anabranch.flow.ordering import Strategy
-from anabranch.flow.splitter import Splitter
+from anabranch.engine.merging.merger import make_merger
+from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.channel import Channel
+from anabranch.papers.splitter import Splitter
 
 TUPLES = 100_000
 EMITTED: dict[Strategy, Callable[[int], int]] = {

@@ -56,8 +56,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.flow.packets import merge, pack, route, unpack
-from anabranch.flow.trails import Trails, decoded, encoded, refined
+from anabranch.engine.worker.packets import merge, pack, route, unpack
+from anabranch.engine.worker.trails import Trails, decoded, encoded, refined
 from benchmarks import _ordering_in_process as in_process
 from benchmarks import _ordering_in_turn as in_turn
 from benchmarks import _ordering_programs as programs

@@ -21,10 +21,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from anabranch.control import Bounds, DefaultPolicy
-from anabranch.sim import Cluster, Host, Region, Result, Source, Steps, World, WorldDescription
-from anabranch.sim.oracle import sequential
-from anabranch.sim.swarm import failures, random_world
-from anabranch.sim.swarm.trial import kind_of
+from anabranch.papers.machine import Cluster, Host, Region, Result, Source, Steps, World, WorldDescription
+from anabranch.papers.machine.oracle import sequential
+from anabranch.papers.machine.swarm import failures, random_world
+from anabranch.papers.machine.swarm.trial import kind_of
 from benchmarks._planted_bugs import BUGS, planted
 from benchmarks._real_region import Measured, RealRegion
 

@@ -43,8 +43,8 @@ import pyarrow.parquet as pq
 
 from anabranch.partitioning.construct import evened
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.hashing import hash_columns
 from anabranch.partitioning.tally import Tally
+from anabranch.program.hashing import hash_columns
 from anabranch.state import layouts
 from benchmarks._skew_program import FILES_PER_EPOCH, write_epoch
 from benchmarks._spark import start_spark

@@ -19,10 +19,10 @@ from anabranch.control.controller import Policy
 from anabranch.control.default_options import DefaultOptions
 from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.paper_policy import PaperPolicy
-from anabranch.sim.description import Cluster, Host, Region, Source, WorldDescription
-from anabranch.sim.load import Constant, Curve
-from anabranch.sim.result import Result
-from anabranch.sim.world import World
+from anabranch.papers.machine.description import Cluster, Host, Region, Source, WorldDescription
+from anabranch.papers.machine.load import Constant, Curve
+from anabranch.papers.machine.result import Result
+from anabranch.papers.machine.world import World
 
 BOUNDS = Bounds(1, 32)
 HOSTS = 4

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from anabranch.control.levels import level_of
-from anabranch.sim.costs import Spread
-from anabranch.sim.description import Region
-from anabranch.sim.load import Curve, Sine, Steps
-from anabranch.sim.result import Result
+from anabranch.papers.machine.costs import Spread
+from anabranch.papers.machine.description import Region
+from anabranch.papers.machine.load import Curve, Sine, Steps
+from anabranch.papers.machine.result import Result
 from experiments._elastic import THRESHOLD, controlled
 from experiments.reproduction import Line, Panel, Table
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.compiler.model import Selectivity
-from anabranch.sim.description import Region
+from anabranch.papers.machine.description import Region
+from anabranch.program.model import Selectivity
 from experiments._streams import RECEIVE_S, SEND_S
 
 TRANSPORT_S = RECEIVE_S + SEND_S

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from anabranch.flow.packets import merge, pack, route, unpack
+from anabranch.engine.worker.packets import merge, pack, route, unpack
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.hashing import hash_columns
+from anabranch.program.hashing import hash_columns
 
 CHANNELS = 8
 SCHEMA = pa.schema([("key", pa.int64()), ("name", pa.string()), ("price", pa.float64()), ("size", pa.int64())])

@@ -20,13 +20,13 @@ from functools import cache
 
 import numpy as np
 
+from anabranch.papers.machine.costs import key_hashes, zipf
+from anabranch.papers.machine.description import Cluster, Host, Region, Source, WorldDescription
+from anabranch.papers.machine.world import World
 from anabranch.partitioning.construct import ConstructionSettings, construct
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.resources import Resources
 from anabranch.partitioning.workload import Workload
-from anabranch.sim.costs import key_hashes, zipf
-from anabranch.sim.description import Cluster, Host, Region, Source, WorldDescription
-from anabranch.sim.world import World
 
 SEND_S = 2e-6
 RECEIVE_S = 2e-6

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from anabranch.compiler.model import Selectivity
-from anabranch.sim.costs import zipf
+from anabranch.papers.machine.costs import zipf
+from anabranch.program.model import Selectivity
 from experiments._overhead import KINDS, overheads
 from experiments._streams import KEYS, balanced, even, region, throughput, work
 from experiments.reproduction import Line, Panel, Reproduction, Table

@@ -11,12 +11,12 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from anabranch.compiler.model import Selectivity
-from anabranch.compiler.strategies import Order, ordering_strategy
-from anabranch.flow.channel import Channel
-from anabranch.flow.merger import make_merger
-from anabranch.flow.ordering import OrderViolation, Strategy
-from anabranch.flow.splitter import Splitter
+from anabranch.compiler.layout.strategies import Order, ordering_strategy
+from anabranch.engine.merging.merger import make_merger
+from anabranch.engine.merging.ordering import OrderViolation, Strategy
+from anabranch.papers.channel import Channel
+from anabranch.papers.splitter import Splitter
+from anabranch.program.model import Selectivity
 from experiments.reproduction import Reproduction, Table
 from experiments.statements import Statement, holds
 

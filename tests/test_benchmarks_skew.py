@@ -45,7 +45,7 @@ def test_the_draw_is_neither_lucky_nor_unlucky_for_consistent_hashing():
 
 
 def test_uniform_hashing_is_the_hash_modulo_the_number_of_channels():
-    from anabranch.partitioning.hashing import hash_columns
+    from anabranch.program.hashing import hash_columns
 
     names = np.arange(500)
     hashes = hash_columns([pa.array(names)])

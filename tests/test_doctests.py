@@ -7,9 +7,14 @@ import pkgutil
 import pytest
 
 import anabranch.api
+import anabranch.operators
 
-API = [f"anabranch.api.{module.name}" for module in pkgutil.iter_modules(anabranch.api.__path__)]
-MODULES = [*API, "anabranch.testing", "anabranch.flow.ddl", "anabranch.partitioning.hashing", "anabranch.state.maps"]
+API = [
+    f"{package.__name__}.{module.name}"
+    for package in (anabranch.api, anabranch.operators)
+    for module in pkgutil.iter_modules(package.__path__)
+]
+MODULES = [*API, "anabranch.testing", "anabranch.program.ddl", "anabranch.program.hashing", "anabranch.state.maps"]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.control.elastic_options import EPOCH_S, ElasticOptions
-from anabranch.spark.adaptation import EpochFacts
-from anabranch.spark.epoch_sizing import BEGINNING_FILES, EpochSizing, local_times, whole
-from anabranch.spark.scaling import Scaling
-from anabranch.spark.waiting import SparkSurroundings
+from anabranch.engine.driver.adaptation import EpochFacts
+from anabranch.engine.driver.epoch_sizing import BEGINNING_FILES, EpochSizing, local_times, whole
+from anabranch.engine.driver.scaling import Scaling
+from anabranch.engine.driver.waiting import SparkSurroundings
 
 
 class Limits:

@@ -6,11 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from anabranch.control.elastic_options import ElasticOptions
-from anabranch.control.executors import ExecutorBounds, ExecutorPlanner, ExecutorState, SlotNeed
-from anabranch.spark.adaptation import EpochFacts
-from anabranch.spark.executors import ApplicationExecutors, QueryExecutors, executors_of, need_of
-from anabranch.spark.scaling import Scaling
-from anabranch.spark.waiting import SparkSurroundings
+from anabranch.control.executor_planner import ExecutorBounds, ExecutorPlanner, ExecutorState, SlotNeed
+from anabranch.engine.driver.adaptation import EpochFacts
+from anabranch.engine.driver.scaling import Scaling
+from anabranch.engine.driver.slot_need import need_of
+from anabranch.engine.driver.waiting import SparkSurroundings
+from anabranch.spark.cluster import ApplicationExecutors, QueryExecutors, executors_of
 
 BOUNDS = ExecutorBounds(executors_max=4, patience_s=10.0)
 

@@ -51,7 +51,7 @@ def test_any_graph_on_any_data_gives_the_sequential_output(tmp_path_factory, cas
 
 def test_a_layout_that_forgets_forks_is_caught(monkeypatch, tmp_path):
     """The comparison can fail: without the numbers of the edges, what meets again comes in another order."""
-    from anabranch.compiler import stages
+    from anabranch.compiler.layout import stages
 
     arriving = stages._Draft._arriving
 

@@ -42,7 +42,7 @@ def test_the_comparison_can_fail(monkeypatch):
     """A merger that ignores positions is caught, so the tests above test something."""
     import pyarrow as pa
 
-    from anabranch.spark import mergers
+    from anabranch.engine.worker import output_mergers as mergers
 
     unordered = lambda parts, schema: pa.concat_tables([schema.empty_table(), *(rows for _, rows in parts)])  # noqa: E731
     monkeypatch.setattr(mergers, "merge", unordered)

@@ -12,16 +12,16 @@ from anabranch import agg
 from anabranch.api.session import from_epochs
 from anabranch.api.stream import compiled
 from anabranch.api.writer import DataStreamWriter
-from anabranch.compiler.graph import upstream
-from anabranch.compiler.splitting import with_split_aggregations
-from anabranch.compiler.stages import lay_out
+from anabranch.compiler.layout.hot_key_split import with_split_aggregations
+from anabranch.compiler.layout.stages import lay_out
+from anabranch.engine.driver.balancing import Balancing, BalancingSettings
+from anabranch.engine.sequential import run_epochs
 from anabranch.errors import ProgramError
-from anabranch.flow.sequential import run_epochs
-from anabranch.flow.splits import Splits, set_splits
-from anabranch.partitioning.hashing import hash_columns, with_part, without_part
+from anabranch.operators.hot_key_parts import Splits, set_splits
 from anabranch.partitioning.split import resplit
 from anabranch.partitioning.workload import Workload
-from anabranch.spark.balancing import Balancing, BalancingSettings
+from anabranch.program.graph import upstream
+from anabranch.program.hashing import hash_columns, with_part, without_part
 from anabranch.testing import ParallelRun, run_sequential
 
 SCHEMA = "k string, f double, n long, d date, ends boolean"
@@ -125,7 +125,7 @@ def test_the_program_in_two_steps_means_the_same(epochs, by, timed, ways):
 
 def test_the_comparison_can_fail(tmp_path, monkeypatch):
     """A combination that forgets a part is caught."""
-    from anabranch.api import agg as module
+    from anabranch.operators import agg as module
 
     broken = module.Combine((("{s}", pa.int64()),), "{s} = {p0}")
     counting = module.dataclasses.replace(agg.count(), combine=lambda _, __: broken)

@@ -7,7 +7,7 @@ from programs import COLUMNS, exact
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
-from anabranch.compiler.stages import lay_out
+from anabranch.compiler.layout.stages import lay_out
 from anabranch.errors import ProgramError
 from anabranch.testing import ParallelRun, run_parallel
 

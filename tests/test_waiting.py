@@ -3,9 +3,9 @@
 import pytest
 
 from anabranch.control.elastic_options import ElasticOptions
-from anabranch.spark.adaptation import EpochFacts
-from anabranch.spark.scaling import SOURCE, Scaling, measured, stage_times
-from anabranch.spark.waiting import Ready, SparkSurroundings, outstanding_rows
+from anabranch.engine.driver.adaptation import EpochFacts
+from anabranch.engine.driver.scaling import SOURCE, Scaling, measured, stage_times
+from anabranch.engine.driver.waiting import Ready, SparkSurroundings, outstanding_rows
 
 
 def progress(batch, latest, end, trigger_ms=500, batch_ms=400, rows=10):

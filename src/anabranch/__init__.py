@@ -2,14 +2,15 @@
 
 General layout. Users touch what is named below; everything else is private.
 
-    api/           session, stream, operators, windows, writer, query handle
-    compiler/      pure: the graph, what is safe to run in parallel, the plan
-    flow/          pure: tuples, trails, stages, packets, streaming mergers, the sequential run
-    partitioning/  pure: hashing, key groups, which channel owns which key, and which should
-    control/       pure: how many channels a region should have
-    state/         codec, segments, checkpoint
-    spark/         the only place that imports pyspark at run time
-    sim/           the same code in virtual time
+    program/       graph, schema, models: frozen data
+    operators/     what the library brings; runs in workers
+    compiler/      reading code, models with reasons, layout, rewriting, explaining
+    partitioning/  control/    pure decisions: which channel owns which key, how many channels there are
+    state/         codec, segments, lineages, checkpoint
+    engine/        an epoch, worker side and driver side, without pyspark
+    spark/         the backend, the only place that imports pyspark at run time
+    api/           what users touch: session, stream, writer, query handle
+    papers/        the papers' own machine, for their figures
     errors.py      every error the user can see
 """
 
@@ -17,17 +18,17 @@ General layout. Users touch what is named below; everything else is private.
 # first time: so that must happen before, or the function would be replaced by the module.
 import anabranch.state as _state_package  # noqa: F401
 from anabranch import errors
-from anabranch.api import agg
+from anabranch.api.declarations import Operator, state, store, stores
 from anabranch.api.events import Decided, EpochEnded, ExecutorsChanged, Rescaled
-from anabranch.api.operators import Operator, state, store, stores
-from anabranch.api.patterns import step
 from anabranch.api.progress import show_progress
 from anabranch.api.session import FeedbackStream, Session, feedback, from_rows, session
 from anabranch.api.stream import Stream
-from anabranch.api.windows import count, delta, event_time, punctuation, sliding, time, tumbling
-from anabranch.compiler.model import model
 from anabranch.errors import AnabranchError
-from anabranch.flow.schema import Row, Schema
+from anabranch.operators import agg
+from anabranch.operators.pattern_matching import step
+from anabranch.operators.windows import count, delta, event_time, punctuation, sliding, time, tumbling
+from anabranch.program.model import model
+from anabranch.program.schema import Row, Schema
 
 __all__ = [
     "AnabranchError",

@@ -23,20 +23,20 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.api.stream import Stream, compiled
-from anabranch.compiler.graph import Node, Source
 from anabranch.control.elastic_options import ElasticOptions
+from anabranch.engine.driver.balancing import BalancingSettings
+from anabranch.engine.driver.epoch_progress import EpochProgress
+from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.sink import TableSink
+from anabranch.engine.driver.switching import SwitchingRunner, begins_split
+from anabranch.engine.job import Job
+from anabranch.engine.sequential import input_row, run_epochs
+from anabranch.engine.worker.exchange import ROWS, batches_of
+from anabranch.engine.worker.tasks import LevelTask, MergeTask, Program
 from anabranch.errors import AnabranchError, ProgramError
-from anabranch.flow.origins import RowsOrigin
-from anabranch.flow.schema import Row
-from anabranch.flow.sequential import input_row, run_epochs
-from anabranch.spark.balancing import BalancingSettings
-from anabranch.spark.exchange import ROWS, batches_of
-from anabranch.spark.executor import Job
-from anabranch.spark.progress import EpochProgress
-from anabranch.spark.runner import EpochRunner, describe_program
-from anabranch.spark.sinks import TableSink
-from anabranch.spark.switching import SwitchingRunner, begins_split
-from anabranch.spark.tasks import LevelTask, MergeTask, Program
+from anabranch.program.graph import Node, Source
+from anabranch.program.origins import RowsOrigin
+from anabranch.program.schema import Row
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
@@ -188,7 +188,7 @@ class ParallelRun:
             fed_back = [[*each] for each in zip(*job.fed_back, strict=True)]
             kinds = [pa.int32(), pa.int64(), pa.binary()]
             arrays = [pa.array(column, kind) for column, kind in zip(fed_back, kinds, strict=True)]
-            produced += job.feedback(iter([pa.RecordBatch.from_arrays(arrays, ["loop", "first", "payload"])]))
+            produced += job.feedback.run(iter([pa.RecordBatch.from_arrays(arrays, ["loop", "first", "payload"])]), 0)
         for task in job.levels:
             table = pa.Table.from_batches(produced, ROWS)
             produced = []

@@ -300,7 +300,7 @@ def test_a_stream_without_a_session_says_how_to_get_one():
 
 def test_files_beside_the_package_are_the_users_own():
     """A project whose name begins like ours must not be taken for ours in errors."""
-    from anabranch.compiler.graph import is_ours
+    from anabranch.program.graph import is_ours
 
     package = str(Path(ab.__file__).parent)
     assert is_ours(f"{package}/api/stream.py")

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import anabranch as ab
-from anabranch.api import library
+from anabranch.operators import library_operator as library
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "operators.md").read_text()
 

@@ -7,13 +7,13 @@ from pyspark import cloudpickle
 
 import anabranch as ab
 from anabranch import agg, count, delta, event_time, punctuation, sliding, step, time, tumbling
-from anabranch.compiler.graph import Keyed, named, upstream
-from anabranch.compiler.model import Input, Output, Selectivity, State
-from anabranch.compiler.plan import Options
-from anabranch.compiler.program import compile_program
+from anabranch.compiler.layout.compile import compile_program
+from anabranch.compiler.layout.plan import Options
 from anabranch.errors import ProgramError
-from anabranch.flow.calling import Instances, emitted
-from anabranch.flow.clock import set_epoch_time
+from anabranch.operators.epoch_clock import set_epoch_time
+from anabranch.program.calling import Instances, emitted
+from anabranch.program.graph import Keyed, named, upstream
+from anabranch.program.model import Input, Output, Selectivity, State
 from anabranch.state.codec import decode, encode
 
 COLUMNS = "k string, l string, at long, x double"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import count, delta, punctuation, time
 from anabranch.api.session import from_epochs
+from anabranch.engine.sequential import run_epochs
 from anabranch.errors import OperatorError, ProgramError, SchemaError
-from anabranch.flow import counters
-from anabranch.flow.sequential import run_epochs
+from anabranch.operators import anomalies
 
 COLUMNS = "k string, x double, n long"
 NAN = float("nan")
@@ -21,9 +21,9 @@ rows = st.lists(st.tuples(keys, numbers, st.integers(0, 99)), max_size=30)
 
 
 def counted(stream):
-    counters.take()
+    anomalies.take()
     found = [repr(tuple(row)) for row in stream.run_sequential()]
-    return found, {what: number for (_, what), number in counters.take().items()}
+    return found, {what: number for (_, what), number in anomalies.take().items()}
 
 
 def order(value):

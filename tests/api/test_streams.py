@@ -10,7 +10,7 @@ import pytest
 
 import anabranch as ab
 from anabranch import agg, count, delta, tumbling
-from anabranch.compiler.stages import lay_out
+from anabranch.compiler.layout.stages import lay_out
 from anabranch.errors import InputError, OperatorError, ProgramError, StateError
 
 D = decimal.Decimal

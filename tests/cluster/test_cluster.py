@@ -17,8 +17,8 @@ from programs import COLUMNS, exact
 from standalone import DRIVER_SECONDS_MAX, Process, StandaloneCluster, wait_for
 
 import anabranch as ab
-from anabranch.compiler.graph import Keyed, upstream
-from anabranch.flow.sequential import SequentialRun
+from anabranch.engine.sequential import SequentialRun
+from anabranch.program.graph import Keyed, upstream
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
 from anabranch.state.segment import Segment

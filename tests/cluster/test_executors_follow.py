@@ -16,7 +16,7 @@ from programs import COLUMNS, exact
 from test_cluster import read_parts, read_state
 
 import anabranch as ab
-from anabranch.flow.sequential import SequentialRun
+from anabranch.engine.sequential import SequentialRun
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
 

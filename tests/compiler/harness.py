@@ -13,9 +13,9 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from anabranch.api.operators import Operator, make_prototype, state_fields
-from anabranch.compiler.graph import Filter, FlatMap, Keyed, Location, Map, Node, Process, Source
-from anabranch.compiler.model import Model, State
+from anabranch.api.declarations import Operator, make_prototype, state_fields
+from anabranch.program.graph import Filter, FlatMap, Keyed, Location, Map, Node, Process, Source
+from anabranch.program.model import Model, State
 from tests.compiler.corpus import SCHEMA, Case
 
 _LOGICS = {"map": Map, "filter": Filter, "flat_map": FlatMap}

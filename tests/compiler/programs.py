@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from anabranch.api.sorting import deduplicate_logic, sort_logic
-from anabranch.api.windows import punctuation
-from anabranch.compiler.graph import (
+from anabranch.operators.sorting import deduplicate_logic, sort_logic
+from anabranch.operators.windows import punctuation
+from anabranch.program.graph import (
     FlatMap,
     Keyed,
     Location,
@@ -20,8 +20,8 @@ from anabranch.compiler.graph import (
     StateField,
     Union,
 )
-from anabranch.compiler.model import model
-from anabranch.flow.schema import Schema
+from anabranch.program.model import model
+from anabranch.program.schema import Schema
 
 SCHEMA = Schema.of("k long, l long, v double")
 HERE = "program.py"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.compiler import reader
-from anabranch.compiler.analysis import analyse
+from anabranch.compiler.models.analysis import analyse
+from anabranch.compiler.reading import reader
 from tests.compiler.corpus import load
 from tests.compiler.harness import node_of
 

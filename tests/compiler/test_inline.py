@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 import anabranch as ab
-from anabranch.compiler.inline import inlined
+from anabranch.compiler.rewriting.inline import inlined
 from anabranch.errors import OperatorError
 from anabranch.testing import run_parallel
 

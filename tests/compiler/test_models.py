@@ -8,13 +8,13 @@ import functools
 import pytest
 from pyspark import cloudpickle
 
-from anabranch.compiler.analysis import analyse
-from anabranch.compiler.graph import Filter, FlatMap, Keyed, Map, Process
-from anabranch.compiler.inference import infer_output_schema
-from anabranch.compiler.model import Selectivity, State, StoreDeclaration, model
-from anabranch.compiler.program import compile_program
+from anabranch.compiler.layout.compile import compile_program
+from anabranch.compiler.models.analysis import analyse
+from anabranch.compiler.models.inference import infer_output_schema
 from anabranch.errors import ProgramError
-from anabranch.flow.schema import Schema
+from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Process
+from anabranch.program.model import Selectivity, State, StoreDeclaration, model
+from anabranch.program.schema import Schema
 from tests.compiler.programs import SCHEMA, Builder
 
 

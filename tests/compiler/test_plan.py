@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.compiler.explain import explain
-from anabranch.compiler.graph import Keyed, Location, Process, StateField
-from anabranch.compiler.plan import difference
-from anabranch.compiler.program import compile_program
+from anabranch.compiler.explaining.explain import explain
+from anabranch.compiler.layout.compile import compile_program
+from anabranch.compiler.layout.plan import difference
 from anabranch.errors import ProgramError
+from anabranch.program.graph import Keyed, Location, Process, StateField
 from tests.compiler.programs import Builder, Counting
 
 HERE = Path(__file__).parent
@@ -74,7 +74,7 @@ def test_the_fingerprint_does_not_depend_on_lines_or_paths():
 
 def test_the_fingerprint_is_the_same_in_another_process():
     code = (
-        "from tests.compiler.test_plan import program; from anabranch.compiler.program "
+        "from tests.compiler.test_plan import program; from anabranch.compiler.layout.compile "
         "import compile_program; "
         "print(compile_program(program()).fingerprint)"
     )

@@ -6,13 +6,13 @@ import dataclasses
 
 import pytest
 
-from anabranch.compiler.graph import Feedback, Keyed, Map, Port, Route, StateField
-from anabranch.compiler.model import Declaration, Output, Selectivity
-from anabranch.compiler.plan import Options
-from anabranch.compiler.program import compile_program
-from anabranch.compiler.strategies import Joint, Order, Routing
+from anabranch.compiler.layout.compile import compile_program
+from anabranch.compiler.layout.plan import Options
+from anabranch.compiler.layout.strategies import Joint, Order, Routing
 from anabranch.errors import ProgramError
-from anabranch.flow.schema import Schema
+from anabranch.program.graph import Feedback, Keyed, Map, Port, Route, StateField
+from anabranch.program.model import Declaration, Output, Selectivity
+from anabranch.program.schema import Schema
 from tests.compiler.programs import Builder, Counting
 
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
-from anabranch.compiler.analysis import analyse
-from anabranch.compiler.model import State
+from anabranch.compiler.models.analysis import analyse
+from anabranch.program.model import State
 from tests.compiler import mutants
 from tests.compiler.corpus import SCHEMA, Case, load
 from tests.compiler.harness import fresh, node_of, run_parallel, run_sequential, takes_emit

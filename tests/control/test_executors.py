@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.control.executors import (
+from anabranch.control.executor_planner import (
     ExecutorBounds,
     ExecutorPlanner,
     ExecutorState,

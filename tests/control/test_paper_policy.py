@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.control import Bounds, Controller, Observation, PaperPolicy, doubling_levels
-from anabranch.control.fluid import (
+from anabranch.papers.fluid import (
     FluidRegion,
     Load,
     SpeedUp,
@@ -16,7 +16,7 @@ from anabranch.control.fluid import (
     sine,
     steps,
 )
-from anabranch.control.saso import Run, run
+from anabranch.papers.saso import Run, run
 
 BOUNDS = Bounds(1, 32)
 

@@ -19,8 +19,8 @@ from anabranch.control import (
     Observation,
     observe,
 )
-from anabranch.control.saso import reversals
 from anabranch.control.signals import EPOCHS_MIN
+from anabranch.papers.saso import reversals
 
 ONE = {"a": 1}
 

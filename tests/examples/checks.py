@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import anabranch as ab
-from anabranch.compiler.graph import named
-from anabranch.compiler.plan import Options, Plan
-from anabranch.compiler.program import compile_program
+from anabranch.compiler.layout.compile import compile_program
+from anabranch.compiler.layout.plan import Options, Plan
+from anabranch.program.graph import named
 from anabranch.testing import ParallelRun, run_sequential
 
 CHANNELS = (1, 2, 4)

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from anabranch.spark import mergers
+from anabranch.engine.worker import output_mergers as mergers
 from examples import finance, network_breakins, network_servers, opmon, twitter_cep, twitter_nlp
 from tests.examples.checks import assert_parallel_is_sequential, built
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from anabranch.compiler.strategies import Joint, Order, Routing
+from anabranch.compiler.layout.strategies import Joint, Order, Routing
 from examples.finance import LINES, generate, program
 from tests.examples.checks import CHANNELS, assert_parallel_is_sequential, built, exact, on_spark, paper_plan
 

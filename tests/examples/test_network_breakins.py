@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
-from anabranch.compiler.strategies import Joint, Order, Routing
+from anabranch.compiler.layout.strategies import Joint, Order, Routing
 from examples.network_breakins import LINES, generate, program
 from tests.examples.checks import CHANNELS, assert_parallel_is_sequential, built, exact, on_spark, paper_plan
 
@@ -82,7 +82,7 @@ def test_every_failure_of_the_real_log_is_seen():
 
 
 def _upstream(stream):
-    from anabranch.compiler.graph import upstream
+    from anabranch.program.graph import upstream
 
     return upstream(stream._node)
 

@@ -6,9 +6,9 @@ import itertools
 import pytest
 
 import anabranch as ab
-from anabranch.compiler.graph import Location, Node, Sink, Source, upstream
-from anabranch.compiler.program import compile_program
-from anabranch.compiler.strategies import Joint, Order, Routing
+from anabranch.compiler.layout.compile import compile_program
+from anabranch.compiler.layout.strategies import Joint, Order, Routing
+from anabranch.program.graph import Location, Node, Sink, Source, upstream
 from examples.network_servers import ENTRIES, generate, program
 from tests.examples.checks import CHANNELS, assert_parallel_is_sequential, built, exact, on_spark, paper_plan
 

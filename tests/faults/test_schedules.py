@@ -13,8 +13,8 @@ from programs import COLUMNS, STEPS, build, exact
 
 from anabranch import faults
 from anabranch.api.session import from_epochs
-from anabranch.compiler.graph import Keyed, upstream
-from anabranch.flow.sequential import run_epochs
+from anabranch.engine.sequential import run_epochs
+from anabranch.program.graph import Keyed, upstream
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader
 from anabranch.testing import ParallelRun, TaskDied

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import SchemaError
 from anabranch.partitioning.groups import EvenGroups
-from anabranch.partitioning.hashing import GROUP_COUNT, hash_columns, is_hashable, key_groups
+from anabranch.program.hashing import GROUP_COUNT, hash_columns, is_hashable, key_groups
 
 NAN, INFINITY = float("nan"), float("inf")
 # A small alphabet with characters of one to four bytes: text over all of Unicode takes seconds to set up.

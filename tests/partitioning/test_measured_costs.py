@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.partitioning.construct import ConstructionSettings, construct, evened
-from anabranch.partitioning.hashing import _mix
 from anabranch.partitioning.knowledge import STATE_BYTES_MIN, Knowledge
 from anabranch.partitioning.measured import KEYS_REPORTED, ChannelTimes, KeyCosts, KeyTimes, approximate_bytes
 from anabranch.partitioning.planner import Period, Planner, PlannerSettings, Replace
 from anabranch.partitioning.resources import Resources
 from anabranch.partitioning.tally import Counted, Tally
+from anabranch.program.hashing import _mix
 
 CHANNELS = 8
 KEYS = _mix(np.arange(1, 3001, dtype=np.uint64))

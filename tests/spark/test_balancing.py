@@ -16,13 +16,13 @@ from programs import exact
 import anabranch as ab
 from anabranch.api.session import from_epochs
 from anabranch.api.stream import compiled
-from anabranch.compiler.stages import lay_out
+from anabranch.compiler.layout.stages import lay_out
+from anabranch.engine.driver.balancing import Balancing, BalancingSettings, resources_of
 from anabranch.errors import ProgramError
 from anabranch.partitioning.construct import evened
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.hashing import hash_columns
 from anabranch.partitioning.tally import Tally
-from anabranch.spark.balancing import Balancing, BalancingSettings, resources_of
+from anabranch.program.hashing import hash_columns
 from anabranch.testing import ParallelRun, run_sequential
 
 RELAXED = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture]

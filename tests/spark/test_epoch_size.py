@@ -11,8 +11,8 @@ from programs import exact, slow
 
 import anabranch as ab
 from anabranch.errors import ProgramError
-from anabranch.spark import epoch_sizing
-from anabranch.spark.read_limits import ReadLimits
+from anabranch.spark import read_limits
+from anabranch.spark.read_limits import SparkReadLimits
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -124,7 +124,7 @@ def test_an_epoch_that_failed_runs_again_with_the_same_files_and_two_sources_are
 def test_where_spark_cannot_do_it_the_query_takes_all_there_is_and_says_so(spark, tmp_path, monkeypatch, caplog):
     put(tmp_path / "in", range(40))
     stream = summed(ab.session(spark).from_files(str(tmp_path / "in"), "json", COLUMNS))
-    monkeypatch.setattr(epoch_sizing, "why_not_replaceable", lambda spark: "Spark 9 is different")
+    monkeypatch.setattr(read_limits, "why_not_replaceable", lambda spark: "Spark 9 is different")
     _, _, progress = run(stream, tmp_path / "ck1")
     assert [each["epoch_size"] for each in progress] == ["fixed: Spark 9 is different"]
     assert progress[0]["rows_in"] == 4 * 36 and progress[0]["epoch_files"] == {}
@@ -133,7 +133,7 @@ def test_where_spark_cannot_do_it_the_query_takes_all_there_is_and_says_so(spark
     def refuse(self, limits):
         raise RuntimeError("not today")
 
-    monkeypatch.setattr(ReadLimits, "replace", refuse)
+    monkeypatch.setattr(SparkReadLimits, "replace", refuse)
     _, _, progress = run(stream, tmp_path / "ck2", epochTarget="20 seconds")
     assert sum(each["rows_in"] for each in progress) == 4 * 36 and "not today" in progress[-1]["epoch_size"]
     assert len([record for record in caplog.records if record.name == "anabranch"]) == 2

@@ -9,7 +9,7 @@ from programs import COLUMNS, build, exact
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
-from anabranch.spark.files import open_files, qualified
+from anabranch.spark.hadoop_files import open_files, qualified
 from anabranch.state.store import working_directory
 
 pytestmark = pytest.mark.spark

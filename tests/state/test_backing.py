@@ -15,8 +15,8 @@ import pytest
 from programs import COLUMNS, build, exact
 
 from anabranch.api.session import from_epochs
+from anabranch.engine.driver.runner import EpochRunner
 from anabranch.errors import ProgramError
-from anabranch.spark.runner import EpochRunner
 from anabranch.state.backing import PostgresStore, _connection, open_backing_store
 from anabranch.state.store import working_directory
 from anabranch.testing import ParallelRun

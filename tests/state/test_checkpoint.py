@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch as ab
+from anabranch.engine.driver.runner import describe_program
+from anabranch.engine.worker.tasks import Program
 from anabranch.errors import CheckpointError
-from anabranch.spark.runner import describe_program
-from anabranch.spark.tasks import Program
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.files import LocalFiles
 

@@ -14,7 +14,7 @@ from ownership_checker import check_records, rows_of
 import anabranch as ab
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.groups import EvenGroups
-from anabranch.partitioning.hashing import hash_columns
+from anabranch.program.hashing import hash_columns
 from anabranch.state import store
 from anabranch.state.codec import decode
 from anabranch.state.files import LocalFiles

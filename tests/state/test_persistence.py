@@ -9,9 +9,9 @@ from programs import COLUMNS, build, exact
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
+from anabranch.engine.driver import runner
+from anabranch.engine.sequential import SequentialRun
 from anabranch.errors import CheckpointError, ProgramError, StateError
-from anabranch.flow.sequential import SequentialRun
-from anabranch.spark import runner
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader
 from anabranch.testing import ParallelRun, run_parallel

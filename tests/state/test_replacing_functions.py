@@ -13,8 +13,8 @@ from programs import COLUMNS, build, exact
 from anabranch.api.session import from_epochs
 from anabranch.partitioning.construct import resized
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.hashing import hash_columns
 from anabranch.partitioning.migration import Holdings, moved_keys
+from anabranch.program.hashing import hash_columns
 from anabranch.state.codec import decode
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader

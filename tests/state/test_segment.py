@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.errors import CheckpointError
-from anabranch.flow.calling import key_of
-from anabranch.partitioning.hashing import hash_columns
+from anabranch.program.calling import key_of
+from anabranch.program.hashing import hash_columns
 from anabranch.state import lineage
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.segment import Segment, describe, merge_segments, write_segment

@@ -5,28 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.api.joins import enrich_logic, join_logic, key_pairs, static_enrich_logic
-from anabranch.api.library import LibraryOperator, configured
-from anabranch.api.sorting import combine_logic
-from anabranch.api.windows import Policy
-from anabranch.compiler.graph import Location, Logic, Node, Port, Punctuate, Route, Spread, Union, caller_location
 from anabranch.errors import ProgramError, SchemaError
-from anabranch.flow.schema import Schema
+from anabranch.operators.joins import enrich_logic, join_logic, key_pairs, static_enrich_logic
+from anabranch.operators.library_operator import configured
+from anabranch.operators.routing import FirstOf
+from anabranch.operators.sorting import combine_logic
+from anabranch.operators.windows import Policy
+from anabranch.program.graph import Location, Logic, Node, Port, Punctuate, Route, Spread, Union, caller_location
+from anabranch.program.schema import Schema
 
 if TYPE_CHECKING:
     from anabranch.api.stream import Stream
-
-
-class FirstOf(LibraryOperator):
-    """The place of the first predicate that holds; behind the last if none does."""
-
-    predicates: tuple[Callable[[Any], Any], ...]
-
-    def __call__(self, t: Any) -> int:
-        for place, predicate in enumerate(self.predicates):
-            if predicate(t):
-                return place
-        return len(self.predicates)
 
 
 class Meeting:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.events import Decided, EpochEnded, ExecutorsChanged, Listener, Listeners, Rescaled
-from anabranch.compiler.plan import Plan
+from anabranch.compiler.layout.plan import Plan
 from anabranch.control import Decision
 from anabranch.control.elastic_options import ElasticOptions, seconds_of
 from anabranch.errors import AnabranchError, ProgramError
@@ -19,10 +19,10 @@ from anabranch.errors import AnabranchError, ProgramError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from anabranch.control.executors import ExecutorPlan
-    from anabranch.spark.progress import EpochProgress
-    from anabranch.spark.scaling import RegionStatus
-    from anabranch.spark.switching import SwitchingRunner
+    from anabranch.control.executor_planner import ExecutorPlan
+    from anabranch.engine.driver.epoch_progress import EpochProgress
+    from anabranch.engine.driver.scaling import RegionStatus
+    from anabranch.engine.driver.switching import SwitchingRunner
 
 _PROGRESS_KEPT = 100
 
@@ -43,17 +43,17 @@ class StreamingQuery:
         listeners: Iterable[Listener] = (),
         split_plan: Plan | None = None,
     ) -> None:
-        from anabranch.spark.balancing import BalancingSettings
-        from anabranch.spark.epoch_sizing import sizing_of
-        from anabranch.spark.executor import SparkExecutor, SparkMerges
-        from anabranch.spark.executors import executors_of
-        from anabranch.spark.files import local_path, open_files, qualified
-        from anabranch.spark.runner import EpochRunner, describe_program
+        from anabranch.engine.driver.balancing import BalancingSettings
+        from anabranch.engine.driver.runner import EpochRunner, describe_program
+        from anabranch.engine.driver.switching import SwitchingRunner, begins_split
+        from anabranch.engine.driver.waiting import SparkSurroundings
+        from anabranch.engine.worker.tasks import Program
+        from anabranch.spark.cluster import executors_of
+        from anabranch.spark.hadoop_files import local_path, open_files, qualified
+        from anabranch.spark.job import SparkExecutor, SparkMerges
+        from anabranch.spark.read_limits import SparkReadLimits, sizing_of
         from anabranch.spark.slots import slots_now, task_slots
         from anabranch.spark.source import OrderedSources, local_directories
-        from anabranch.spark.switching import SwitchingRunner, begins_split
-        from anabranch.spark.tasks import Program
-        from anabranch.spark.waiting import SparkSurroundings
         from anabranch.state.backing import open_backing_store
         from anabranch.state.checkpoint import Checkpoint
         from anabranch.state.compaction import SnapshotInterval
@@ -95,7 +95,9 @@ class StreamingQuery:
         limits = None if sizing is None else sizing.limits
         sources = OrderedSources(spark, inputs, f"{location}/anabranch/sources", limits)
         if sizing is not None:
-            sizing.begin(spark, {name: sources.leaves[name] for name in sizing.limits})
+            read_limits = SparkReadLimits(spark, {name: sources.leaves[name] for name in sizing.limits})
+            if sizing.limits:
+                sizing.begin(read_limits)
         self._executors = executors_of(context, elastic.executor_bounds, self._follow)
         surroundings = SparkSurroundings(
             lambda: task_slots(context, elastic.executors_max),
@@ -138,7 +140,7 @@ class StreamingQuery:
             writer = writer.trigger(**trigger)
         self._query = writer.start()
         if sizing is not None:
-            sizing.attach(self._query)
+            read_limits.attach(self._query)
         surroundings.last_progress = lambda: self._query.lastProgress
         self._drain = Drain(self._query, self._runner, bool(trigger.keys() & {"once", "availableNow"}))
         if draft.loops:

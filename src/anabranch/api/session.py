@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.api.events import Listener, Listeners
 from anabranch.api.stream import Stream, unique_name
-from anabranch.compiler.graph import Feedback, Location, Loop, Node, Source, caller_location
 from anabranch.errors import ProgramError, SchemaError
-from anabranch.flow.ddl import to_ddl
-from anabranch.flow.schema import Schema
+from anabranch.program.ddl import to_ddl
+from anabranch.program.graph import Feedback, Location, Loop, Node, Source, caller_location
+from anabranch.program.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -110,7 +110,7 @@ class Session:
         epoch : int, optional
             The version; the newest by default.
         """
-        from anabranch.spark.files import open_files
+        from anabranch.spark.hadoop_files import open_files
         from anabranch.state.reader import CheckpointReader
 
         reader = CheckpointReader(open_files(self.spark, f"{checkpoint.rstrip('/')}/anabranch"), epoch)
@@ -228,7 +228,7 @@ def from_epochs(
     location: Location | None = None,
 ) -> Stream:
     """A stream of rows in memory, cut into epochs by the caller; an epoch may be empty. For tests."""
-    from anabranch.flow.origins import RowsOrigin
+    from anabranch.program.origins import RowsOrigin
 
     location = location or caller_location()
     columns = _columns("from_rows", schema, location)

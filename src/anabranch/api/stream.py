@@ -9,10 +9,16 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from anabranch.api.declarations import Operator, make_prototype, state_fields, to_milliseconds
 from anabranch.api.meeting import Meeting
-from anabranch.api.operators import Operator, make_prototype, state_fields, to_milliseconds
 from anabranch.api.windowed import Windowed
-from anabranch.compiler.graph import (
+from anabranch.compiler.layout.compile import compile_program
+from anabranch.compiler.layout.hot_key_split import with_split_aggregations
+from anabranch.compiler.layout.plan import Options, Plan
+from anabranch.compiler.models.inference import infer_output_schema
+from anabranch.engine.sequential import SequentialRun, run_epochs
+from anabranch.errors import ProgramError, SchemaError
+from anabranch.program.graph import (
     Filter,
     FlatMap,
     Keyed,
@@ -26,14 +32,8 @@ from anabranch.compiler.graph import (
     named,
     upstream,
 )
-from anabranch.compiler.inference import infer_output_schema
-from anabranch.compiler.plan import Options, Plan
-from anabranch.compiler.program import compile_program
-from anabranch.compiler.splitting import with_split_aggregations
-from anabranch.errors import ProgramError, SchemaError
-from anabranch.flow.schema import Row, Schema, schema_of_return
-from anabranch.flow.sequential import SequentialRun, run_epochs
-from anabranch.partitioning.hashing import is_hashable
+from anabranch.program.hashing import is_hashable
+from anabranch.program.schema import Row, Schema, schema_of_return
 
 if TYPE_CHECKING:
     from anabranch.api.session import Session

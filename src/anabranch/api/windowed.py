@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.api.agg import Aggregation
-from anabranch.api.aggregation import aggregate_logic
-from anabranch.api.patterns import match_logic
-from anabranch.api.sorting import deduplicate_logic, sort_logic
-from anabranch.api.windows import POLICIES, Policy, Sliding, Tumbling, tumbling
-from anabranch.compiler.graph import Location, Logic, caller_location
 from anabranch.errors import ProgramError, SchemaError
-from anabranch.flow.schema import Schema
-from anabranch.partitioning.hashing import is_hashable
+from anabranch.operators.agg import Aggregation
+from anabranch.operators.aggregation import aggregate_logic
+from anabranch.operators.pattern_matching import match_logic
+from anabranch.operators.sorting import deduplicate_logic, sort_logic
+from anabranch.operators.windows import POLICIES, Policy, Sliding, Tumbling, tumbling
+from anabranch.program.graph import Location, Logic, caller_location
+from anabranch.program.hashing import is_hashable
+from anabranch.program.schema import Schema
 
 if TYPE_CHECKING:
     from anabranch.api.stream import Stream

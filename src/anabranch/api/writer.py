@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.api.query import StreamingQuery
 from anabranch.api.stream import compiled
-from anabranch.compiler.graph import Node
-from anabranch.compiler.splitting import has_parts
+from anabranch.compiler.layout.hot_key_split import has_parts
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.errors import ProgramError, SinkError
+from anabranch.program.graph import Node
 
 if TYPE_CHECKING:
     from anabranch.api.session import Session

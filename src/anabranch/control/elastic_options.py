@@ -18,7 +18,7 @@ from anabranch.control.bounds import Bounds
 from anabranch.control.controller import Policy
 from anabranch.control.default_options import DefaultOptions
 from anabranch.control.default_policy import DefaultPolicy
-from anabranch.control.executors import ExecutorBounds
+from anabranch.control.executor_planner import ExecutorBounds
 from anabranch.control.paper_policy import PaperPolicy
 
 CHANNELS_MAX = 4096

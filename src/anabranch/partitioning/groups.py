@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from anabranch.partitioning.hashing import GROUP_COUNT, key_groups
+from anabranch.program.hashing import GROUP_COUNT, key_groups
 
 
 @dataclasses.dataclass(frozen=True)

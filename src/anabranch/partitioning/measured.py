@@ -1,7 +1,7 @@
 """
 What single keys cost, as measured: seconds per row and bytes of state, from the channels to the driver.
 
-    channel   some rows timed one by one ──► KeyTimes ──► the 64 keys that took most   (flow/timing.py times them)
+    channel   some rows timed one by one ──► KeyTimes ──► the 64 keys that took most   (engine/worker/timing.py)
     driver    reports of an epoch ──► KeyCosts, fading over some epochs ──► cost of a key over that of any other
 
 Which keys are expensive cannot be told from how frequent they are: one that is rare may take a hundred times as long

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from anabranch.partitioning.hashing import with_part, without_part
 from anabranch.partitioning.threshold import check_channels
 from anabranch.partitioning.workload import Workload
+from anabranch.program.hashing import with_part, without_part
 
 
 @dataclass(frozen=True)

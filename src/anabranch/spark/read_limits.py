@@ -13,11 +13,16 @@ stay as they are: it is never a reason for a query to fail.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+from anabranch.engine.driver.epoch_sizing import EpochSizing
+
+_log = logging.getLogger("anabranch")
 
 # Where Spark keeps it: since 4.1, and before.
 _PLACES = (
@@ -44,7 +49,7 @@ def why_not_replaceable(spark: SparkSession) -> str | None:
         return f"the internals of Spark {spark.version} cannot be reached: {problem}"
 
 
-class ReadLimits:
+class SparkReadLimits:
     """The limits of a query that runs.
 
     Parameters
@@ -99,3 +104,23 @@ class ReadLimits:
 
     def _execution(self) -> Any:
         return self._query._jsq.streamingQuery()
+
+
+def sizing_of(
+    spark: SparkSession,
+    choice: str,
+    directories: Mapping[str, str | None],
+    target_s: float,
+    slots: int,
+    facts: Mapping[str, Any],
+) -> EpochSizing | None:
+    """The sizing of a query; None: epochs are as Spark and the user's options make them."""
+    if choice != "auto" or not directories:
+        return None
+    problem = why_not_replaceable(spark)
+    if problem is not None:
+        _log.warning("epochSize: the size of epochs is not adapted, they take all there is: %s", problem)
+        none = EpochSizing({}, target_s, slots, {})
+        none.reason = f"fixed: {problem}"
+        return none
+    return EpochSizing(directories, target_s, slots, facts)

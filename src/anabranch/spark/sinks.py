@@ -9,50 +9,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from anabranch.engine.driver.sink import TableSink
+from anabranch.engine.worker.output_mergers import STAGED, Target
 from anabranch.errors import SinkError
-from anabranch.flow.ddl import to_ddl
-from anabranch.flow.schema import Schema
-from anabranch.spark.files import local_path, open_files, qualified
-from anabranch.spark.mergers import STAGED, Target
+from anabranch.program.ddl import to_ddl
+from anabranch.program.schema import Schema
+from anabranch.spark.hadoop_files import local_path, open_files, qualified
 
 _MARK = "_anabranch.json"
-
-
-class Sink(Protocol):
-    """Takes the output of epochs."""
-
-    def check(self, owner: str) -> None:
-        """Make sure that output may go here; writes nothing. `owner` names the checkpoint."""
-
-    def prepare(self, owner: str) -> None:
-        """Make the place ready, before the first epoch."""
-
-    def write(self, table: pa.Table, epoch: int) -> None:
-        """Put an epoch's output there; again, if it is there already."""
-
-    def target(self) -> Target | None:
-        """Where mergers may write files for this sink; None if it takes tables only."""
-
-    def publish(self, files: Sequence[str], epoch: int) -> None:
-        """Make files that mergers wrote an epoch's output."""
-
-
-class TableSink:
-    """A sink that takes tables only."""
-
-    def target(self) -> Target | None:
-        """Mergers cannot write here."""
-        return None
-
-    def publish(self, files: Sequence[str], epoch: int) -> None:
-        """Never asked for."""
-        raise AssertionError("this sink takes no files")
 
 
 def to_dataframe(spark: SparkSession, table: pa.Table, schema: Schema) -> DataFrame:

@@ -2,7 +2,7 @@
 
 Where executors can come, channels that never outgrow the slots would never bring any. With dynamic allocation a region
 may have twice as many channels as there are slots now (its own limit is infinite by default): then tasks wait, Spark
-adds executors, slots grow, and so does the bound. Where we ask for executors (spark/executors.py) the user has said
+adds executors, slots grow, and so does the bound. Where we ask for executors (spark/cluster.py) the user has said
 how many there may be, and that is the bound. If none come, the controller finds that the channels brought nothing, and
 goes back.
 """

@@ -21,13 +21,13 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - every PySpark user knows it by this name
 
-from anabranch.compiler.graph import Node
+from anabranch.engine.sequential import input_row
 from anabranch.errors import OrderError, SchemaError
-from anabranch.flow.ddl import to_ddl
-from anabranch.flow.origins import RowsOrigin
-from anabranch.flow.schema import Schema
-from anabranch.flow.sequential import input_row
-from anabranch.spark.files import local_path, open_files, qualified
+from anabranch.program.ddl import to_ddl
+from anabranch.program.graph import Node
+from anabranch.program.origins import RowsOrigin
+from anabranch.program.schema import Schema
+from anabranch.spark.hadoop_files import local_path, open_files, qualified
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ import msgpack
 import numpy as np
 
 from anabranch.errors import StateError
-from anabranch.flow.schema import Row, _restore_row
+from anabranch.program.schema import Row, _restore_row
 from anabranch.state.maps import StateMap, StateMaps
 
 VERSION = 1

@@ -30,8 +30,8 @@ from anabranch.errors import CheckpointError
 from anabranch.partitioning.construct import evened, resized
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.groups import EvenGroups
-from anabranch.partitioning.hashing import GROUP_BITS
 from anabranch.partitioning.migration import Ownership, sharing
+from anabranch.program.hashing import GROUP_BITS
 
 Record = Mapping[str, Any]
 Route = tuple[str, ...]

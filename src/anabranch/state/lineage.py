@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.partitioning.hashing import hash_columns
+from anabranch.program.hashing import hash_columns
 from anabranch.state.compaction import mergeable
 from anabranch.state.layouts import Layout, Record
 

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import CheckpointError
-from anabranch.flow.ddl import parse_ddl
-from anabranch.flow.schema import Schema
-from anabranch.partitioning.hashing import hash_columns, key_groups
+from anabranch.program.ddl import parse_ddl
+from anabranch.program.hashing import hash_columns, key_groups
+from anabranch.program.schema import Schema
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.files import Files
 from anabranch.state.layouts import Record

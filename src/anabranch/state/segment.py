@@ -29,8 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import CheckpointError
-from anabranch.flow.calling import canonical
-from anabranch.flow.schema import to_values
+from anabranch.program.calling import canonical
+from anabranch.program.schema import to_values
 from anabranch.state.codec import decode, encode
 
 FORMAT = 1

@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.compiler.graph import Keyed, Node
 from anabranch.errors import CheckpointError, MissingSegments
 from anabranch.faults import reach
+from anabranch.program.graph import Keyed, Node
 from anabranch.state.backing import BackingStore
 from anabranch.state.compaction import INLINE_ROWS
 from anabranch.state.files import LocalFiles

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.compiler.graph import Keyed, Node
 from anabranch.errors import StateError
-from anabranch.flow.calling import Instances, canonical_key
+from anabranch.program.calling import Instances, canonical_key
+from anabranch.program.graph import Keyed, Node
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.segment import EXPIRES, Segment, write_segment

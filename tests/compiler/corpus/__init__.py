@@ -9,7 +9,7 @@ unsafe one is unsound.
 import dataclasses
 from typing import Any, Callable
 
-from anabranch.flow.schema import Schema
+from anabranch.program.schema import Schema
 
 SCHEMA = Schema.of("id long, name string, value double, count long, items array<double>, day date")
 

@@ -3,7 +3,7 @@
 import collections
 from collections import Counter, OrderedDict, defaultdict
 
-from anabranch.compiler.model import StoreDeclaration, model
+from anabranch.program.model import StoreDeclaration, model
 
 from tests.compiler.corpus import expect, expect_function
 

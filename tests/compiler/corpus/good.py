@@ -3,7 +3,7 @@
 import collections
 from typing import Any
 
-from anabranch.api.operators import Operator, state
+from anabranch.api.declarations import Operator, state
 
 from tests.compiler.corpus import expect
 

@@ -1,0 +1,154 @@
+"""How users write operators with state: a class with declared state, one instance per key."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.errors import ProgramError
+from anabranch.program.graph import StateField
+from anabranch.state.maps import StateMap, StateMaps
+
+_IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset)
+
+
+class _Declared:
+    """What `state()` leaves in the class body until the class is read."""
+
+    def __init__(self, default: Any, factory: Callable[[], Any] | None) -> None:
+        self.default = default
+        self.factory = factory
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+
+def state(default: Any = None, *, factory: Callable[[], Any] | None = None) -> Any:
+    """Declare an attribute of an `Operator` as state that is kept for every key.
+
+    Parameters
+    ----------
+    default : immutable value
+        What the attribute is for a key that is seen for the first time.
+    factory : callable, optional
+        Makes the first value instead, for values that are changed in place: ``state(factory=list)``.
+
+    Examples
+    --------
+    >>> class Count(Operator):
+    ...     seen: int = state(default=0)
+    ...     def process(self, t):
+    ...         self.seen += 1
+    ...         yield t
+    """
+    if factory is None and not isinstance(default, _IMMUTABLE) and _is_container(default):
+        raise ProgramError(
+            f"state(default={default!r}): all keys would share this one {type(default).__name__}; "
+            f"write state(factory={type(default).__name__})"
+        )
+    if factory is not None and not callable(factory):
+        raise ProgramError(f"state(factory={factory!r}): expected a callable such as list or dict")
+    return _Declared(default, factory)
+
+
+def store(*, ttl: float | datetime.timedelta | None = None) -> Any:
+    """Declare a managed map as state: ``seen = ab.store(ttl=3600)``, then ``self.seen.put(key, value)``.
+
+    Parameters
+    ----------
+    ttl : seconds or timedelta, optional
+        How long an entry lives after it was last put.
+    """
+    ttl_ms = to_milliseconds(ttl)
+    return state(factory=functools.partial(StateMap, ttl_ms))
+
+
+def stores() -> Any:
+    """Declare named maps that the operator makes and removes as it runs: ``self.stores.create("seen")``."""
+    return state(factory=StateMaps)
+
+
+def to_milliseconds(duration: float | datetime.timedelta | None) -> int | None:
+    """A time to live in milliseconds; ProgramError if it is not a positive duration."""
+    if duration is None:
+        return None
+    seconds = duration.total_seconds() if isinstance(duration, datetime.timedelta) else duration
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise ProgramError(f"ttl={duration!r}: expected a positive number of seconds or a timedelta")
+    return round(seconds * 1000)
+
+
+def _is_container(value: Any) -> bool:
+    return hasattr(value, "__setitem__") or hasattr(value, "add") or hasattr(value, "append")
+
+
+class Operator:
+    """Base of operators with state per key.
+
+    Write state as attributes declared with `state`, configuration as plain class attributes (which
+    the constructor takes as keyword arguments), and a method ``process(self, t)`` that yields or
+    returns tuples. For every key there is one instance; ``self`` is that of the tuple's key.
+
+    Examples
+    --------
+    >>> class Jump(Operator):
+    ...     threshold: float = 10.0
+    ...     stored: float = state(default=float("-inf"))
+    ...     def process(self, t):
+    ...         if abs(t.value - self.stored) > self.threshold:
+    ...             self.stored = t.value
+    ...             yield t
+    >>> Jump(threshold=5.0).threshold
+    5.0
+    """
+
+    def __init__(self, **configuration: Any) -> None:
+        names = {field.name for field in state_fields(type(self))}
+        for name, value in configuration.items():
+            if name in names:
+                raise ProgramError(f"{type(self).__name__}({name}=…): {name} is state, not configuration")
+            if not hasattr(type(self), name):
+                known = [n for n in _configuration_names(type(self)) if n not in names]
+                raise ProgramError(
+                    f"{type(self).__name__}({name}=…): no such configuration; known: {', '.join(known) or 'none'}"
+                )
+            setattr(self, name, value)
+
+    def process(self, t: Any) -> Any:
+        """Take one tuple; yield or return tuples. Subclasses define it."""
+        raise ProgramError(f"{type(self).__name__} has no process(self, t) method")
+
+
+def _configuration_names(kind: type) -> list[str]:
+    return [
+        name
+        for owner in reversed(kind.__mro__)
+        if owner not in (object, Operator)
+        for name, value in vars(owner).items()
+        if not name.startswith("_") and not inspect.isfunction(value)
+    ]
+
+
+def state_fields(kind: type) -> tuple[StateField, ...]:
+    """The declared state of an operator class, base classes first."""
+    found: dict[str, StateField] = {}
+    for owner in reversed(kind.__mro__):
+        for name, value in vars(owner).items():
+            if isinstance(value, _Declared):
+                found[name] = StateField(name, value.default, value.factory)
+            elif name in found:
+                del found[name]
+    return tuple(found.values())
+
+
+def make_prototype(operator: Any) -> Any:
+    """A copy of the user's operator to make instances from: no state in it, configuration only."""
+    prototype = copy.copy(operator)
+    for field in state_fields(type(operator)):
+        prototype.__dict__.pop(field.name, None)
+    return prototype

@@ -1,0 +1,1 @@
+"""The layout, told: as text, JSON and drawings."""

@@ -1,0 +1,1 @@
+"""What runs where: regions of safe parallelism, then steps, stages and the shuffles between them."""

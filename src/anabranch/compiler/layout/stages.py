@@ -1,0 +1,438 @@
+"""Laying a planned program out for Spark: steps, edges between them, stages, levels.
+
+    level 0            level 1                      level 2
+    source ─ map ─┐ shuffle ┌─ process (key k) ─┐ shuffle ┌─ join (key l) ─► output
+    source ───────┘         └─ process (key m) ─┘         └─ one channel ──► output
+
+A **step** is an operator as it runs. What has no state runs where its input is made: if that is in several
+places, behind a union say, there is a step in each of them, and a union itself is no step at all. What has
+state runs in one stage: the tuples it needs are brought there. A **stage** is what one kind of task does: steps
+that feed each other, the first of which (the *entry*) gets its tuples from other stages. Stages of one **level**
+run side by side; an epoch is one job with a shuffle between levels.
+
+**Trails.** Depth-first order is kept by numbers. A tuple's trail is a list of numbers that sorts as one thread
+would have met the tuples: the place of its source tuple, then for everything that made several tuples of one
+which of them it is, and for every fork which of the edges it took. The numbers are in *slots*; which edge was
+taken is the same for all tuples of an edge, so that slot holds a constant of the plan and is never sent. Two
+trails that agree up to a slot mean the same by it: wherever two streams part, a slot tells them apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from anabranch.compiler.layout.plan import Plan, PlannedOperator
+from anabranch.compiler.layout.runnable import is_single, runnable
+from anabranch.errors import ProgramError
+from anabranch.program.graph import (
+    Feedback,
+    Keyed,
+    Node,
+    Punctuate,
+    Source,
+    Spread,
+    Union,
+    carrying_punctuations,
+    fed_back,
+)
+from anabranch.program.model import Selectivity, State
+
+# Per slot: the constant it holds, or None if it is sent with each tuple.
+Slots = tuple[int | None, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Edge:
+    """The way of tuples from one step to the next, or out of the program.
+
+    Attributes
+    ----------
+    number : int
+    source, target : int
+        Steps; the target is -1 for an edge that leaves the program.
+    place : int
+        Which input of the target's operator it is; for an edge that leaves, which exit.
+    digits : tuple of int
+        What the trail gets for taking this edge.
+    slots : Slots
+        The trails of its tuples.
+    key : tuple of str
+        The columns that tuples are routed by, if it goes to a stage with a key.
+    crosses : bool
+        Whether it goes to another stage.
+    ordered : bool
+        Whether trails are sent at all: where order does not matter, they need not be.
+    punctuated : bool
+        Whether punctuations travel on it.
+    """
+
+    number: int
+    source: int
+    target: int
+    place: int
+    digits: tuple[int, ...]
+    slots: Slots = ()
+    key: tuple[str, ...] = ()
+    crosses: bool = False
+    ordered: bool = True
+    punctuated: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many numbers are sent with each tuple."""
+        return self.slots.count(None) if self.ordered else 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """An operator in a stage.
+
+    Attributes
+    ----------
+    node : Node
+        The operator, as it runs.
+    inputs, outputs : tuple of int
+        Edges.
+    slots : Slots
+        The trails of the tuples that enter it.
+    refines : bool
+        Whether what leaves gets another slot: which of the tuples with its trail so far it is.
+    tick : int or None
+        The position at which the start of the epoch stands for an operator that waits for time to pass.
+    """
+
+    number: int
+    node: Node
+    stage: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...] = ()
+    slots: Slots = ()
+    refines: bool = False
+    tick: int | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether keys are called at punctuations or at the start of epochs."""
+        return isinstance(self.node.logic, Keyed) and bool(self.node.logic.punctuated or self.node.logic.ticked)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """Steps that run together.
+
+    Attributes
+    ----------
+    number, level : int
+    steps : tuple of int
+        In an order in which inputs come first; the first is the entry.
+    kind : str
+        ``source``: runs where a source is read. ``keyed``: channels by key. ``spread``: channels that tuples are
+        dealt out to in turn. ``single``: one channel, in order.
+    name : str
+        The entry's operator, for people.
+    routes : mapping
+        Operator with state → the columns of its own key that the stage is partitioned by.
+    """
+
+    number: int
+    level: int
+    steps: tuple[int, ...]
+    kind: str
+    name: str
+    routes: Mapping[str, tuple[str, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Exit:
+    """Where tuples leave: an output of the program, or a feedback edge (`loop`: its name)."""
+
+    node: Node
+    edges: tuple[int, ...]
+    loop: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """A program, laid out."""
+
+    steps: tuple[Step, ...]
+    edges: tuple[Edge, ...]
+    stages: tuple[Stage, ...]
+    exits: tuple[Exit, ...]
+
+    @property
+    def levels(self) -> int:
+        """How many shuffles an epoch has."""
+        return max(stage.level for stage in self.stages)
+
+    @property
+    def sources(self) -> list[Node]:
+        """Sources and feedback edges, in the order in which their tuples come within an epoch."""
+        return [self.steps[stage.steps[0]].node for stage in self.stages if stage.kind == "source"]
+
+    def at_level(self, level: int) -> list[Stage]:
+        return [stage for stage in self.stages if stage.level == level]
+
+    def nodes(self, stage: Stage) -> list[Node]:
+        return [self.steps[number].node for number in stage.steps]
+
+    def stateful(self) -> Iterator[tuple[Stage, Node]]:
+        """Operators with state, with the stage of each."""
+        for stage in self.stages:
+            for node in self.nodes(stage):
+                if isinstance(node.logic, Keyed):
+                    yield stage, node
+
+    def inputs_of(self, stage: Stage) -> list[Edge]:
+        """The edges by which tuples enter a stage."""
+        return [self.edges[number] for number in self.steps[stage.steps[0]].inputs]
+
+
+def lay_out(plan: Plan, ordered: bool = True) -> Layout:
+    """The steps and stages of a plan.
+
+    With `ordered` false tuples are only routed: each goes to the right channel, and nothing is put in order, neither
+    at the exits nor where the channels of one stage feed the next.
+    """
+    draft = _Draft(plan)
+    for operator in plan.operators:
+        draft.place(operator)
+    layout = draft.finished()
+    if ordered:
+        return layout
+    for step in layout.steps:
+        if step.waits or len(step.node.inputs) > 1 or isinstance(step.node.logic, Punctuate):
+            raise ProgramError(
+                f"operator {step.node.title} depends on the order between streams or on punctuations; it cannot run "
+                "with option order='none'"
+            )
+    edges = tuple(dataclasses.replace(edge, ordered=False) for edge in layout.edges)
+    return dataclasses.replace(layout, edges=edges)
+
+
+@dataclasses.dataclass
+class _Branch:
+    """One of the places where a stream is made: a step, the forks passed since, and whether punctuations come along."""
+
+    step: int
+    digits: tuple[int, ...]
+    punctuated: bool
+
+
+class _Draft:
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._steps: list[Step] = []
+        self._edges: list[Edge] = []
+        self._kinds: list[str] = []
+        self._regions: list[int | None] = []
+        self._routes: list[dict[str, tuple[str, ...]]] = []
+        self._copies: dict[int, Node] = {}
+        self._branches: dict[int, list[_Branch]] = {}
+        nodes = [operator.node for operator in plan.operators]
+        self._names = {node.name: node for node in nodes}
+        self._punctuated = carrying_punctuations(nodes)
+        self._loops = fed_back(nodes)
+        self._readers: dict[int, list[tuple[int, int]]] = {node.id: [] for node in nodes}
+        for node in nodes:
+            for place, source in enumerate(node.inputs):
+                self._readers[source.id].append((node.id, place))
+        self._prolific = {o.node.id: o.model.selectivity.value is Selectivity.ANY for o in plan.operators}
+        self._node_of: list[Node] = []  # per step, as the user wrote it
+        self._key_names = _key_names(plan)
+
+    def place(self, operator: PlannedOperator) -> None:
+        node = operator.node
+        copy = runnable(operator, self._copies)
+        self._copies[node.id] = copy
+        if isinstance(node.logic, (Source, Feedback)):
+            self._branches[node.id] = [self._branch(node, self._step(node, copy, self._stage("source", None), []))]
+            return
+        arriving = [self._arriving(node, place) for place in range(len(node.inputs))]
+        if isinstance(node.logic, Union):
+            # It is no step: what it removes must not pass by.
+            carries = node.id in self._punctuated
+            self._branches[node.id] = [
+                dataclasses.replace(branch, punctuated=branch.punctuated and carries)
+                for branches in arriving
+                for branch in branches
+            ]
+            return
+        if isinstance(node.logic, Spread):
+            into = [(0, branch) for branch in arriving[0]]
+            self._branches[node.id] = [self._branch(node, self._step(node, copy, self._stage("spread", None), into))]
+            return
+        if operator.model.state.value is State.STATELESS and not is_single(operator):
+            self._branches[node.id] = [
+                self._branch(node, self._step(node, copy, self._steps[branch.step].stage, [(0, branch)]))
+                for branch in arriving[0]
+            ]
+            return
+        into = [(place, branch) for place, branches in enumerate(arriving) for branch in branches]
+        route = () if is_single(operator) else self._key_names[node.id]
+        waits = isinstance(copy.logic, Keyed) and bool(copy.logic.punctuated or copy.logic.ticked)
+        stage = None if waits else self._fused(operator, into, single=not route)
+        if stage is None:
+            stage = self._stage("keyed" if route else "single", operator.region)
+        if isinstance(copy.logic, Keyed) or not route:
+            self._routes[stage][node.name] = route
+        self._branches[node.id] = [self._branch(node, self._step(node, copy, stage, into))]
+
+    def _branch(self, node: Node, step: int) -> _Branch:
+        return _Branch(step, (), node.id in self._punctuated)
+
+    def _arriving(self, node: Node, place: int) -> list[_Branch]:
+        """Where an input of an operator comes from, with the fork it passed right before."""
+        source = node.inputs[place]
+        readers = self._readers[source.id]
+        forks = len(readers) + len(self._loops.get(source.name, ())) > 1
+        digits = (readers.index((node.id, place)),) if forks else ()
+        return [dataclasses.replace(branch, digits=branch.digits + digits) for branch in self._branches[source.id]]
+
+    def _fused(self, operator: PlannedOperator, into: list[tuple[int, _Branch]], single: bool) -> int | None:
+        """The stage of the only input, if the operator may run there too."""
+        if len(into) != 1 or into[0][1].digits:
+            return None
+        stage = self._steps[into[0][1].step].stage
+        if single:
+            return stage if self._kinds[stage] == "single" else None
+        same = self._kinds[stage] == "keyed" and self._regions[stage] == operator.region is not None
+        return stage if same else None
+
+    def _stage(self, kind: str, region: int | None) -> int:
+        self._kinds.append(kind)
+        self._regions.append(region)
+        self._routes.append({})
+        return len(self._kinds) - 1
+
+    def _step(self, node: Node, copy: Node, stage: int, into: list[tuple[int, _Branch]]) -> int:
+        number = len(self._steps)
+        edges = []
+        for place, branch in into:
+            edges.append(len(self._edges))
+            carries = branch.punctuated and node.id in self._punctuated
+            self._edges.append(Edge(len(self._edges), branch.step, number, place, branch.digits, punctuated=carries))
+        self._steps.append(Step(number, copy, stage, tuple(edges)))
+        self._node_of.append(node)
+        return number
+
+    # -- trails and levels ----------------------------------------------------------------------------------
+
+    def finished(self) -> Layout:
+        exits = self._exits()
+        outputs: dict[int, list[int]] = {step.number: [] for step in self._steps}
+        for edge in self._edges:
+            outputs[edge.source].append(edge.number)
+        ticking = [step.number for step in self._steps if self._ticks(step)]
+        loose: dict[int, bool] = {}
+        for step in list(self._steps):
+            slots = self._entering(step)
+            inner = len(step.inputs) == 1 and not self._edges[step.inputs[0]].crosses
+            was_loose = loose.get(self._edges[step.inputs[0]].source, False) if inner else False
+            prolific = self._prolific[self._node_of[step.number].id] and not isinstance(step.node.logic, Source)
+            # What makes punctuations, or is called at them, numbers what it emits itself.
+            numbers = step.waits or isinstance(step.node.logic, Punctuate)
+            is_loose = not numbers and (was_loose or prolific)
+            leaving = [self._edges[number] for number in outputs[step.number]]
+            stays = len(leaving) == 1 and leaving[0].target >= 0 and not leaving[0].digits
+            stays = stays and self._steps[leaving[0].target].stage == step.stage
+            refines = is_loose and not stays
+            loose[step.number] = is_loose and not refines
+            self._steps[step.number] = dataclasses.replace(
+                step,
+                outputs=tuple(outputs[step.number]),
+                slots=slots,
+                refines=refines,
+                tick=ticking.index(step.number) - len(ticking) if step.number in ticking else None,
+            )
+            self._label(step.number, slots, refines, leaving)
+        stages = tuple(self._stages())
+        return Layout(tuple(self._steps), tuple(self._edges), stages, exits)
+
+    def _ticks(self, step: Step) -> bool:
+        return isinstance(step.node.logic, Keyed) and bool(step.node.logic.ticked)
+
+    def _entering(self, step: Step) -> Slots:
+        """The slots of a step's input: of its only edge, or as many as the longest of several needs."""
+        if not step.inputs:
+            return (None,)
+        found = [self._edges[number].slots for number in step.inputs]
+        if len(found) == 1 and not step.waits:
+            return found[0]
+        return (None,) * max(len(slots) for slots in found)
+
+    def _label(self, number: int, slots: Slots, refines: bool, leaving: list[Edge]) -> None:
+        step = self._steps[number]
+        if isinstance(step.node.logic, Punctuate):
+            slots = (*slots, None)
+        if step.waits:
+            slots = (*slots, *waiting_slots(slots))
+        if refines:
+            slots = (*slots, None)
+        for edge in leaving:
+            crosses = edge.target >= 0 and self._steps[edge.target].stage != step.stage
+            target = self._steps[edge.target] if edge.target >= 0 else None
+            self._edges[edge.number] = dataclasses.replace(
+                edge,
+                slots=(*slots, *edge.digits),
+                crosses=crosses,
+                key=self._edge_key(target, edge.place) if crosses and target is not None else (),
+            )
+
+    def _edge_key(self, target: Step, place: int) -> tuple[str, ...]:
+        """The columns an edge is routed by: those of the route, by their names in this input."""
+        node = target.node
+        route = self._routes[target.stage].get(node.name, ())
+        return tuple(node.key_of(place)[node.key.index(name)] for name in route)
+
+    def _exits(self) -> tuple[Exit, ...]:
+        found: list[Exit] = []
+        ends = [(self._names[name], "") for name in self._plan.outputs]
+        ends += [(self._names[target], loop.name) for target, loops in self._loops.items() for loop in loops]
+        for node, loop in ends:
+            edges = []
+            for branch in self._branches[node.id]:
+                edges.append(len(self._edges))
+                self._edges.append(Edge(len(self._edges), branch.step, -1, len(found), branch.digits))
+            found.append(Exit(self._copies[node.id], tuple(edges), loop))
+        return tuple(found)
+
+    def _stages(self) -> Iterator[Stage]:
+        levels: dict[int, int] = {}
+        for number, kind in enumerate(self._kinds):
+            steps = [step for step in self._steps if step.stage == number]
+            sources = [self._steps[self._edges[e].source].stage for e in steps[0].inputs]
+            levels[number] = 1 + max((levels[each] for each in sources), default=-1)
+            names = tuple(step.number for step in steps)
+            yield Stage(number, levels[number], names, kind, steps[0].node.name, self._routes[number])
+
+
+def waiting_slots(slots: Slots) -> Slots:
+    """What the trail of a tuple gets that was emitted at a punctuation: the epoch and the trail since which its key
+    waited, and which of the tuples for this key it is.
+    """
+    return (None,) * (len(slots) + 2)
+
+
+def _key_names(plan: Plan) -> dict[int, tuple[str, ...]]:
+    """For operators with a key: which of its columns their region is routed by, by the names they have there."""
+    found: dict[int, tuple[str, ...]] = {}
+    # What the columns of a region's key are called where we are in it.
+    names: dict[int, dict[str, str]] = {}
+    for operator in plan.operators:
+        region = operator.region
+        key = operator.model.key
+        own = () if key is None or key.function is not None or key.expression else key.columns
+        if region is None:
+            found[operator.node.id] = operator.node.key or own
+            continue
+        planned = plan.regions[region]
+        here = names.setdefault(region, {column: column for column in planned.key})
+        known = planned.key_function is None and all(column in here for column in planned.key)
+        found[operator.node.id] = tuple(here[column] for column in planned.key) if known else ()
+        forwarding = operator.model.forwarding.value
+        kept = {source: name for name, source in forwarding.items()} if isinstance(forwarding, dict) else {}
+        if not isinstance(operator.node.logic, Source):
+            names[region] = {column: kept[name] for column, name in here.items() if name in kept}
+    return found

@@ -1,0 +1,316 @@
+"""From a node of the graph to its model: built-in knowledge, declarations, and what the code shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from anabranch.compiler.models.built_in import (
+    ORDERING_REASONS,
+    block_of,
+    built_in_model,
+    ordered_blocks,
+    remedy_of,
+    together,
+)
+from anabranch.compiler.models.findings import Inference
+from anabranch.compiler.models.inference import infer
+from anabranch.compiler.reading.facts import TRUSTED, Identity, Kind
+from anabranch.compiler.rewriting.managed_state import rewrite
+from anabranch.errors import ProgramError
+from anabranch.program.graph import (
+    Filter,
+    FlatMap,
+    Keyed,
+    Location,
+    Map,
+    Node,
+    Process,
+)
+from anabranch.program.model import (
+    Declaration,
+    Input,
+    Key,
+    Model,
+    Ordering,
+    Output,
+    Property,
+    Selectivity,
+    State,
+    declaration_of,
+)
+
+_MODES = {Map: "map", Filter: "filter", FlatMap: "flat_map", Process: "process", Keyed: "process"}
+
+
+def analyse(node: Node) -> Model:
+    """What is believed of an operator, each property with its reason and its line.
+
+    Raises
+    ------
+    ProgramError
+        If the author's declaration contradicts the code, or a key does not exist.
+    """
+    return analyse_with_facts(node)[0]
+
+
+def analyse_with_facts(node: Node) -> tuple[Model, Inference | None]:
+    """`analyse`, and what the code was seen to touch."""
+    _check_key(node)
+    read: list[Inference] = []
+    built_in = built_in_model(node, read)
+    if built_in is not None:
+        return _declare(node, built_in, None, declaration_of(node.declared)), together(read)
+    target, method, mode, fields = _code_of(node)
+    schema = node.inputs[0].schema if node.inputs else None
+    found = infer(target, method, schema, node.schema, mode, fields, node.location)
+    model = _from_code(node, found, target, method, mode)
+    model = _declare(node, model, found, declaration_of(node.declared, target))
+    # What was read with is large; of a large program only what was found is kept.
+    found.reader = None
+    found.emissions.clear()
+    return model, found
+
+
+def _check_key(node: Node) -> None:
+    for place, source in enumerate(node.inputs):
+        for name in node.key_of(place):
+            if name not in source.schema:
+                raise ProgramError(
+                    f"{node.title}: its key names the column {name!r}, which its input does not have; "
+                    f"columns: {', '.join(source.schema.names)}"
+                )
+
+
+def _code_of(node: Node) -> tuple[Any, str | None, str, tuple[Any, ...]]:
+    logic = node.logic
+    if isinstance(logic, Keyed):
+        return logic.prototype, logic.method, "process", logic.fields
+    if isinstance(logic, Process):
+        return logic.operator, None if _is_called(logic) else logic.method, "process", ()
+    return logic.function, None, _MODES[type(logic)], ()  # type: ignore[union-attr]
+
+
+def _is_called(logic: Process) -> bool:
+    return logic.method == "__call__" and callable(logic.operator)
+
+
+# -- operators of the user --------------------------------------------------------------------------------
+
+
+def _from_code(node: Node, found: Inference, target: Any, method: str | None, mode: str) -> Model:
+    here = node.location
+    facts = ordered_blocks(found)
+    notes = tuple(Property("note", fact.text, fact.location) for fact in found.facts.of(Kind.NOTE))
+    if isinstance(node.logic, Keyed) and node.key:
+        # The author declared state and key. What cannot be followed does not speak against that; what is seen to
+        # keep more than was declared does.
+        notes += tuple(
+            Property("note", f"taken on trust, because the key is declared: {fact.text}", fact.location)
+            for fact in facts
+            if fact.kind in TRUSTED
+        )
+        facts = [fact for fact in facts if fact.kind not in TRUSTED]
+    blocks: tuple[Property, ...] = tuple(block_of(fact) for fact in facts)
+    logic: Any = None
+    key: Key | None = None
+    case = 0
+    if blocks:
+        state = blocks[0]
+    elif isinstance(node.logic, Keyed):
+        names = ", ".join(field.name for field in node.logic.fields)
+        key, case = Key(node.key, function=node.key_function), 1
+        state = Property(State.PARTITIONED, f"declared state ({names}) is kept for each {key.text}", here)
+        if not node.key and node.key_function is None:
+            state = Property(State.UNKNOWN, "it has declared state but no key", here)
+            blocks, key = (state,), None
+    elif found.dicts and found.key is not None:
+        key = found.key
+        stores = any(getattr(found.facts.objects[i], "is_anabranch_store", False) for i in found.dicts)
+        case = 3 if stores else 2
+        names = ", ".join(sorted(found.dicts.values()))
+        state = Property(
+            State.PARTITIONED, f"{names} is always indexed with {found.key.text}", found.key_location or here
+        )
+        logic = rewrite(found, target, method, mode)
+    else:
+        state = Property(State.STATELESS, "it writes nothing that outlives the call", _definition(found, here))
+    selectivity = Property(found.selectivity, found.selectivity_reason, found.selectivity_location or here)
+    ordering = {
+        State.STATELESS: Ordering.TOLERANT,
+        State.PARTITIONED: Ordering.PER_KEY,
+        State.UNKNOWN: Ordering.NEEDED,
+    }[state.value]
+    return Model(
+        state=state,
+        selectivity=selectivity,
+        forwarding=Property(found.forwarding, found.forwarding_reason, found.selectivity_location or here),
+        inputs=Property((Input.OBLIVIOUS,) * max(1, len(node.inputs)), "it takes tuples only", here),
+        output=Property(Output.PRESERVES, "punctuations pass by it", here),
+        ordering=Property(ordering, ORDERING_REASONS[ordering], here),
+        key=key,
+        blocks=blocks,
+        notes=notes,
+        remedy=remedy_of(node, found) if blocks else "",
+        case=case,
+        logic=logic,
+    )
+
+
+def _definition(found: Inference, fallback: Location) -> Location:
+    reader = found.reader
+    if reader is not None and getattr(reader.tree, "lineno", None):
+        return Location(reader.frame.file, reader.tree.lineno)
+    return fallback
+
+
+# -- declarations -----------------------------------------------------------------------------------------
+
+
+def _declare(node: Node, model: Model, found: Inference | None, declared: Declaration | None) -> Model:
+    """The model with what the author declared; an error where the code plainly shows the opposite."""
+    if declared is None:
+        return model
+    changes: dict[str, Any] = {}
+    if declared.state is not None:
+        changes.update(_declared_state(node, model, found, declared))
+    if declared.selectivity is not None:
+        _check_selectivity(node, model, found, declared.selectivity)
+        changes["selectivity"] = Property(declared.selectivity, _SAID, node.location)
+    if declared.forwards is not None:
+        names = node.schema.names if declared.forwards == "*" else declared.forwards
+        source = node.inputs[0].schema if node.inputs else node.schema
+        for name in names:
+            if name not in node.schema or name not in source:
+                raise ProgramError(f"{node.title}: declared to forward {name!r}, which is not in its input and output")
+        changes["forwarding"] = Property({name: name for name in names}, _SAID, node.location)
+    if declared.inputs is not None:
+        wanted = declared.inputs * max(1, len(node.inputs)) if len(declared.inputs) == 1 else declared.inputs
+        if len(wanted) != max(1, len(node.inputs)):
+            raise ProgramError(
+                f"{node.title}: declared {len(wanted)} input ports, but it has {max(1, len(node.inputs))}"
+            )
+        changes["inputs"] = Property(wanted, _SAID, node.location)
+    if declared.output is not None:
+        changes["output"] = Property(declared.output, _SAID, node.location)
+    if declared.ordering is not None:
+        changes["ordering"] = Property(declared.ordering, _SAID, node.location)
+    return dataclasses.replace(model, **changes)
+
+
+_SAID = "its author declared it"
+
+
+def _declared_state(node: Node, model: Model, found: Inference | None, declared: Declaration) -> dict[str, Any]:
+    writes = found.facts.of(Kind.WRITE) if found is not None else []
+    kept = found is not None and bool(found.dicts or getattr(node.logic, "fields", None))
+    if declared.state is State.STATELESS:
+        if writes:
+            raise ProgramError(
+                f"{node.title}: declared stateless, but it writes {writes[0].path} at {writes[0].location} "
+                f"({writes[0].text}); remove the declaration, or declare state='partitioned' with its key"
+            )
+        if kept:
+            raise ProgramError(
+                f"{node.title}: declared stateless, but it keeps state ({model.state.reason}, "
+                f"{model.state.location}); remove the declaration"
+            )
+        return {
+            "state": Property(State.STATELESS, _SAID, node.location),
+            "blocks": (),
+            "key": None,
+            "remedy": "",
+            "ordering": Property(Ordering.TOLERANT, ORDERING_REASONS[Ordering.TOLERANT], node.location),
+        }
+    if declared.state is State.UNKNOWN:
+        blocked = Property(State.UNKNOWN, _SAID, node.location)
+        return {
+            "state": blocked,
+            "blocks": (blocked,),
+            "key": None,
+            "logic": None,
+            "case": 0,
+            "remedy": "remove the declaration",
+            "ordering": Property(Ordering.NEEDED, ORDERING_REASONS[Ordering.NEEDED], node.location),
+        }
+    columns = node.key or declared.key
+    if not columns and model.key is not None:
+        columns = model.key.columns
+    if not columns and node.key_function is None:
+        raise ProgramError(
+            f"{node.title}: declared to have partitioned state, but no key is named; give by=… or key=… in the model"
+        )
+    for name in columns:
+        for source in node.inputs:
+            if name not in source.schema:
+                raise ProgramError(
+                    f"{node.title}: its declared key names the column {name!r}, which its "
+                    "input does not have; "
+                    f"columns: {', '.join(source.schema.names)}"
+                )
+    if model.key is not None and found is not None and found.dicts and not set(columns) & set(model.key.columns):
+        raise ProgramError(
+            f"{node.title}: declared to be partitioned by {', '.join(columns)}, but it "
+            "indexes its state with "
+            f"{model.key.text} at {model.state.location}"
+        )
+    single = [fact for fact in writes if fact.identity and not _is_mapping(found, fact.identity)]
+    if single:
+        raise ProgramError(
+            f"{node.title}: declared to be partitioned by {', '.join(columns)}, but it writes "
+            f"{single[0].path} at "
+            f"{single[0].location}, which all keys share ({single[0].text})"
+        )
+    if model.state.value is State.PARTITIONED:
+        return {}
+    if model.logic is None and found is not None and not _is_managed(node, found):
+        raise ProgramError(
+            f"{node.title}: declared to be partitioned by {', '.join(columns)}, but its state "
+            "is not managed: "
+            f"{model.state.reason} ({model.state.location}); declare the state with ab.state() or ab.store()"
+        )
+    return {
+        "state": Property(State.PARTITIONED, _SAID, node.location),
+        "blocks": (),
+        "remedy": "",
+        "case": 3,
+        "key": Key(columns, function=node.key_function),
+        "ordering": Property(Ordering.PER_KEY, ORDERING_REASONS[Ordering.PER_KEY], node.location),
+    }
+
+
+def _is_managed(node: Node, found: Inference) -> bool:
+    """All state the operator has is declared with ``ab.state()`` or ``ab.store()``."""
+    if isinstance(node.logic, Keyed):
+        return True
+    stores = [found.facts.objects.get(identity) for identity in found.dicts]
+    return bool(stores) and all(getattr(held, "is_anabranch_store", False) for held in stores)
+
+
+def _is_mapping(found: Inference | None, identity: Identity) -> bool:
+    if found is None or not isinstance(identity, int):
+        return False
+    return isinstance(found.facts.objects.get(identity), (dict, set))
+
+
+def _check_selectivity(node: Node, model: Model, found: Inference | None, declared: Selectivity) -> None:
+    order = list(Selectivity)
+    if isinstance(node.logic, Map) and declared is not Selectivity.ONE:
+        raise ProgramError(f"{node.title}: declared {declared.value}, but a map emits one tuple for each: use flat_map")
+    if found is None or isinstance(node.logic, (Map, Filter)):
+        return
+    least, most = found.facts.emitted
+    shown_many = most == 2 and least == 2
+    if order.index(declared) < order.index(Selectivity.ANY) and shown_many:
+        raise ProgramError(
+            f"{node.title}: declared {declared.value}, but it emits two tuples or more on every path "
+            f"({found.selectivity_location}); declare '1:[0,∞)'"
+        )
+    if declared is Selectivity.ONE and most == 0:
+        raise ProgramError(f"{node.title}: declared 1:1, but no path of it emits anything; declare '1:[0,1]'")
+    proven = least == 0 and most <= 1
+    if declared is Selectivity.ONE and proven and model.selectivity.value is Selectivity.AT_MOST_ONE:
+        raise ProgramError(
+            f"{node.title}: declared 1:1, but there is a path that emits nothing "
+            f"({found.selectivity_reason}, {found.selectivity_location}); declare '1:[0,1]'"
+        )

@@ -1,0 +1,66 @@
+"""Forwarding: which columns of what an operator emits are copies of columns of its input."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from anabranch.compiler.models.findings import Inference
+from anabranch.compiler.reading.reader import Reader
+from anabranch.compiler.reading.values import ROW_TYPES, TUPLE, NoneType, Value
+from anabranch.program.schema import Schema
+
+
+def find_forwarding(found: Inference, reader: Reader, schema: Schema | None, output: Schema | None, mode: str) -> None:
+    """Follow the columns into every emitted tuple."""
+    if schema is None:
+        return
+    output = output or schema
+    if mode == "filter":
+        found.forwarding = {name: name for name in schema.names}
+        found.forwarding_reason = "a filter passes tuples on unchanged"
+        return
+    if not found.emissions:
+        return
+    copied: dict[str, str] | None = None
+    for each in found.emissions:
+        if each.value.is_nothing or each.value.types == frozenset({NoneType}):
+            continue
+        here = {} if each.many else _copied(reader, each.value, schema, output)
+        copied = (
+            here if copied is None else {name: origin for name, origin in copied.items() if here.get(name) == origin}
+        )
+    found.forwarding = copied or {}
+    if copied:
+        found.forwarding_reason = "every emitted tuple copies " + ", ".join(sorted(copied))
+    else:
+        found.forwarding_reason = "no column is copied into every emitted tuple"
+
+
+def _copied(reader: Reader, value: Value, schema: Schema, output: Schema) -> dict[str, str]:
+    if value.types is not None:
+        value = dataclasses.replace(value, types=value.types - {NoneType})
+    if value.types == ROW_TYPES and value.objects == frozenset({TUPLE}):
+        parts: dict[str | int, Value] | None = {name: reader.column(name) for name in schema.names}
+    else:
+        parts = reader.heap.parts(value)
+    if parts is None:
+        if len(output.names) == 1 and value.text is not None and value.is_scalar:
+            parts = {0: value}
+        else:
+            return {}
+    by_place = all(isinstance(name, int) for name in parts)
+    found: dict[str, str] = {}
+    for name, part in parts.items():
+        if by_place and isinstance(name, int):
+            if len(parts) != len(output.names):
+                return {}
+            target = output.names[name]
+        else:
+            target = str(name)
+        origin = part.text.column if part.text is not None else None
+        # A change of type may map two values to one: then it is no copy.
+        if origin is None or origin not in schema or target not in output:
+            continue
+        if schema.type_of(origin) == output.type_of(target):
+            found[target] = origin
+    return found

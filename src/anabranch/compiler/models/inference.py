@@ -1,0 +1,194 @@
+"""From an operator's code to what it does: state, selectivity, forwarding, each with a reason.
+
+The code is read (`reader.py`) with abstract values (`values.py`), first as if nothing were state. If it
+writes only dicts that are empty now, it is read again with those dicts taken for state of the tuple's key
+(case 2), and the indexes it uses are compared. Reading is repeated until the state's contents hold no
+surprise. Whatever cannot be followed is a fact of kind UNKNOWN, and one such fact makes the operator
+sequential.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from typing import Any
+
+from anabranch.compiler.models.findings import Inference
+from anabranch.compiler.models.forwarding import find_forwarding
+from anabranch.compiler.models.key_proof import find_key
+from anabranch.compiler.models.selectivity import find_selectivity
+from anabranch.compiler.reading.context import KEYED_TYPES
+from anabranch.compiler.reading.facts import BLOCKING, Facts, Kind
+from anabranch.compiler.reading.reader import Reader, read
+from anabranch.compiler.reading.values import ROW_TYPES, TUPLE, NoneType, is_scalar_type
+from anabranch.program.graph import Location, StateField
+from anabranch.program.schema import Schema
+
+
+def infer(
+    target: Any,
+    method: str | None,
+    schema: Schema | None,
+    output: Schema | None = None,
+    mode: str = "process",
+    fields: tuple[StateField, ...] = (),
+    fallback: Location | None = None,
+) -> Inference:
+    """What an operator does, from its code.
+
+    Parameters
+    ----------
+    target : callable or object
+        The function, or the object whose `method` takes the tuple.
+    method : str or None
+        The method; None if `target` itself is called.
+    schema, output : Schema
+        The columns of the input and of what it emits.
+    mode : {"map", "filter", "flat_map", "process"}
+        How the result becomes tuples.
+    fields : tuple of StateField
+        Attributes that are declared as state of a key (case 1).
+    """
+    keyed = _stores(target)
+    guessed = {} if fields or keyed else _own_dicts(target)
+    first = _read_with_guess(target, method, schema, guessed, fallback) if guessed else None
+    if first is not None:
+        keyed = {identity: name for identity, (name, _) in guessed.items()}
+    reader = first or read(target, method, schema, fields, dict(keyed), fallback)
+    for _ in range(4):
+        written = reader.facts.of(Kind.WRITE)
+        more = _dicts_written(reader.facts, fields)
+        if not written or set(more) <= set(keyed):
+            break
+        keyed.update({identity: name for identity, name in more.items() if identity not in keyed})
+        known = {identity: reader.facts.objects[identity] for identity in keyed if identity in reader.facts.objects}
+        reader = read(target, method, schema, fields, dict(keyed), fallback, known)
+    facts = reader.facts
+    found = Inference(facts, facts.of(*BLOCKING, Kind.WRITE), reader=reader)
+    if keyed and not facts.of(Kind.WRITE):
+        found.dicts = dict(keyed)
+        find_key(found)
+    find_selectivity(found, reader, mode)
+    find_forwarding(found, reader, schema, output, mode)
+    return found
+
+
+def _own_dicts(target: Any) -> dict[int, tuple[str, Any]]:
+    """Empty dicts and sets among the operator's attributes: most likely they are its state."""
+    owner = target.__self__ if isinstance(target, types.MethodType) else target
+    held = getattr(owner, "__dict__", {}) if not isinstance(owner, (types.FunctionType, type)) else {}
+    return {id(found): (name, found) for name, found in held.items() if type(found) in KEYED_TYPES and not len(found)}
+
+
+def _read_with_guess(
+    target: Any,
+    method: str | None,
+    schema: Schema | None,
+    guessed: dict[int, tuple[str, Any]],
+    fallback: Location | None,
+) -> Reader | None:
+    """Read with the guess that these dicts are the state; None if that is not all there is to it.
+
+    A right guess saves the reading that would only have found out what is written.
+    """
+    keyed = {identity: name for identity, (name, _) in guessed.items()}
+    objects = {identity: found for identity, (_, found) in guessed.items()}
+    reader = read(target, method, schema, (), keyed, fallback, objects)
+    right = reader.facts.stored == set(guessed) and not reader.facts.of(*BLOCKING, Kind.WRITE)
+    return reader if right and all(_one_way(reader.facts.routes.get(each)) for each in guessed) else None
+
+
+def _stores(target: Any) -> dict[int, str]:
+    """State the class declares with ``ab.store()`` (case 3)."""
+    owner = target.__self__ if isinstance(target, types.MethodType) else target
+    found: dict[int, str] = {}
+    for base in reversed(type(owner).__mro__):
+        for name, member in vars(base).items():
+            if getattr(member, "is_anabranch_store", False):
+                found[id(member)] = name
+    return found
+
+
+def _dicts_written(facts: Facts, fields: tuple[StateField, ...]) -> dict[int, str]:
+    """The dicts and sets the code writes that can be taken apart by key and found again elsewhere."""
+    found: dict[int, str] = {}
+    taken: set[str] = {field.name for field in fields}
+    for fact in facts.of(Kind.WRITE):
+        if not isinstance(fact.identity, int):
+            continue  # a variable or attribute is assigned, not a dict changed
+        held = facts.objects.get(fact.identity)
+        if (
+            fields
+            or type(held) not in KEYED_TYPES
+            or not _starts_simple(held)
+            or not _one_way(facts.routes.get(fact.identity))
+        ):
+            continue
+        if fact.identity in found:
+            continue
+        name = fact.path.rsplit(".", 1)[-1].rsplit(" ", 1)[-1]
+        name = "".join(letter if letter.isalnum() else "_" for letter in name).strip("_") or "state"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        found[fact.identity] = name
+    return found
+
+
+def _starts_simple(held: Any) -> bool:
+    """Empty now, or with values that cannot change: then each key can start with its own entry."""
+    inside = held if isinstance(held, set) else [*held.keys(), *held.values()]
+    return all(is_scalar_type(kind) for kind in set(map(type, inside)))
+
+
+def _one_way(routes: list[Any] | None) -> bool:
+    """All the ways to the object lead to one object in another process too.
+
+    What belongs to a module is found there by name; what hangs on the operator travels with it. An object
+    reached both ways would be two objects there.
+    """
+    if not routes:
+        return False
+    return len({route[0] in ("global", "module") for route in routes}) == 1
+
+
+def infer_output_schema(
+    function: Any, schema: Schema, method: str | None = None, mode: str = "process"
+) -> Schema | None:
+    """The schema of what a function emits, if every tuple is the input or ``t.but(…)`` of the same types.
+
+    Examples
+    --------
+    >>> schema = Schema.of("id long, value double")
+    >>> infer_output_schema(lambda t: t.but(value=t.value * 2), schema, mode="map")
+    id bigint, value double
+    """
+    found = infer(function, method, schema, schema, mode)
+    reader = found.reader
+    if reader is None or not found.emissions:
+        return None
+    rows = 0
+    for each in found.emissions:
+        value = each.value
+        if value.is_nothing or value.types == frozenset({NoneType}):
+            continue
+        kinds = None if value.types is None else value.types - {NoneType}
+        if kinds != ROW_TYPES or each.many:
+            return None
+        rows += 1
+        if value.objects == frozenset({TUPLE}):
+            continue
+        parts = reader.heap.parts(dataclasses.replace(value, types=kinds))
+        if parts is None or tuple(parts) != schema.names:
+            return None
+        for name, part in parts.items():
+            expected = reader.column(str(name)).types
+            if part.text is not None and part.text.column == name:
+                continue
+            if part.types is None or expected is None or not part.types <= expected | _widened(expected):
+                return None
+    return schema if rows else None
+
+
+def _widened(expected: frozenset[type]) -> frozenset[type]:
+    return frozenset({int}) if float in expected else frozenset()

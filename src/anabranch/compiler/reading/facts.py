@@ -1,0 +1,98 @@
+"""What reading an operator's code brought to light, each with the line that shows it."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any
+
+from anabranch.compiler.reading.values import Text, Types, Value
+from anabranch.program.graph import Location
+
+
+class Kind(enum.Enum):
+    """What a fact is about."""
+
+    WRITE = "writes something that outlives the call"
+    TUPLE = "changes the tuple it was given"
+    UNKNOWN = "does something that cannot be followed"
+    INDEX = "indexes its state in ways that give no key"
+    IMPURE = "depends on more than the tuple"
+    WHOLE = "uses a whole dict of state, not the entry of one key"
+    NOT_DATA = "keeps what cannot be kept: a function or an iterator"
+    ALIAS = "keeps one object in two places of its state"
+    NOTE = "has an effect that no tuple shows"
+
+
+#: Facts of these kinds make an operator sequential.
+BLOCKING = (Kind.UNKNOWN, Kind.INDEX, Kind.IMPURE, Kind.TUPLE, Kind.WHOLE, Kind.NOT_DATA, Kind.ALIAS)
+# What a declared key is believed against.
+TRUSTED = frozenset({Kind.ALIAS, Kind.INDEX, Kind.IMPURE, Kind.UNKNOWN})
+# What says that something is kept, though not for how long or for whom; the others only could not be followed.
+KEEPING = frozenset({Kind.WRITE, Kind.WHOLE, Kind.NOT_DATA, Kind.ALIAS, Kind.TUPLE, Kind.INDEX})
+#: An object, by its `id`; or a variable or attribute: the `id` of what holds it, and its name.
+Identity = int | tuple[int, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fact:
+    kind: Kind
+    text: str
+    location: Location
+    #: The identity of what is written, and how the code reaches it.
+    identity: Identity = 0
+    path: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Access:
+    """One use of one entry of a dict that is state."""
+
+    identity: int
+    path: str
+    key: Text | None
+    location: Location
+    #: The texts and types of the parts, where the key is a tuple; else of the key itself.
+    parts: tuple[tuple[Text | None, Types], ...]
+    is_tuple: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Emission:
+    """One place that emits a tuple."""
+
+    value: Value
+    location: Location
+    many: bool = False
+
+
+@dataclasses.dataclass
+class Facts:
+    """Everything found in one reading."""
+
+    found: dict[tuple[Any, ...], Fact] = dataclasses.field(default_factory=dict)
+    accesses: dict[tuple[Any, ...], Access] = dataclasses.field(default_factory=dict)
+    emissions: list[Emission] = dataclasses.field(default_factory=list)
+    #: How many tuples a call emits: (least, most), most = 2 meaning "any number".
+    emitted: tuple[int, int] = (0, 2)
+    #: Persistent objects the code reads or writes, by identity, with their paths.
+    touched: dict[int, str] = dataclasses.field(default_factory=dict)
+    #: The objects themselves, so that an identity stays theirs.
+    objects: dict[int, Any] = dataclasses.field(default_factory=dict)
+    #: How to find each again in another process: see rewrite.py.
+    routes: dict[int, list[Any]] = dataclasses.field(default_factory=dict)
+    #: Objects whose attributes or contents the code changes, and those attributes, by identity.
+    written: dict[Identity, str] = dataclasses.field(default_factory=dict)
+    #: Dicts taken for state that the code does change.
+    stored: set[int] = dataclasses.field(default_factory=set)
+    #: Global variables read and written: (module, name).
+    globals_read: set[tuple[str, str]] = dataclasses.field(default_factory=set)
+    globals_written: set[tuple[str, str]] = dataclasses.field(default_factory=set)
+
+    def add(self, kind: Kind, text: str, location: Location, identity: Identity = 0, path: str = "") -> None:
+        self.found.setdefault((kind, text, location, identity), Fact(kind, text, location, identity, path))
+
+    def of(self, *kinds: Kind) -> list[Fact]:
+        """The facts of these kinds, in the order of the source."""
+        found = [fact for fact in self.found.values() if fact.kind in kinds]
+        return sorted(found, key=lambda fact: (fact.location.file, fact.location.line, fact.text))

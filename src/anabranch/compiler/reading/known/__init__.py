@@ -1,0 +1,49 @@
+"""What the interpreter knows about Python itself: functions and methods, by identity, never by name.
+
+A name can be rebound (``len = my_len``), so everything here is looked up with the object a name stands
+for. What is in no table is unknown, and unknown is never safe.
+
+    effects.py                              what an entry says
+    functions.py, arrays.py, classes.py     what may be called: the standard library, numpy, classes
+    methods.py                              what may be done with a value
+    impurities.py                           what makes a result depend on more than the arguments
+    lookup.py                               finding a function in all of these
+"""
+
+from anabranch.compiler.reading.known.effects import Effect
+from anabranch.compiler.reading.known.impurities import IMPURE
+from anabranch.compiler.reading.known.lookup import effect_of, impurity_of, impurity_of_module
+from anabranch.compiler.reading.known.methods import (
+    ALL_MUTATORS,
+    CONTAINERS,
+    DATA_TYPES,
+    ENUM,
+    IMPURE_VALUE_METHODS,
+    METHOD_CALLBACKS,
+    MUTATORS,
+    REITERABLE,
+    SUBSCRIPT_METHODS,
+    UNORDERED,
+    attribute_result,
+    method_result,
+)
+
+__all__ = [
+    "ALL_MUTATORS",
+    "CONTAINERS",
+    "DATA_TYPES",
+    "ENUM",
+    "IMPURE",
+    "IMPURE_VALUE_METHODS",
+    "METHOD_CALLBACKS",
+    "MUTATORS",
+    "REITERABLE",
+    "SUBSCRIPT_METHODS",
+    "UNORDERED",
+    "Effect",
+    "attribute_result",
+    "effect_of",
+    "impurity_of",
+    "impurity_of_module",
+    "method_result",
+]

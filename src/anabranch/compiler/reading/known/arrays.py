@@ -1,0 +1,82 @@
+"""Functions of numpy that return new arrays. Arguments named `out` are refused where they are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anabranch.compiler.reading.known.effects import Effect
+from anabranch.compiler.reading.values import PLAIN
+
+ARRAY_FUNCTIONS: dict[Any, Effect] = {}
+for _name in (
+    "array",
+    "asarray",
+    "zeros",
+    "ones",
+    "full",
+    "arange",
+    "linspace",
+    "dot",
+    "mean",
+    "median",
+    "std",
+    "var",
+    "sum",
+    "prod",
+    "min",
+    "max",
+    "argmin",
+    "argmax",
+    "argsort",
+    "sort",
+    "clip",
+    "where",
+    "concatenate",
+    "stack",
+    "cumsum",
+    "cumprod",
+    "diff",
+    "percentile",
+    "quantile",
+    "round",
+    "abs",
+    "unique",
+    "interp",
+    "histogram",
+    "polyfit",
+    "polyval",
+    "outer",
+    "inner",
+    "cross",
+    "isclose",
+    "allclose",
+    "any",
+    "all",
+    "searchsorted",
+    "digitize",
+    "count_nonzero",
+    "average",
+    "corrcoef",
+    "cov",
+    "convolve",
+    "zeros_like",
+    "ones_like",
+    "empty_like",
+    "isin",
+    "ptp",
+    "nanmean",
+    "nansum",
+    "nanmax",
+    "nanmin",
+    "trapezoid",
+    "real",
+    "imag",
+    "angle",
+):
+    if hasattr(np, _name):
+        ARRAY_FUNCTIONS[getattr(np, _name)] = Effect(PLAIN, aliases=True, iterates=True, text=False)
+for _name in ("fft", "ifft", "rfft", "irfft"):
+    ARRAY_FUNCTIONS[getattr(np.fft, _name)] = Effect(PLAIN)
+ARRAY_FUNCTIONS[np.linalg.norm] = ARRAY_FUNCTIONS[np.linalg.det] = Effect(PLAIN)

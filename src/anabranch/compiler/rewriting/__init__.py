@@ -1,0 +1,5 @@
+"""Changing operators so that they mean the same and run better.
+
+managed_state.py   dicts of the author's that become managed state
+inline.py          methods that run over columns
+"""

@@ -1,0 +1,222 @@
+"""Case 2: an operator's own dicts become state that the runtime keeps, without the author's doing anything.
+
+The proof (`inference.py`) says that for one tuple the code touches, of each of its dicts, only the entry of
+that tuple's key. So a dict with that one entry (or none) cannot be told from the full one:
+
+    before the call    dict := {key: value} if present else {}
+    the call           the author's code, untouched
+    after the call     present, value := what the dict holds now; dict := {}
+
+The code itself is not changed; what it sees is. That makes the semantics those of the original by
+construction — a KeyError for a missing key, a defaultdict that creates on reading, `setdefault`, `del`,
+aliases, helpers — where rewriting each access would have to imitate them one by one.
+
+Two fields per dict hold what is kept for a key: ``<name>_present`` (a bool) and ``<name>_value``; a set has
+only the first. Where a dict is not empty at the start, ``<name>_present`` is None until the key is first
+seen, and its entry then comes from the dict as it was. Where the dicts are indexed with more columns than
+the key that was found (one by (a, b), another by a), a field ``<name>_entries`` holds a list of
+[index, value] instead.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+import functools
+import sys
+import types
+from typing import Any
+
+from anabranch.compiler.models.findings import Inference
+from anabranch.compiler.models.key_proof import expression_function
+from anabranch.compiler.reading.values import Text
+from anabranch.program.graph import Keyed, StateField
+
+
+@dataclasses.dataclass(frozen=True)
+class _Dict:
+    """One dict of the author's: how to find it, and where its entry is kept."""
+
+    name: str
+    route: tuple[Any, ...]
+    is_set: bool
+    is_finer: bool
+    #: What the dict holds at the start.
+    initial: Any = ()
+
+    @property
+    def fields(self) -> tuple[StateField, ...]:
+        if self.is_finer:
+            return (StateField(f"{self.name}_entries", (), None),)
+        present = StateField(f"{self.name}_present", None if self.initial else False)
+        return (present,) if self.is_set else (present, StateField(f"{self.name}_value", None))
+
+
+class ManagedDicts:
+    """Runs the author's operator with dicts that hold the entry of the tuple's key only.
+
+    A prototype of `Keyed` logic: its state fields are attributes, set before `process` is called and read
+    after it.
+    """
+
+    def __init__(
+        self, target: Any, method: str | None, mode: str, dicts: tuple[_Dict, ...], index: Text, finer: bool
+    ) -> None:
+        self.target = target
+        self.method = method
+        self.mode = mode
+        self.dicts = dicts
+        self.index_source = index
+        self.finer = finer
+        # Shared by all copies of the prototype; found anew in every process.
+        self.bound: dict[str, Any] = {}
+        for each in dicts:
+            for field in each.fields:
+                setattr(self, field.name, field.default)
+
+    def __getstate__(self) -> dict[str, Any]:
+        held = dict(self.__dict__)
+        held["bound"] = {}
+        return held
+
+    def __repr__(self) -> str:
+        return f"ManagedDicts({getattr(self.target, '__name__', type(self.target).__name__)})"
+
+    def _bind(self) -> None:
+        call = self.target if self.method is None else getattr(self.target, self.method)
+        self.bound.update(
+            call=call,
+            index=expression_function(self.index_source),
+            held=[(each, find_object(each.route, self.target)) for each in self.dicts],
+        )
+
+    def process(self, t: Any) -> Any:
+        """Take one tuple; emit what the author's operator emits."""
+        if not self.bound:
+            self._bind()
+        index = None if self.finer else self.bound["index"](t)
+        for each, held in self.bound["held"]:
+            held.clear()
+            if each.is_finer:
+                if each.is_set:
+                    held.update(entry[0] for entry in getattr(self, f"{each.name}_entries"))
+                else:
+                    # Not held.update: a Counter's would count the entries.
+                    dict.update(held, ((entry[0], entry[1]) for entry in getattr(self, f"{each.name}_entries")))
+                continue
+            present = getattr(self, f"{each.name}_present")
+            if present is None and index in each.initial:
+                if each.is_set:
+                    held.add(index)
+                else:
+                    held[index] = each.initial[index]
+            elif present:
+                if each.is_set:
+                    held.add(index)
+                else:
+                    held[index] = getattr(self, f"{each.name}_value")
+        try:
+            return self._emitted(t)
+        finally:
+            self._take_back(index)
+
+    def _emitted(self, t: Any) -> Any:
+        found = self.bound["call"](t)
+        if self.mode == "filter":
+            return [t] if found else []
+        if self.mode == "map":
+            return [found]
+        # The code of a generator runs while it is read: it must not outlive the dicts' contents.
+        return list(found) if hasattr(found, "__next__") else found
+
+    def _take_back(self, index: Any) -> None:
+        for each, held in self.bound["held"]:
+            if each.is_finer:
+                entries = [[key] for key in held] if each.is_set else [[key, value] for key, value in held.items()]
+                setattr(self, f"{each.name}_entries", entries)
+            else:
+                present = index in held
+                setattr(self, f"{each.name}_present", present)
+                if not each.is_set:
+                    setattr(self, f"{each.name}_value", dict.__getitem__(held, index) if present else None)
+            held.clear()
+
+
+def rewrite(found: Inference, target: Any, method: str | None, mode: str) -> Keyed | None:
+    """The keyed logic of an operator whose own dicts were proven to be partitioned; None if it has none."""
+    if not found.dicts or found.key is None or found.key_text is None or found.blocks:
+        return None
+    dicts = []
+    for identity, name in found.dicts.items():
+        held = found.facts.objects[identity]
+        if getattr(held, "is_anabranch_store", False):
+            return None  # case 3: the operator already uses managed state
+        routes = found.facts.routes[identity]
+        dicts.append(_Dict(name, tuple(routes[0]), isinstance(held, set), identity in found.finer, _copied(held)))
+    target = _with_own_dicts(found, target, dicts)
+    prototype = ManagedDicts(
+        target,
+        method if not _is_plain_call(target, method) else None,
+        mode,
+        tuple(dicts),
+        found.key_text,
+        bool(found.finer),
+    )
+    return Keyed(prototype, "process", tuple(field for each in dicts for field in each.fields))
+
+
+def _copied(held: Any) -> Any:
+    return frozenset(held) if isinstance(held, set) else dict(held)
+
+
+def _is_plain_call(target: Any, method: str | None) -> bool:
+    return method is None or (method == "__call__" and callable(target))
+
+
+def _with_own_dicts(found: Inference, target: Any, dicts: list[_Dict]) -> Any:
+    """A copy of the user's object with dicts of its own, so that the original is never touched."""
+    owner = target.__self__ if isinstance(target, types.MethodType) else target
+    names = [each.route[1] for each in dicts if each.route[0] == "operator"]
+    if not names or isinstance(owner, (types.FunctionType, functools.partial, type)):
+        return target
+    if any(len(found.facts.routes[identity]) > 1 for identity in found.dicts):
+        return target  # reached in two ways: both must go on leading to one object
+    copied = copy.copy(owner)
+    for name in names:
+        setattr(copied, name, _empty_like(getattr(owner, name)))
+    return getattr(copied, target.__name__) if isinstance(target, types.MethodType) else copied
+
+
+def _empty_like(held: Any) -> Any:
+    if isinstance(held, collections.defaultdict):
+        return collections.defaultdict(held.default_factory)
+    return type(held)()
+
+
+def find_object(route: tuple[Any, ...], target: Any) -> Any:
+    """The object a route leads to, in this process."""
+    kind = route[0]
+    if kind == "operator":
+        return getattr(target.__self__ if isinstance(target, types.MethodType) else target, route[1])
+    if kind == "global":
+        return route[1].__globals__[route[2]]
+    if kind == "closure":
+        function = route[1]
+        return function.__closure__[function.__code__.co_freevars.index(route[2])].cell_contents
+    if kind == "default":
+        return _default_of(route[1], route[2])
+    if kind == "class":
+        return getattr(route[1], route[2])
+    if kind == "module":
+        return getattr(sys.modules[route[1]], route[2])
+    raise ValueError(f"unknown route {route!r}")
+
+
+def _default_of(function: types.FunctionType, name: str) -> Any:
+    if function.__kwdefaults__ and name in function.__kwdefaults__:
+        return function.__kwdefaults__[name]
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount]
+    values = function.__defaults__ or ()
+    return values[names.index(name) - (len(names) - len(values))]

@@ -1,0 +1,130 @@
+"""Between epochs: measure → analyse → plan → activate, for every region.
+
+    reports of an epoch ─► scaling    how many channels each region should have
+                        ├► balancing  which channel should own which keys
+                        └► sizing     how many files the next epoch takes
+                             │
+                             └► new partitioning functions ─► the layouts of the next epoch
+
+Both only look at what happened and answer; the runner activates. A new function is a new generation of the
+region's layout (state/layouts.py): the new owners read what the old ones wrote, and nothing stops for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anabranch.engine.driver.balancing import Balancing
+from anabranch.engine.driver.epoch_sizing import EpochSizing, TakenFiles
+from anabranch.engine.driver.scaling import Scaling, overhead_s
+from anabranch.state.layouts import Layouts
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochFacts:
+    """An epoch that was committed, as adaptation sees it.
+
+    Attributes
+    ----------
+    epoch : int
+    started_s : float
+        On a clock that only goes forward.
+    durations_s : mapping
+        Where the driver's time went: begin, job, merge, sink, commit, total.
+    rows_in : int
+        Rows taken from the sources.
+    levels : mapping
+        Region → the level it runs in: levels run one after the other, the regions of one side by side.
+    ready_rows : int or None
+        Rows that stood ready at the start; None if the sources cannot tell.
+    waited_s : float or None
+        How long the oldest of them had stood there; None if the sources cannot tell.
+    bookkeeping_s : float
+        What Spark does between two epochs, beside waiting.
+    interval_s : float or None
+        The trigger's interval, if it has one.
+    taken_files : TakenFiles or None
+        What it had of the sources whose files per epoch are ours to say.
+    cut_short : bool
+        It was shorter than it should have been, because our own limit is still on its way up: rows that stood ready
+        did not wait for channels.
+    reports : sequence of mapping
+        What splitters (level 0) and channels reported.
+    """
+
+    epoch: int
+    started_s: float
+    durations_s: Mapping[str, float]
+    rows_in: int
+    reports: Sequence[Mapping[str, Any]]
+    levels: Mapping[str, int]
+    ready_rows: int | None = None
+    waited_s: float | None = None
+    bookkeeping_s: float = 0.0
+    interval_s: float | None = None
+    taken_files: TakenFiles | None = None
+    cut_short: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """A region whose partitioning function was replaced between two epochs.
+
+    Attributes
+    ----------
+    region : str
+    epoch : int
+        The first epoch with the new function.
+    channels_before, channels : int
+    reason : str
+    """
+
+    region: str
+    epoch: int
+    channels_before: int
+    channels: int
+    reason: str
+
+
+class Adaptation:
+    """Decides for all regions of a query. Called by the runner between epochs, never while one runs."""
+
+    def __init__(self, scaling: Scaling, balancing: Balancing, sizing: EpochSizing | None = None) -> None:
+        self.scaling = scaling
+        self.balancing = balancing
+        self.sizing = sizing
+
+    def after(self, facts: EpochFacts, layouts: Layouts) -> tuple[Layouts, list[Change]]:
+        """The layouts of the next epoch, and what changed in them."""
+        functions = {region: layouts.function(region) for region in self.scaling.regions}
+        if self.sizing is not None:
+            facts = dataclasses.replace(facts, cut_short=self.sizing.after(facts, overhead_s(facts)))
+        self.balancing.observe(facts.epoch, facts.reports, functions)
+        wanted = self.scaling.wanted(facts, {region: each.channels for region, each in functions.items()})
+        changes = []
+        for region, (channels, why) in wanted.items():
+            found = self.balancing.function(region, functions[region], channels)
+            if found is not None:
+                function, reason = found
+                changes.append(
+                    Change(region, facts.epoch + 1, functions[region].channels, function.channels, why or reason)
+                )
+                layouts = layouts.replaced(region, function)
+        if changes:
+            self.scaling.changed()
+            if self.sizing is not None:
+                self.sizing.changed()
+        return layouts, changes
+
+    def to_facts(self) -> dict[str, Any]:
+        """What a restarted driver needs to go on, for the manifest."""
+        sizes = {} if self.sizing is None else {"sizing": self.sizing.to_facts()}
+        return {"scaling": self.scaling.to_facts(), "balancing": self.balancing.to_facts(), **sizes}
+
+    def restore(self, facts: Mapping[str, Any], layouts: Layouts) -> None:
+        """Go on from an earlier driver's facts, with the layouts of now."""
+        channels = {region: layouts.function(region).channels for region in self.scaling.regions}
+        self.scaling.restore(facts.get("scaling", {}), channels)
+        self.balancing.restore(facts.get("balancing", {}))

@@ -1,0 +1,244 @@
+"""Which channel should own which keys: frequencies from the splitters, a planner per region.
+
+    reports of an epoch ─► Knowledge of each region ─► Planner of each region ─► keep, or another function
+
+A function is replaced at once when the number of channels changes, and then fits the workload, if one is known.
+With as many channels as before it is replaced only if the balance was outside the tolerance for some periods and
+the time that a better one saves exceeds the time to move the state (partitioning/planner.py). A period is an epoch,
+or as many as it takes to see enough rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from anabranch.compiler.layout.stages import Layout, Stage
+from anabranch.errors import ProgramError
+from anabranch.operators.hot_key_parts import Splits
+from anabranch.partitioning.construct import ConstructionSettings, resized
+from anabranch.partitioning.function import PartitioningFunction
+from anabranch.partitioning.knowledge import Knowledge
+from anabranch.partitioning.measured import ChannelTimes
+from anabranch.partitioning.planner import Period, Planner, PlannerSettings, Replace
+from anabranch.partitioning.resources import TOLERANCE_DEFAULT, Growth, Resources
+from anabranch.partitioning.split import plan_splits, resplit
+from anabranch.partitioning.tally import Counted
+from anabranch.partitioning.workload import Workload
+from anabranch.program.graph import Keyed
+
+_SPLIT_PATIENCE = 3
+"""Periods in a row: the way to a program in two steps is not gone back."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BalancingSettings:
+    """What a user may say about balancing.
+
+    Attributes
+    ----------
+    enabled : bool
+        Option ``balancing``: "auto" or "off". Off: keys are spread by consistent hashing only.
+    tolerance : float
+        Option ``imbalanceTolerance``: how many times the load of the least loaded channel the most loaded one may
+        have before anything is done about it.
+    """
+
+    enabled: bool = True
+    tolerance: float = TOLERANCE_DEFAULT
+    split_gain_seconds: float = 0.5
+    """How much longer than a fair share the channel of a key must work, per epoch, for going over to a program that can
+    split it: about what the shuffle costs that comes with it, in CPU seconds of all processes."""
+
+    @staticmethod
+    def of_options(options: Mapping[str, str]) -> BalancingSettings:
+        """Read the writer's options (names in lower case); ProgramError for what they cannot mean."""
+        chosen = options.get("balancing", "auto")
+        if chosen not in ("auto", "off"):
+            raise ProgramError(f"option balancing={chosen!r}: expected 'auto' or 'off'")
+        text = options.get("imbalancetolerance", str(TOLERANCE_DEFAULT))
+        try:
+            tolerance = float(text)
+        except ValueError:
+            tolerance = 0.0
+        if not 1.0 <= tolerance < float("inf"):
+            raise ProgramError(f"option imbalanceTolerance={text!r}: expected a number of at least 1, such as 1.2")
+        return BalancingSettings(chosen == "auto", tolerance)
+
+
+class Balancing:
+    """The planners of all regions.
+
+    Parameters
+    ----------
+    layout : Layout, optional
+        The program; says which stages are regions, and how their operators' loads grow with the frequency of a key.
+    """
+
+    def __init__(self, layout: Layout | None = None, settings: BalancingSettings | None = None) -> None:
+        self._settings = settings or BalancingSettings()
+        stages = [stage for stage in layout.stages if stage.kind == "keyed"] if layout is not None else []
+        self._names = {stage.number: stage.name for stage in stages}
+        self._resources = {
+            stage.name: resources_of(layout, stage, self._settings.tolerance) for stage in stages if layout is not None
+        }
+        # Regions that work on parts of keys, with the operator whose keys these are.
+        self._salted = {stage.name: name for stage in stages if layout is not None and (name := _salted(layout, stage))}
+        self._splittable = {stage.name for stage in stages if layout is not None and _splittable(layout, stage)}
+        self._busy_mean: dict[str, float] = {}
+        self._too_hot: dict[str, int] = {}  # for how many periods in a row a key was
+        self.wants_split = ""
+        """Why the program should be the one in two steps, where there is one; empty: it need not."""
+        self.split_because = "the query began with aggregations in two steps" if self._salted else ""
+        """Why the program is the one in two steps; empty: it is not."""
+        self._ways: dict[str, dict[int, int]] = {}
+        self._known: dict[str, Knowledge] = {}
+        self._planners: dict[str, Planner] = {}
+        self._earlier: dict[str, Mapping[str, int]] = {}  # what planners of an earlier driver left
+
+    def observe(
+        self, epoch: int, reports: Sequence[Mapping[str, Any]], functions: Mapping[str, PartitioningFunction]
+    ) -> None:
+        """Take in what splitters and channels reported of an epoch."""
+        if not self._settings.enabled:
+            return
+        counted: dict[str, list[Counted]] = {}
+        busy: dict[str, dict[int, float]] = {}
+        times: dict[str, list[ChannelTimes]] = {}
+        for report in reports:
+            for stage, keys in report.get("keys", ()):
+                if stage in self._names:
+                    counted.setdefault(self._names[stage], []).append(Counted.of_report(keys))
+            if "channel" in report:
+                busy.setdefault(report["name"], {})[report["channel"]] = report["busy_seconds"]
+                if "measured" in report:
+                    read = ChannelTimes.of_report(report["measured"], report["rows_in"], report["busy_seconds"])
+                    times.setdefault(report["name"], []).extend([read] if read is not None else [])
+        for region, tallies in counted.items():
+            function = functions[region]
+            seconds = busy.get(region, {})
+            measured = None
+            if set(seconds) == set(range(function.channels)):
+                measured = np.array([seconds[channel] for channel in range(function.channels)])
+                self._busy_mean[region] = float(measured.mean())
+            self._known.setdefault(region, Knowledge()).observe(tallies, function, measured, times.get(region, ()))
+
+    def function(
+        self, region: str, current: PartitioningFunction, channels: int
+    ) -> tuple[PartitioningFunction, str] | None:
+        """The function a region should have from now on, and why; None: the one it has."""
+        known = self._known.get(region)
+        if known is None or known.is_empty:
+            if channels == current.channels:
+                return None
+            return resized(current, channels), f"the number of channels changes from {current.channels} to {channels}"
+        planner = self._planner(region, current)
+        if channels == current.channels and not known.take_period():
+            return None
+        workload = known.workload(current, channels, self._resources[region])
+        if region in self._splittable:
+            self._look_for_too_hot(region, workload, channels)
+        changed = ""
+        if region in self._salted:
+            before = self._ways.get(region, {})
+            workload, self._ways[region] = resplit(workload, before, channels)
+            if self._ways[region] != before:
+                # Counted were the parts there were. The next function is built for the parts there will be, and then
+                # the count begins anew.
+                self._known[region] = Knowledge()
+                changed = f"{len(self._ways[region])} keys are split, over {sorted(self._ways[region].values())} parts"
+        instruction = planner.handle(Period(workload, channels, changed=changed))
+        return (instruction.function, instruction.reason) if isinstance(instruction, Replace) else None
+
+    def _look_for_too_hot(self, region: str, workload: Workload, channels: int) -> None:
+        """Whether a key has more than a channel's share, and for so long and so much that splitting it pays."""
+        splits = plan_splits(workload, channels)
+        share = splits[0].share if splits else 0.0
+        loss = (share * channels - 1) * self._busy_mean.get(region, 0.0)
+        if loss < self._settings.split_gain_seconds or loss <= 0:
+            self._too_hot[region] = 0
+            return
+        self._too_hot[region] = self._too_hot.get(region, 0) + 1
+        if self._too_hot[region] >= _SPLIT_PATIENCE:
+            self.wants_split = (
+                f"a key of {region} has {share:.0%} of the load, {share * channels:.1f} times what each of {channels} "
+                f"channels should have: {loss:.2f} s of every epoch"
+            )
+
+    @property
+    def wholes(self) -> dict[str, str]:
+        """Regions that work on parts of keys → the operator whose keys these are."""
+        return dict(self._salted)
+
+    def _planner(self, region: str, current: PartitioningFunction) -> Planner:
+        planner = self._planners.get(region)
+        if planner is None:
+            settings = PlannerSettings(ConstructionSettings(self._resources[region]))
+            planner = self._planners[region] = Planner(current, settings)
+            planner.restore(self._earlier.pop(region, {}))
+        planner.adopt(current)
+        return planner
+
+    def splits(self) -> dict[str, Splits]:
+        """The keys that are split from now on, by operator."""
+        return {self._salted[region]: Splits.of(ways) for region, ways in self._ways.items()}
+
+    def history(self, region: str) -> tuple[tuple[int, str], ...]:
+        """The last decisions about a region: number of the period, and the reason."""
+        return self._planners[region].history if region in self._planners else ()
+
+    def to_facts(self) -> dict[str, Any]:
+        """What a restarted driver needs to go on."""
+        return {
+            region: {
+                "known": known.to_facts(),
+                "planner": self._planner_facts(region),
+                "ways": [[key, count] for key, count in self._ways.get(region, {}).items()],
+            }
+            for region, known in self._known.items()
+        }
+
+    def _planner_facts(self, region: str) -> dict[str, int]:
+        return self._planners[region].to_facts() if region in self._planners else dict(self._earlier.get(region, {}))
+
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        """Go on from an earlier driver's facts."""
+        if not self._settings.enabled:
+            return
+        for region, each in facts.items():
+            if region in self._resources:
+                self._known[region] = Knowledge.of_facts(each["known"])
+                self._earlier[region] = each["planner"]
+                if region in self._salted:
+                    self._ways[region] = dict(each["ways"])
+
+
+def _splittable(layout: Layout, stage: Stage) -> bool:
+    """Whether all that is bound to the keys of a stage would be in parts if the program were in two steps."""
+    keyed = [node.logic for node in layout.nodes(stage) if isinstance(node.logic, Keyed)]
+    return bool(keyed) and all(logic.parts is not None for logic in keyed)
+
+
+def _salted(layout: Layout, stage: Stage) -> str:
+    """The operator whose keys a stage works on in parts, if it does."""
+    logic = layout.nodes(stage)[0].logic
+    return getattr(logic.prototype, "salted", "") if isinstance(logic, Keyed) else ""
+
+
+def resources_of(layout: Layout, stage: Stage, tolerance: float = TOLERANCE_DEFAULT) -> Resources:
+    """How the loads of a region grow with the frequency of a key: the steepest of its operators decides.
+
+    An operator says it by its attribute `load`: two letters for state and computation, each C (constant), L (linear)
+    or Q (quadratic), as in the *Partitioning* paper. One that says nothing keeps one value per key: CC.
+    """
+    declared = []
+    for node in layout.nodes(stage):
+        if isinstance(node.logic, Keyed):
+            letters = getattr(node.logic.prototype, "load", "CC")
+            if not isinstance(letters, str) or len(letters) != 2 or set(letters) - set("CLQ"):
+                letters = "CC"  # an attribute of the user's that only has this name
+            declared.append((Growth(letters[0]), Growth(letters[1])))
+    return Resources.of_operators(declared, tolerance)

@@ -1,0 +1,60 @@
+"""What the tasks of an epoch gave back to the driver, and how it is put in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+
+from anabranch.compiler.layout.stages import Layout
+from anabranch.engine.worker.exchange import FAILURE, HEADER, REPORT, RESULT, is_relative, result_of
+from anabranch.engine.worker.output_mergers import merged
+from anabranch.engine.worker.packets import Positions, piece_of, unpack
+from anabranch.errors import MissingSegments, error_from_json
+
+
+class Results:
+    """What the tasks of an epoch gave back."""
+
+    def __init__(self, rows: pa.Table, layout: Layout) -> None:
+        self._layout = layout
+        self.reports: list[dict[str, Any]] = []
+        self._parts: dict[int, list[tuple[bytes, int, pa.Buffer]]] = {at: [] for at in range(len(layout.exits))}
+        self._positions = Positions()
+        failures: dict[tuple[bytes, str], None] = {}
+        for batch in rows.to_batches():
+            for order, payload in zip(batch.column(1).to_pylist(), batch.column(2), strict=True):
+                kind = order[0]
+                if kind == RESULT:
+                    exit_number, edge, place = result_of(order)
+                    self._parts[exit_number].append((place, edge, payload.as_buffer()))
+                elif kind == REPORT:
+                    self.reports.append(msgpack.unpackb(payload.as_buffer()))
+                elif kind == HEADER:
+                    self._positions.add(msgpack.unpackb(payload.as_buffer()))
+                else:
+                    assert kind == FAILURE, f"a row of kind {kind} reached the driver"
+                    failures[order, payload.as_py().decode()] = None
+        if failures:
+            errors = [error_from_json(text) for _, text in sorted(failures)]
+            names = [name for error in errors if isinstance(error, MissingSegments) for name in error.names]
+            raise MissingSegments(names) if names else errors[0]
+
+    def tables(self) -> list[pa.Table]:
+        """The tuples of each exit, in order."""
+        return [self._table(at) for at in range(len(self._layout.exits))]
+
+    def _table(self, number: int) -> pa.Table:
+        found = self._layout.exits[number]
+        schema = found.node.schema.arrow
+        if not all(self._layout.edges[at].ordered for at in found.edges):
+            return pa.Table.from_batches([unpack(payload, schema) for _, _, payload in self._parts[number]], schema)
+        # By place: what is sorted already is then sorted quickly.
+        parts = sorted(self._parts[number], key=lambda part: part[0])
+        bases = [self._base(place, edge) for place, edge, _ in parts]
+        return merged(self._layout, found, [(edge, payload) for _, edge, payload in parts], bases)
+
+    def _base(self, place: bytes, edge: int) -> int:
+        """What makes the numbers of a packet positions."""
+        return self._positions.base(piece_of(place)) if is_relative(self._layout, self._layout.edges[edge]) else 0

@@ -1,0 +1,187 @@
+"""How long rows stood ready before an epoch took them, from what sources and Spark's own progress tell.
+
+    everything ready is taken     ready = taken; what is taken came since the epoch before
+    files, so many an epoch       the oldest file of the epoch says since when it stood there
+    files, as many as we say      the one or the other, epoch by epoch: whether our limit was reached
+    Kafka, so many an epoch       the newest offset there was − the offset taken
+
+Which of them a source is follows from what it reports; nothing is guessed from the length of epochs. What a file's
+time says is limited by when the query started: a file may be older than the query, its rows did not wait for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from anabranch.control.executor_planner import SlotNeed
+
+if TYPE_CHECKING:
+    from anabranch.engine.driver.epoch_sizing import EpochSizing, TakenFiles
+    from anabranch.spark.cluster import QueryExecutors
+
+# As Spark's ProgressReporter names them.
+_TRIGGER, _BATCH = "triggerExecution", "addBatch"
+_RECENT = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Ready:
+    """What is known at the start of an epoch about what stands ready.
+
+    Attributes
+    ----------
+    limited : bool
+        An epoch takes so much at most, so that rows may stand ready and not be taken.
+    outstanding_rows : int or None
+        Rows that the epoch before left behind; None if the sources cannot tell.
+    since_ms : float
+        When the query started.
+    bookkeeping_s : float
+        What Spark does between two epochs, beside waiting.
+    left_before : bool or None
+        The epoch before may have left rows behind; None: as `limited` says. If it left none, what is there came since,
+        whatever the times of files say: a file may have been written long before it was put there.
+    taken_files : TakenFiles, optional
+        What it has of the sources whose files per epoch are ours to say.
+    """
+
+    limited: bool = True
+    outstanding_rows: int | None = None
+    since_ms: float = 0.0
+    bookkeeping_s: float = 0.0
+    left_before: bool | None = None
+    taken_files: TakenFiles | None = None
+
+    def rows_of(self, taken_rows: int) -> int | None:
+        """Rows that stood ready; None if nobody knows."""
+        if not self.limited:
+            return taken_rows
+        # What came between the last look and this start is not in it, but was ready for no time to speak of.
+        return self.outstanding_rows
+
+    def waited_s(self, started_ms: float, reports: Sequence[Mapping[str, Any]]) -> float | None:
+        """How long the oldest row stood ready; None if nobody knows."""
+        if not (self.limited if self.left_before is None else self.left_before):
+            return None  # follows from the rows: they came since the epoch before
+        written = [report["oldest_ms"] for report in reports if report.get("oldest_ms") is not None]
+        return max(0.0, started_ms - max(min(written), self.since_ms)) / 1000 if written else None
+
+
+class Surroundings:
+    """What an epoch runner is told by whatever runs it; this one, by nobody: one task at a time, nothing known."""
+
+    interval_s: float | None = None
+
+    def slots(self) -> int:
+        """How many tasks run at once, or could soon."""
+        return 1
+
+    def slots_now(self) -> int:
+        """How many tasks run at once."""
+        return self.slots()
+
+    def at_start(self, reads: bool = True) -> Ready:
+        """What stands ready, asked at the start of an epoch, which may be one that reads nothing."""
+        return Ready()
+
+    def settled(self, need: SlotNeed) -> dict[str, Any]:
+        """An epoch was committed, and the next one needs this; what is to be told about executors, if anything."""
+        return {}
+
+
+class SparkSurroundings(Surroundings):
+    """What Spark tells: how many tasks run at once, what its last trigger left behind and took for itself.
+
+    Parameters
+    ----------
+    slots : callable
+        How many tasks run at once, or could soon.
+    limited : bool
+        Whether some source gives so much an epoch at most.
+    interval_s : float, optional
+        The trigger's interval.
+    sizing : EpochSizing, optional
+        What sets limits of our own.
+    slots_now : callable, optional
+        How many tasks run at once; None: as `slots`.
+    executors : QueryExecutors, optional
+        What follows the channels; None: nothing does.
+    """
+
+    def __init__(
+        self,
+        slots: Callable[[], int],
+        limited: bool,
+        interval_s: float | None = None,
+        sizing: EpochSizing | None = None,
+        slots_now: Callable[[], int] | None = None,
+        executors: QueryExecutors | None = None,
+    ) -> None:
+        self._slots = slots
+        self._slots_now = slots_now if slots_now is not None else slots
+        self._executors = executors
+        self._limited = limited
+        self.interval_s = interval_s
+        self._sizing = sizing
+        self._since_ms = time.time() * 1000
+        self.last_progress: Callable[[], Mapping[str, Any] | None] = lambda: None
+        self._seen: Any = None
+        self._bookkeeping: list[float] = []
+        self._outstanding: int | None = None
+
+    def slots(self) -> int:
+        return max(1, self._slots())
+
+    def slots_now(self) -> int:
+        return max(1, self._slots_now())
+
+    def settled(self, need: SlotNeed) -> dict[str, Any]:
+        return self._executors.settled(need) if self._executors is not None else {}
+
+    def at_start(self, reads: bool = True) -> Ready:
+        if self._executors is not None:
+            self._executors.begins()
+        progress = self.last_progress()
+        if progress is not None and progress.get("batchId") != self._seen:
+            first, self._seen = self._seen is None, progress.get("batchId")
+            self._outstanding = outstanding_rows(progress)
+            times = progress.get("durationMs", {})
+            # The first trigger loads and compiles what later ones only use.
+            if not first and progress.get("numInputRows", 0) > 0 and _TRIGGER in times and _BATCH in times:
+                self._bookkeeping = [*self._bookkeeping, max(0, times[_TRIGGER] - times[_BATCH]) / 1000][-_RECENT:]
+        # The median of a few: a pause in one of them is not what Spark always takes.
+        middle = sorted(self._bookkeeping)[len(self._bookkeeping) // 2] if self._bookkeeping else 0.0
+        taken = self._sizing.at_start() if self._sizing is not None and reads else None
+        if taken is None:
+            return Ready(self._limited, self._outstanding, self._since_ms, middle)
+        # A limit of ours counts only where it was reached: otherwise everything ready was taken.
+        limited, left_before = self._limited or taken.left, self._limited or taken.left_before
+        return Ready(limited, self._outstanding, self._since_ms, middle, left_before, taken)
+
+
+def outstanding_rows(progress: Mapping[str, Any]) -> int | None:
+    """Rows that sources with offsets (Kafka) have and that were not taken; None if some source cannot tell."""
+    total = 0
+    for source in progress.get("sources", ()):
+        newest, taken = _offsets(source.get("latestOffset")), _offsets(source.get("endOffset"))
+        if newest is None or taken is None:
+            return None
+        total += sum(max(0, offset - taken.get(place, offset)) for place, offset in newest.items())
+    return total
+
+
+def _offsets(text: Any) -> dict[tuple[str, str], int] | None:
+    """Kafka's offsets, ``{"topic": {"0": 12}}``; None for anything else."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else text
+        return {
+            (topic, partition): int(offset)
+            for topic, partitions in found.items()
+            for partition, offset in partitions.items()
+        }
+    except (TypeError, ValueError, AttributeError):
+        return None

@@ -1,0 +1,39 @@
+"""The tasks of an epoch, as data: what a backend runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.engine.worker.output_mergers import MergerTask
+from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
+from anabranch.engine.worker.tasks import LevelTask
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """The tasks of an epoch.
+
+    Attributes
+    ----------
+    split : SplitTask
+    feedback : FeedbackTask
+    fed_back : list
+        What was fed back in the epoch before: (loop, number of the first tuple, an Arrow batch).
+    levels : list of LevelTask
+    merger : MergerTask, optional
+        Puts outputs in order and writes them; None: the driver does.
+    """
+
+    split: SplitTask
+    feedback: FeedbackTask
+    fed_back: list[tuple[int, int, bytes]]
+    levels: list[LevelTask]
+    merger: MergerTask | None = None
+
+
+# Runs the tasks of an epoch over its input (None: nothing but what was fed back), and gives back the last rows.
+Executor = Callable[[Any, Job], pa.Table]

@@ -1,0 +1,10 @@
+"""What runs in the tasks of an epoch, in the order the data flows.
+
+splitters.py       reads a source's pieces, runs what needs no state, routes
+exchange.py        what crosses between tasks: packets, headers, results, reports
+packets.py, trails.py   columns with the numbers that keep order
+tasks.py           the channels of a depth
+stage.py, batches.py    a stage's operators over a batch at a time
+timing.py, measuring.py  what single keys cost
+output_mergers.py  ordered output, written in parallel
+"""

@@ -1,0 +1,378 @@
+"""A channel: the operators of a region applied to batches of tuples, in order.
+
+Operators run one after the other over a whole batch. That gives what depth-first gives, because the
+operators of a region share nothing: each still sees its tuples in their order, and what it emits keeps
+the position of the tuple it came from. A position is the tuple's place in the epoch's source; tuples
+that one tuple gave rise to have equal positions and stand in the order they were emitted.
+
+Work per tuple is one call of user code and little else; what can be done per column is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.compiler.rewriting.inline import inlined
+from anabranch.engine.worker.timing import Stopwatch
+from anabranch.errors import AnabranchError
+from anabranch.program.calling import canonical, emitted, operator_failed, route_of
+from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Port, Punctuate, Route
+from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
+
+
+class StateTable(Protocol):
+    """Where a keyed operator's instances come from."""
+
+    def load(self, touched: set[Any]) -> dict[Any, Any]:
+        """The live instances by key, those of `touched` among them."""
+
+    def load_waiting(self, field: str) -> dict[Any, Any]:
+        """The live instances by key, those among them whose `field` is true."""
+
+
+class Batch:
+    """Tuples with their positions, as rows or columns, whichever was asked for last."""
+
+    __slots__ = ("_columns", "_rows", "positions", "schema", "ways")
+
+    def __init__(
+        self,
+        schema: Schema,
+        positions: Sequence[int],
+        rows: list[Row] | None = None,
+        columns: Sequence[Sequence[Any]] | None = None,
+    ) -> None:
+        self.schema = schema
+        self.positions = positions
+        self._rows = rows
+        self._columns = columns
+        self.ways: list[int] = []  # what a route or a punctuating operator chose for each tuple
+
+    def placed(self, positions: Sequence[int]) -> Batch:
+        """The same tuples with other positions."""
+        other = Batch(self.schema, positions, self._rows, self._columns)
+        other.ways = self.ways
+        return other
+
+    def renumbered(self) -> Batch:
+        """The same tuples, numbered from 0 on."""
+        return self.placed(range(len(self.positions)))
+
+    def part(self, start: int, stop: int) -> Batch:
+        """The tuples from start to stop, which keep their positions; those of a range begin with 0."""
+        positions = self.positions[start:stop]
+        rows = None if self._rows is None else self._rows[start:stop]
+        columns = None if self._columns is None else [column[start:stop] for column in self._columns]
+        other = Batch(self.schema, range(len(positions)) if isinstance(positions, range) else positions, rows, columns)
+        other.ways = self.ways[start:stop]
+        return other
+
+    def arrays(self) -> list[pa.Array]:
+        """The columns as Arrow has them."""
+        return self.schema.arrays(self.columns)
+
+    def with_column(self, schema: Schema, column: np.ndarray) -> Batch:
+        """The same tuples with a column of numbers more."""
+        return Batch(schema, self.positions, columns=[*self.columns, column.tolist()])
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def row_at(self, position: int) -> Row:
+        """The (first) tuple with a position."""
+        return self.rows[list(self.positions).index(position)]
+
+    @property
+    def rows(self) -> list[Row]:
+        if self._rows is None:
+            assert self._columns is not None
+            self._rows = list(map(self.schema.row_class, zip(*self._columns, strict=True)))
+        return self._rows
+
+    @property
+    def columns(self) -> Sequence[Sequence[Any]]:
+        if self._columns is None:
+            assert self._rows is not None
+            self._columns = list(zip(*self._rows, strict=True)) if self._rows else [[] for _ in self.schema.names]
+        return self._columns
+
+
+class Keeper:
+    """Takes hold of an output the moment it is emitted.
+
+    Outputs are checked a batch at a time, but the next tuple's call may change a list or dict that was emitted
+    before it (its state, say). So what can change is copied at once; what cannot is left as it is.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        # A tuple of numbers and texts cannot change.
+        self.tuples_last = not any(pa.types.is_nested(kind) or pa.types.is_binary(kind) for kind in schema.arrow.types)
+
+    def __call__(self, output: Any) -> Any:
+        schema = self._schema
+        values = schema.unpack(output)
+        return tuple(values) if self.tuples_last else schema.exact_row(values)
+
+
+class BatchChannel:
+    """The operators of a region, ready to run.
+
+    Parameters
+    ----------
+    nodes : sequence of Node
+        The chain of operators, first to last.
+    tables : mapping of str to StateTable
+        The state of the keyed ones, by name.
+    epoch : int
+        For error messages.
+    """
+
+    def __init__(self, nodes: Sequence[Node], tables: Mapping[str, StateTable], epoch: int) -> None:
+        self._epoch = epoch
+        self._steps = [(node, self.step(node, tables)) for node in nodes]
+
+    def run(self, batch: Batch) -> Batch:
+        """What the operators make of a batch."""
+        for node, step in self._steps:
+            if not len(batch):
+                return Batch(self._steps[-1][0].schema, [], [])
+            # A frame of its own, so that an error can be told from the rows of *this* operator.
+            batch = step(batch, node)
+        return batch
+
+    def step(
+        self, node: Node, tables: Mapping[str, StateTable], watch: Stopwatch | None = None
+    ) -> Callable[[Batch, Node], Batch]:
+        """What an operator does with a batch; with a stopwatch, its calls of user code for each tuple are timed."""
+        logic = node.logic
+        keep = Keeper(node.schema)
+        timed = watch.around if watch is not None else _as_it_is
+        emitting = watch.around_emitting if watch is not None else _as_it_is
+        if isinstance(logic, Filter):
+            return self._guard(_run_filter, timed(logic.function))
+        if isinstance(logic, Map):
+            if hasattr(logic.function, "added_column"):  # of the library: makes a column for whole batches
+                return _adding_step(logic.function)
+            return self._guard(_run_map, timed(logic.function), keep)
+        if isinstance(logic, FlatMap):
+            return self._guard(_run_flat_map, emitting(logic.function), keep)
+        if isinstance(logic, Keyed):
+            function = getattr(type(logic.prototype), logic.method)
+            places = tuple(node.inputs[0].schema.names.index(name) for name in node.key)
+            table = tables[node.name]
+            if not inspect.isgeneratorfunction(function):
+                return self._guard(_run_keyed, emitting(function), places, table, keep)
+            # Columns of lists or dicts must be copied as they are emitted, which the rewritten method does not.
+            may_inline = keep.tuples_last
+            maker = inlined(function, node.inputs[0].schema.names, len(node.schema.names)) if may_inline else None
+            if maker is None:
+                return self._guard(_run_keyed_generator, emitting(function), places, table, keep)
+            return self._inlined_step(maker, places, table, timed)
+        if isinstance(logic, (Route, Punctuate)):
+            return self._choosing_step(logic)
+        if isinstance(logic, Port):
+            return _port_step(logic.index)
+        raise AssertionError(f"a channel cannot run a {node.kind}")
+
+    def _choosing_step(self, logic: Route | Punctuate) -> Any:
+        """The same tuples, with what was chosen for each."""
+
+        def choose(batch: Batch) -> tuple[Sequence[int], list[Any]]:
+            if isinstance(logic, Route):
+                return batch.positions, [route_of(logic, t) for t in batch.rows]
+            return batch.positions, [True if logic.function(t) else False for t in batch.rows]  # noqa: SIM210
+
+        def step(batch: Batch, node: Node) -> Batch:
+            try:
+                _, ways = choose(batch)
+            except AnabranchError:
+                raise
+            except Exception as problem:
+                raise operator_failed(node, _current_row(problem), problem, self._epoch) from problem
+            chosen = batch.placed(batch.positions)
+            chosen.ways = ways
+            return chosen
+
+        return step
+
+    def _inlined_step(
+        self,
+        maker: Callable[..., Any],
+        places: tuple[int, ...],
+        table: StateTable,
+        timed: Callable[[Callable[..., Any]], Callable[..., Any]],
+    ) -> Any:
+        def step(batch: Batch, node: Node) -> Batch:
+            schema = node.schema
+            positions: list[int] = []
+            columns: list[Sequence[Any]] = [[] for _ in schema.names]
+            keys = keys_of(batch, places)
+            live = table.load(set(keys))
+            appends = [column.append for column in columns]  # type: ignore[attr-defined]
+            process = timed(maker(*appends, positions.append, schema.unpack))
+            try:
+                # A loop in C that keeps nothing: each call appends what it emits.
+                deque(map(process, batch.positions, map(live.__getitem__, keys), *batch.columns), maxlen=0)
+            except AnabranchError:
+                raise
+            except Exception as problem:
+                raise operator_failed(node, self._row_at(batch, problem), problem, self._epoch) from problem
+            try:
+                columns = schema.exact(columns)
+            except MisfitError as problem:
+                raise operator_failed(node, batch.row_at(positions[problem.at]), problem, self._epoch) from None
+            return Batch(schema, positions, columns=columns)
+
+        return step
+
+    def _row_at(self, batch: Batch, problem: BaseException) -> Any:
+        """The tuple that was in hand when rewritten user code raised."""
+        trace = problem.__traceback__
+        while trace is not None:
+            position = trace.tb_frame.f_locals.get("_anabranch_position")
+            if position is not None:
+                return batch.row_at(position)
+            trace = trace.tb_next
+        return "unknown"
+
+    def _guard(self, run: Callable[..., tuple[Sequence[int], list[Any]]], *arguments: Any) -> Any:
+        def step(batch: Batch, node: Node) -> Batch:
+            try:
+                positions, outputs = run(batch, *arguments)
+            except AnabranchError:
+                raise
+            except Exception as problem:
+                raise operator_failed(node, _current_row(problem), problem, self._epoch) from problem
+            if isinstance(node.logic, Filter):
+                return Batch(node.schema, positions, outputs)
+            return self.checked(node, positions, outputs, batch)
+
+        return step
+
+    def checked(self, node: Node, positions: Sequence[int], outputs: list[Any], batch: Any) -> Batch:
+        """The outputs as exact tuples of the operator's schema."""
+        schema = node.schema
+        place = 0
+        try:
+            kinds = set(map(type, outputs))
+            if kinds == {tuple} and set(map(len, outputs)) == {len(schema.names)}:
+                values: list[Sequence[Any]] = outputs
+            elif kinds - {schema.row_class}:
+                values = []
+                for place, output in enumerate(outputs):  # noqa: B007 - `place` tells which output failed
+                    values.append(schema.unpack(output))
+            else:
+                values = outputs
+            columns = schema.exact_columns(values)
+        except (ShapeError, MisfitError) as problem:
+            at = problem.at if isinstance(problem, MisfitError) else place
+            raise operator_failed(node, batch.row_at(positions[at]), problem, self._epoch) from None
+        return Batch(schema, positions, columns=columns)
+
+
+def _adding_step(function: Any) -> Any:
+    def step(batch: Batch, node: Node) -> Batch:
+        arrays = batch.arrays()
+        return batch.with_column(node.schema, function.added_column([arrays[place] for place in function.places]))
+
+    return step
+
+
+def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+def _port_step(index: int) -> Any:
+    def step(batch: Batch, node: Node) -> Batch:
+        kept = [way == index for way in batch.ways]
+        return Batch(node.schema, list(compress(batch.positions, kept)), list(compress(batch.rows, kept)))
+
+    return step
+
+
+def _current_row(problem: BaseException) -> Any:
+    """The tuple that was in hand when user code raised: the variable `t` of our loop's frame."""
+    trace = problem.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_code.co_filename == __file__ and "t" in frame.f_locals:
+            return frame.f_locals["t"]
+        trace = trace.tb_next
+    return "unknown"
+
+
+def _run_filter(batch: Batch, function: Callable[[Row], Any]) -> tuple[Sequence[int], list[Any]]:
+    rows = batch.rows
+    kept = [True if function(t) else False for t in rows]  # noqa: SIM210 - bool() would be another call
+    return list(compress(batch.positions, kept)), list(compress(rows, kept))
+
+
+def _run_map(batch: Batch, function: Callable[[Row], Any], keep: Keeper) -> tuple[Sequence[int], list[Any]]:
+    lasts = keep.tuples_last
+    return batch.positions, [
+        output if isinstance(output := function(t), tuple) and lasts else keep(output) for t in batch.rows
+    ]
+
+
+def _run_flat_map(batch: Batch, function: Callable[[Row], Any], keep: Keeper) -> tuple[Sequence[int], list[Any]]:
+    positions: list[int] = []
+    outputs: list[Any] = []
+    lasts = keep.tuples_last
+    for position, t in zip(batch.positions, batch.rows, strict=True):
+        for output in emitted(function(t)):
+            outputs.append(output if lasts and isinstance(output, tuple) else keep(output))
+            positions.append(position)
+    return positions, outputs
+
+
+def keys_of(batch: Batch, places: tuple[int, ...]) -> list[Any]:
+    columns = batch.columns
+    if len(places) == 1:
+        keys = columns[places[0]]
+        return [canonical(key) for key in keys] if float in set(map(type, keys)) else list(keys)
+    if not places:
+        return [()] * len(batch)
+    chosen = [columns[place] for place in places]
+    if any(float in set(map(type, column)) for column in chosen):
+        chosen = [[canonical(key) for key in column] for column in chosen]
+    return list(zip(*chosen, strict=True))
+
+
+def _run_keyed_generator(
+    batch: Batch, function: Callable[..., Any], places: tuple[int, ...], table: StateTable, keep: Keeper
+) -> tuple[Sequence[int], list[Any]]:
+    positions: list[int] = []
+    outputs: list[Any] = []
+    emit, place, lasts = outputs.append, positions.append, keep.tuples_last
+    keys = keys_of(batch, places)
+    live = table.load(set(keys))
+    for position, key, t in zip(batch.positions, keys, batch.rows, strict=True):
+        for output in function(live[key], t):
+            emit(output if lasts and isinstance(output, tuple) else keep(output))
+            place(position)
+    return positions, outputs
+
+
+def _run_keyed(
+    batch: Batch, function: Callable[..., Any], places: tuple[int, ...], table: StateTable, keep: Keeper
+) -> tuple[Sequence[int], list[Any]]:
+    positions: list[int] = []
+    outputs: list[Any] = []
+    lasts = keep.tuples_last
+    keys = keys_of(batch, places)
+    live = table.load(set(keys))
+    for position, key, t in zip(batch.positions, keys, batch.rows, strict=True):
+        result = function(live[key], t)
+        if result is not None:
+            for output in emitted(result):
+                outputs.append(output if lasts and isinstance(output, tuple) else keep(output))
+                positions.append(position)
+    return positions, outputs

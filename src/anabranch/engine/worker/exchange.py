@@ -1,0 +1,239 @@
+"""What crosses the shuffles of an epoch: rows of (slot, order, payload).
+
+    level 0 ─┐ shuffle ┌─ level 1 ─┐ shuffle ┌─ level 2 ─► driver
+             └─────────┘           └─────────┘
+
+A **slot** is a task of the next level: one channel of one stage. `order` says what the row is and sorts the few
+rows of a task, so that what must be known first comes first:
+
+    0  a failure             the task passes it on and does nothing else
+    1  a header              the pieces of the sources and their row counts: they make numbers into positions
+    2  data                  edge, place; the payload is a packet: an Arrow batch, then trails
+    3  punctuations          edge; the payload is trails
+    4  data for later        level, slot, and what is below: handed on
+    5  a result              exit, edge, place
+    6  a report              what a task did
+
+Everything travels in one job, also what an early stage has for the driver: it is handed on from level to level.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+
+from anabranch.compiler.layout.stages import Edge, Layout, Stage
+from anabranch.engine.worker.packets import data_place, pack, route
+from anabranch.engine.worker.stage import Leaving
+from anabranch.engine.worker.trails import Trails, encoded
+from anabranch.errors import AnabranchError, error_to_json
+from anabranch.partitioning.tally import Tally
+from anabranch.program.hashing import hash_columns
+
+ROW_COLUMNS = "slot int, order binary, payload binary"
+ROWS = pa.schema([("slot", pa.int32()), ("order", pa.binary()), ("payload", pa.binary())])
+FAILURE, HEADER, DATA, MARKS, LATER, RESULT, REPORT = range(7)
+
+_EDGE = struct.Struct(">BH")
+_RESULT = struct.Struct(">BHH")
+_LATER = struct.Struct(">BBI")
+
+Row = tuple[int, bytes, bytes]
+
+
+@dataclasses.dataclass(frozen=True)
+class Slots:
+    """Which task of a level is which channel of which stage."""
+
+    first: Mapping[int, int]  # stage → its first slot
+    counts: Mapping[int, int]  # stage → its channels
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts.values())
+
+    def stage_of(self, slot: int) -> tuple[int, int]:
+        """The stage and the channel of a slot."""
+        for stage, first in self.first.items():
+            if first <= slot < first + self.counts[stage]:
+                return stage, slot - first
+        raise AssertionError(f"no slot {slot}")
+
+
+def slots_of(layout: Layout, level: int, functions: Mapping[int, Any]) -> Slots:
+    """The slots of a level."""
+    first: dict[int, int] = {}
+    counts: dict[int, int] = {}
+    for stage in layout.at_level(level):
+        first[stage.number] = sum(counts.values())
+        counts[stage.number] = functions[stage.number].channels
+    return Slots(first, counts)
+
+
+class Outbox:
+    """Addresses what leaves a task.
+
+    Parameters
+    ----------
+    layout : Layout
+    level : int
+        Of the task.
+    functions : mapping
+        Stage → its partitioning function.
+    whom : int
+        The number of the task: what only has to be handed on is dealt out by it.
+    epoch : int
+        Which rows are looked at more closely, to find frequent keys, differs from epoch to epoch and task to task.
+    """
+
+    def __init__(self, layout: Layout, level: int, functions: Mapping[int, Any], whom: int, epoch: int = 0) -> None:
+        self._layout = layout
+        self._level = level
+        self._functions = functions
+        self._slots = {at: slots_of(layout, at, functions) for at in range(level + 1, layout.levels + 1)}
+        self._next = self._slots.get(level + 1)
+        self._whom = whom % self._next.count if self._next is not None else 0
+        self._epoch = epoch
+        self._tallies: dict[int, Tally] = {}
+
+    def leaving(self, leaving: Leaving, piece: bytes = b"") -> Iterator[Row]:
+        """Tuples and punctuations that leave a stage."""
+        edge, trails = leaving.edge, leaving.trails
+        if len(trails[0]):
+            place = data_place(piece, int(trails[0][0]))
+            if edge.target < 0:
+                schema = self._layout.steps[edge.source].node.schema.arrow
+                packet = pack(leaving.columns, schema, trails if edge.ordered else None)
+                yield self._on(_RESULT.pack(RESULT, edge.place, edge.number) + place, packet)
+            else:
+                yield from self._data(edge, place, trails, leaving.columns)
+        if leaving.marks is not None and len(leaving.marks[0]):
+            payload = encoded(leaving.marks)
+            target = self._layout.stages[self._layout.steps[edge.target].stage]
+            for channel in range(self._functions[target.number].channels):
+                place = data_place(piece, int(leaving.marks[0][0]))
+                yield self._to(target, channel, _EDGE.pack(MARKS, edge.number) + place, payload)
+
+    def _data(self, edge: Edge, place: bytes, trails: Trails, columns: Sequence[pa.Array]) -> Iterator[Row]:
+        target = self._layout.stages[self._layout.steps[edge.target].stage]
+        function = self._functions[target.number]
+        order = _EDGE.pack(DATA, edge.number) + place
+        schema = self._layout.steps[edge.source].node.schema
+        if edge.key:
+            hashes = hash_columns([columns[schema.names.index(name)] for name in edge.key])
+            self._tally(target.number).add(hashes)
+            channels = function.route(hashes)
+        elif target.kind == "spread":
+            # Pieces begin at different channels, or short pieces would all end with the first ones.
+            channels = ((trails[0] + zlib.crc32(place[:-8])) % function.channels).astype(np.int32)
+        else:
+            channels = np.zeros(len(trails[0]), dtype=np.int32)
+        sent = trails if edge.ordered else None
+        for channel, payload in route(columns, schema.arrow, channels, function.channels, sent):
+            yield self._to(target, channel, order, payload)
+
+    def _tally(self, stage: int) -> Tally:
+        found = self._tallies.get(stage)
+        if found is None:
+            found = self._tallies[stage] = Tally(self._epoch << 24 ^ self._level << 16 ^ self._whom)
+        return found
+
+    def _to(self, stage: Stage, channel: int, order: bytes, payload: bytes) -> Row:
+        slot = self._slots[stage.level].first[stage.number] + channel
+        if stage.level == self._level + 1:
+            return slot, order, payload
+        return self._on(_LATER.pack(LATER, stage.level, slot) + order, payload)
+
+    def result(self, leaving: Leaving, slot: int) -> Row:
+        """Tuples that leave the program, to a merger."""
+        edge = leaving.edge
+        schema = self._layout.steps[edge.source].node.schema.arrow
+        order = _RESULT.pack(RESULT, edge.place, edge.number) + data_place(b"", int(leaving.trails[0][0]))
+        return slot, order, pack(leaving.columns, schema, leaving.trails)
+
+    def _on(self, order: bytes, payload: bytes) -> Row:
+        return self._whom, order, payload
+
+    def everywhere(self, order: bytes, payload: bytes) -> Iterator[Row]:
+        """To every task of the next level; to the driver, once."""
+        for slot in range(self._next.count if self._next is not None else 1):
+            yield slot, order, payload
+
+    def failure(self, error: AnabranchError) -> Iterator[Row]:
+        """An error travels as data: Spark would retry the task, and bury the message in a stack trace."""
+        return self.everywhere(bytes([FAILURE, self._level]), error_to_json(error).encode())
+
+    def header(self, pieces: Sequence[tuple[bytes, int]]) -> Iterator[Row]:
+        """The pieces that a splitter read, to all who make positions of numbers in them."""
+        return self.everywhere(bytes([HEADER]), msgpack.packb(list(pieces)))
+
+    def report(self, report: Mapping[str, Any]) -> Row:
+        """What the task did, and what it counted of the keys it routed (by stage)."""
+        keys = [(number, tally.to_report()) for number, tally in self._tallies.items()]
+        return self._on(*report_row({**report, "keys": keys})[1:])
+
+    def handed_on(self, order: bytes, payload: bytes) -> Row:
+        """What was not for the task that has it."""
+        if order[0] == LATER:
+            _, level, slot = _LATER.unpack_from(order)
+            if level == self._level + 1:
+                return slot, order[_LATER.size :], payload
+        return self._on(order, payload)
+
+
+def report_row(report: Mapping[str, Any]) -> Row:
+    """What a task did, to the driver."""
+    return 0, bytes([REPORT]), msgpack.packb(report)
+
+
+def edge_of(order: bytes) -> tuple[int, bytes]:
+    """The edge and the place of data or punctuations."""
+    return _EDGE.unpack_from(order)[1], order[_EDGE.size :]
+
+
+def result_of(order: bytes) -> tuple[int, int, bytes]:
+    """The exit, the edge and the place of a result."""
+    _, exit_number, edge = _RESULT.unpack_from(order)
+    return exit_number, edge, order[_RESULT.size :]
+
+
+def is_relative(layout: Layout, edge: Edge) -> bool:
+    """Whether the numbers on an edge count from the start of a piece, because they were made where it was read."""
+    return layout.stages[layout.steps[edge.source].stage].kind == "source"
+
+
+def needs_pieces(layout: Layout, level: int) -> bool:
+    """Whether a level, or a later one, or the driver, gets numbers that count from the start of a piece."""
+    for edge in layout.edges:
+        if is_relative(layout, edge) and (edge.crosses or edge.target < 0):
+            at = layout.levels + 1
+            if edge.target >= 0:
+                at = layout.stages[layout.steps[edge.target].stage].level
+            if at >= level:
+                return True
+    return False
+
+
+def batches_of(rows: Iterator[Row], size: int = 16) -> Iterator[pa.RecordBatch]:
+    """Rows as Arrow batches, a few at a time."""
+    waiting: list[Row] = []
+    for row in rows:
+        waiting.append(row)
+        if len(waiting) == size:
+            yield _batch(waiting)
+            waiting = []
+    if waiting:
+        yield _batch(waiting)
+
+
+def _batch(rows: list[Row]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, ROWS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=ROWS)

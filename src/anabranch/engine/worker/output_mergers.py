@@ -1,0 +1,98 @@
+"""Order need not mean one task: mergers that each put a range of positions in order and write it.
+
+    channels of the last level ─┐ shuffle ┌─ merger 0: the first positions  ─► part-<epoch>-00000
+                                └─────────┘─ merger 1: the next ones        ─► part-<epoch>-00001 …
+
+Small outputs are merged in the driver, which saves a stage. Where outputs are large (option ``mergers``), the
+channels cut what they emit by ranges of positions, which every channel knows from the headers, and each merger
+sorts a range and writes a file. In the order of their names the files are the stream. A merger writes under a name
+that nobody reads; the driver renames the files when the epoch is whole, so a repeated task leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anabranch.compiler.layout.stages import Exit, Layout
+from anabranch.engine.worker.exchange import RESULT, Row, batches_of, report_row, result_of
+from anabranch.engine.worker.packets import merge, unpack
+from anabranch.engine.worker.tasks import Task
+from anabranch.engine.worker.trails import Trails, decoded, filled
+
+STAGED = "_staged-"
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """Where mergers write the tuples of an exit: a directory that every process can open."""
+
+    directory: str
+    compression: str
+
+
+def mergeable(layout: Layout, number: int) -> bool:
+    """Whether an exit can be merged by ranges: all its tuples come from the last level, where positions are known."""
+    found = layout.exits[number]
+    stages = {layout.steps[layout.edges[at].source].stage for at in found.edges}
+    ordered = all(layout.edges[at].ordered for at in found.edges)
+    return ordered and layout.levels > 0 and all(layout.stages[at].level == layout.levels for at in stages)
+
+
+@dataclasses.dataclass(frozen=True)
+class MergerTask(Task):
+    """One merger: rows sorted by order in; reports out, its own among them."""
+
+    targets: Mapping[int, Target]  # by exit
+    count: int
+
+    def run(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
+        """The merger of a range."""
+        return batches_of(self.rows(batches, number))
+
+    def rows(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[Row]:
+        """What the task sends to the driver."""
+        layout = self.load().layout
+        parts: dict[int, list[tuple[int, pa.Buffer]]] = {}
+        for batch in batches:
+            for order, payload in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+                if order[0] == RESULT and result_of(order)[0] in self.targets:
+                    exit_number, edge, _ = result_of(order)
+                    parts.setdefault(exit_number, []).append((edge, payload.as_buffer()))
+                else:
+                    yield number, order, payload.as_py()
+        for exit_number, found in parts.items():
+            target = self.targets[exit_number]
+            started = time.perf_counter()
+            table = merged(layout, layout.exits[exit_number], found)
+            name = f"{STAGED}{self.epoch:012d}-{number:05d}-{uuid.uuid4().hex[:12]}.parquet"
+            path = os.path.join(target.directory, name)
+            pq.write_table(table, path, compression=target.compression, store_schema=False)
+            file = {"exit": exit_number, "range": number, "name": name, "rows": table.num_rows}
+            seconds = time.perf_counter() - started
+            report = {"level": layout.levels + 1, "rows_in": table.num_rows, "seconds": seconds, "file": file}
+            yield report_row(report)
+
+
+def merged(layout: Layout, found: Exit, parts: Sequence[tuple[int, Any]], bases: Sequence[int] = ()) -> pa.Table:
+    """Tuples of an exit, given as (edge, packet), in order.
+
+    `bases` are what to add to the first number of each packet to make it a position; nothing, if it is one already.
+    """
+    wanted = (None,) * max(len(layout.edges[at].slots) for at in found.edges)
+    schema = found.node.schema.arrow
+    placed: list[tuple[Trails, pa.Table]] = []
+    for at, (number, payload) in enumerate(parts):
+        edge = layout.edges[number]
+        rows = pa.Table.from_batches([unpack(payload, schema)])
+        trails = decoded(memoryview(payload), edge.width, bases[at] if bases else 0)
+        # What comes by one edge has the same constants in all its trails: they need not be compared.
+        placed.append((trails if len(found.edges) == 1 else filled(trails, edge.slots, wanted), rows))
+    return merge(placed, schema)

@@ -1,0 +1,225 @@
+"""Splitters: tasks that read a partition of the sources and send its tuples to the channels of the first level.
+
+A splitter also runs what needs no state and reads only its source: those steps run where the tuples are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.engine.worker.batches import Batch
+from anabranch.engine.worker.exchange import Outbox, Row, batches_of
+from anabranch.engine.worker.packets import number_place, text_place, unpack
+from anabranch.engine.worker.stage import Flow, StageRun
+from anabranch.engine.worker.tasks import Program, Task
+from anabranch.errors import AnabranchError, OrderError
+from anabranch.operators import anomalies
+from anabranch.program.graph import Node
+from anabranch.program.schema import to_values
+
+
+class _Splitter:
+    """Runs the steps of a source's stage on what is read of it, piece by piece."""
+
+    def __init__(self, task: Task, program: Program, source: Node, pieces: dict[bytes, int]) -> None:
+        self.source = source
+        self.prefix = program.prefix(source)
+        self._pieces = pieces
+        self._run = StageRun(program.layout, program.stage_of(source), {}, task.epoch, task.clock_ms)
+        self.rows_in = 0
+
+    def leaving(self, piece: bytes, columns: Sequence[pa.Array]) -> Iterator[tuple[bytes, Any]]:
+        """What leaves for a run of rows of a piece: (piece, leaving)."""
+        piece = self.prefix + piece
+        count = len(columns[0])
+        first = self._pieces.get(piece, 0)
+        self._pieces[piece] = first + count
+        self.rows_in += count
+        numbers = np.arange(first, first + count)
+        batch = _ArrowBatch(self.source.schema, range(count), columns)
+        for each in self._run.run(Flow(batch, [numbers])):
+            yield piece, each
+
+
+class _ArrowBatch(Batch):
+    """A batch as it was read: what no operator looks at stays as Arrow has it."""
+
+    __slots__ = ("_arrow",)
+
+    def __init__(self, schema: Any, positions: Sequence[int], arrow: Sequence[pa.Array]) -> None:
+        super().__init__(schema, positions)
+        self._arrow = arrow
+
+    @property
+    def columns(self) -> Sequence[Sequence[Any]]:
+        if self._columns is None:
+            self._columns = [to_values(column) for column in self._arrow]
+        return self._columns
+
+    @property
+    def rows(self) -> list[Any]:
+        if self._rows is None:
+            self._rows = list(map(self.schema.row_class, zip(*self.columns, strict=True)))
+        return self._rows
+
+    def arrays(self) -> list[pa.Array]:
+        return list(self._arrow)
+
+    def with_column(self, schema: Any, column: np.ndarray) -> Batch:
+        return _ArrowBatch(schema, self.positions, [*self._arrow, pa.array(column)])
+
+    def placed(self, positions: Sequence[int]) -> Batch:
+        other = _ArrowBatch(self.schema, positions, self._arrow)
+        other._rows, other._columns, other.ways = self._rows, self._columns, self.ways
+        return other
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitTask(Task):
+    """Reads a partition of the sources, runs what needs no state, sends what comes out to its channels.
+
+    With one source, a batch has its columns and those of its order. With several there is the number of the
+    source, and for each source a struct of these columns.
+    """
+
+    def run(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
+        """The task of a partition of the sources."""
+        return batches_of(self.rows(batches, number))
+
+    def rows(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[Row]:
+        """What the task with this number sends."""
+        began, started = time.time(), time.perf_counter()
+        oldest: float | None = None
+        anomalies.take()  # what an attempt that died left behind
+        program = self.load()
+        outbox = Outbox(program.layout, 0, self.functions, whom, self.epoch)
+        pieces: dict[bytes, int] = {}
+        splitters = [_Splitter(self, program, source, pieces) for source in program.inputs]
+        rows_out = 0
+        try:
+            for number, batch in self._by_source(batches, len(splitters)):
+                splitter = splitters[number]
+                schema = splitter.source.schema
+                if program.orders[splitter.source.name] == "files" and batch.num_rows:
+                    modified = pc.min(batch.column(len(schema.names))).as_py() / 1000
+                    oldest = modified if oldest is None else min(oldest, modified)
+                for piece, start, stop in _pieces(splitter.source, program.orders[splitter.source.name], batch, whom):
+                    part = batch.slice(start, stop - start)
+                    columns = [part.column(at).cast(field.type) for at, field in enumerate(schema.arrow)]
+                    for place, each in splitter.leaving(piece, columns):
+                        rows_out += len(each.trails[0])
+                        yield from outbox.leaving(each, place)
+        except AnabranchError as error:
+            yield from outbox.failure(error)
+            return
+        yield from outbox.header(list(pieces.items()))
+        read = {s.source.name: s.rows_in for s in splitters}
+        yield outbox.report(_report(began, started, read, rows_out, oldest))
+
+    def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for batch in batches:
+            if count == 1:
+                yield 0, batch
+                continue
+            numbers = batch.column(0)
+            for start, stop in _runs([numbers]):
+                number = numbers[start].as_py()
+                struct = batch.column(1 + number).slice(start, stop - start)
+                yield number, pa.RecordBatch.from_arrays(struct.flatten(), names=[f.name for f in struct.type])
+
+
+@dataclasses.dataclass(frozen=True)
+class FeedbackTask(Task):
+    """Takes tuples that were fed back: rows of (loop, number of the first tuple, an Arrow batch)."""
+
+    def run(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
+        """The task of a partition of what was fed back; which one does not matter."""
+        return batches_of(self.rows(batches))
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
+        """What the task sends."""
+        began, started = time.time(), time.perf_counter()
+        anomalies.take()  # what an attempt that died left behind
+        program = self.load()
+        outbox = Outbox(program.layout, 0, self.functions, 0, self.epoch)
+        pieces: dict[bytes, int] = {}
+        rows_out = 0
+        try:
+            for batch in batches:
+                for loop, first, payload in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    source = program.loops[loop]
+                    splitter = _Splitter(self, program, source, pieces)
+                    columns = unpack(payload, source.schema.arrow).columns
+                    for piece, each in splitter.leaving(number_place(first), columns):
+                        rows_out += len(each.trails[0])
+                        yield from outbox.leaving(each, piece)
+        except AnabranchError as error:
+            yield from outbox.failure(error)
+            return
+        yield from outbox.header(list(pieces.items()))
+        # No row was read from a source. What was fed back is routed, and so counted, like any other.
+        yield outbox.report(_report(began, started, {}, rows_out, None))
+
+
+def _report(began: float, started: float, read: dict[str, int], rows_out: int, oldest: float | None) -> dict[str, Any]:
+    """What a splitter did; `read` counts rows by source."""
+    return {
+        "level": 0,
+        "rows_in": sum(read.values()),
+        "sources": read,
+        "rows_out": rows_out,
+        "oldest_ms": oldest,
+        "began_s": began,
+        "seconds": time.perf_counter() - started,
+        "met": [[*what, number] for what, number in anomalies.take().items()],
+    }
+
+
+def _pieces(source: Node, order: str, batch: pa.RecordBatch, partition_number: int) -> Iterator[tuple[bytes, int, int]]:
+    """The runs of rows of one piece in a batch: (piece, first row, end)."""
+    count = batch.num_rows
+    if not count:
+        return
+    if order == "partition":
+        # Spark sorted the epoch: a partition's number says where it stands.
+        yield number_place(partition_number), 0, count
+        return
+    columns = batch.columns[len(source.schema.names) :]
+    if order == "kafka":
+        topic, partition, offset = columns
+        for start, stop in _runs([topic, partition]):
+            # A range of offsets may be cut into several partitions, so the first offset is part of the place.
+            numbers = number_place(partition[start].as_py()) + number_place(offset[start].as_py())
+            yield text_place(topic[start].as_py()) + numbers, start, stop
+        return
+    modified, path, block = columns
+    for start, stop in _runs([path, block, modified]):
+        name = path[start].as_py()
+        if not name:
+            raise OrderError(
+                f"source {source.title}: Spark no longer knows which file a row came from, because the "
+                "DataFrame was shuffled or joined before it was read. Read the files themselves, or name the "
+                "columns that order the stream: read(df, order_by=[…])"
+            )
+        yield (
+            number_place(modified[start].as_py()) + text_place(name) + number_place(block[start].as_py()),
+            start,
+            stop,
+        )
+
+
+def _runs(columns: Sequence[pa.Array]) -> Iterator[tuple[int, int]]:
+    count = len(columns[0])
+    changed = np.zeros(count, dtype=bool)
+    for column in columns:
+        if count > 1:
+            changed[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    starts = np.flatnonzero(changed)
+    yield from zip([0, *starts.tolist()], [*starts.tolist(), count], strict=True)

@@ -1,0 +1,391 @@
+"""A stage at work: its steps applied to the tuples that entered it.
+
+Steps run one after the other over a whole batch. That gives what depth-first gives, because they share nothing:
+each sees its tuples in their order, and trails remember where each tuple belongs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.compiler.layout.stages import Edge, Layout, Stage, Step
+from anabranch.engine.worker.batches import Batch, BatchChannel, Keeper, StateTable, keys_of
+from anabranch.engine.worker.timing import LONG_CALL_SECONDS, TIMED_BATCHES, Stopwatch, timed_rows
+from anabranch.engine.worker.trails import LAST, Trails, emission_index, refined, taken
+from anabranch.errors import AnabranchError, ProgramError
+from anabranch.program.calling import emitted, operator_failed
+from anabranch.program.graph import Keyed, Punctuate, Spread
+
+
+@dataclasses.dataclass
+class Flow:
+    """Tuples on their way through a stage: their positions point into the trails. And the punctuations.
+
+    While tuples are timed, `origins` says for each place of the trails which of the tuples that entered it comes from.
+    """
+
+    batch: Batch
+    trails: Trails
+    marks: Trails | None = None
+    origins: np.ndarray | None = None
+
+    def part(self, start: int, stop: int) -> Flow:
+        """Some of the tuples, without punctuations."""
+        batch = self.batch.part(start, stop)
+        trails = [slot[start:stop] for slot in self.trails] if isinstance(batch.positions, range) else self.trails
+        return Flow(batch, trails)
+
+    def timed(self) -> Flow:
+        """The same, with origins."""
+        origins = np.zeros(len(self.trails[0]), dtype=np.int64)
+        origins[np.array(self.batch.positions, dtype=np.int64)] = np.arange(len(self.batch))
+        return dataclasses.replace(self, origins=origins)
+
+
+@dataclasses.dataclass
+class Arrival:
+    """What enters a stage: the tuples of each input, with positions in the order of all, and punctuations there."""
+
+    batches: Mapping[int, Batch]  # by the place of the input
+    trails: Trails
+    marks: np.ndarray  # positions
+    tick: int | None = None  # the position of the start of the epoch, if something waits for it
+
+
+@dataclasses.dataclass
+class Leaving:
+    """What leaves a stage by an edge."""
+
+    edge: Edge
+    trails: Trails
+    columns: list[pa.Array]
+    marks: Trails | None
+
+
+def by_range(leaving: Leaving, total: int, count: int) -> Iterator[tuple[int, Leaving]]:
+    """What leaves, cut into ranges of positions: (range, what is in it)."""
+    # What one channel emits is in order, so the ranges are slices.
+    limits = [total * at // count for at in range(1, count)]
+    cuts = [0, *np.searchsorted(leaving.trails[0], limits).tolist(), len(leaving.trails[0])]
+    for at in range(count):
+        start, stop = cuts[at], cuts[at + 1]
+        if start < stop:
+            trails = [slot[start:stop] for slot in leaving.trails]
+            columns = [column.slice(start, stop - start) for column in leaving.columns]
+            yield at, dataclasses.replace(leaving, trails=trails, columns=columns, marks=None)
+
+
+class StageRun:
+    """The steps of a stage, ready to run in one channel for one epoch.
+
+    With a stopwatch, some of the tuples that enter are timed: `timed` collects them, as a batch or as keys, with the
+    seconds of each. Whoever reads it empties it.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        stage: Stage,
+        tables: Mapping[str, StateTable],
+        epoch: int,
+        clock_ms: int = 0,
+        watch: Stopwatch | None = None,
+    ) -> None:
+        self._layout = layout
+        self._steps = [layout.steps[number] for number in stage.steps]
+        self._epoch = epoch
+        self._clock_ms = clock_ms
+        self._tables = tables
+        self._watch = watch
+        self._batches = 0
+        self._takes_long = False
+        self.timed: list[tuple[Batch | list[Any], np.ndarray]] = []
+        self._runs = self._made_runs(None)
+        self._timed_runs = self._made_runs(watch) if watch is not None else {}
+
+    def _made_runs(self, watch: Stopwatch | None) -> dict[int, Callable[[Batch, Any], Batch]]:
+        channel = BatchChannel((), self._tables, self._epoch)
+        return {
+            step.number: channel.step(step.node, self._tables, watch)
+            for step in self._steps
+            if step.node.inputs and not isinstance(step.node.logic, Spread) and not self.takes_arrivals(step)
+        }
+
+    @staticmethod
+    def takes_arrivals(step: Step) -> bool:
+        """Whether a step must see its inputs tuple by tuple in their common order, with what happens between."""
+        return isinstance(step.node.logic, Keyed) and (len(step.node.inputs) > 1 or step.waits)
+
+    def run(self, entering: Flow | Arrival) -> list[Leaving]:
+        """What leaves, for the tuples that entered."""
+        if isinstance(entering, Arrival) and not self.takes_arrivals(self._steps[0]):
+            # One input, and punctuations pass by.
+            (batch,) = entering.batches.values()
+            entering = Flow(batch, entering.trails, [slot[entering.marks] for slot in entering.trails])
+        if self._watch is None or isinstance(entering, Arrival) or not len(entering.batch):
+            return self._run(entering)
+        self._batches += 1
+        if self._batches % TIMED_BATCHES != 1 and not self._takes_long:
+            return self._run(entering)
+        count, first = len(entering.batch), timed_rows(len(entering.batch))
+        parts, seconds = self._run_timed(entering.part(0, first), self._watch)
+        rest = dataclasses.replace(entering.part(first, count), marks=entering.marks)
+        self._takes_long = seconds > LONG_CALL_SECONDS * first
+        if self._takes_long:
+            others, _ = self._run_timed(rest, self._watch)
+        else:
+            others = self._run(rest)
+        return [_joined(*each) for each in zip(parts, others, strict=True)]
+
+    def _run_timed(self, entering: Flow, watch: Stopwatch) -> tuple[list[Leaving], float]:
+        """What leaves, and the seconds of all tuples together; those of each are noted."""
+        seconds = np.zeros(len(entering.batch))
+        leaving = self._run(entering.timed(), watch, seconds)
+        self.timed.append((entering.batch, seconds))
+        return leaving, float(seconds.sum())
+
+    def _run(
+        self, entering: Flow | Arrival, watch: Stopwatch | None = None, seconds: np.ndarray | None = None
+    ) -> list[Leaving]:
+        leaving: list[Leaving] = []
+        made: dict[int, Flow] = {}
+        for at, step in enumerate(self._steps):
+            arrived = entering if at == 0 else self._passed_on(made, step)
+            out = self._apply(step, arrived, self._runs if watch is None else self._timed_runs)
+            if watch is not None and seconds is not None and isinstance(arrived, Flow) and arrived.origins is not None:
+                spent = watch.take()
+                if len(spent):  # a step of ours that looks at no single tuple has nothing to time
+                    places = arrived.origins[np.array(arrived.batch.positions, dtype=np.int64)]
+                    seconds += np.bincount(places, weights=spent, minlength=len(seconds))
+            if step.refines:
+                out = self._refined(out)
+            made[step.number] = out
+            for number in step.outputs:
+                edge = self._layout.edges[number]
+                if edge.crosses or edge.target < 0:
+                    leaving.append(self._leaving(step, edge, out))
+        return leaving
+
+    def _passed_on(self, made: Mapping[int, Flow], step: Step) -> Flow:
+        edge = self._layout.edges[step.inputs[0]]
+        flow = made[edge.source]
+        # A union of punctuated streams may lie between the two: it is no step, but removes their punctuations.
+        return flow if edge.punctuated or flow.marks is None else dataclasses.replace(flow, marks=None)
+
+    def _apply(self, step: Step, arrived: Flow | Arrival, runs: Mapping[int, Callable[[Batch, Any], Batch]]) -> Flow:
+        if isinstance(arrived, Arrival):
+            assert self.takes_arrivals(step), "only the entry of a stage sees its inputs in their common order"
+            calls = _Calls(step, self._tables[step.node.name], self._epoch, self._clock_ms, self._watch)
+            flow = calls.run(arrived)
+            if calls.timed_keys:
+                self.timed.append((calls.timed_keys, np.array(calls.timed_seconds)))
+            return flow
+        run = runs.get(step.number)
+        if run is None:
+            return arrived
+        batch = run(arrived.batch, step.node) if len(arrived.batch) else Batch(step.node.schema, [], [])
+        if isinstance(step.node.logic, Punctuate):
+            return self._punctuated(step, arrived, batch)
+        return Flow(batch, arrived.trails, arrived.marks, arrived.origins)
+
+    def _punctuated(self, step: Step, arrived: Flow, batch: Batch) -> Flow:
+        """Tuples and the punctuations behind some of them; those that came pass on."""
+        ends = np.array(batch.ways, dtype=bool) if len(batch) else np.empty(0, dtype=bool)
+        positions = np.array(batch.positions, dtype=np.int64)
+        # Tuples may share a trail so far; a punctuation stands behind the one it came with.
+        own = emission_index(positions) * 2
+        base = taken(arrived.trails, positions)
+        marks = [slot[ends] for slot in [*base, own + 1]]
+        if arrived.marks is not None:
+            came = [*arrived.marks, np.zeros(len(arrived.marks[0]), dtype=np.int64)]
+            marks = [np.concatenate(pair) for pair in zip(marks, came, strict=True)]
+        return Flow(batch.renumbered(), [*base, own], marks, _origins(arrived, positions))
+
+    def _refined(self, flow: Flow) -> Flow:
+        positions = np.array(flow.batch.positions, dtype=np.int64)
+        marks = flow.marks
+        if marks is not None:
+            marks = [*marks, np.zeros(len(marks[0]), dtype=np.int64)]
+        return Flow(flow.batch.renumbered(), refined(flow.trails, positions), marks, _origins(flow, positions))
+
+    def _leaving(self, step: Step, edge: Edge, out: Flow) -> Leaving:
+        batch = out.batch
+        if isinstance(batch.positions, range):
+            trails = out.trails
+        else:
+            positions = np.array(batch.positions, dtype=np.int64)
+            if len(positions) > 1 and not (np.diff(positions) > 0).all():
+                raise ProgramError(
+                    f"operator {step.node.title}, epoch {self._epoch}: it, or an operator before it, was declared to "
+                    "emit at most one tuple for each it takes, and emitted several. Correct the declaration."
+                )
+            trails = taken(out.trails, positions)
+        return Leaving(edge, trails, batch.arrays(), out.marks if edge.punctuated else None)
+
+
+def _origins(flow: Flow, positions: np.ndarray) -> np.ndarray | None:
+    return None if flow.origins is None else flow.origins[positions]
+
+
+def _joined(first: Leaving, second: Leaving) -> Leaving:
+    """What left by an edge, the second behind the first."""
+    if not len(first.trails[0]) and first.marks is None:
+        return second
+    trails = [np.concatenate(pair) for pair in zip(first.trails, second.trails, strict=True)]
+    columns = [pa.concat_arrays(pair) for pair in zip(first.columns, second.columns, strict=True)]
+    marks = second.marks
+    if first.marks is not None and second.marks is not None:
+        marks = [np.concatenate(pair) for pair in zip(first.marks, second.marks, strict=True)]
+    return Leaving(first.edge, trails, columns, marks)
+
+
+class _Calls:
+    """A keyed operator that reads several streams, or waits for punctuations or time: one call after the other."""
+
+    def __init__(
+        self, step: Step, table: StateTable, epoch: int, clock_ms: int, watch: Stopwatch | None = None
+    ) -> None:
+        assert isinstance(step.node.logic, Keyed)
+        self._watch = watch
+        self.timed_keys: list[Any] = []
+        self.timed_seconds: list[float] = []
+        self._step = step
+        self._node = step.node
+        self._logic = step.node.logic
+        self._table = table
+        self._epoch = epoch
+        self._clock_ms = clock_ms
+        self._keep = Keeper(step.node.schema)
+        self._positions: list[int] = []
+        self._opened: list[tuple[int, ...]] = []  # since when the key waited, for what a punctuation made
+        self._outputs: list[Any] = []
+
+    def run(self, arrival: Arrival) -> Flow:
+        count = len(arrival.trails[0])
+        calls: list[Any] = [None] * count
+        live: dict[Any, Any] = {}
+        kind = type(self._logic.prototype)
+        for place, batch in arrival.batches.items():
+            names = batch.schema.names
+            keys = keys_of(batch, tuple(names.index(name) for name in self._node.key_of(place)))
+            live = self._table.load(set(keys))
+            method = getattr(kind, self._logic.method_of(place))
+            for position, key, row in zip(batch.positions, keys, batch.rows, strict=True):
+                calls[position] = (method, key, row)
+        rows = _Rows(calls)
+        self._timed_until = timed_rows(count) if self._watch is not None else 0
+        width = len(arrival.trails)
+        if self._step.waits:
+            self._run_waiting(arrival, calls, rows, live)
+        else:
+            for position, call in enumerate(calls):
+                if call is not None:  # else a punctuation, which passes by
+                    method, key, row = call
+                    if position < self._timed_until:
+                        self._timed_call(position, key, row, method, live[key])
+                    else:
+                        self._call(position, row, method, live[key], row)
+        positions = np.array(self._positions, dtype=np.int64)
+        batch = self._checked(rows)
+        marks = [slot[arrival.marks] for slot in arrival.trails]
+        if not self._step.waits:
+            return Flow(batch, arrival.trails, marks)
+        base = [slot[positions] for slot in arrival.trails]
+        opened = np.array(self._opened, dtype=np.int64).reshape(len(positions), width + 1)
+        # Outputs of one call stand together: they have the position and the key's opening in common.
+        same = np.zeros(len(positions), dtype=np.int64)
+        if len(positions) > 1:
+            differs = (positions[1:] != positions[:-1]) | (opened[1:] != opened[:-1]).any(axis=1)
+            same[1:] = np.cumsum(differs)
+        trails = [*base, *(opened[:, at] for at in range(width + 1)), emission_index(same)]
+        behind = [np.full(len(arrival.marks), LAST), *[np.zeros(len(arrival.marks), dtype=np.int64)] * (width + 1)]
+        return Flow(batch.renumbered(), trails, [*marks, *behind])
+
+    def _run_waiting(self, arrival: Arrival, calls: list[Any], rows: _Rows, live: dict[Any, Any]) -> None:
+        logic, width = self._logic, len(arrival.trails)
+        never = (0,) * (width + 1)
+        marks = set(arrival.marks.tolist())
+        happens = bool(marks) or arrival.tick is not None
+        waiting: dict[Any, tuple[int, ...]] = {}
+        if happens:
+            live = self._table.load_waiting(logic.waiting)
+            # A key that waits since the program was laid out with shorter trails (its aggregation was not in two steps
+            # yet, say) waits since an earlier epoch: what its trail lacks decides nothing.
+            waiting = {
+                key: (*it.opened, *never[len(it.opened) :]) for key, it in live.items() if getattr(it, logic.waiting)
+            }
+        for position, call in enumerate(calls):
+            if call is not None:
+                method, key, row = call
+                instance = live[key]
+                if position < self._timed_until:
+                    self._timed_call(position, key, row, method, instance, never)
+                else:
+                    self._call(position, row, method, instance, row, opened=never)
+                self._settle(instance, key, waiting, arrival.trails, position)
+                continue
+            method = logic.ticked if position == arrival.tick else logic.punctuated
+            if not method:
+                continue
+            arguments = (self._clock_ms,) if position == arrival.tick else ()
+            for key, opened in sorted(waiting.items(), key=lambda item: item[1]):
+                instance = live[key]
+                row = rows.waiting(key)
+                self._call(position, row, getattr(type(instance), method), instance, *arguments, opened=opened)
+                self._settle(instance, key, waiting, arrival.trails, position)
+
+    def _settle(self, instance: Any, key: Any, waiting: dict[Any, Any], trails: Trails, position: int) -> None:
+        if not getattr(instance, self._logic.waiting):
+            instance.opened = None
+            waiting.pop(key, None)
+        elif instance.opened is None:
+            instance.opened = waiting[key] = (self._epoch, *(int(slot[position]) for slot in trails))
+
+    def _timed_call(
+        self, position: int, key: Any, row: Any, method: Any, instance: Any, opened: tuple[int, ...] = ()
+    ) -> None:
+        """A call for one of the first tuples; if those take long, more are timed."""
+        assert self._watch is not None
+        begun = self._watch.clock()
+        self._call(position, row, method, instance, row, opened=opened)
+        self.timed_seconds.append(self._watch.clock() - begun)
+        self.timed_keys.append(key)
+        if position + 1 >= self._timed_until and sum(self.timed_seconds) > LONG_CALL_SECONDS * len(self.timed_keys):
+            self._timed_until = 2 * (position + 1)
+
+    def _call(self, position: int, row: Any, method: Any, *arguments: Any, opened: tuple[int, ...] = ()) -> None:
+        lasts = self._keep.tuples_last
+        try:
+            result = method(*arguments)
+            if result is None:
+                return
+            for output in emitted(result):
+                self._outputs.append(output if lasts and isinstance(output, tuple) else self._keep(output))
+                self._positions.append(position)
+                self._opened.append(opened)
+        except AnabranchError:
+            raise
+        except Exception as problem:
+            raise operator_failed(self._node, row, problem, self._epoch) from problem
+
+    def _checked(self, rows: _Rows) -> Batch:
+        return BatchChannel((), {}, self._epoch).checked(self._node, self._positions, self._outputs, rows)
+
+
+class _Rows:
+    """The tuples behind positions, for error messages."""
+
+    def __init__(self, calls: list[Any]) -> None:
+        self._calls = calls
+
+    def row_at(self, position: int) -> Any:
+        call = self._calls[position]
+        return "a punctuation" if call is None else call[2]
+
+    def waiting(self, key: Any) -> str:
+        return f"the key {key!r}, which waits"

@@ -1,0 +1,367 @@
+"""What runs in Spark's Python workers: the channels of each level. The splitters are in `splitters`.
+
+All are callables over iterators of Arrow batches, as `mapInArrow` wants them. They carry the program as bytes
+with a digest, so that a worker that stays alive unpickles a program once and not once per task.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import cloudpickle
+import msgpack
+import numpy as np
+import pyarrow as pa
+
+from anabranch.compiler.layout.plan import Plan
+from anabranch.compiler.layout.stages import Edge, Layout, Stage, lay_out
+from anabranch.engine.worker.batches import Batch
+from anabranch.engine.worker.exchange import (
+    DATA,
+    FAILURE,
+    HEADER,
+    MARKS,
+    Outbox,
+    Row,
+    batches_of,
+    edge_of,
+    is_relative,
+    needs_pieces,
+    slots_of,
+)
+from anabranch.engine.worker.measuring import Measuring
+from anabranch.engine.worker.packets import Positions, piece_of, unpack
+from anabranch.engine.worker.stage import Arrival, Flow, StageRun, by_range
+from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
+from anabranch.errors import AnabranchError
+from anabranch.operators import anomalies
+from anabranch.operators.epoch_clock import set_epoch_time
+from anabranch.operators.hot_key_parts import Splits, set_splits
+from anabranch.program.graph import Feedback, Node
+from anabranch.program.schema import to_values
+from anabranch.state.store import StateVersion
+
+# Rows that go through the operators together: enough to make the work per batch small.
+BATCH_ROWS = 32_768
+_NO_MARKS = np.empty(0, dtype=np.int64)
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A program laid out, as every task of a query needs it.
+
+    `orders` says for every source how its pieces are found: files, kafka, partition.
+    """
+
+    layout: Layout
+    orders: Mapping[str, str]
+
+    @classmethod
+    def of(cls, plan: Plan, orders: Mapping[str, str], ordered: bool = True) -> Program:
+        """The program that a plan describes."""
+        return cls(lay_out(plan, ordered), dict(orders))
+
+    @property
+    def sources(self) -> list[Node]:
+        """Sources and feedback edges, in the order in which their tuples come."""
+        nodes = self.layout.sources
+        return [n for n in nodes if isinstance(n.logic, Feedback)] + self.inputs
+
+    @property
+    def inputs(self) -> list[Node]:
+        """Sources in the order of declaration."""
+        return [node for node in self.layout.sources if not isinstance(node.logic, Feedback)]
+
+    @property
+    def loops(self) -> list[Node]:
+        """Feedback edges in the order of declaration."""
+        return [node for node in self.layout.sources if isinstance(node.logic, Feedback)]
+
+    def stage_of(self, source: Node) -> Stage:
+        """The stage that runs where a source is read."""
+        return next(s for s in self.layout.stages if s.kind == "source" and s.name == source.name)
+
+    def prefix(self, source: Node) -> bytes:
+        """What the places of a source's pieces begin with: sources come one after the other."""
+        return bytes([[each.name for each in self.sources].index(source.name)])
+
+
+_programs: dict[str, Program] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What all tasks of an epoch have in common."""
+
+    program: bytes
+    digest: str
+    epoch: int
+    clock_ms: int
+    functions: Mapping[int, Any]  # stage → its partitioning function
+    splits: Mapping[str, Splits]  # operator → its keys that are split
+
+    def load(self) -> Program:
+        found = _programs.get(self.digest)
+        if found is None:
+            _programs.clear()  # a worker serves one query at a time; what it served before is garbage
+            found = _programs[self.digest] = cloudpickle.loads(self.program)
+        set_epoch_time(self.clock_ms)
+        set_splits(self.splits)
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class LevelTask(Task):
+    """The channels of a level for one epoch, one per slot: rows in, state in and out, rows out."""
+
+    level: int
+    state: StateVersion
+    mergers: int = 0
+    merged: frozenset[int] = frozenset()  # exits whose tuples go to mergers
+
+    @property
+    def count(self) -> int:
+        """How many tasks the level has."""
+        return slots_of(self.load().layout, self.level, self.functions).count
+
+    def run(self, batches: Iterator[pa.RecordBatch], slot: int) -> Iterator[pa.RecordBatch]:
+        """The task of a slot over its rows (order, payload), sorted by order."""
+        return batches_of(self.rows(_sorted_rows(batches), slot))
+
+    def rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], slot: int) -> Iterator[Row]:
+        """What the task sends."""
+        program = self.load()
+        outbox = Outbox(program.layout, self.level, self.functions, slot, self.epoch)
+        later = self.level < program.layout.levels
+        hands_on_pieces = slot == 0 and (needs_pieces(program.layout, self.level + 1) or (later and bool(self.merged)))
+        try:
+            channel = _Channel(self, program, slot)  # opens its state, and may find that this host lacks some of it
+            for order, payload in arriving:
+                kind = order[0]
+                if kind == FAILURE:
+                    yield from outbox.everywhere(order, payload.as_py())
+                    return
+                if kind == HEADER:
+                    channel.add_pieces(payload)
+                    if hands_on_pieces:
+                        yield from outbox.everywhere(order, payload.as_py())
+                elif kind in (DATA, MARKS):
+                    for leaving in channel.take(kind, *edge_of(order), payload):
+                        yield from self._sent(leaving, outbox, channel)
+                else:
+                    yield outbox.handed_on(order, payload.as_py())
+            for leaving in channel.finish():
+                yield from self._sent(leaving, outbox, channel)
+            yield outbox.report(channel.report())
+        except AnabranchError as error:
+            yield from outbox.failure(error)
+
+    def _sent(self, leaving: Any, outbox: Outbox, channel: _Channel) -> Iterator[Row]:
+        if leaving.edge.target < 0 and leaving.edge.place in self.merged:
+            for number, part in by_range(leaving, channel.total, self.mergers):
+                yield outbox.result(part, number)
+        else:
+            yield from outbox.leaving(leaving)
+
+
+def _sorted_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.Scalar]]:
+    for batch in batches:
+        yield from zip(batch.column(0).to_pylist(), batch.column(1), strict=True)
+
+
+class _Channel:
+    """One channel of a stage for one epoch.
+
+    Where the tuples come straight from a source, rows arrive in order and are worked off as they come. What
+    comes from other channels, or by several edges, is brought into order when all is there.
+    """
+
+    def __init__(self, task: LevelTask, program: Program, slot: int) -> None:
+        self._began = time.time()
+        self._started = time.perf_counter()
+        anomalies.take()  # what an attempt that died left behind
+        self._layout = program.layout
+        number, self._number = slots_of(program.layout, task.level, task.functions).stage_of(slot)
+        self._stage = program.layout.stages[number]
+        self._entry = program.layout.steps[self._stage.steps[0]]
+        self._edges = {edge.number: edge for edge in program.layout.inputs_of(self._stage)}
+        self._positions = Positions()
+        self._waiting: dict[int, list[tuple[Trails, pa.RecordBatch]]] = {}
+        self._marks: dict[int, list[Trails]] = {}
+        self._size = 0
+        simple = len(self._edges) == 1 and not StageRun.takes_arrivals(self._entry)
+        self._streams = simple and all(
+            not e.ordered or (is_relative(self._layout, e) and not e.punctuated) for e in self._edges.values()
+        )
+        self._nodes = program.layout.nodes(self._stage)
+        self._state = task.state(self._number)
+        tables = self._state.open(self._nodes)
+        self._measuring = Measuring(program.layout, self._stage, tables)
+        self._run = StageRun(
+            program.layout, self._stage, tables, task.epoch, task.clock_ms, watch=self._measuring.watch
+        )
+        self._rows_in = self._rows_out = 0
+        self._busy = 0.0
+        self._saving = 0.0
+        self._segments: list[dict[str, Any]] = []
+
+    def _columns(self, edge: Edge) -> Any:
+        return self._layout.steps[edge.source].node.schema
+
+    @property
+    def total(self) -> int:
+        """How many rows the epoch has, of all sources."""
+        return self._positions.total
+
+    def add_pieces(self, payload: pa.Scalar) -> None:
+        self._positions.add(msgpack.unpackb(payload.as_buffer()))
+
+    def take(self, kind: int, number: int, place: bytes, payload: pa.Scalar) -> Iterator[Any]:
+        """Take rows that arrived; what leaves already."""
+        edge = self._edges[number]
+        buffer = payload.as_buffer()
+        trails: Trails = []
+        if edge.ordered:
+            base = self._positions.base(piece_of(place)) if is_relative(self._layout, edge) else 0
+            trails = decoded(memoryview(buffer), edge.width, base)
+        if kind == MARKS:
+            self._marks.setdefault(number, []).append(trails)
+            return
+        rows = unpack(buffer, self._columns(edge).arrow)
+        trails = trails or [np.arange(len(rows))]
+        self._waiting.setdefault(number, []).append((trails, rows))
+        self._size += len(rows)
+        if self._streams and self._size >= BATCH_ROWS:
+            yield from self._flush()
+
+    def _flush(self) -> Iterator[Any]:
+        ((number, parts),) = self._waiting.items()
+        self._waiting, self._size = {}, 0
+        trails = joined([trails for trails, _ in parts])
+        batch = _table_batch(self._columns(self._edges[number]), range(len(trails[0])), [rows for _, rows in parts])
+        yield from self._worked(Flow(batch, trails), len(batch))
+
+    def _worked(self, entering: Flow | Arrival, rows_in: int) -> Iterator[Any]:
+        begun = time.perf_counter()
+        leaving = self._run.run(entering)
+        self._rows_in += rows_in
+        self._rows_out += sum(len(each.trails[0]) for each in leaving)
+        self._busy += time.perf_counter() - begun
+        self._measuring.take(self._run)
+        yield from leaving
+
+    def finish(self) -> Iterator[Any]:
+        """All has arrived: what leaves now; then the state is saved."""
+        if self._streams:
+            if self._waiting:
+                yield from self._flush()
+        else:
+            yield from self._worked(self._arrival(), self._size)
+        begun = time.perf_counter()
+        self._segments = self._state.save(self._nodes)
+        self._saving = time.perf_counter() - begun
+
+    def _arrival(self) -> Arrival:
+        """Everything that arrived, in order."""
+        wanted = self._entry.slots
+        parts: list[Trails] = []
+        spans: list[tuple[Edge, int, list[pa.RecordBatch]]] = []
+        for number, edge in self._edges.items():
+            waiting = self._waiting.get(number, [])
+            trails = joined([t for t, _ in waiting]) if waiting else _empty(edge.width)
+            parts.append(filled(trails, edge.slots, wanted))
+            spans.append((edge, len(trails[0]), [rows for _, rows in waiting]))
+        for number, edge in self._edges.items():
+            marks = distinct(joined(self._marks[number])) if number in self._marks else _empty(edge.width)
+            parts.append(filled(marks, edge.slots, wanted))
+        tick = self._entry.tick
+        if tick is not None:
+            parts.append([np.full(1, tick if at == 0 else 0) for at in range(len(parts[0]))])
+        trails = joined(parts)
+        order = order_of(trails)
+        ((edge, count, records), *others) = spans
+        if not others and count == len(order):  # tuples by one edge, and nothing that happens between them
+            batch = _table_batch(self._columns(edge), range(count), records, order)
+            return Arrival({edge.place: batch}, [slot[order] for slot in trails], _NO_MARKS)
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        batches: dict[int, list[tuple[np.ndarray, list[pa.RecordBatch], Any]]] = {}
+        start = 0
+        for edge, count, records in spans:
+            batches.setdefault(edge.place, []).append((place[start : start + count], records, self._columns(edge)))
+            start += count
+        stop = len(order) - (tick is not None)
+        return Arrival(
+            {at: _sorted_batch(each) for at, each in batches.items()},
+            [slot[order] for slot in trails],
+            np.sort(place[start:stop]),
+            int(place[-1]) if tick is not None else None,
+        )
+
+    def report(self) -> dict[str, Any]:
+        """What the channel did."""
+        return {
+            "level": self._stage.level,
+            "stage": self._stage.number,
+            "name": self._stage.name,
+            "channel": self._number,
+            "rows_in": self._rows_in,
+            "rows_out": self._rows_out,
+            "began_s": self._began,
+            "seconds": time.perf_counter() - self._started,
+            "busy_seconds": self._busy,
+            "state_seconds": self._saving,
+            "segments": self._segments,
+            "damaged": self._state.damaged,
+            "met": [[*what, number] for what, number in anomalies.take().items()],
+            **self._measured(),
+        }
+
+    def _measured(self) -> dict[str, Any]:
+        if self._measuring.watch is None:
+            return {}
+        rows = sum(record["rows"] for record in self._state.visible(self._entry.node.name))
+        return {"measured": self._measuring.report(rows)}
+
+
+def _empty(width: int) -> Trails:
+    return [np.empty(0, dtype=np.int64) for _ in range(width)]
+
+
+def _table_batch(
+    schema: Any, positions: Sequence[int], records: list[pa.RecordBatch], order: np.ndarray | None = None
+) -> Batch:
+    if not records:
+        return Batch(schema, [], [])
+    table = pa.Table.from_batches(records)
+    if order is not None:
+        table = table.combine_chunks().take(pa.array(order))
+    return Batch(schema, positions, columns=[to_values(table.column(name)) for name in schema.names])
+
+
+def _sorted_batch(parts: list[tuple[np.ndarray, list[pa.RecordBatch], Any]]) -> Batch:
+    """The tuples of an input, which may come by several edges, by position."""
+    schema = parts[0][2]
+    positions = np.concatenate([each for each, _, _ in parts])
+    tables = [pa.Table.from_batches(records).select(schema.names) for _, records, _ in parts if records]
+    if not tables:
+        return Batch(schema, [], [])
+    table = pa.concat_tables(tables)
+    order = np.argsort(positions, kind="stable")
+    table = table.take(pa.array(order))
+    return Batch(schema, positions[order].tolist(), columns=[to_values(table.column(n)) for n in schema.names])
+
+
+@dataclasses.dataclass(frozen=True)
+class MergeTask:
+    """Merges segments of one channel of one operator."""
+
+    state: StateVersion
+
+    def __call__(self, wanted: tuple[str, int, list[Any]]) -> dict[str, Any]:
+        operator, channel, records = wanted
+        state = self.state(channel)
+        return state.merge(operator, records, is_all=len(records) == len(state.visible(operator)))

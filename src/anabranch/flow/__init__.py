@@ -1,1 +1,0 @@
-"""Tuples on their way (pure): packets, splitter, channel, merger, punctuations."""

@@ -1,0 +1,9 @@
+"""What the library brings: operators that run in workers, and what they need there.
+
+library_operator.py   what they have in common: models, fields, policies for bad input
+agg.py, windows.py    what users name: aggregations and windows
+aggregation.py        windows over keys; sliding.py, event_windows.py, combining.py are its variants
+joins.py, sorting.py, pattern_matching.py
+epoch_clock.py        the time an epoch has         anomalies.py   counts of bad input
+hot_key_parts.py      keys that several channels work on
+"""

@@ -1,0 +1,288 @@
+"""Aggregation functions for `aggregate`: ``flow=agg.sum("flow")``.
+
+Each is a few lines of Python that the aggregation puts into one generated method, so that a tuple costs one
+call whatever is aggregated. Values are added in the order of the stream, so floating-point sums are those
+of the sequential run, bit for bit. Nulls are skipped, as in SQL, except by `first`, `last`, `any` and
+`collect`, which take what is there.
+
+A sliding window could take leaving tuples out of a sum again, but floats do not forget: (1e16 + 1) - 1e16 is 0. So
+the result of a sliding window is, by definition, what its tuples give when they are added in order from nothing.
+Where taking out provably gives the same (counts, sums of integers, a `custom` aggregation whose author says how) it
+is done so, at constant cost; everything else is computed anew from the tuples.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.errors import ProgramError, SchemaError
+from anabranch.program.ddl import parse_ddl
+
+_NUMERIC = "a number"
+
+
+@dataclasses.dataclass(frozen=True)
+class Slide:
+    """The code of an aggregation that can take a tuple out of its window again."""
+
+    begin: str
+    add: str
+    remove: str
+    result: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Combine:
+    """How partial results of an aggregation combine: what a part hands over, and the code that takes it in.
+
+    Each column is (code, type); in `merge` ``{p0}``, ``{p1}`` stand for them. Parts come in the order of their first
+    tuples.
+    """
+
+    columns: tuple[tuple[str, pa.DataType], ...]
+    merge: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Aggregation:
+    """One aggregation: its state and the code that begins, adds and ends a window.
+
+    In the code ``{s}`` and ``{u}`` stand for two places that hold state and ``{v}`` for the value of the attribute;
+    ``{f0}``, ``{f1}``, … for the functions of a user.
+
+    Attributes
+    ----------
+    slide : callable
+        From the attribute's type to the `Slide` that gives the same results at constant cost, or None.
+    at : int or None
+        The result is simply the value of the window's tuple at this place: 0 the first, -1 the last.
+    bound : str
+        The result is a bound of the window: "start" or "end".
+    functions : tuple of callable
+        What a user wrote; the compiler reads it.
+    combine : callable
+        From the attribute's type, and whether floats may be added in another order, to how partial results combine
+        to exactly the result (but for that), or None.
+    """
+
+    name: str
+    attribute: str | None
+    begin: str
+    add: str
+    result: str
+    type_of: Callable[[pa.DataType], pa.DataType | None]
+    wanted: str = "any type"
+    slide: Callable[[pa.DataType], Slide | None] = lambda _: None
+    at: int | None = None
+    bound: str = ""
+    functions: tuple[Callable[..., Any], ...] = ()
+    combine: Callable[[pa.DataType, bool], Combine | None] = lambda _, __: None
+
+    def output_type(self, found: pa.DataType | None) -> pa.DataType:
+        """The type of the result; SchemaError if the attribute's type does not fit."""
+        kind = self.type_of(found if found is not None else pa.null())
+        if kind is None:
+            raise SchemaError(f"agg.{self.name}({self.attribute!r}): expected {self.wanted}, found a column of {found}")
+        return kind
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.attribute or ''})"
+
+
+def _sum_type(kind: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    return pa.decimal128(38, kind.scale) if pa.types.is_decimal(kind) else None
+
+
+def _same(kind: pa.DataType) -> pa.DataType:
+    return kind
+
+
+def _ordered(kind: pa.DataType) -> pa.DataType | None:
+    nested = pa.types.is_nested(kind) or pa.types.is_map(kind)
+    return None if nested else kind
+
+
+_IF_PRESENT = "if {v} is not None:\n    "
+_IF_PART = _IF_PRESENT.replace("{v}", "{p0}")
+
+
+def sum(attribute: str) -> Aggregation:
+    """The sum; null if every value was null. Integers stay integers, floats are added in stream order."""
+    add = _IF_PRESENT + "{s} = {v} if {s} is None else {s} + {v}"
+    return Aggregation(
+        "sum",
+        attribute,
+        "{s} = None",
+        add,
+        "{s}",
+        _sum_type,
+        _NUMERIC,
+        _slide("({s} if {u} else None)"),
+        combine=_sums("(None if {s} is None else str({s}))", "{s}", "{s} = {v} if {s} is None else {s} + {v}"),
+    )
+
+
+def _sums(text: str, number: str, add: str, *more: tuple[str, pa.DataType]) -> Callable[..., Combine | None]:
+    """Partial sums: of integers as text, because a part may be too large for the type that the whole fits into."""
+    then = "".join(f"; {{u}} += {{p{at}}}" for at in range(1, 1 + len(more)))
+
+    def combine(kind: pa.DataType, reassociate: bool) -> Combine | None:
+        if pa.types.is_integer(kind):
+            return Combine(((text, pa.string()), *more), _IF_PART + add.replace("{v}", "int({p0})") + then)
+        if pa.types.is_floating(kind) and reassociate:
+            return Combine(((number, pa.float64()), *more), _IF_PART + add.replace("{v}", "{p0}") + then)
+        return None
+
+    return combine
+
+
+def _same_value(merge: str, in_order: bool = False) -> Callable[..., Combine | None]:
+    """A value that one of the tuples has; unless the first one counts, floats depend on their order (NaN, -0.0)."""
+
+    def combine(kind: pa.DataType, reassociate: bool) -> Combine | None:
+        if _ordered(kind) is None or (pa.types.is_floating(kind) and not (in_order or reassociate)):
+            return None
+        return Combine((("{s}", kind),), merge.replace("{v}", "{p0}"))
+
+    return combine
+
+
+def _slide(result: str) -> Callable[[pa.DataType], Slide | None]:
+    """The sum and the number of values, where taking a value out gives what never adding it had given."""
+    made = Slide("{s} = 0; {u} = 0", _IF_PRESENT + "{s} += {v}; {u} += 1", _IF_PRESENT + "{s} -= {v}; {u} -= 1", result)
+    return lambda kind: made if pa.types.is_integer(kind) else None
+
+
+def count(attribute: str | None = None) -> Aggregation:
+    """How many tuples; with an attribute, how many of them have it."""
+    add = "{s} += 1" if attribute is None else _IF_PRESENT + "{s} += 1"
+    made = Slide("{s} = 0", add, add.replace("+=", "-="), "{s}")
+    parts = Combine((("{s}", pa.int64()),), "{s} += {p0}")
+    return Aggregation(
+        "count",
+        attribute,
+        "{s} = 0",
+        add,
+        "{s}",
+        lambda _: pa.int64(),
+        slide=lambda _: made,
+        combine=lambda _, __: parts,
+    )
+
+
+def min(attribute: str) -> Aggregation:
+    """The smallest value."""
+    add = "if {v} is not None and ({s} is None or {v} < {s}):\n    {s} = {v}"
+    combine = _same_value(add)
+    return Aggregation("min", attribute, "{s} = None", add, "{s}", _ordered, "values with an order", combine=combine)
+
+
+def max(attribute: str) -> Aggregation:
+    """The largest value."""
+    add = "if {v} is not None and ({s} is None or {v} > {s}):\n    {s} = {v}"
+    combine = _same_value(add)
+    return Aggregation("max", attribute, "{s} = None", add, "{s}", _ordered, "values with an order", combine=combine)
+
+
+def avg(attribute: str) -> Aggregation:
+    """The mean, as a double; null if every value was null."""
+    begin = "{s} = 0; {u} = 0"
+    add = _IF_PRESENT + "{s} += {v}; {u} += 1"
+    result = "(float({s}) / {u} if {u} else None)"
+
+    def type_of(kind: pa.DataType) -> pa.DataType | None:
+        return None if _sum_type(kind) is None else pa.float64()
+
+    combine = _sums("str({s})", "float({s})", "{s} += {v}", ("{u}", pa.int64()))
+    return Aggregation("avg", attribute, begin, add, result, type_of, _NUMERIC, _slide(result), combine=combine)
+
+
+def first(attribute: str) -> Aggregation:
+    """The value of the window's first tuple."""
+    add = "if fresh:\n    {s} = {v}"
+    combine = _same_value(add, in_order=True)
+    return Aggregation("first", attribute, "{s} = None", add, "{s}", _same, at=0, combine=combine)
+
+
+def last(attribute: str) -> Aggregation:
+    """The value of the window's last tuple."""
+    return Aggregation("last", attribute, "{s} = None", "{s} = {v}", "{s}", _same, at=-1)
+
+
+def any(attribute: str) -> Aggregation:
+    """The value of any one of the window's tuples (the first's); says that all have the same."""
+    return dataclasses.replace(first(attribute), name="any")
+
+
+def collect(attribute: str) -> Aggregation:
+    """All values, in order, as an array."""
+    add = "{s}.append({v})"
+    return Aggregation("collect", attribute, "{s} = []", add, "list({s})", pa.list_)
+
+
+def window_start() -> Aggregation:
+    """The start of an event-time window: the smallest value of the attribute that belongs to it."""
+    return Aggregation("window_start", None, "", "", "", _same, bound="start")
+
+
+def window_end() -> Aggregation:
+    """The end of an event-time window: the smallest value of the attribute that lies beyond it."""
+    return Aggregation("window_end", None, "", "", "", _same, bound="end")
+
+
+def custom(
+    create: Callable[[], Any],
+    add: Callable[[Any, Any], Any],
+    result: Callable[[Any], Any],
+    type: str,
+    attribute: str | None = None,
+    *,
+    remove: Callable[[Any, Any], Any] | None = None,
+) -> Aggregation:
+    """An aggregation of your own.
+
+    Parameters
+    ----------
+    create : callable
+        ``create()`` gives the accumulator of a window with nothing in it: plain data.
+    add : callable
+        ``add(accumulator, value)`` gives the accumulator with one more.
+    result : callable
+        ``result(accumulator)`` gives the value of the output's column.
+    type : str
+        The type of that column, as in a schema: ``"double"``, ``"array<string>"``.
+    attribute : str, optional
+        The column whose values are added; without one, whole tuples.
+    remove : callable, optional
+        ``remove(accumulator, value)`` takes out the value that was added first, for sliding windows. What it gives
+        must be what adding the rest had given; without it the window is added up anew for each result.
+
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> product = ab.agg.custom(lambda: 1, lambda a, x: a * x, lambda a: a, "long", "x")
+    >>> stream = ab.from_rows([("a", 2), ("a", 3), ("a", 4)], "k string, x long")
+    >>> stream.aggregate(by="k", window=ab.tumbling(3), product=product).run_sequential()
+    [(k='a', product=24)]
+    """
+    for name, function in (("create", create), ("add", add), ("result", result)):
+        if not callable(function):
+            raise ProgramError(f"agg.custom({name}={function!r}): expected a function")
+    if remove is not None and not callable(remove):
+        raise ProgramError(f"agg.custom(remove={remove!r}): expected a function")
+    try:
+        kind = parse_ddl(f"x {type}").field(0).type
+    except (SchemaError, AttributeError, TypeError) as problem:
+        raise SchemaError(f"agg.custom(type={type!r}): expected a type such as 'double': {problem}") from None
+    begin, more, end = "{s} = {f0}()", "{s} = {f1}({s}, {v})", "{f2}({s})"
+    less = None if remove is None else Slide(begin, more, "{s} = {f3}({s}, {v})", end)
+    functions = (create, add, result) if remove is None else (create, add, result, remove)
+    return Aggregation("custom", attribute, begin, more, end, lambda _: kind, slide=lambda _: less, functions=functions)

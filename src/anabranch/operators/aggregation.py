@@ -1,0 +1,309 @@
+"""`aggregate` as a keyed operator: a class generated for the window and the aggregations.
+
+The generated method unpacks the tuple once and keeps one open window per key, as plain state fields:
+
+    (c0, c1, c2) = t
+    …what is missing is counted…
+    fresh = not self.open
+    …close the window if this tuple is beyond it…
+    …begin a window if none is open…
+    …add the tuple…
+
+This file has the windows that follow one another; `sliding.py` those that move along, `event_windows.py` those of
+which several are open at a time. All write the same kind of class, with what `Draft` gives them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.errors import ProgramError, SchemaError
+from anabranch.operators import anomalies
+from anabranch.operators.agg import Aggregation
+from anabranch.operators.epoch_clock import epoch_time
+from anabranch.operators.library_operator import (
+    BACKWARDS,
+    NULL_ATTRIBUTE,
+    NULL_KEY,
+    NULL_KEYS,
+    LibraryOperator,
+    configured,
+    fields,
+)
+from anabranch.operators.windows import Count, Delta, EventTime, Punctuated, Sliding, Time, Tumbling, amount, measure
+from anabranch.program.graph import Keyed
+from anabranch.program.model import Selectivity
+from anabranch.program.schema import Schema
+
+
+class Aggregate(LibraryOperator):
+    """Windows of one key; the methods are generated."""
+
+    source = ""
+
+
+@dataclasses.dataclass
+class Draft:
+    """The code of an aggregation while it is written.
+
+    Attributes
+    ----------
+    names : dict
+        What the code finds as globals.
+    state : dict
+        The state fields and what they begin as.
+    methods : dict
+        The lines of each method, by its head.
+    forwards : tuple of str, optional
+        The columns that are said to be copied; by default those of the key.
+    moment : str
+        What gives the time at which a window of time begins.
+    configuration : dict
+        More attributes of the operator.
+    """
+
+    schema: Schema
+    key: tuple[str, ...]
+    window: Tumbling | Sliding
+    aggregations: list[Aggregation]
+    null_key: str
+    names: dict[str, Any] = dataclasses.field(default_factory=dict)
+    state: dict[str, Any] = dataclasses.field(default_factory=dict)
+    methods: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    waiting: str = ""
+    punctuated: str = ""
+    ticked: str = ""
+    selectivity: Selectivity = Selectivity.ANY
+    forwards: tuple[str, ...] | None = None
+    moment: str = "NOW()"
+    configuration: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.names |= {"NOTE": anomalies.count, "NOW": epoch_time}
+        for at, aggregation in enumerate(self.aggregations):
+            self.names |= {f"F{at}_{place}": function for place, function in enumerate(aggregation.functions)}
+
+    def column(self, name: str) -> str:
+        """The variable that holds a column of the tuple."""
+        return f"c{self.schema.names.index(name)}"
+
+    def value(self, at: int) -> str:
+        """The variable that holds what an aggregation adds."""
+        aggregation = self.aggregations[at]
+        if aggregation.attribute is not None:
+            return self.column(aggregation.attribute)
+        return "t" if aggregation.functions else "None"
+
+    def words(self, at: int, state: str, second: str, value: str = "") -> dict[str, str]:
+        """What stands for the places in an aggregation's code."""
+        functions = {f"f{place}": f"F{at}_{place}" for place in range(len(self.aggregations[at].functions))}
+        return {"s": state, "u": second, "v": value or self.value(at), **functions}
+
+    def prelude(self, leave: str = "return None") -> list[str]:
+        """Unpack the tuple, and see to what is missing."""
+        lines = [f"({', '.join(f'c{at}' for at in range(len(self.schema.names)))},) = t"]
+        for name in self.key if self.null_key != "seen" else ():
+            lines.append(f"if {self.column(name)} is None:")
+            if self.null_key == "fail":
+                problem = f"the key column {name!r} is null (null_key='fail')"
+                lines.append(f"    raise ValueError({problem!r})")
+            else:
+                lines.append(f"    NOTE(self.operator_name, {NULL_KEY!r})")
+            if self.null_key == "drop":
+                lines.append(f"    {leave}")
+        return lines
+
+    def attribute(self, policy: Delta | EventTime, leave: str = "return None") -> list[str]:
+        """See to a window attribute that is missing: a null; for event time also what is not finite."""
+        value = self.column(policy.attribute)
+        condition = f"{value} is None"
+        if measure(self.schema, policy, policy.attribute).is_floating:
+            self.names["INFINITY"] = float("inf")
+            finite = f"-INFINITY < {value} < INFINITY" if isinstance(policy, EventTime) else f"{value} == {value}"
+            condition += f" or not {finite}"
+        if policy.nulls == "fail":
+            problem = f"the window attribute {policy.attribute!r} is null; nulls='drop' drops and counts such tuples"
+            return [f"if {condition}:", f"    raise ValueError({problem!r})"]
+        return [f"if {condition}:", f"    NOTE(self.operator_name, {NULL_ATTRIBUTE!r})", f"    {leave}"]
+
+    @property
+    def may_drop(self) -> bool:
+        """Whether a tuple can go without being looked at."""
+        return self.null_key == "drop" or getattr(self.window.policy, "nulls", "") == "drop"
+
+    def keep_key(self) -> list[str]:
+        """Keep the key, for results that no tuple of the key triggers."""
+        self.state |= {f"k{at}": None for at in range(len(self.key))}
+        return [f"self.k{at} = {self.column(name)}" for at, name in enumerate(self.key)]
+
+    def kept_key(self) -> list[str]:
+        return [f"self.k{at}" for at in range(len(self.key))]
+
+    def _load(self) -> str:
+        """State and computation of a key by its frequency: only windows over a span of time hold more of a hot key."""
+        if isinstance(self.window.policy, Count):
+            return "CC"
+        if isinstance(self.window, Sliding) and not isinstance(self.window.policy, EventTime):
+            kinds = [None if a.attribute is None else self.schema.type_of(a.attribute) for a in self.aggregations]
+            slides = [
+                a.slide(pa.null() if kind is None else kind) for a, kind in zip(self.aggregations, kinds, strict=True)
+            ]
+            return "LL" if None in slides else "LC"
+        return "LC" if any(a.name == "collect" for a in self.aggregations) else "CC"
+
+    def build(self, name: str) -> Keyed:
+        """The operator."""
+        source = "".join(
+            f"def {head}:\n" + "".join(f"    {line}\n" for line in lines) + "\n" for head, lines in self.methods.items()
+        )
+        exec(compile(source, f"<aggregate by {', '.join(self.key)}>", "exec"), self.names)
+        methods = {head.partition("(")[0]: self.names[head.partition("(")[0]] for head in self.methods}
+        kind: type[Aggregate] = type("Aggregate", (Aggregate,), {**methods, "source": source, "__module__": __name__})
+        if self.waiting:
+            self.state["opened"] = None
+        functions = [
+            (f"a function of agg.{aggregation.name}", function)
+            for aggregation in self.aggregations
+            for function in aggregation.functions
+        ]
+        prototype = configured(
+            kind,
+            name,
+            selectivity=self.selectivity,
+            forwards=self.key if self.forwards is None else self.forwards,
+            functions=functions,
+            load=self._load(),
+            **self.configuration,
+        )
+        return Keyed(
+            prototype,
+            "process",
+            fields(**self.state),
+            waiting=self.waiting,
+            punctuated=self.punctuated,
+            ticked=self.ticked,
+        )
+
+
+def aggregate_logic(
+    schema: Schema,
+    key: Sequence[str],
+    window: Tumbling | Sliding,
+    aggregations: Mapping[str, Aggregation],
+    name: str = "aggregate",
+    null_key: str = "keep",
+    reassociate: bool = False,
+) -> tuple[Keyed, Schema]:
+    """The keyed operator of an aggregation, and the schema of its results: the key, then the aggregates."""
+    from anabranch.operators.combining import parts_of
+    from anabranch.operators.event_windows import write_event_windows
+    from anabranch.operators.sliding import write_sliding
+
+    if null_key not in NULL_KEYS:
+        raise ProgramError(f"null_key={null_key!r}: expected one of {', '.join(map(repr, NULL_KEYS))}")
+    output = _output(schema, key, window, aggregations)
+    draft = Draft(schema, tuple(key), window, list(aggregations.values()), null_key)
+    results = ", ".join(f"{column}={aggregation}" for column, aggregation in aggregations.items())
+    draft.configuration["description"] = f"{window}: {results}"
+    if isinstance(window.policy, EventTime):
+        write_event_windows(draft)
+    elif isinstance(window, Sliding):
+        write_sliding(draft)
+    else:
+        write_tumbling(draft)
+    logic = dataclasses.replace(draft.build(name), parts=parts_of(draft, name, reassociate))
+    return logic, output
+
+
+def _output(
+    schema: Schema, key: Sequence[str], window: Tumbling | Sliding, aggregations: Mapping[str, Aggregation]
+) -> Schema:
+    output = [schema.arrow.field(name) for name in key]
+    for name, aggregation in aggregations.items():
+        if not isinstance(aggregation, Aggregation):
+            raise ProgramError(f"aggregate({name}={aggregation!r}): expected an aggregation such as agg.sum({name!r})")
+        if name in key:
+            raise ProgramError(f"aggregate({name}=…): {name!r} is a column of the key already; choose another name")
+        attribute = aggregation.attribute
+        if aggregation.bound:
+            if not isinstance(window.policy, EventTime):
+                raise ProgramError(
+                    f"aggregate({name}=agg.{aggregation}): expected windows of event_time(…), found {window}"
+                )
+            attribute = window.policy.attribute
+        if attribute is not None and attribute not in schema:
+            raise SchemaError(
+                f"aggregate({name}=agg.{aggregation}): no column {attribute!r}; columns: {', '.join(schema.names)}"
+            )
+        found = None if attribute is None else schema.type_of(attribute)
+        output.append(pa.field(name, aggregation.output_type(found)))
+    return Schema(pa.schema(output))
+
+
+def write_tumbling(draft: Draft) -> None:
+    """Write the code of windows that follow one another."""
+    policy = draft.window.policy
+    draft.state["open"] = False
+    begin: list[str] = []
+    add: list[str] = []
+    results: list[str] = []
+    for at, aggregation in enumerate(draft.aggregations):
+        words = draft.words(at, f"self.a{at}", f"self.b{at}")
+        begin += aggregation.begin.format(**words).splitlines()
+        add += aggregation.add.format(**words).splitlines()
+        results.append(aggregation.result.format(**words))
+        draft.state |= {
+            f"{field}{at}": None for field, s in (("a", "s"), ("b", "u")) if f"{{{s}}}" in aggregation.begin
+        }
+    lines = draft.prelude()
+    emit = _tuple([*map(draft.column, draft.key), *results])
+    draft.selectivity = Selectivity.AT_MOST_ONE
+    if isinstance(policy, Delta):
+        draft.names["SIZE"] = amount(draft.schema, draft.window, policy.attribute, policy.size)
+        draft.names["ZERO"] = measure(draft.schema, draft.window, policy.attribute).zero
+        draft.state["anchor"] = None
+        value = draft.column(policy.attribute)
+        lines += [
+            *draft.attribute(policy),
+            "closed = None",
+            "if self.open:",
+            f"    moved = {value} - self.anchor",
+            "    if moved > SIZE:",
+            f"        closed = {emit}",
+            "        self.open = False",
+            "    elif moved < ZERO:",
+            f"        NOTE(self.operator_name, {BACKWARDS!r})",
+        ]
+        begin.append(f"self.anchor = {value}")
+    elif isinstance(policy, Count):
+        draft.names["SIZE"] = policy.size
+        draft.state["size"] = 0
+        begin.append("self.size = 0")
+    else:
+        # No tuple closes these windows, so what they emit their key from is state.
+        begin += draft.keep_key()
+        closing = ["self.open = False", f"return {_tuple([*draft.kept_key(), *results])}"]
+        draft.waiting, draft.selectivity = "open", Selectivity.ANY
+        if isinstance(policy, Time):
+            draft.names["SIZE"] = policy.size_ms
+            draft.state["anchor"] = None
+            begin.append(f"self.anchor = {draft.moment}")
+            draft.ticked = "ticked"
+            draft.methods["ticked(self, now)"] = ["if now - self.anchor < SIZE:", "    return None", *closing]
+        else:
+            assert isinstance(policy, Punctuated)
+            draft.punctuated = "punctuated"
+            draft.methods["punctuated(self)"] = closing
+    lines += ["fresh = not self.open", "if fresh:", "    self.open = True", *(f"    {line}" for line in begin), *add]
+    if isinstance(policy, Count):
+        lines += ["self.size += 1", "if self.size == SIZE:", "    self.open = False", f"    return {emit}"]
+    lines.append("return closed" if isinstance(policy, Delta) else "return None")
+    draft.methods["process(self, t)"] = lines
+
+
+def _tuple(values: Sequence[str]) -> str:
+    return "(" + "".join(f"{value}, " for value in values) + ")"

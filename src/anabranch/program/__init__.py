@@ -1,0 +1,9 @@
+"""What a program is, as frozen data; the bottom of the house: it imports nothing of ours but errors.
+
+graph.py      operators and streams; what each kind of operator holds
+schema.py     columns, tuples, and whether values fit          ddl.py   schemas as Spark writes them
+model.py      what an operator does, with the reasons: state, key, selectivity, order
+calling.py    the contract with user code: what it may return, how its failure is told, its instances
+hashing.py    the hash of keys, and key groups
+origins.py    sources that need no Spark to be described
+"""

@@ -1,0 +1,166 @@
+"""Calling user code: what an operator may return, how its failure is told, how instances are made.
+
+Shared by the sequential run and the channels, because it is the contract with the user and not a way of
+executing: what counts as "no tuple", "one tuple" and "many tuples", and what an error says.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from keyword import iskeyword
+from operator import itemgetter
+from typing import Any
+
+from anabranch.errors import OperatorError, StateError
+from anabranch.program.graph import Keyed, Node, Route, is_ours
+from anabranch.program.schema import MisfitError, Row, ShapeError
+
+
+def emitted(result: Any) -> Any:
+    """The tuples in what a `process` or `flat_map` returned: None is none, a list or iterator is many.
+
+    A named tuple, tuple, dict or anything else is one tuple.
+    """
+    if result is None:
+        return ()
+    if isinstance(result, (list, Iterator)):
+        return result
+    if isinstance(result, (tuple, dict, str, bytes)) or not hasattr(result, "__iter__"):
+        return (result,)
+    return result
+
+
+def route_of(logic: Route, row: Row) -> int:
+    """The output that a tuple goes to."""
+    way = logic.function(row)
+    if isinstance(way, bool):
+        way = int(way)
+    if not isinstance(way, int) or not 0 <= way < logic.ways:
+        raise ValueError(f"the route must be a whole number from 0 to {logic.ways - 1}, found {way!r}")
+    return way
+
+
+def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | None = None) -> OperatorError:
+    """The error for an operator that raised or returned what does not fit."""
+    where = f"operator {node.title}"
+    if epoch is not None:
+        where += f", epoch {epoch}"
+    shown = repr(row)
+    if len(shown) > 500:
+        shown = shown[:497] + "…"
+    if isinstance(problem, (ShapeError, MisfitError)):
+        what = f"returned the wrong type: {problem}"
+        hint = "Return what the output schema says, or change the schema."
+    else:
+        lines = [
+            f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
+            for frame in traceback.extract_tb(problem.__traceback__)
+            if not is_ours(frame.filename)
+        ]
+        what = f"raised {type(problem).__name__}: {problem}" + "".join("\n" + line for line in lines[-3:])
+        hint = "The epoch failed and nothing of it was written."
+    return OperatorError(f"{where}: {what}\nfor the tuple {shown}\n{hint}", node.title, shown, epoch)
+
+
+class Instances:
+    """Makes the per-key instances of a keyed operator, and reads their state back.
+
+    An instance is a copy of the prototype whose state fields are set. Whatever else user code writes
+    on `self` would be lost between epochs, so it is refused, by the same rule in every way of running.
+    """
+
+    def __init__(self, node: Node) -> None:
+        assert isinstance(node.logic, Keyed)
+        self.node = node
+        self.logic = node.logic
+        self.names = tuple(field.name for field in self.logic.fields)
+        self.kind = type(self.logic.prototype)
+        held = vars(self.logic.prototype)
+        self.configuration = {name: value for name, value in held.items() if name not in self.names}
+        self.size = len(self.configuration) + len(self.names)
+        # Made once: instances are made by the ten thousand.
+        self._template = {**self.configuration, **{f.name: f.default for f in self.logic.fields}}
+        self._factories = [(f.name, f.factory) for f in self.logic.fields if f.factory is not None]
+        self._state_of = _getter(self.names)
+        self._set = _setter(self.kind, self.names)
+
+    def new(self) -> Any:
+        """An instance for a key that was never seen."""
+        instance = object.__new__(self.kind)
+        attributes = vars(instance)
+        attributes.update(self._template)
+        for name, factory in self._factories:
+            attributes[name] = factory()
+        return instance
+
+    def restored(self, values: tuple[Any, ...]) -> Any:
+        """An instance with the state it had."""
+        instance = object.__new__(self.kind)
+        self._set(instance, values)
+        if self.configuration:
+            instance.__dict__.update(self.configuration)
+        return instance
+
+    def values(self, instance: Any) -> tuple[Any, ...]:
+        """The state of an instance; StateError if something else was changed on it."""
+        attributes = instance.__dict__
+        if len(attributes) != self.size:
+            extra = [name for name in attributes if name not in self.names and name not in self.configuration]
+            self._refuse(extra[0] if extra else "an attribute that was deleted")
+        for name, value in self.configuration.items():
+            if attributes.get(name, self) is not value:
+                self._refuse(name)
+        return self._state_of(attributes)
+
+    def _refuse(self, name: str) -> None:
+        raise StateError(
+            f"operator {self.node.title}: process() changed self.{name}, which is not declared as state, so its "
+            f"value would be lost. Declare it in the class: {name} = ab.state(default=…)"
+        )
+
+
+def _getter(names: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+    if not names:
+        return lambda attributes: ()
+    if len(names) == 1:
+        only = names[0]
+        return lambda attributes: (attributes[only],)
+    return itemgetter(*names)
+
+
+def _setter(kind: type, names: tuple[str, ...]) -> Callable[[Any, tuple[Any, ...]], None]:
+    """A function that gives an instance these attributes.
+
+    Generated: an assignment that is written out takes a third of the time of a loop over names, and instances
+    stay without a dict of their own, which makes user code faster too.
+    """
+    is_plain = kind.__setattr__ is object.__setattr__ and not any(
+        hasattr(getattr(kind, name, None), "__set__") for name in names
+    )
+    if not is_plain or not names or any(not name.isidentifier() or iskeyword(name) for name in names):
+        return lambda instance, values: instance.__dict__.update(zip(names, values, strict=True))
+    targets = "".join(f"instance.{name}, " for name in names)
+    namespace: dict[str, Any] = {}
+    exec(f"def set_state(instance, values):\n    {targets}= values", namespace)
+    return namespace["set_state"]
+
+
+NAN = float("nan")
+
+
+def canonical(value: Any) -> Any:
+    """The key a value stands for: every NaN is one key (a dict would tell them apart)."""
+    return NAN if value != value else value
+
+
+def canonical_key(key: Any) -> Any:
+    """The key that a stored one stands for: a single value, or a tuple of them."""
+    return tuple(map(canonical, key)) if isinstance(key, tuple) else canonical(key)
+
+
+def key_of(row: Row, places: tuple[int, ...]) -> Any:
+    """The key of a tuple: the value of its key column, or a tuple of them."""
+    if len(places) == 1:
+        return canonical(tuple.__getitem__(row, places[0]))
+    return tuple(canonical(tuple.__getitem__(row, place)) for place in places)

@@ -1,0 +1,293 @@
+"""Operator models: what the compiler believes of an operator, each belief with its reason and its line.
+
+A model has five properties. They come from three places, in this order: what the author declared, what
+the code shows, and — where neither says anything — "unknown", which is never run in parallel. What the
+author declares is believed, as in the *Safe* paper; but where the code plainly shows the opposite, the
+program is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from anabranch.errors import ProgramError
+from anabranch.program.graph import Location
+
+
+class State(enum.Enum):
+    """What an operator remembers from one tuple to the next."""
+
+    STATELESS = "stateless"
+    PARTITIONED = "partitioned"
+    UNKNOWN = "unknown"
+
+
+class Selectivity(enum.Enum):
+    """How many tuples an operator emits for one it takes."""
+
+    ONE = "1:1"
+    AT_MOST_ONE = "1:[0,1]"
+    ANY = "1:[0,∞)"
+
+    def then(self, following: Selectivity) -> Selectivity:
+        """That of two operators in a row."""
+        order = list(Selectivity)
+        return order[max(order.index(self), order.index(following))]
+
+
+class Input(enum.Enum):
+    """What an input port does with punctuations."""
+
+    OBLIVIOUS = "oblivious"
+    EXPECTING = "expecting"
+
+
+class Output(enum.Enum):
+    """What an output port does with punctuations."""
+
+    PRESERVES = "preserves"
+    REMOVES = "removes"
+    GENERATES = "generates"
+
+
+class Ordering(enum.Enum):
+    """If an operator minds the order of its input."""
+
+    NEEDED = "needed"
+    PER_KEY = "per key"
+    TOLERANT = "tolerant"
+
+
+@dataclasses.dataclass(frozen=True)
+class Property:
+    """A value, why it is believed, and the line that shows it."""
+
+    value: Any
+    reason: str
+    location: Location | None = None
+
+    @property
+    def text(self) -> str:
+        return self.value.value if isinstance(self.value, enum.Enum) else str(self.value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Block(Property):
+    """What keeps an operator sequential.
+
+    Attributes
+    ----------
+    keeps : bool
+        The operator is seen to keep something; otherwise something it does could not be followed.
+    written : str
+        How the code reaches what it writes and what outlives the call: ``self.total``, ``counter``; or nothing.
+    """
+
+    keeps: bool = True
+    written: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """What state is partitioned by: columns of the input, or an expression over them.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The columns of the key; for an expression, those it reads.
+    expression : str
+        The expression over the tuple ``t``; empty if the key is the columns themselves.
+    function : callable, optional
+        Computes the key of a tuple, for an expression.
+    """
+
+    columns: tuple[str, ...]
+    expression: str = ""
+    function: Callable[[Any], Any] | None = dataclasses.field(default=None, compare=False)
+
+    @property
+    def text(self) -> str:
+        return self.expression or ", ".join(self.columns)
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """Everything the compiler believes of one operator.
+
+    Attributes
+    ----------
+    state, selectivity, forwarding, inputs, output, ordering : Property
+        `state` holds a `State`; `selectivity` a `Selectivity`; `forwarding` a dict from columns of the
+        output to the columns of the input they are copies of; `inputs` a tuple with an `Input` for each
+        port; `output` an `Output`; `ordering` an `Ordering`.
+    key : Key or None
+        What the state is partitioned by.
+    blocks : tuple of Property
+        Everything that keeps it sequential: the first is the state's reason.
+    notes : tuple of Property
+        Effects that no tuple shows (printing, logging), and other remarks.
+    remedy : str
+        The smallest change that would make it safe, for a sequential operator.
+    case : int
+        Which of the three levels of state transparency applies; 0 if none.
+    logic : Logic or None
+        What runs instead of the node's own logic, if the compiler rewrote it.
+    """
+
+    state: Property
+    selectivity: Property
+    forwarding: Property
+    inputs: Property
+    output: Property
+    ordering: Property
+    key: Key | None = None
+    blocks: tuple[Property, ...] = ()
+    notes: tuple[Property, ...] = ()
+    remedy: str = ""
+    case: int = 0
+    logic: Any = None
+
+    @property
+    def is_safe(self) -> bool:
+        return self.state.value is not State.UNKNOWN
+
+    def forwards(self, column: str) -> str | None:
+        """The input column an output column is a copy of, or None."""
+        found = self.forwarding.value
+        return found.get(column) if isinstance(found, dict) else None
+
+
+# -- declarations -----------------------------------------------------------------------------------------
+
+DECLARATION = "__anabranch_model__"
+
+
+@dataclasses.dataclass(frozen=True)
+class Declaration:
+    """What an author said about an operator; None where nothing was said."""
+
+    state: State | None = None
+    key: tuple[str, ...] = ()
+    selectivity: Selectivity | None = None
+    forwards: tuple[str, ...] | str | None = None
+    inputs: tuple[Input, ...] | None = None
+    output: Output | None = None
+    ordering: Ordering | None = None
+
+
+Declared = TypeVar("Declared")
+
+
+def model(
+    *,
+    state: str | None = None,
+    key: str | tuple[str, ...] = (),
+    selectivity: str | None = None,
+    forwards: str | tuple[str, ...] | None = None,
+    inputs: str | tuple[str, ...] | None = None,
+    output: str | None = None,
+    ordering: str | None = None,
+) -> Callable[[Declared], Declared]:
+    """Declare what an operator does, where the compiler cannot see it.
+
+    Parameters
+    ----------
+    state : {"stateless", "partitioned", "unknown"}
+        "partitioned" needs the key, here or as ``by=`` where the operator is used.
+    key : str or tuple of str
+        The columns its state is partitioned by.
+    selectivity : {"1:1", "1:[0,1]", "1:[0,∞)"}
+        Tuples out per tuple in; "1:*" may be written for the last.
+    forwards : str or tuple of str
+        The columns it copies unchanged; "*" for all.
+    inputs : {"oblivious", "expecting"} or a tuple of them
+        What each input port does with punctuations.
+    output : {"preserves", "removes", "generates"}
+        What the output port does with punctuations.
+    ordering : {"needed", "per key", "tolerant"}
+        If the operator minds the order of its input.
+
+    Returns
+    -------
+    callable
+        A decorator for functions and classes.
+
+    Examples
+    --------
+    >>> @model(state="stateless", selectivity="1:1")
+    ... def convert(t):
+    ...     return third_party.convert(t)
+    """
+    declaration = Declaration(
+        state=None if state is None else _choice(State, state, "state"),
+        key=(key,) if isinstance(key, str) else tuple(key),
+        selectivity=(
+            None
+            if selectivity is None
+            else _choice(Selectivity, _SPELLINGS.get(selectivity, selectivity), "selectivity")
+        ),
+        forwards=forwards if forwards is None or forwards == "*" else _tuple(forwards),
+        inputs=None if inputs is None else tuple(_choice(Input, each, "inputs") for each in _tuple(inputs)),
+        output=None if output is None else _choice(Output, output, "output"),
+        ordering=None if ordering is None else _choice(Ordering, ordering, "ordering"),
+    )
+
+    def declare(found: Declared) -> Declared:
+        setattr(found, DECLARATION, declaration)
+        return found
+
+    return declare
+
+
+_SPELLINGS = {
+    "1:*": Selectivity.ANY.value,
+    "1:?": Selectivity.AT_MOST_ONE.value,
+    "unknown": Selectivity.ANY.value,
+}
+
+
+def _tuple(given: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+Choice = TypeVar("Choice", bound=enum.Enum)
+
+
+def _choice(kind: type[Choice], given: str, what: str) -> Choice:
+    for each in kind:
+        if each.value == given:
+            return each
+    valid = ", ".join(repr(each.value) for each in kind)
+    raise ProgramError(f"model({what}={given!r}): no such {what}; valid: {valid}")
+
+
+def declaration_of(*candidates: Any) -> Declaration | None:
+    """The declaration on the first of these objects (or their classes) that carries one."""
+    for found in candidates:
+        if isinstance(found, Declaration):
+            return found
+        for holder in (found, getattr(found, "func", None), type(found)):
+            declared = getattr(holder, DECLARATION, None) if holder is not None else None
+            if isinstance(declared, Declaration):
+                return declared
+    return None
+
+
+class StoreDeclaration:
+    """What ``ab.store()`` leaves in a class body: state the operator uses through an API (case 3).
+
+    Its methods are ``put(key, value)``, ``get(key, default=None)``, ``has(key)`` and ``remove(key)``. The
+    compiler treats it as a dict that is state: if every access uses one key of the tuple, that key is
+    found; if not, the class must be declared with ``@model(state="partitioned", key=…)``.
+    """
+
+    is_anabranch_store = True
+
+    def __init__(self) -> None:
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name

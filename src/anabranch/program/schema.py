@@ -1,0 +1,469 @@
+"""Schemas, and the tuples user code sees.
+
+A schema is an Arrow schema with three abilities: it makes the named-tuple class of its rows, it turns
+Arrow columns into lists of exact Python values and back, and it checks what an operator returned.
+Both the sequential run and the channels go through these, so that a value means the same in both:
+what leaves an operator has the exact Python type of its column (an int put into a double column is a
+float from there on), and an instant is an aware datetime in UTC.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+import decimal
+import typing
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.errors import SchemaError
+from anabranch.program.ddl import parse_ddl, to_ddl, type_name
+
+UTC = datetime.UTC
+
+
+class Row(tuple):
+    """A tuple of the stream: its columns by name (``t.value``, ``t["value"]``) or place (``t[0]``)."""
+
+    __slots__ = ()
+    _fields: tuple[str, ...] = ()
+
+    def __getitem__(self, item: Any) -> Any:
+        if isinstance(item, str):
+            try:
+                return tuple.__getitem__(self, self._fields.index(item))
+            except ValueError:
+                raise KeyError(f"no column {item!r}; columns: {', '.join(self._fields)}") from None
+        return tuple.__getitem__(self, item)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"no column {name!r}; columns: {', '.join(self._fields)}")
+
+    def asDict(self) -> dict[str, Any]:
+        """The columns as a dict, as on Spark's Row."""
+        return dict(zip(self._fields, self, strict=True))
+
+    def but(self, **changes: Any) -> Row:
+        """The same tuple with some columns changed."""
+        unknown = [name for name in changes if name not in self._fields]
+        if unknown:
+            raise AttributeError(f"no column {unknown[0]!r}; columns: {', '.join(self._fields)}")
+        return type(self)(changes.get(name, value) for name, value in zip(self._fields, self, strict=True))
+
+    def __repr__(self) -> str:
+        return "(" + ", ".join(f"{n}={v!r}" for n, v in zip(self._fields, self, strict=True)) + ")"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore_row, (self._fields, tuple(self))
+
+
+def _restore_row(fields: tuple[str, ...], values: tuple[Any, ...]) -> Row:
+    return _row_class(fields)(values)
+
+
+_row_classes: dict[tuple[str, ...], type[Row]] = {}
+
+
+def _row_class(fields: tuple[str, ...]) -> type[Row]:
+    found = _row_classes.get(fields)
+    if found is None:
+        members: dict[str, Any] = {"__slots__": (), "_fields": fields}
+        # The getters of a named tuple read a slot in C; a property or __getitem__ would be Python per access.
+        getters: Any = collections.namedtuple("getters", fields, rename=True)  # type: ignore[misc]
+        for at, name in enumerate(fields):
+            if name.isidentifier() and not name.startswith("__") and name not in members:
+                members[name] = vars(getters)[getters._fields[at]]
+        found = _row_classes[fields] = type("Row", (Row,), members)
+    return found
+
+
+class Schema:
+    """Names and types of a stream's columns.
+
+    Parameters
+    ----------
+    arrow : pyarrow.Schema
+        The columns. Types that Spark and Arrow spell differently are brought to one form.
+    """
+
+    def __init__(self, arrow: pa.Schema) -> None:
+        self.arrow = pa.schema([pa.field(f.name, _normal_type(f.type), f.nullable) for f in arrow])
+
+    @classmethod
+    def of(cls, given: Any) -> Schema:
+        """A schema from a DDL string, an Arrow schema, a NamedTuple, dataclass or TypedDict class."""
+        if isinstance(given, Schema):
+            return given
+        if isinstance(given, str):
+            return cls(parse_ddl(given))
+        if isinstance(given, pa.Schema):
+            made = cls(given)
+            parse_ddl(str(made))  # says so now if Spark has no such type, or a name is there twice
+            return made
+        if hasattr(given, "simpleString") and hasattr(given, "fields"):  # Spark's StructType, without pyspark
+            return cls(parse_ddl(", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in given.fields)))
+        found = schema_of_annotation(given)
+        if found is None:
+            raise SchemaError(
+                f"cannot make a schema from {given!r}; give a DDL string such as 'id long, value double', "
+                "an Arrow schema, or a class with annotated fields (NamedTuple, dataclass, TypedDict)"
+            )
+        return found
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self.arrow.names)
+
+    @cached_property
+    def row_class(self) -> type[Row]:
+        """The class of this schema's tuples."""
+        return _row_class(self.names)
+
+    def type_of(self, name: str) -> pa.DataType:
+        return self.arrow.field(name).type
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.arrow.names
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and to_ddl(self.arrow) == to_ddl(other.arrow)
+
+    def __hash__(self) -> int:
+        return hash(self.names)
+
+    def __repr__(self) -> str:
+        return to_ddl(self.arrow)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Schema, (self.arrow,)
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def rows(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> list[Row]:
+        """Tuples from Arrow columns."""
+        return list(map(self.row_class, zip(*[to_values(column) for column in columns], strict=True)))
+
+    def exact_columns(self, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+        """Columns of exact Python values from what operators returned; `MisfitError` if one does not fit.
+
+        Checking costs one pass in C per column (the set of its types); only a column with a
+        surprise in it is looked at value by value.
+        """
+        if not rows:
+            return [[] for _ in self.names]
+        return self.exact(list(zip(*rows, strict=True)))
+
+    def exact(self, columns: list[Sequence[Any]]) -> list[Sequence[Any]]:
+        """The same for columns."""
+        for place, field in enumerate(self.arrow):
+            exact = _EXACT.get(field.type)
+            found = set(map(type, columns[place]))
+            if exact is None or not found <= exact.types or (exact.check is not None and exact.check in found):
+                columns[place] = [self._fit(place, value, at) for at, value in enumerate(columns[place])]
+            elif exact.range is not None:
+                columns[place] = self._in_range(place, columns[place], exact.range, NoneType in found)
+        return columns
+
+    def _in_range(self, place: int, column: Sequence[Any], limits: tuple[int, int], nulls: bool) -> Sequence[Any]:
+        present = [value for value in column if value is not None] if nulls else column
+        if present and (min(present) < limits[0] or max(present) > limits[1]):
+            return [self._fit(place, value, at) for at, value in enumerate(column)]
+        return column
+
+    def _fit(self, place: int, value: Any, at: int = 0) -> Any:
+        field = self.arrow.field(place)
+        try:
+            return fit_value(value, field.type)
+        except (TypeError, ValueError, OverflowError, pa.ArrowException) as problem:
+            raise MisfitError(at, field.name, type_name(field.type), value, str(problem)) from None
+
+    def exact_row(self, values: Sequence[Any]) -> Row:
+        """One tuple of exact Python values; `MisfitError` if one does not fit."""
+        return self.row_class(self._fit(place, value) for place, value in enumerate(values))
+
+    def arrays(self, columns: Sequence[Sequence[Any]]) -> list[pa.Array]:
+        """Arrow columns from exact Python values."""
+        return [pa.array(column, field.type) for column, field in zip(columns, self.arrow, strict=True)]
+
+    def unpack(self, value: Any) -> Sequence[Any]:
+        """The values of one tuple in column order, from whatever form user code returned."""
+        if isinstance(value, tuple):
+            fields = getattr(value, "_fields", None)
+            if fields is not None and fields != self.names:
+                return self._by_name(value, dict(zip(fields, value, strict=True)))
+            if len(value) == len(self.names):
+                return value
+        elif isinstance(value, dict):
+            return self._by_name(value, value)
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return self._by_name(value, {f.name: getattr(value, f.name) for f in dataclasses.fields(value)})
+        elif isinstance(value, list) and len(value) == len(self.names):
+            return value
+        elif len(self.names) == 1 and not isinstance(value, list):
+            return (value,)
+        raise ShapeError(f"expected a tuple, dict, dataclass or row with the columns {self}; found {_short(value)}")
+
+    def _by_name(self, value: Any, values: dict[str, Any]) -> Sequence[Any]:
+        if values.keys() != set(self.names):
+            missing = [name for name in self.names if name not in values]
+            extra = [str(name) for name in values if name not in self.names]
+            parts = [f"missing {', '.join(missing)}"] if missing else []
+            parts += [f"not in the schema: {', '.join(extra)}"] if extra else []
+            raise ShapeError(f"expected the columns {self}; found {_short(value)} ({'; '.join(parts)})")
+        return [values[name] for name in self.names]
+
+
+class ShapeError(Exception):
+    """What user code returned is not a tuple of the schema."""
+
+
+class MisfitError(Exception):
+    """A value does not fit its column: (place in the batch, column, type, value, why)."""
+
+    def __init__(self, at: int, column: str, kind: str, value: Any, why: str) -> None:
+        super().__init__(f"column {column!r} is {kind}; found {_short(value)} ({type(value).__name__}): {why}")
+        self.at = at
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else text[:197] + "…"
+
+
+def _normal_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz="UTC" if kind.tz else None)
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_normal_type(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_normal_type(kind.key_type), _normal_type(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _normal_type(f.type)) for f in kind])
+    return kind
+
+
+def to_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Exact Python values of an Arrow column; the fast way where it gives the same values."""
+    kind = column.type
+    if column.null_count == 0 and (pa.types.is_integer(kind) or kind in (pa.float64(), pa.bool_())):
+        return column.to_numpy(zero_copy_only=False).tolist()
+    correct = _correction(kind)
+    values = column.to_pylist()
+    return values if correct is None else [None if value is None else correct(value) for value in values]
+
+
+def _correction(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """What must be done to the values Arrow gives for a type, at any depth, to make them those of `fit_value`."""
+    if pa.types.is_timestamp(kind) and kind.tz:
+        return lambda value: value.replace(tzinfo=UTC)  # Arrow's own is another object for the same zone
+    if pa.types.is_list(kind):
+        each = _correction(kind.value_type) or _same
+        return None if each is _same else lambda value: [None if v is None else each(v) for v in value]
+    if pa.types.is_map(kind):  # Arrow gives lists of pairs
+        key, item = _correction(kind.key_type) or _same, _correction(kind.item_type) or _same
+        return lambda value: {key(k): None if v is None else item(v) for k, v in value}
+    if pa.types.is_struct(kind):
+        parts = [(field.name, _correction(field.type) or _same) for field in kind]
+        if all(part is _same for _, part in parts):
+            return None
+        return lambda value: {n: None if value[n] is None else part(value[n]) for n, part in parts}
+    return None
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+NoneType = type(None)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Exact:
+    """The Python types that are exact for a column; a range for integers; a type to look at closer."""
+
+    types: frozenset[type]
+    range: tuple[int, int] | None = None
+    check: type | None = None
+
+
+def _exact(*types: type, limits: tuple[int, int] | None = None, check: type | None = None) -> _Exact:
+    return _Exact(frozenset({*types, NoneType}), limits, check)
+
+
+_EXACT: dict[pa.DataType, _Exact] = {
+    pa.bool_(): _exact(bool),
+    pa.int8(): _exact(int, limits=(-(2**7), 2**7 - 1)),
+    pa.int16(): _exact(int, limits=(-(2**15), 2**15 - 1)),
+    pa.int32(): _exact(int, limits=(-(2**31), 2**31 - 1)),
+    pa.int64(): _exact(int, limits=(-(2**63), 2**63 - 1)),
+    pa.float64(): _exact(float),
+    # A Python float holds more than 32 bits: it is rounded at once, not when it happens to be shuffled.
+    pa.float32(): _exact(float, check=float),
+    pa.string(): _exact(str, check=None),
+    pa.binary(): _exact(bytes),
+    pa.timestamp("us"): _exact(datetime.datetime, check=datetime.datetime),
+    pa.timestamp("us", tz="UTC"): _exact(datetime.datetime, check=datetime.datetime),
+    pa.date32(): _exact(datetime.date),
+}
+
+
+def fit_value(value: Any, kind: pa.DataType) -> Any:
+    """The exact Python value that a column of this type holds for `value`; TypeError or ValueError if none.
+
+    Only conversions that lose nothing are made: int → double, numpy scalars, naive datetimes as UTC.
+    """
+    if value is None:
+        return None
+    if isinstance(value, np.generic):
+        value = value.item()
+    if pa.types.is_boolean(kind):
+        if type(value) is bool:
+            return value
+        raise TypeError("expected a bool")
+    if pa.types.is_integer(kind):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError("expected an int")
+        return pa.scalar(int(value), kind).as_py()
+    if pa.types.is_floating(kind):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise TypeError("expected a float")
+        return pa.scalar(float(value), kind).as_py()
+    if pa.types.is_string(kind):
+        if not isinstance(value, str):
+            raise TypeError("expected a str")
+        value.encode()  # a lone surrogate fits no column
+        return str(value)
+    if pa.types.is_binary(kind):
+        if not isinstance(value, (bytes, bytearray)):
+            raise TypeError("expected bytes")
+        return bytes(value)
+    if pa.types.is_timestamp(kind):
+        if not isinstance(value, datetime.datetime):
+            raise TypeError("expected a datetime")
+        if kind.tz:
+            return _plain(value.astimezone(UTC) if value.tzinfo else value, UTC)
+        if value.tzinfo is not None:
+            raise TypeError("expected a datetime without a time zone")
+        return _plain(value, None)
+    if pa.types.is_date(kind):
+        if isinstance(value, datetime.datetime) or not isinstance(value, datetime.date):
+            raise TypeError("expected a date")
+        return datetime.date(value.year, value.month, value.day)
+    if pa.types.is_decimal(kind):
+        if not isinstance(value, (decimal.Decimal, int)) or isinstance(value, bool):
+            raise TypeError("expected a Decimal")
+        return pa.scalar(decimal.Decimal(value), kind).as_py()
+    if pa.types.is_list(kind):
+        if not isinstance(value, (list, tuple)):
+            raise TypeError("expected a list")
+        return [fit_value(item, kind.value_type) for item in value]
+    if pa.types.is_map(kind):
+        if not isinstance(value, dict):
+            raise TypeError("expected a dict")
+        return {fit_value(k, kind.key_type): fit_value(v, kind.item_type) for k, v in value.items()}
+    if pa.types.is_struct(kind):
+        if isinstance(value, tuple) and hasattr(value, "_asdict"):
+            value = value._asdict()
+        if not isinstance(value, dict):
+            raise TypeError("expected a dict")
+        unknown = [name for name in value if kind.get_field_index(str(name)) < 0]
+        if unknown:
+            raise ValueError(f"no field {unknown[0]!r}")
+        return {field.name: fit_value(value.get(field.name), field.type) for field in kind}
+    raise TypeError(f"values of the Arrow type {kind} are not supported")
+
+
+def _plain(at: datetime.datetime, zone: datetime.tzinfo | None) -> datetime.datetime:
+    """What a column holds of it: no fold, no subclass (pandas has one)."""
+    return datetime.datetime(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond, zone)
+
+
+# -- annotations --------------------------------------------------------------------------------------
+
+_PYTHON_TYPES: dict[Any, pa.DataType] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    datetime.datetime: pa.timestamp("us", tz="UTC"),
+    datetime.date: pa.date32(),
+    decimal.Decimal: pa.decimal128(38, 18),
+}
+
+
+def arrow_type_of(annotation: Any) -> pa.DataType | None:
+    """The column type of a Python annotation, or None."""
+    if annotation in _PYTHON_TYPES:
+        return _PYTHON_TYPES[annotation]
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return parse_ddl(f"x {arguments[1]}").field(0).type if isinstance(arguments[1], str) else None
+    present = [argument for argument in arguments if argument is not NoneType]
+    if origin is not None and len(present) == 1 and len(arguments) == 2 and NoneType in arguments:
+        return arrow_type_of(present[0])
+    if origin in (list, Sequence) and arguments:
+        item = arrow_type_of(arguments[0])
+        return None if item is None else pa.list_(item)
+    if origin is dict and len(arguments) == 2:
+        key, item = arrow_type_of(arguments[0]), arrow_type_of(arguments[1])
+        return None if key is None or item is None else pa.map_(key, item)
+    fields = _annotated_fields(annotation)
+    if fields is None:
+        return None
+    return pa.struct([pa.field(name, kind) for name, kind in fields])
+
+
+def _annotated_fields(annotation: Any) -> list[tuple[str, pa.DataType]] | None:
+    if not isinstance(annotation, type) or annotation in _PYTHON_TYPES:
+        return None
+    is_record = (
+        (issubclass(annotation, tuple) and hasattr(annotation, "_fields"))
+        or dataclasses.is_dataclass(annotation)
+        or typing.is_typeddict(annotation)
+    )
+    if not is_record:
+        return None
+    fields = []
+    for name, kind in typing.get_type_hints(annotation, include_extras=True).items():
+        column = arrow_type_of(kind)
+        if column is None:
+            raise SchemaError(
+                f"the field {name!r} of {annotation.__name__} has the type {kind!r}, which no column holds; "
+                f"use one of {', '.join(t.__name__ for t in _PYTHON_TYPES)}, list[…], dict[…, …], … | None, "
+                "or give the schema as a DDL string"
+            )
+        fields.append((name, column))
+    return fields
+
+
+def schema_of_annotation(annotation: Any) -> Schema | None:
+    """The schema of a record class (NamedTuple, dataclass, TypedDict), or None."""
+    fields = _annotated_fields(annotation)
+    return None if not fields else Schema(pa.schema(fields))
+
+
+def schema_of_return(function: Callable[..., Any], many: bool) -> Schema | None:
+    """The schema a function's return annotation gives, or None.
+
+    With `many`, the annotation may be ``Iterator[Record]``, ``list[Record]``, ``Record | None`` and so on.
+    """
+    try:
+        annotation = typing.get_type_hints(function, include_extras=True).get("return")
+    except Exception:  # a name that is only imported for type checkers
+        return None
+    if many:
+        arguments = [a for a in typing.get_args(annotation) if a is not NoneType]
+        if typing.get_origin(annotation) is not None and arguments:
+            annotation = arguments[0]
+    return schema_of_annotation(annotation)
