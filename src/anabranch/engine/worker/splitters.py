@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from anabranch.engine.worker.batches import Batch
 from anabranch.engine.worker.exchange import Outbox, Row, batches_of
+from anabranch.engine.worker.output_files import OutputFiles
 from anabranch.engine.worker.packets import number_place, text_place, unpack
 from anabranch.engine.worker.stage import Flow, StageRun
 from anabranch.engine.worker.tasks import Program, Task
@@ -100,6 +101,7 @@ class SplitTask(Task):
         anomalies.take()  # what an attempt that died left behind
         program = self.load()
         outbox = Outbox(program.layout, 0, self.functions, whom, self.epoch)
+        files = OutputFiles(program.layout, self.files, self.epoch, (0, whom))
         pieces: dict[bytes, int] = {}
         splitters = [_Splitter(self, program, source, pieces) for source in program.inputs]
         rows_out = 0
@@ -115,13 +117,15 @@ class SplitTask(Task):
                     columns = [part.column(at).cast(field.type) for at, field in enumerate(schema.arrow)]
                     for place, each in splitter.leaving(piece, columns):
                         rows_out += len(each.trails[0])
-                        yield from outbox.leaving(each, place)
+                        if not files.takes(each):
+                            yield from outbox.leaving(each, place)
         except AnabranchError as error:
+            files.abandon()
             yield from outbox.failure(error)
             return
         yield from outbox.header(list(pieces.items()))
         read = {s.source.name: s.rows_in for s in splitters}
-        yield outbox.report(_report(began, started, read, rows_out, oldest))
+        yield outbox.report({**_report(began, started, read, rows_out, oldest), "files": files.close()})
 
     def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
@@ -140,15 +144,16 @@ class FeedbackTask(Task):
     """Takes tuples that were fed back: rows of (loop, number of the first tuple, an Arrow batch)."""
 
     def run(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
-        """The task of a partition of what was fed back; which one does not matter."""
-        return batches_of(self.rows(batches))
+        """The task of a partition of what was fed back."""
+        return batches_of(self.rows(batches, number))
 
-    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
+    def rows(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[Row]:
         """What the task sends."""
         began, started = time.time(), time.perf_counter()
         anomalies.take()  # what an attempt that died left behind
         program = self.load()
         outbox = Outbox(program.layout, 0, self.functions, 0, self.epoch)
+        files = OutputFiles(program.layout, self.files, self.epoch, (-1, whom))
         pieces: dict[bytes, int] = {}
         rows_out = 0
         try:
@@ -159,13 +164,15 @@ class FeedbackTask(Task):
                     columns = unpack(payload, source.schema.arrow).columns
                     for piece, each in splitter.leaving(number_place(first), columns):
                         rows_out += len(each.trails[0])
-                        yield from outbox.leaving(each, piece)
+                        if not files.takes(each):
+                            yield from outbox.leaving(each, piece)
         except AnabranchError as error:
+            files.abandon()
             yield from outbox.failure(error)
             return
         yield from outbox.header(list(pieces.items()))
         # No row was read from a source. What was fed back is routed, and so counted, like any other.
-        yield outbox.report(_report(began, started, {}, rows_out, None))
+        yield outbox.report({**_report(began, started, {}, rows_out, None), "files": files.close()})
 
 
 def _report(began: float, started: float, read: dict[str, int], rows_out: int, oldest: float | None) -> dict[str, Any]:
