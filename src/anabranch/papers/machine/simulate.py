@@ -21,7 +21,7 @@ from anabranch.papers.machine.description import Cluster, Host, PolicyMaker, Reg
 from anabranch.papers.machine.load import Constant, Curve
 from anabranch.papers.machine.result import Result
 from anabranch.papers.machine.world import World
-from anabranch.partitioning.planner import PlannerSettings
+from anabranch.partitioning.placing.planner import PlannerSettings
 from anabranch.program.model import Selectivity
 
 POLICIES: dict[str, PolicyMaker | None] = {"default": DefaultPolicy, "paper": PaperPolicy, "fixed": None}

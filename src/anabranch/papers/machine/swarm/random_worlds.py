@@ -25,8 +25,8 @@ from anabranch.papers.machine.description import (
     joints,
 )
 from anabranch.papers.machine.load import Bursts, Constant, Curve, Sine, Steps
-from anabranch.partitioning.construct import Construction, ConstructionSettings
-from anabranch.partitioning.planner import PlannerSettings
+from anabranch.partitioning.placing.construct import Construction, ConstructionSettings
+from anabranch.partitioning.placing.planner import PlannerSettings
 from anabranch.partitioning.resources import Resources
 from anabranch.program.model import Selectivity
 
