@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from anabranch.papers.machine.description import Cluster, Host, Region, Rescaling, Source, WorldDescription
-from anabranch.papers.machine.load import Steps
+from anabranch.sim.load import Steps
 from anabranch.papers.machine.world import World
 from anabranch.partitioning.construct import Construction, ConstructionSettings
 from anabranch.partitioning.planner import PlannerSettings

@@ -12,7 +12,7 @@ import pytest
 from anabranch.control import Bounds, DefaultPolicy, PaperPolicy
 from anabranch.papers import machine as sim
 from anabranch.papers.machine.swarm import failures, random_world, shrink, source_of
-from anabranch.papers.machine.swarm.printing import test_of as text_of_test
+from anabranch.sim.printing import test_of as text_of_test
 from anabranch.partitioning.construct import Construction, ConstructionSettings
 from anabranch.partitioning.planner import PlannerSettings
 from anabranch.partitioning.resources import Growth, Resources

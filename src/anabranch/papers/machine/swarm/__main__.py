@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 
-from anabranch.papers.machine.swarm.printing import test_of
+from anabranch.sim.printing import test_of
 from anabranch.papers.machine.swarm.random_worlds import random_world
 from anabranch.papers.machine.swarm.shrinking import shrink
 from anabranch.papers.machine.swarm.trial import failures, kind_of

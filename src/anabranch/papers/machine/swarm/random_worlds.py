@@ -24,7 +24,7 @@ from anabranch.papers.machine.description import (
     WorldDescription,
     joints,
 )
-from anabranch.papers.machine.load import Bursts, Constant, Curve, Sine, Steps
+from anabranch.sim.load import Bursts, Constant, Curve, Sine, Steps
 from anabranch.partitioning.construct import Construction, ConstructionSettings
 from anabranch.partitioning.planner import PlannerSettings
 from anabranch.partitioning.resources import Resources

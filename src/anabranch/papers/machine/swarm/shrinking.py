@@ -12,7 +12,7 @@ from dataclasses import replace
 from anabranch.control.bounds import Bounds
 from anabranch.papers.machine.costs import Spread
 from anabranch.papers.machine.description import Cluster, Host, Region, WorldDescription
-from anabranch.papers.machine.load import Constant, Steps
+from anabranch.sim.load import Constant, Steps
 from anabranch.papers.machine.swarm.trial import failures, kind_of
 
 TRIALS_MAX = 400

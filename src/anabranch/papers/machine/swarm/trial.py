@@ -6,7 +6,7 @@ import math
 
 from anabranch.papers.machine.checkers import Recorder, check_run, check_saso
 from anabranch.papers.machine.description import WorldDescription
-from anabranch.papers.machine.load import Steps
+from anabranch.sim.load import Steps
 from anabranch.papers.machine.world import StandStill, World
 
 EVENTS_MAX = 300_000
