@@ -12,8 +12,6 @@ from anabranch.papers.machine.swarm.trial import failures
 from anabranch.sim.load import Constant, Steps
 from anabranch.sim.smallest import TRIALS_MAX, smallest
 
-TRIALS_MAX = 400
-
 
 def shrink(
     description: WorldDescription,
