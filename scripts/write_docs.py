@@ -1,6 +1,6 @@
-"""Writes the tables of docs that follow from code: `make docs`. A test compares what is there with what would be written.
+"""Writes the tables of docs that follow from code: `make docs`. A test compares what is there with what would be.
 
-A table stands between two comments, ``<!-- table: NAME -->`` and ``<!-- end -->``; the text around it is written by hand.
+A table stands between two comments, ``<!-- table: NAME -->`` and ``<!-- end -->``; the text around is written by hand.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def field_texts(kind: type) -> dict[str, str]:
     texts = {}
     for at, statement in enumerate(found.body[:-1]):
         after = found.body[at + 1]
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                texts[statement.target.id] = " ".join(str(after.value.value).split())
+        is_field = isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+        if is_field and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            texts[statement.target.id] = " ".join(str(after.value.value).split())
     return texts
 
 

@@ -43,7 +43,7 @@ def mergeable(layout: Layout, number: int) -> bool:
     found = layout.exits[number]
     stages = {layout.steps[layout.edges[at].source].stage for at in found.edges}
     ordered = all(layout.edges[at].ordered for at in found.edges)
-    return ordered and layout.levels > 0 and all(layout.stages[at].level == layout.levels for at in stages)
+    return ordered and layout.depth > 0 and all(layout.stages[at].depth == layout.depth for at in stages)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ class MergerTask(Task):
             path = os.path.join(target.directory, name)
             pq.write_table(table, path, compression=target.compression, store_schema=False)
             file = MergedFile(exit_number, number, name, table.num_rows)
-            yield report_row(MergerReport(layout.levels + 1, self.clock.passing_s() - started, file))
+            yield report_row(MergerReport(layout.depth + 1, self.clock.passing_s() - started, file))
 
 
 def merged(layout: Layout, found: Exit, parts: Sequence[tuple[int, Any]], bases: Sequence[int] = ()) -> pa.Table:

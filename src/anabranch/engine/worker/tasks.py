@@ -137,7 +137,7 @@ class LevelTask(Task):
         """What the task sends."""
         program = self.load()
         outbox = Outbox(program.layout, self.level, self.functions, slot, self.epoch)
-        later = self.level < program.layout.levels
+        later = self.level < program.layout.depth
         hands_on_pieces = slot == 0 and (needs_pieces(program.layout, self.level + 1) or (later and bool(self.merged)))
         try:
             channel = _Channel(self, program, slot)  # opens its state, and may find that this host lacks some of it
@@ -309,7 +309,7 @@ class _Channel:
         return ChannelReport(
             stage=self._stage.number,
             name=self._stage.name,
-            depth=self._stage.level,
+            depth=self._stage.depth,
             channel=self._number,
             began_s=self._began,
             seconds=self._clock.passing_s() - self._started,
