@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.compiler.layout.stages import Layout
+from anabranch.engine.reports import WrittenFile
 from anabranch.engine.worker.stage import Leaving
 
 STAGED = "_staged-"
@@ -83,14 +84,13 @@ class OutputFiles:
             self._open[number] = writer, name
         return self._open[number][0]
 
-    def close(self) -> list[dict[str, object]]:
+    def close(self) -> tuple[WrittenFile, ...]:
         """Finish the files; a record of each."""
         for writer, _ in self._open.values():
             writer.close()
-        return [
-            {"exit": number, "range": list(self._place), "name": name, "rows": self._rows[number]}
-            for number, (_, name) in self._open.items()
-        ]
+        return tuple(
+            WrittenFile(number, *self._place, name, self._rows[number]) for number, (_, name) in self._open.items()
+        )
 
     def abandon(self) -> None:
         """The task failed: nobody will want its files."""
