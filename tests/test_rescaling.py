@@ -14,7 +14,7 @@ import pytest
 from faults.test_schedules import KEYED, DriverDied, check_state, random_row
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from ownership_checker import check_checkpoint
+from anabranch.sim.owners import check_checkpoint
 from programs import COLUMNS, STEPS, build, exact
 
 from anabranch import faults

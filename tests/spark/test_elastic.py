@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from faults.test_schedules import check_state
-from ownership_checker import check_checkpoint
+from anabranch.sim.owners import check_checkpoint
 from programs import COLUMNS, build, exact, slow
 
 import anabranch as ab

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ownership_checker import owners_of
+from anabranch.sim.owners import owners_of
 
 from anabranch.errors import CheckpointError
 from anabranch.partitioning.construct import evened, resized

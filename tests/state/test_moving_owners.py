@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ownership_checker import check_records, rows_of
+from anabranch.sim.owners import check_records, rows_of
 
 import anabranch as ab
 from anabranch.partitioning.function import PartitioningFunction

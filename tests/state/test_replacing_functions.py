@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ownership_checker import check_checkpoint
+from anabranch.sim.owners import check_checkpoint
 from programs import COLUMNS, build, exact
 
 from anabranch.api.session import from_epochs
