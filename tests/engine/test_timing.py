@@ -70,7 +70,7 @@ def reports(stream, monkeypatch, tmp_path, channels=3):
     monkeypatch.setitem(globals(), "time", clock)
     run.run_epochs()
     assert exact(run.output) == exact(stream.run_sequential())
-    assert not any("measured" in stage for progress in run.progress for stage in progress.stages)
+    assert not any("measured" in stage for progress in run.progress for stage in progress.to_dict()["stages"])
     return found
 
 
