@@ -10,9 +10,9 @@
 | bounds | a region has channels outside of what the user allowed |
 | leaks | files that nothing refers to were left behind |
 
-The oracle is `engine/sequential.py`, fed with the micro-batches and the times that the manifests say. State is read from
-the segments as what they are, Arrow files: of all values of a key the one of the latest epoch counts. Only the codec
-of values is the product's own.
+The oracle is `engine/sequential.py`, fed with the micro-batches and the times that the manifests say. State is read
+from the segments as what they are, Arrow files: of all values of a key the one of the latest epoch counts. Only the
+codec of values is the product's own.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def check_once(ledger: Ledger) -> list[str]:
     for each in ledger.deliveries:
         first = delivered.setdefault((each.output, each.epoch), each.rows)
         if first != each.rows:
-            complaints.append(f"once: epoch {each.epoch} was delivered in two versions: {_difference(first, each.rows)}")
+            complaints.append(
+                f"once: epoch {each.epoch} was delivered in two versions: {_difference(first, each.rows)}"
+            )
     return complaints
 
 

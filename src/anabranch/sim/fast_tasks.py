@@ -66,7 +66,8 @@ class FastTasks:
         self._chance = chance
         self._drawn: dict[Keys, _Drawn] = {}
         self._names = itertools.count()
-        self._known: dict[tuple[str, int], np.ndarray] = {}
+        self.rows_out = 0
+        """Tuples that left the program in the last job."""
 
     def __call__(self, batch: Mapping[str, Sequence[InputFile]] | None, job: Job) -> pa.Table:
         layout = job.split.load().layout
@@ -76,6 +77,7 @@ class FastTasks:
         reports: list[Report] = self._sources(layout, job, files, leaving)
         for task in job.levels:
             reports += self._depth(layout, task, leaving)
+        self.rows_out = round(sum(leaving[edge.source] for edge in layout.edges if edge.target < 0))
         rows = [report_row(report) for report in reports]
         arrays = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), ROWS, strict=True)]
         return pa.Table.from_arrays(arrays, schema=ROWS)
@@ -149,7 +151,7 @@ class FastTasks:
         reports: list[ChannelReport] = []
         works: list[float] = []
         routed: list[RoutedKeys] = []
-        for stage in layout.at_depth(task.depth):
+        for stage in layout.at_depth(task.level):
             entering = round(sum(leaving.get(edge.source, 0.0) for edge in layout.inputs_of(stage)))
             self._through(layout, stage, entering, leaving)
             function = task.functions[stage.number]
@@ -184,11 +186,10 @@ class FastTasks:
                     report = dataclasses.replace(report, measured=measured)
                 reports.append(report)
                 works.append(work)
-        found = self._timed(reports, works)
-        if routed and found:
+        if routed:
             # Who counted what does not matter to the driver: it adds up what all tasks counted.
-            found[0] = dataclasses.replace(found[0], keys=tuple(routed))
-        return found
+            reports[0] = dataclasses.replace(reports[0], keys=tuple(routed))
+        return self._timed(reports, works)
 
     def _keys_of(self, region: str) -> _Drawn:
         keys = self._situation.keys.get(region, self._situation.keys_default)

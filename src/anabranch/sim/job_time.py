@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from anabranch.sim.hosts import PlacedTask, SimulatedHost, next_present, placed
+from anabranch.sim.hosts import PlacedTask, SimulatedHost, next_present, placed, slots_at
 from anabranch.sim.virtual_time import VirtualClock
 from anabranch.sim.work_costs import WorkCosts
 
@@ -39,6 +39,10 @@ class JobTime:
         self._straggler_share = straggler_share
         self._straggler_factor = straggler_factor
         self._noise = noise
+
+    def slots(self) -> int:
+        """How many tasks run at once."""
+        return max(1, slots_at(self._hosts(), self.clock.at_s))
 
     def plan(self) -> None:
         """A job is planned."""

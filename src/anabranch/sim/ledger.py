@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,13 +66,15 @@ class Ledger:
 
 
 class WatchedFiles(MemoryFiles):
-    """Files in memory that tell a ledger what is written."""
+    """Files in memory that tell a ledger what is written; `before` is called first, with the name."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, before: Callable[[str], None] = lambda name: None) -> None:
         super().__init__("world")
         self._ledger = ledger
+        self._before = before
 
     def write(self, name: str, data: bytes | memoryview, modified: int | None = None) -> None:
+        self._before(name)
         super().write(name, data, modified)
         self._ledger.wrote(name, bytes(data))
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +23,13 @@ from anabranch.engine.job import Job
 from anabranch.engine.reports import ChannelReport, Report, SplitReport, from_bytes
 from anabranch.engine.sequential import input_row
 from anabranch.engine.worker.exchange import REPORT, ROWS, Row, report_row
+from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
+from anabranch.engine.worker.tasks import LevelTask, Task
 from anabranch.program.graph import Node
 from anabranch.sim.hosts import PlacedTask
 from anabranch.sim.inputs import InputFile
 from anabranch.sim.job_time import JobTime
-from anabranch.sim.virtual_time import START_S
+from anabranch.sim.virtual_time import START_S, TickingClock
 from anabranch.sim.work_costs import WorkCosts
 from anabranch.testing import TaskDied
 
@@ -34,6 +37,8 @@ _ATTEMPTS_MAX = 4
 """As spark.task.maxFailures."""
 _SPECULATIVE = 0.03
 """Of the tasks, so many run twice for nothing."""
+
+_TICK_S = 1e-6
 
 Batch = Mapping[str, Sequence[InputFile]]
 
@@ -78,12 +83,12 @@ class RealTasks:
         self._time.plan()
         tasks = []
         for number, (part, files) in enumerate(self._partitions(batch or {})):
-            tasks.append(_Ran(lambda p=part, n=number: job.split.rows(iter(p), n), files * self._costs.file_s))  # type: ignore[misc]
+            tasks.append(_Ran(partial(self._split, job.split, part, number), files * self._costs.file_s))
         if job.fed_back:
             columns = [list(column) for column in zip(*job.fed_back, strict=True)]
             arrays = [pa.array(c, k) for c, k in zip(columns, (pa.int32(), pa.int64(), pa.binary()), strict=True)]
             fed_back = pa.RecordBatch.from_arrays(arrays, ["loop", "first", "payload"])
-            tasks.append(_Ran(lambda: job.feedback.rows(iter([fed_back])), 0.0))
+            tasks.append(_Ran(partial(self._fed_back, job.feedback, fed_back), 0.0))
         reports, rows = self._stage(tasks)
         for task in job.levels:
             by_slot: dict[int, list[Row]] = {slot: [] for slot in range(task.count)}
@@ -92,12 +97,21 @@ class RealTasks:
             tasks = []
             for slot, mine in by_slot.items():
                 size = sum(len(payload) for _, _, payload in mine)
-                tasks.append(_Ran(lambda t=task, s=slot, m=mine: t.rows(self._arriving(m), s), size * self._costs.byte_s))  # type: ignore[misc]
+                tasks.append(_Ran(partial(self._channel, task, slot, mine), size * self._costs.byte_s))
             more, rows = self._stage(tasks)
             reports += more
         rows += [report_row(report) for report in reports]
         arrays = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), ROWS, strict=True)]
         return pa.Table.from_arrays(arrays, schema=ROWS)
+
+    def _split(self, task: SplitTask, part: list[pa.RecordBatch], number: int) -> Iterator[Row]:
+        return _ticking(task).rows(iter(part), number)
+
+    def _fed_back(self, task: FeedbackTask, rows: pa.RecordBatch) -> Iterator[Row]:
+        return _ticking(task).rows(iter([rows]))
+
+    def _channel(self, task: LevelTask, slot: int, rows: list[Row]) -> Iterator[Row]:
+        return _ticking(task).rows(self._arriving(rows), slot)
 
     def _arriving(self, rows: list[Row]) -> Iterator[tuple[bytes, pa.Scalar]]:
         """Blocks of a shuffle come in any order; a task sorts its few rows."""
@@ -158,6 +172,14 @@ class RealTasks:
         structs[number] = pa.StructArray.from_arrays(piece.columns, piece.schema.names)
         arrays = [pa.array([number] * len(piece), pa.int32()), *structs]
         return pa.RecordBatch.from_arrays(arrays, ["source", *(f"s{at}" for at in range(len(structs)))])
+
+
+AnyTask = TypeVar("AnyTask", bound=Task)
+
+
+def _ticking(task: AnyTask) -> AnyTask:
+    """The task, with a clock that says the same in every run: which calls it times must not depend on this machine."""
+    return dataclasses.replace(task, clock=TickingClock(_TICK_S))
 
 
 # -- what tasks took ----------------------------------------------------------------------------------------------

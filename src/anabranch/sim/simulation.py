@@ -31,13 +31,12 @@ from anabranch.engine.driver.runner import EpochRunner, describe_program, key_ro
 from anabranch.engine.driver.sink import TableSink
 from anabranch.engine.driver.switching import SwitchingRunner, begins_split
 from anabranch.engine.driver.waiting import Ready, SparkSurroundings
-from anabranch.engine.job import Job
 from anabranch.engine.worker.tasks import MergeTask, Program
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.program.graph import Node, Source
 from anabranch.program.origins import RowsOrigin
 from anabranch.sim.fast_tasks import FastTasks
-from anabranch.sim.hosts import SimulatedHost, slots_at
+from anabranch.sim.hosts import slots_at
 from anabranch.sim.inputs import FileSource, InputFile, Inputs
 from anabranch.sim.job_time import JobTime
 from anabranch.sim.ledger import Delivery, Ledger, Scaled, WatchedFiles
@@ -269,7 +268,7 @@ class Simulation:
                 on_decision=lambda region, decision: self._decisions.append((self.clock.at_s, region, decision)),
                 balancing=BalancingSettings(situation.balancing, situation.imbalance_tolerance, situation.split_gain_s),
                 sizing=sizing,
-                clock=self.clock,
+                machine_clock=self.clock,
             )
 
         self.runner = SwitchingRunner(runner_of, program, split, checkpoint)

@@ -42,7 +42,7 @@ class AskedChannels:
 
 @dataclass(frozen=True)
 class Keys:
-    """How the tuples of a region are spread over keys, where no tuples are run: the n-th key has a share ~ n ** -skew."""
+    """The keys of a region, where no tuples are run: the n-th of them has a share of the tuples ~ n ** -skew."""
 
     count: int = 10_000
     skew: float = 0.0
@@ -52,11 +52,14 @@ class Keys:
     """Key → how many times as long as others its tuples take."""
 
 
+ALWAYS_MORE = Constant(math.inf)
+
+
 @dataclass(frozen=True)
 class Situation:
     """Everything about a simulated run but its program."""
 
-    load: Curve = Constant(math.inf)
+    load: Curve = ALWAYS_MORE
     """Tuples per second of every source."""
     rows_per_file: int | None = None
     """Of the sources' files; None: one file for each epoch that a source was given."""
@@ -64,9 +67,9 @@ class Situation:
     """Virtual time after which no epoch begins any more."""
     epochs_max: int = 10_000
     """Epochs that are run at most."""
-    hosts: tuple[SimulatedHost, ...] = (SimulatedHost(),)
-    costs: WorkCosts = WorkCosts()
-    options: ElasticOptions = ElasticOptions()
+    hosts: tuple[SimulatedHost, ...] = field(default_factory=lambda: (SimulatedHost(),))
+    costs: WorkCosts = field(default_factory=WorkCosts)
+    options: ElasticOptions = field(default_factory=ElasticOptions)
     files_per_epoch: int | None = None
     """As maxFilesPerTrigger; None: all that is there, or with option epochSize = auto what the epoch has time for."""
     interval_s: float | None = None
@@ -91,7 +94,7 @@ class Situation:
     """Relative standard deviation of what tasks take."""
     keys: Mapping[str, Keys] = field(default_factory=dict)
     """Where no tuples are run: region → its keys."""
-    keys_default: Keys = Keys()
+    keys_default: Keys = field(default_factory=Keys)
     selectivities: Mapping[str, float] = field(default_factory=dict)
     """Where no tuples are run: operator → tuples out for a tuple in; 1 by default."""
     row_bytes: int = 100
