@@ -24,8 +24,8 @@ from anabranch.engine.reports import ChannelReport, Report, RoutedKeys, SplitRep
 from anabranch.engine.worker.exchange import ROWS, report_row
 from anabranch.engine.worker.tasks import LevelTask, MergeTask
 from anabranch.engine.worker.timing import timed_rows
-from anabranch.partitioning.measured import KeyTimes
-from anabranch.partitioning.tally import Tally
+from anabranch.partitioning.counting.key_costs import KeyTimes
+from anabranch.partitioning.counting.tally import Tally
 from anabranch.program.graph import Keyed, Port, Route
 from anabranch.program.hashing import hash_columns
 from anabranch.sim.inputs import InputFile

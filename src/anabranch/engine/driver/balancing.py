@@ -4,7 +4,7 @@
 
 A function is replaced at once when the number of channels changes, and then fits the workload, if one is known.
 With as many channels as before it is replaced only if the balance was outside the tolerance for some periods and
-the time that a better one saves exceeds the time to move the state (partitioning/planner.py). A period is an epoch,
+the time that a better one saves exceeds the time to move the state (planner.py). A period is an epoch,
 or as many as it takes to see enough rows.
 """
 
@@ -20,15 +20,15 @@ from anabranch.compiler.layout.stages import Layout, Stage
 from anabranch.engine.reports import ChannelReport, MergerReport, Report
 from anabranch.errors import ProgramError
 from anabranch.operators.hot_key_parts import Splits
-from anabranch.partitioning.construct import ConstructionSettings, resized
+from anabranch.partitioning.counting.key_costs import ChannelTimes
+from anabranch.partitioning.counting.knowledge import Knowledge
+from anabranch.partitioning.counting.tally import Counted
+from anabranch.partitioning.counting.workload import Workload
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.knowledge import Knowledge
-from anabranch.partitioning.measured import ChannelTimes
-from anabranch.partitioning.planner import Period, Planner, PlannerSettings, Replace
+from anabranch.partitioning.placing.construct import ConstructionSettings, resized
+from anabranch.partitioning.placing.hot_key_ways import plan_splits, resplit
+from anabranch.partitioning.placing.planner import Period, Planner, PlannerSettings, Replace
 from anabranch.partitioning.resources import TOLERANCE_DEFAULT, Growth, Resources
-from anabranch.partitioning.split import plan_splits, resplit
-from anabranch.partitioning.tally import Counted
-from anabranch.partitioning.workload import Workload
 from anabranch.program.graph import Keyed
 
 _SPLIT_PATIENCE = 3
