@@ -55,10 +55,10 @@ class BalancingSettings:
 
     enabled: bool = True
     tolerance: float = TOLERANCE_DEFAULT
-    construction: Construction = Construction.WEIGH
     split_gain_seconds: float = 0.5
     """How much longer than a fair share the channel of a key must work, per epoch, for going over to a program that can
     split it: about what the shuffle costs that comes with it, in CPU seconds of all processes."""
+    construction: Construction = Construction.WEIGH
 
     @staticmethod
     def of_options(options: Mapping[str, str]) -> BalancingSettings:
@@ -79,7 +79,7 @@ class BalancingSettings:
             raise ProgramError(f"option partitioning={construction!r}: expected one of {', '.join(choices)}")
         if "partitioning" in options and chosen == "off":
             raise ProgramError("option partitioning has no effect with balancing='off'; leave one of them out")
-        return BalancingSettings(chosen == "auto", tolerance, Construction(construction))
+        return BalancingSettings(chosen == "auto", tolerance, construction=Construction(construction))
 
 
 class Balancing:
