@@ -7,6 +7,7 @@ import dataclasses
 from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.reading.emitting import count_elements
 from anabranch.compiler.reading.facts import Emission
+from anabranch.compiler.reading.kinds import is_record
 from anabranch.compiler.reading.reading_state import Reading
 from anabranch.compiler.reading.values import Callback, Iterator, NoneType, Value
 from anabranch.program.model import Selectivity
@@ -94,5 +95,5 @@ def _is_record(reading: Reading, kind: type) -> bool:
         isinstance(kind, type)
         and kind not in (Callback, Iterator)
         and kind is not Row
-        and (reading.is_record(kind) if hasattr(kind, "__mro__") and kind.__module__ != "builtins" else False)
+        and (is_record(kind) if hasattr(kind, "__mro__") and kind.__module__ != "builtins" else False)
     )

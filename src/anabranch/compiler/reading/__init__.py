@@ -8,6 +8,7 @@ syntax node. The files, each importing only those above it:
     facts.py               what reading brings to light, each with its line
     frames.py              where the reading stands: variables, paths, functions being read
     known/                 what is known of Python, its library and numpy, by identity
+    kinds.py               what can be told of a class without running anything
     reading_state.py       `Reading`: the state, and the few ways to do something that matters
     tameness.py            whose special methods are Python's own
     attributes.py          t.column, self.total, module.name

@@ -10,7 +10,8 @@ import types
 from typing import Any
 
 from anabranch.compiler.reading import known
-from anabranch.compiler.reading.reading_state import ExpressionHandlers, Reading, static_attribute
+from anabranch.compiler.reading.kinds import is_record, static_attribute
+from anabranch.compiler.reading.reading_state import ExpressionHandlers, Reading
 from anabranch.compiler.reading.source_code import mangled
 from anabranch.compiler.reading.tameness import interceptor_of, is_plain_class
 from anabranch.compiler.reading.values import (
@@ -253,7 +254,7 @@ def _attribute_of_type(reading: Reading, value: Value, kind: type, name: str, no
         return _bound(reading, value, name)
     if kind in (Callback, types.FunctionType):
         return reading.unknown(node, f"reads .{name} of a function")
-    if reading.is_record(kind) or is_plain_class(reading, kind):
+    if is_record(kind) or is_plain_class(reading, kind):
         # An instance made during the call, or kept in state.
         for each in value.objects:
             held = reading.heap.at(each).attributes if isinstance(each, (Site, Kept)) else {}
@@ -308,7 +309,7 @@ def assign_attribute(reading: Reading, target: Value, name: str, value: Value, n
         reading.unknown(node, f"{what} of a value of unknown type")
         return
     for kind in target.types:
-        if not (reading.is_record(kind) or is_plain_class(reading, kind)):
+        if not (is_record(kind) or is_plain_class(reading, kind)):
             reading.unknown(node, f"{what} of a {kind.__name__}")
             return
         member = static_attribute(kind, name)

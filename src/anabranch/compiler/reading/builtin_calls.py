@@ -11,7 +11,8 @@ from anabranch.compiler.reading.attributes import assign_attribute, attribute_of
 from anabranch.compiler.reading.displays import iterate_over, make_object
 from anabranch.compiler.reading.facts import Kind
 from anabranch.compiler.reading.frames import Frame
-from anabranch.compiler.reading.reading_state import Reading, static_attribute
+from anabranch.compiler.reading.kinds import static_attribute
+from anabranch.compiler.reading.reading_state import Reading
 from anabranch.compiler.reading.tameness import interceptor_of, show_value
 from anabranch.compiler.reading.values import (
     ANYTHING,

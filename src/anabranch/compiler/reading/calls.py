@@ -15,9 +15,10 @@ from anabranch.compiler.reading.builtin_calls import SPECIAL
 from anabranch.compiler.reading.displays import iterate_over, make_display, tuple_parts
 from anabranch.compiler.reading.emitting import emit_value
 from anabranch.compiler.reading.facts import Kind
+from anabranch.compiler.reading.kinds import static_attribute
 from anabranch.compiler.reading.library_calls import apply_effect, name_of, qualified, starred_result
 from anabranch.compiler.reading.method_calls import call_method
-from anabranch.compiler.reading.reading_state import ExpressionHandlers, Extra, Reading, static_attribute
+from anabranch.compiler.reading.reading_state import ExpressionHandlers, Extra, Reading
 from anabranch.compiler.reading.subscripts import item_of
 from anabranch.compiler.reading.tameness import show_value
 from anabranch.compiler.reading.user_functions import call_function, call_tree, construct

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.compiler.reading import known
+from anabranch.compiler.reading.kinds import is_record
 from anabranch.compiler.reading.reading_state import ExpressionHandlers, Reading
 from anabranch.compiler.reading.subscripts import check_index
 from anabranch.compiler.reading.tameness import is_tame, show_value
@@ -117,7 +118,7 @@ def tuple_parts(reading: Reading, value: Value) -> list[Value] | None:
         return [parts[name] for name in reading.schema.names if name in parts]
     if value.types <= {tuple, list} and all(isinstance(name, int) for name in parts):
         return [parts[place] for place in range(len(parts))]
-    if value.types and all(reading.is_record(kind) for kind in value.types):
+    if value.types and all(is_record(kind) for kind in value.types):
         return list(parts.values())
     return None
 
@@ -186,7 +187,7 @@ def iterate_over(reading: Reading, value: Value, node: ast.AST) -> Value:
     for found in value.concrete or ():
         if isinstance(found, (LocalFunction, BoundMethod)):
             return reading.unknown(node, "goes through a function")
-        if not isinstance(found, known.REITERABLE) and not reading.is_record(type(found)):
+        if not isinstance(found, known.REITERABLE) and not is_record(type(found)):
             if isinstance(found, type) and issubclass(found, known.ENUM):
                 return Value(types=frozenset({found}))
             reading.mutate(value, node, "goes through a shared iterator")

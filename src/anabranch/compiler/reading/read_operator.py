@@ -24,7 +24,8 @@ from anabranch.compiler.reading import (
     subscripts,
 )
 from anabranch.compiler.reading.facts import Kind
-from anabranch.compiler.reading.reading_state import Handlers, Reading, TooLargeError, static_attribute
+from anabranch.compiler.reading.kinds import static_attribute
+from anabranch.compiler.reading.reading_state import Handlers, Reading, TooLargeError
 from anabranch.compiler.reading.source_code import NoSource, tree_of
 from anabranch.compiler.reading.values import EMIT, ROW_TYPES, TUPLE, Callback, Iterator, Kept, Site, Text, Value
 from anabranch.program.graph import Location, StateField

@@ -17,17 +17,16 @@ from __future__ import annotations
 import ast
 import collections
 import dataclasses
-import inspect
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.reading import known
 from anabranch.compiler.reading.facts import Access, Emission, Facts, Identity, Kind
 from anabranch.compiler.reading.frames import ActiveCall, Flow, Frame
+from anabranch.compiler.reading.kinds import is_plain_data, is_record
 from anabranch.compiler.reading.values import (
     ANYTHING,
     NONE,
@@ -57,7 +56,6 @@ from anabranch.program.graph import Location, StateField
 from anabranch.program.schema import Row, Schema
 
 _MOST_STEPS = 60_000
-_MOST_ELEMENTS = 200_000
 #: What can be taken apart into one entry per key.
 KEYED_TYPES = (dict, collections.defaultdict, collections.Counter, collections.OrderedDict, set)
 
@@ -247,7 +245,7 @@ class Reading:
         kept = self._plain.get(id(found))
         if kept is None:
             self.facts.objects[id(found)] = found
-            kept = self._plain[id(found)] = _is_plain(found)
+            kept = self._plain[id(found)] = is_plain_data(found)
         return kept
 
     def elements_of_shared(self, found: Any, path: str) -> Value:
@@ -319,7 +317,7 @@ class Reading:
                 found = join(found, PLAIN_VALUE)
             elif (
                 kind not in known.MUTATORS and kind is not Plain and kind is not Iterator and kind is not Row
-            ) and not self.is_record(kind):
+            ) and not is_record(kind):
                 found = join(found, ANYTHING)
         return found.without_text()
 
@@ -332,26 +330,6 @@ class Reading:
                 if inside.is_scalar:
                     return inside
         return Value(types=frozenset({Plain}), objects=frozenset({TUPLE}))
-
-    def is_record(self, kind: type) -> bool:
-        """A named tuple or dataclass whose special methods are the generated ones."""
-        if issubclass(kind, Row):
-            return True
-        named = issubclass(kind, tuple) and hasattr(kind, "_fields")
-        if not named and not dataclasses.is_dataclass(kind):
-            return False
-        for owner in kind.__mro__:
-            if owner in (object, tuple) or owner.__module__ == "typing":
-                continue
-            for name, member in vars(owner).items():
-                special = name.startswith("__") and name not in _HARMLESS
-                if special and isinstance(member, (types.FunctionType, classmethod, staticmethod, property)):
-                    code = getattr(getattr(member, "__wrapped__", member), "__code__", None)
-                    made_by = code.co_filename if code is not None else ""
-                    # Notebook cells have names like <ipython-input-…>: only the generators' own name counts.
-                    if made_by not in ("<string>", "<lambda>") and not made_by.endswith(_GENERATORS):
-                        return False
-        return True
 
     # -- changing -----------------------------------------------------------------------------------------
 
@@ -465,38 +443,3 @@ class Reading:
 
 
 _KEPT_NAMES = {Iterator: "an iterator", Callback: "a function", types.FunctionType: "a function"}
-_GENERATORS = ("collections/__init__.py", "dataclasses.py", "reprlib.py")
-#: Special methods of a record that run only where the interpreter follows them.
-_HARMLESS = {"__init__", "__post_init__", "__class_getitem__", "__getnewargs__", "__replace__"}
-
-
-def _is_plain(found: Any) -> bool:
-    seen: set[int] = set()
-    waiting = [found]
-    while waiting:
-        at = waiting.pop()
-        kind = type(at)
-        if is_scalar_type(kind):
-            continue
-        if kind not in known.MUTATORS or kind is collections.defaultdict:
-            return False
-        if id(at) in seen:
-            continue
-        seen.add(id(at))
-        if len(seen) > _MOST_ELEMENTS:
-            return False
-        if isinstance(at, np.ndarray) and at.dtype.hasobject:
-            return False
-        if isinstance(at, known.CONTAINERS):
-            inner = [*at.keys(), *at.values()] if isinstance(at, (dict, types.MappingProxyType)) else at
-            if not all(is_scalar_type(each) for each in set(map(type, inner))):
-                waiting.extend(inner)
-    return True
-
-
-def static_attribute(kind: type, name: str) -> Any:
-    """A class's attribute without running descriptors; `inspect.Parameter.empty` if there is none."""
-    for owner in kind.__mro__:
-        if name in vars(owner):
-            return vars(owner)[name]
-    return inspect.Parameter.empty

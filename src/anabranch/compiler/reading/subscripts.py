@@ -9,6 +9,7 @@ from typing import Any
 
 from anabranch.compiler.reading import known
 from anabranch.compiler.reading.attributes import column_of
+from anabranch.compiler.reading.kinds import is_record
 from anabranch.compiler.reading.reading_state import ExpressionHandlers, Reading
 from anabranch.compiler.reading.tameness import plain_use
 from anabranch.compiler.reading.values import (
@@ -60,7 +61,7 @@ def item_of(reading: Reading, value: Value, index: Value, node: ast.AST) -> Valu
         return reading.unknown(node, "indexes a value of unknown type")
     for kind in value.types:
         plain = kind in known.MUTATORS or kind is Plain or is_scalar_type(kind)
-        if not plain and not reading.is_record(kind) and kind is not types.GenericAlias:
+        if not plain and not is_record(kind) and kind is not types.GenericAlias:
             return reading.unknown(node, f"indexes a {kind.__name__}")
         if kind is collections.defaultdict:
             found = _default_entry(reading, value, node)
@@ -96,7 +97,7 @@ def check_index(reading: Reading, index: Value, node: ast.AST) -> None:
         return
     for kind in index.types or ():
         plain = is_scalar_type(kind) or kind in known.MUTATORS or kind in (Plain, slice, Row, Iterator)
-        if not plain and not reading.is_record(kind):
+        if not plain and not is_record(kind):
             reading.unknown(node, f"indexes with a {kind.__name__}")
     reading.use(index, node)
 

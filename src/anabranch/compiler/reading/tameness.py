@@ -6,7 +6,8 @@ import ast
 import types
 
 from anabranch.compiler.reading import known
-from anabranch.compiler.reading.reading_state import Reading, static_attribute
+from anabranch.compiler.reading.kinds import is_record, static_attribute
+from anabranch.compiler.reading.reading_state import Reading
 from anabranch.compiler.reading.values import (
     BoundMethod,
     Callback,
@@ -97,7 +98,7 @@ def is_tame(reading: Reading, kind: type) -> bool:
     """The special methods of this type are Python's own and change nothing."""
     if kind in known.MUTATORS or kind in (Plain, Row, slice, Iterator) or is_scalar_type(kind):
         return True
-    return reading.is_record(kind)
+    return is_record(kind)
 
 
 def test_truth(reading: Reading, value: Value, node: ast.AST) -> None:

@@ -13,8 +13,9 @@ from anabranch.compiler.reading.displays import make_display, make_object
 from anabranch.compiler.reading.emitting import leave
 from anabranch.compiler.reading.facts import Emission
 from anabranch.compiler.reading.frames import ActiveCall, Flow, Frame, local_names
+from anabranch.compiler.reading.kinds import is_record, static_attribute
 from anabranch.compiler.reading.names import assign_name
-from anabranch.compiler.reading.reading_state import Extra, Reading, static_attribute
+from anabranch.compiler.reading.reading_state import Extra, Reading
 from anabranch.compiler.reading.source_code import NoSource, tree_of
 from anabranch.compiler.reading.tameness import is_plain_class
 from anabranch.compiler.reading.values import (
@@ -56,9 +57,9 @@ def construct(
     if issubclass(kind, Row):
         return reading.unknown(node, "makes a tuple by its class: use t.but(…), a tuple or a dict")
     fields = getattr(kind, "_fields", None)
-    if issubclass(kind, tuple) and isinstance(fields, tuple) and reading.is_record(kind):
+    if issubclass(kind, tuple) and isinstance(fields, tuple) and is_record(kind):
         return _record(reading, kind, fields, kind.__new__.__defaults__ or (), arguments, keywords, node, extra)
-    if dataclasses.is_dataclass(kind) and reading.is_record(kind) and "__post_init__" not in dir(kind):
+    if dataclasses.is_dataclass(kind) and is_record(kind) and "__post_init__" not in dir(kind):
         names = tuple(field.name for field in dataclasses.fields(kind) if field.init)
         plain_defaults = all(
             field.default_factory is dataclasses.MISSING or known.effect_of(field.default_factory) is not None
