@@ -155,7 +155,7 @@ class FeedbackTask(Task):
         """The task of a partition of what was fed back."""
         return batches_of(self.rows(batches, number))
 
-    def rows(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[Row]:
+    def rows(self, batches: Iterator[pa.RecordBatch], whom: int = 0) -> Iterator[Row]:
         """What the task sends."""
         began, started = self.clock.now_s(), self.clock.passing_s()
         anomalies.take()  # what an attempt that died left behind
