@@ -11,7 +11,7 @@ import anabranch as ab
 from anabranch import agg
 from anabranch.api.session import from_epochs
 from anabranch.api.stream import compiled
-from anabranch.api.writer import DataStreamWriter
+from anabranch.api.writer import _chosen
 from anabranch.compiler.layout.hot_key_split import with_split_aggregations
 from anabranch.compiler.layout.stages import lay_out
 from anabranch.engine.driver.balancing import Balancing, BalancingSettings
@@ -288,11 +288,11 @@ def test_only_regions_that_would_be_in_parts_as_a_whole_are_looked_at():
 
 
 def test_the_option_is_auto_unless_the_user_says_otherwise():
-    writer = DataStreamWriter(None, counts([[]])._node)
-    assert writer._splits_hot_keys({}) == "auto"
-    assert writer._splits_hot_keys({"splithotkeys": "off"}) == "off"
-    with pytest.raises(ProgramError, match="expected 'auto', 'on' or 'off'"):
-        writer._splits_hot_keys({"splithotkeys": "yes"})
+    choices = ("auto", "on", "off")
+    assert _chosen({}, "splitHotKeys", choices) == "auto"
+    assert _chosen({"splithotkeys": "off"}, "splitHotKeys", choices) == "off"
+    with pytest.raises(ProgramError, match="option splitHotKeys='yes': expected 'auto', 'on' or 'off'"):
+        _chosen({"splithotkeys": "yes"}, "splitHotKeys", choices)
 
 
 @settings(max_examples=60, deadline=None, phases=NO_SHRINKING)

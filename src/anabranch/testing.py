@@ -23,18 +23,21 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.api.stream import Stream, compiled
+from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.control.elastic_options import ElasticOptions
+from anabranch.control.source_spreading import SpreadSettings
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.epoch_progress import EpochProgress
 from anabranch.engine.driver.runner import EpochRunner, describe_program
 from anabranch.engine.driver.sink import TableSink
-from anabranch.engine.driver.switching import SwitchingRunner, begins_split
+from anabranch.engine.driver.switching import Forms, SwitchingRunner
+from anabranch.engine.driver.waiting import Surroundings
 from anabranch.engine.job import Job
 from anabranch.engine.sequential import input_row, run_epochs
 from anabranch.engine.worker.exchange import ROWS, batches_of
 from anabranch.engine.worker.tasks import LevelTask, MergeTask, Program
 from anabranch.errors import AnabranchError, ProgramError
-from anabranch.program.graph import Node, Source
+from anabranch.program.graph import Node, Source, named
 from anabranch.program.model import OutputOrder
 from anabranch.program.origins import RowsOrigin
 from anabranch.program.schema import Row
@@ -101,6 +104,8 @@ class ParallelRun:
         balancing: BalancingSettings | None = None,
         split_hot_keys: bool | str = False,
         orders: Sequence[str] = (),
+        spread: SpreadSettings | None = None,
+        surroundings: Surroundings | None = None,
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
         nodes = [stream._node for stream in ends]
@@ -119,13 +124,14 @@ class ParallelRun:
         held = Checkpoint(files)
         pieces = {source.name: "files" for source in self._sources}
         outputs = [OutputOrder(order) for order in orders]
-        program = Program.of(plan, pieces, outputs)
-        split = None
-        if split_hot_keys == "auto":
-            split = Program.of(compiled(nodes, split_hot_keys=True), pieces, outputs)
-        if split is not None and begins_split(program, split, held):
-            program, split = split, None
-        self.changes = held.bind(describe_program(program), allow_state_loss)
+        splitting = split_hot_keys if isinstance(split_hot_keys, str) else "on" if split_hot_keys else "off"
+        forms = Forms(
+            lambda form: Program.of(compiled(nodes, form.split_hot_keys, form.spread), pieces, outputs),
+            splitting,
+            {} if spread is None else spread_names(named(nodes)),
+            spread,
+        )
+        self.changes = held.bind(describe_program(forms.program(forms.first(held))), allow_state_loss)
 
         def runner_of(program: Program) -> EpochRunner:
             return EpochRunner(
@@ -141,9 +147,10 @@ class ParallelRun:
                 clock=self._clock if clocks_ms else None,
                 backing=backing,
                 balancing=balancing,
+                surroundings=surroundings,
             )
 
-        self._switching = SwitchingRunner(runner_of, program, split, held)
+        self._switching = SwitchingRunner(runner_of, forms, held)
 
     @property
     def runner(self) -> EpochRunner:

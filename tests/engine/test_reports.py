@@ -32,6 +32,7 @@ reports = st.one_of(
         st.dictionaries(names, counts, max_size=3),
         st.none() | seconds,
         st.dictionaries(names, counts, max_size=3),
+        st.dictionaries(names, seconds, max_size=3),
         files,
         keys,
         anomalies,

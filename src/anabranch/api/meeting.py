@@ -61,8 +61,8 @@ class Meeting:
     def spread(self, *, name: str | None = None) -> Stream:
         """Deal the tuples out to channels in turn, so that what follows without state runs in parallel there.
 
-        Not needed where tuples come from a source that Spark reads in many pieces: operators without state run
-        where they are read. It pays behind a source of few pieces, or behind an operator on one thread, if what
+        Behind a source it is only a hint: there operators without state run where it is read, and get channels of
+        their own when that turns out to pay (option ``spread``). It pays behind an operator on one thread, if what
         follows takes long. The order is kept, as always; the number of channels adapts.
         """
         return self._operator("spread", lambda _: (Spread(), self.schema), caller_location(), name)

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.events import Decided, EpochEnded, ExecutorsChanged, Listener, Listeners, Rescaled
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anabranch.control.executor_planner import ExecutorPlan
     from anabranch.engine.driver.epoch_progress import EpochProgress
     from anabranch.engine.driver.scaling import RegionStatus
-    from anabranch.engine.driver.switching import SwitchingRunner
+    from anabranch.engine.driver.switching import Form, SwitchingRunner
 
 _PROGRESS_KEPT = 100
 
@@ -34,7 +34,7 @@ class StreamingQuery:
     def __init__(
         self,
         spark: SparkSession,
-        plan: Plan,
+        plan_of: Callable[[Form], Plan],
         sinks: Sequence[Any],
         checkpoint: str,
         elastic: ElasticOptions,
@@ -42,12 +42,13 @@ class StreamingQuery:
         name: str | None,
         options: dict[str, str],
         listeners: Iterable[Listener] = (),
-        split_plan: Plan | None = None,
+        split_hot_keys: str = "off",
+        spread_names: Mapping[str, str] | None = None,
         orders: Sequence[OutputOrder] = (),
     ) -> None:
         from anabranch.engine.driver.balancing import BalancingSettings
         from anabranch.engine.driver.runner import EpochRunner, describe_program
-        from anabranch.engine.driver.switching import SwitchingRunner, begins_split
+        from anabranch.engine.driver.switching import Forms, SwitchingRunner
         from anabranch.engine.driver.waiting import SparkSurroundings
         from anabranch.engine.worker.tasks import Program
         from anabranch.spark.cluster import executors_of
@@ -67,21 +68,26 @@ class StreamingQuery:
         self.sinks = list(sinks)
         files = open_files(spark, f"{location}/anabranch")
         held = Checkpoint(files, versions_kept(options))
-        draft = Program.of(plan, {}, orders)
-        split = None if split_plan is None else Program.of(split_plan, {}, orders)
-        if split is not None and split_plan is not None and begins_split(draft, split, held):
-            plan, draft, split = split_plan, split, None
-        self._plans = (plan, split_plan)
+        self._plans: dict[Form, Plan] = {}
+        balancing = BalancingSettings.of_options(options)
+
+        def program_of(form: Form) -> Program:
+            self._plans[form] = plan_of(form)
+            return Program.of(self._plans[form], {}, orders)
+
+        splitting = "off" if split_hot_keys == "auto" and not balancing.enabled else split_hot_keys
+        forms = Forms(program_of, splitting, spread_names)
+        first = forms.first(held)
+        draft = forms.program(first)
         description = describe_program(draft)
         allow_state_loss = options.get("allowstateloss") == "true"
         # All that can be wrong is found before the first file is written.
         snapshots = SnapshotInterval.parse(options["snapshotinterval"]) if "snapshotinterval" in options else None
         backing = open_backing_store(options["migrationstore"], location) if "migrationstore" in options else None
-        balancing = BalancingSettings.of_options(options)
         held.check(description, allow_state_loss)
         for sink in sinks:
             sink.check(location)
-        read = {operator.node.name: operator.node for operator in plan.operators}
+        read = {operator.node.name: operator.node for operator in self._plans[first].operators}
         inputs = [read[node.name] for node in draft.inputs]
         interval = trigger.get("processingTime")
         context = spark.sparkContext
@@ -130,7 +136,7 @@ class StreamingQuery:
                 sizing=sizing,
             )
 
-        self._runner = SwitchingRunner(runner_of, draft, split if balancing.enabled else None, held)
+        self._runner = SwitchingRunner(runner_of, forms, held)
         self.changes = held.bind(description, allow_state_loss)
         for sink in sinks:
             sink.prepare(location)
@@ -151,9 +157,8 @@ class StreamingQuery:
 
     @property
     def plan(self) -> Plan:
-        """What is run: the program as written or, once a key was too hot for a channel, in steps that can split it."""
-        written, split = self._plans
-        return split if split is not None and self._runner.has_switched else written
+        """What is run: the program as written or, where that pays, in another form that gives the same."""
+        return self._plans[self._runner.form]
 
     @property
     def sink(self) -> Any:

@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.declarations import Operator, make_prototype, state_fields, to_milliseconds
@@ -15,6 +15,7 @@ from anabranch.api.windowed import Windowed
 from anabranch.compiler.layout.compile import compile_program
 from anabranch.compiler.layout.hot_key_split import with_split_aggregations
 from anabranch.compiler.layout.plan import Options, Plan
+from anabranch.compiler.layout.source_spread import spread_names, with_spread_sources
 from anabranch.compiler.models.inference import infer_output_schema
 from anabranch.engine.sequential import SequentialRun, run_epochs
 from anabranch.errors import ProgramError, SchemaError
@@ -321,9 +322,14 @@ class Stream(Windowed, Meeting):
         )
 
 
-def compiled(outputs: Sequence[Node], split_hot_keys: bool = False) -> Plan:
-    """The plan of a program, as queries run it; to split hot keys, aggregations are two steps where that is exact."""
+def compiled(outputs: Sequence[Node], split_hot_keys: bool = False, spread: Collection[str] = ()) -> Plan:
+    """The plan of a program, as queries run it.
+
+    To split hot keys, aggregations are two steps where that is exact; sources in `spread` are dealt out to channels.
+    """
     ends = named(outputs)
+    if spread:
+        ends = with_spread_sources(ends, spread, spread_names(ends))
     if split_hot_keys:
         ends = with_split_aggregations(ends)
     if not any(isinstance(node.logic, Source) for node in upstream(*ends)):

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from anabranch.api.query import StreamingQuery
 from anabranch.api.stream import compiled
 from anabranch.compiler.layout.hot_key_split import has_parts
+from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.errors import ProgramError, SinkError
-from anabranch.program.graph import Node
+from anabranch.program.graph import Node, named
 from anabranch.program.model import OutputOrder
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _OWN_OPTIONS = {
     *("policy", "adaptationperiod", "epochtarget", "epochsize", "congestionthreshold"),
     *("changesensitivity", "levels"),
     *("order", "mergers", "migrationstore"),
-    *("balancing", "imbalancetolerance", "partitioning", "splithotkeys"),
+    *("balancing", "imbalancetolerance", "partitioning", "splithotkeys", "spread"),
 }
 
 
@@ -99,7 +100,10 @@ class DataStreamWriter:
         ``readj`` or ``consistent`` of the *Partitioning* paper. ``splitHotKeys`` lets several channels work on a key
         that is too hot for one, in aggregations over punctuated and time windows whose partial results combine exactly.
         That costs these a shuffle more: ``auto`` begins without and goes over to it when a key turns out to need it,
-        ``on`` begins with it, ``off`` never does it. Others go to the format.
+        ``on`` begins with it, ``off`` never does it. ``spread`` is the same for what needs no state: ``auto``
+        gives it channels of its own when it is heavy and its source has too few pieces, or uneven ones, and takes them
+        away when that does not pay; ``off`` leaves it where the source is read (but for `Stream.spread`). Others go to
+        the format.
         """
         self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
@@ -167,11 +171,11 @@ class DataStreamWriter:
                 raise SinkError("a checkpoint location is needed: .option('checkpointLocation', 'checkpoint/')")
             checkpoint = tempfile.mkdtemp(prefix="anabranch-checkpoint-")
         nodes = [writer._node for writer in writers]
-        mode = self._splits_hot_keys(lowered)
-        splits = mode == "auto" and has_parts(nodes)
+        splitting = _chosen(lowered, "splitHotKeys", ("auto", "on", "off"))
+        spreads = _chosen(lowered, "spread", ("auto", "off")) == "auto"
         return StreamingQuery(
             self._session.spark,
-            compiled(nodes, mode == "on"),
+            lambda form: compiled(nodes, form.split_hot_keys, form.spread),
             sinks,
             str(checkpoint),
             self._elastic(lowered),
@@ -179,7 +183,8 @@ class DataStreamWriter:
             self._name,
             lowered,
             self._session.listeners.functions,
-            compiled(nodes, split_hot_keys=True) if splits else None,
+            "off" if splitting == "auto" and not has_parts(nodes) else splitting,
+            spread_names(named(nodes)) if spreads else {},
             [writer._order(lowered.get("order", "total")) for writer in writers],
         )
 
@@ -198,12 +203,6 @@ class DataStreamWriter:
             return ElasticOptions.parse(options)
         except ValueError as problem:
             raise ProgramError(str(problem)) from None
-
-    def _splits_hot_keys(self, options: dict[str, str]) -> str:
-        chosen = options.get("splithotkeys", "auto")
-        if chosen not in ("auto", "on", "off"):
-            raise ProgramError(f"option splitHotKeys={chosen!r}: expected 'auto', 'on' or 'off'")
-        return chosen
 
     def _sink(self, path: str | None) -> Any:
         from anabranch.spark import sinks
@@ -226,3 +225,12 @@ class DataStreamWriter:
         assert path is not None, "checked above"
         own = {key: value for key, value in self._options.items() if key.lower() not in _OWN_OPTIONS}
         return sinks.FileSink(spark, str(path), self._format, own, schema)
+
+
+def _chosen(options: dict[str, str], name: str, choices: tuple[str, ...]) -> str:
+    """The value of an option that is one of a few; the first by default."""
+    chosen = options.get(name.lower(), choices[0])
+    if chosen not in choices:
+        expected = ", ".join(map(repr, choices[:-1]))
+        raise ProgramError(f"option {name}={chosen!r}: expected {expected} or {choices[-1]!r}")
+    return chosen

@@ -61,6 +61,8 @@ class SplitReport:
     """When the oldest file it read was written; None if it read none."""
     operators: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Operator → tuples that entered it."""
+    busy_seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Source → seconds in the operators that run where it is read."""
     files: tuple[WrittenFile, ...] = ()
     """Output it wrote itself."""
     keys: tuple[RoutedKeys, ...] = ()

@@ -29,7 +29,7 @@ from anabranch.engine.driver.epoch_progress import EpochProgress
 from anabranch.engine.driver.epoch_sizing import EpochSizing
 from anabranch.engine.driver.runner import EpochRunner, describe_program, key_routes
 from anabranch.engine.driver.sink import TableSink
-from anabranch.engine.driver.switching import SwitchingRunner, begins_split
+from anabranch.engine.driver.switching import Form, Forms, SwitchingRunner
 from anabranch.engine.driver.waiting import Ready, SparkSurroundings
 from anabranch.engine.worker.tasks import MergeTask, Program
 from anabranch.errors import AnabranchError, ProgramError
@@ -233,14 +233,18 @@ class Simulation:
         situation = self.situation
         checkpoint = Checkpoint(self.files, situation.versions_kept)
         orders = {source.name: "files" for source in self._sources}
-        program = Program.of(self._plan, orders)
-        split = None
-        if situation.split_hot_keys == "auto":
-            split = Program.of(compiled(self.ends, split_hot_keys=True), orders)
-            if begins_split(program, split, checkpoint):
-                program, split = split, None
+        auto = situation.split_hot_keys == "auto"
+
+        def form_of(form: Form) -> Program:
+            in_two_steps = auto and form.split_hot_keys
+            return Program.of(compiled(self.ends, split_hot_keys=True) if in_two_steps else self._plan, orders)
+
+        forms = Forms(form_of, "auto" if auto else "on" if situation.split_hot_keys else "off")
+        program = forms.program(forms.first(checkpoint))
         checkpoint.bind(describe_program(program))
-        self.routes = {**key_routes(program), **(key_routes(split) if split is not None else {})}
+        self.routes = key_routes(program)
+        if auto:
+            self.routes |= key_routes(forms.program(Form(split_hot_keys=True)))
         sizing = None
         if situation.options.epoch_size == "auto" and situation.files_per_epoch is None:
             facts = checkpoint.latest().facts.get("adaptation", {}).get("sizing", {})
@@ -271,7 +275,7 @@ class Simulation:
                 machine_clock=self.clock,
             )
 
-        self.runner = SwitchingRunner(runner_of, program, split, checkpoint)
+        self.runner = SwitchingRunner(runner_of, forms, checkpoint)
 
     def _slots(self) -> int:
         return slots_at(self.situation.hosts, self.clock.at_s)

@@ -77,6 +77,8 @@ class Adaptation:
         self.scaling = scaling
         self.balancing = balancing
         self.sizing = sizing
+        self.spread_because = ""
+        """Why what has no state runs in channels of its own; empty: it runs where its source is read."""
 
     def after(self, facts: EpochFacts, layouts: Layouts) -> tuple[Layouts, list[Change]]:
         """The layouts of the next epoch, and what changed in them."""

@@ -180,6 +180,8 @@ class EpochProgress:
     """Regions that have another partitioning function from the next epoch on."""
     hot_keys: str = ""
     """Why aggregations run in two steps, so that hot keys can be in parts; empty: they run as written."""
+    spread: str = ""
+    """Why what has no state runs in channels of its own; empty: it runs where its source is read."""
     epoch_files: Mapping[str, FileProgress] = dataclasses.field(default_factory=dict)
     """Source → its files, for every source whose files per epoch are adapted."""
     epoch_size: str = ""

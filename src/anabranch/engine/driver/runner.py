@@ -144,11 +144,18 @@ class EpochRunner:
         self.adaptation = Adaptation(scaling, Balancing(program.layout, balancing), sizing)
         self.adaptation.restore(latest.facts.get("adaptation", {}), self._layouts)
         self.failure: AnabranchError | None = None
+        self.last: EpochFacts | None = None
+        """The last epoch that was run."""
 
     @property
     def epochs_done(self) -> int:
         """How many epochs are committed."""
         return self._manifest.epoch + 1
+
+    @property
+    def slots_now(self) -> int:
+        """How many tasks run at once."""
+        return self._surroundings.slots_now()
 
     @property
     def in_flight(self) -> int:
@@ -258,6 +265,7 @@ class EpochRunner:
             interval_s=self._surroundings.interval_s,
             taken_files=ready.taken_files,
         )
+        self.last = seen
         self._layouts, changes = self.adaptation.after(seen, self._layouts)
         sizing = self.adaptation.sizing
         if changes:
@@ -277,6 +285,7 @@ class EpochRunner:
                 in_flight=self.in_flight,
                 anomalies=anomalies_in(results.reports),
                 hot_keys=self.adaptation.balancing.split_because,
+                spread=self.adaptation.spread_because,
                 epoch_files={} if sizing is None else sizing.shown(ready.taken_files),
                 epoch_size="" if sizing is None else sizing.reason,
                 executors=self._surroundings.settled(need),

@@ -1,25 +1,36 @@
-"""A query that splits hot keys only from the moment it has one.
+"""A query that goes over to another form of its program when that pays.
 
-Aggregations in two steps (`compiler/layout/hot_key_split.py`) cost a shuffle more in every epoch, whether a key is
-split or not. So a query begins with the program as it was written, and goes over to the one in two steps when a key
-turns out to have more than a channel can do (`Balancing.wants_split`):
+A program can run in several forms that give the same output and keep the same state under the same names:
 
-    epoch 7, as written ─► manifest ─► epoch 8, in two steps, from the state of epoch 7 ─► …
+    split hot keys    aggregations in two steps (`compiler/layout/hot_key_split.py`), so that several channels work on a
+                      key that is too hot for one; a shuffle more in every epoch
+    spread sources    what has no state runs in channels of its own, not where its source is read
+                      (`compiler/layout/source_spread.py`); a shuffle more as well
 
-Going over is what a restarted driver does, with another program: the second step has the name and the state of the
-whole, and takes what partial windows hand over as if it were tuples, so windows that are open stay open. There is no
-way back: partial windows hold what only they know. A restarted query goes on with the program its checkpoint has.
+A query begins with the program as it was written and goes over between two epochs, when what was measured says that a
+form is worth its shuffle (`Balancing.wants_split`, `control/source_spreading.py`):
+
+    epoch 7, as written ─► manifest ─► epoch 8, in another form, from the state of epoch 7 ─► …
+
+Going over is what a restarted driver does, with another program. Operators with state have the same name and the same
+route in all forms, so their state is where it was; in two steps the second has the name and the state of the whole, and
+takes what partial windows hand over as if it were tuples, so windows that are open stay open. From spread sources there
+is a way back. From two steps there is none: partial windows hold what only they know. The checkpoint is tied to the
+form before its first epoch, so a restarted query, wherever it died, goes on with the form its checkpoint has.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from anabranch.engine.driver.adaptation import Adaptation
+from anabranch.control.source_spreading import SourceSpreading, SourceWork, SpreadSettings
+from anabranch.engine.driver.adaptation import Adaptation, EpochFacts
 from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.reports import ChannelReport, SplitReport
 from anabranch.engine.worker.tasks import Program
 from anabranch.errors import AnabranchError
 from anabranch.faults import reach
@@ -28,36 +39,79 @@ from anabranch.state.checkpoint import Checkpoint
 _log = logging.getLogger("anabranch")
 
 
-def begins_split(plain: Program, split: Program | None, held: Checkpoint) -> bool:
-    """Whether a checkpoint was written by a program in two steps."""
-    if split is None:
-        return False
-    added = {step.node.name for step in split.layout.steps} - {step.node.name for step in plain.layout.steps}
-    return bool(added & held.operators())
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """One of the forms of a program."""
+
+    split_hot_keys: bool = False
+    spread: frozenset[str] = frozenset()
+    """Sources whose operators have channels of their own."""
+
+
+class Forms:
+    """The forms a query may take, made when they are wanted.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the program in a form.
+    split_hot_keys : {"auto", "on", "off"}
+        Go over when a key is too hot; begin so; never.
+    spread_names : mapping
+        Source → the name of what deals its tuples out, for sources that may be; empty: none.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Form], Program],
+        split_hot_keys: str = "off",
+        spread_names: Mapping[str, str] | None = None,
+        settings: SpreadSettings | None = None,
+    ) -> None:
+        self._make = make
+        self._made: dict[Form, Program] = {}
+        self.split_hot_keys = split_hot_keys
+        self.spread_names = dict(spread_names or {})
+        self.settings = settings or SpreadSettings()
+
+    def program(self, form: Form) -> Program:
+        """The program in a form."""
+        if form not in self._made:
+            self._made[form] = self._make(form)
+        return self._made[form]
+
+    def first(self, held: Checkpoint) -> Form:
+        """The form that a query begins with: that of its checkpoint, if it has one."""
+        before = held.operators()
+        spread = frozenset(source for source, name in self.spread_names.items() if name in before)
+        if self.split_hot_keys == "auto" and before:
+            written, split = (
+                {step.node.name for step in self.program(Form(each)).layout.steps} for each in (False, True)
+            )
+            return Form(bool((split - written) & before), spread)
+        return Form(self.split_hot_keys == "on", spread)
 
 
 class SwitchingRunner:
-    """Runs epochs, with the program as written or with the one in two steps.
+    """Runs epochs, with the program in the form that suits it.
 
     Parameters
     ----------
     make : callable
         Makes the runner of a program, from the checkpoint as it is.
-    program : Program
-        What is run at first.
-    split : Program or None
-        What is run once a key is too hot; None: never.
     """
 
-    def __init__(
-        self, make: Callable[[Program], EpochRunner], program: Program, split: Program | None, held: Checkpoint
-    ) -> None:
+    def __init__(self, make: Callable[[Program], EpochRunner], forms: Forms, held: Checkpoint) -> None:
         self._make = make
-        self._split = split
+        self._forms = forms
         self._held = held
         self._lock = threading.Lock()
-        self._current = make(program)
-        self.has_switched = False
+        self._spreading = SourceSpreading(forms.settings)
+        self._judged = -1
+        self.form = forms.first(held)
+        self._current = make(forms.program(self.form))
+        if self.form.spread:
+            self._current.adaptation.spread_because = "the query began with channels for what needs no state"
 
     def __call__(self, batch: Any, number: int) -> None:
         """Run Spark's micro-batch with this number."""
@@ -73,23 +127,56 @@ class SwitchingRunner:
             return ran
 
     def _switch(self) -> None:
-        split, why = self._split, self._current.adaptation.balancing.wants_split
-        if split is None or not why:
-            return
+        split_because = ""
+        wanted = self.form
+        if self._forms.split_hot_keys == "auto" and not self.form.split_hot_keys:
+            split_because = self._current.adaptation.balancing.wants_split
+            wanted = dataclasses.replace(wanted, split_hot_keys=bool(split_because))
+        spread, spread_because = self._judge_sources()
+        wanted = dataclasses.replace(wanted, spread=spread)
+        if wanted != self.form:
+            self._go_over(wanted, split_because, spread_because)
+
+    def _judge_sources(self) -> tuple[frozenset[str], str]:
+        """The sources that should be spread from now on; and why they are others than now."""
+        found = set(self.form.spread)
+        facts = self._current.last
+        if facts is None or facts.epoch == self._judged:
+            return self.form.spread, ""
+        self._judged = facts.epoch
+        reasons = []
+        slots = self._current.slots_now
+        for source, name in self._forms.spread_names.items():
+            work = _work_of(facts, source, name if source in found else "")
+            verdict = self._spreading.judge(source, work, slots, source in found)
+            if verdict is not None:
+                reasons.append(verdict.reason)
+                found = found | {source} if verdict.spread else found - {source}
+        return frozenset(found), "; ".join(reasons)
+
+    def _go_over(self, form: Form, split_because: str, spread_because: str) -> None:
         before = {each.name: each.channels for each in self._current.adaptation.scaling.status()}
-        self._held.bind(describe_program(split))
+        earlier = self._current.adaptation
+        program = self._forms.program(form)
+        self._held.bind(describe_program(program))
         reach("program replaced", epoch=self._current.epochs_done)
-        self._current, self._split, self.has_switched = self._make(split), None, True
-        self._current.adaptation.balancing.split_because = why
-        _log.info("aggregations run in two steps from now on: %s", why)
-        scaling = self._current.adaptation.scaling
-        for part, whole in self._current.adaptation.balancing.wholes.items():
+        self._current, self.form = self._make(program), form
+        adaptation = self._current.adaptation
+        if form.split_hot_keys:
+            adaptation.balancing.split_because = split_because or earlier.balancing.split_because
+        if form.spread:
+            adaptation.spread_because = spread_because or earlier.spread_because
+        if split_because:
+            _log.info("aggregations run in two steps from now on: %s", split_because)
+        if spread_because:
+            _log.info("what needs no state runs in other places from now on: %s", spread_because)
+        for part, whole in adaptation.balancing.wholes.items():
             # Partial windows have the work now, so they begin with the channels of what they are parts of.
             before.setdefault(part, before.get(whole, 1))
-        for status in scaling.status():
+        for status in adaptation.scaling.status():
             wanted = before.get(status.name, status.channels)
             if wanted != status.channels and not status.pinned:
-                scaling.rescale(status.name, wanted)
+                adaptation.scaling.rescale(status.name, wanted)
 
     @property
     def current(self) -> EpochRunner:
@@ -115,3 +202,13 @@ class SwitchingRunner:
     def epochs_done(self) -> int:
         """How many epochs are committed."""
         return self._current.epochs_done
+
+
+def _work_of(facts: EpochFacts, source: str, spread: str) -> SourceWork:
+    """What a source's operators did in an epoch: where it was read, or in the channels of this name."""
+    rows = [report.sources.get(source, 0) for report in facts.reports if isinstance(report, SplitReport)]
+    if spread:
+        found = (r.busy_seconds for r in facts.reports if isinstance(r, ChannelReport) and r.name == spread)
+    else:
+        found = (r.busy_seconds.get(source, 0.0) for r in facts.reports if isinstance(r, SplitReport))
+    return SourceWork(sum(found), rows)

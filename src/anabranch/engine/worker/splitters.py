@@ -35,6 +35,8 @@ class _Splitter:
         self._pieces = pieces
         self._run = StageRun(program.layout, program.stage_of(source), {}, task.epoch, task.clock_ms)
         self.rows_in = 0
+        self.busy_seconds = 0.0
+        self._clock = task.clock
 
     @property
     def entered(self) -> dict[str, int]:
@@ -50,7 +52,10 @@ class _Splitter:
         self.rows_in += count
         numbers = np.arange(first, first + count)
         batch = _ArrowBatch(self.source.schema, range(count), columns)
-        for each in self._run.run(Flow(batch, [numbers])):
+        begun = self._clock.passing_s()
+        leaving = self._run.run(Flow(batch, [numbers]))
+        self.busy_seconds += self._clock.passing_s() - begun
+        for each in leaving:
             yield piece, each
 
 
@@ -133,7 +138,9 @@ class SplitTask(Task):
         read = {s.source.name: s.rows_in for s in splitters}
         seconds = self.clock.passing_s() - started
         entered = _entered(splitters)
-        yield outbox.report(SplitReport(began, seconds, rows_out, read, oldest, entered, written, anomalies=met()))
+        busy = {s.source.name: s.busy_seconds for s in splitters}
+        report = SplitReport(began, seconds, rows_out, read, oldest, entered, busy, written)
+        yield outbox.report(dataclasses.replace(report, anomalies=met()))
 
     def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:

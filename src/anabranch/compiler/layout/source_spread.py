@@ -1,0 +1,53 @@
+"""Programs whose sources are dealt out to channels before their operators run.
+
+    source ─ map ─ filter      ─►      source ─ spread ─ map ─ filter
+
+The tuples, their order and all names are the same; what ran where the source is read runs in channels, and there is a
+shuffle more. Whether that pays is found out while a query runs (`control/source_spreading.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+
+from anabranch.program.graph import Feedback, Loop, Node, Source, Spread, upstream
+
+
+def spread_names(outputs: Sequence[Node]) -> dict[str, str]:
+    """Source → what the operator behind it is called that deals its tuples out; without sources that have one."""
+    nodes = upstream(*outputs)
+    taken = {node.name for node in nodes}
+    found = {}
+    for node in nodes:
+        readers = [each for each in nodes if node in each.inputs]
+        if isinstance(node.logic, Source) and not all(isinstance(each.logic, Spread) for each in readers):
+            name = f"{node.name}-spread"
+            while name in taken:
+                name += "-"
+            found[node.name] = name
+    return found
+
+
+def with_spread_sources(outputs: Sequence[Node], sources: Collection[str], names: Mapping[str, str]) -> list[Node]:
+    """The program with these sources dealt out."""
+    copies: dict[int, Node] = {}
+    loops: list[tuple[Loop, int]] = []
+    count = 0
+    for node in upstream(*outputs):
+        logic = node.logic
+        if isinstance(logic, Feedback) and isinstance(logic.target, Loop) and logic.target.node is not None:
+            loops.append((Loop(), logic.target.node.id))
+            logic = Feedback(loops[-1][0])
+        inputs = tuple(copies[each.id] for each in node.inputs)
+        made = dataclasses.replace(node, id=count, logic=logic, inputs=inputs)
+        count += 1
+        if node.name in sources:
+            made = dataclasses.replace(
+                made, id=count, kind="spread", name=names[node.name], logic=Spread(), inputs=(made,), key=()
+            )
+            count += 1
+        copies[node.id] = made
+    for loop, target in loops:
+        loop.node = copies[target]
+    return [copies[node.id] for node in outputs]
