@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from anabranch.control.levels import level_of
-from anabranch.papers.machine.costs import Spread
-from anabranch.papers.machine.description import Region
+from anabranch.papers.machine.costs import CostSpread
+from anabranch.papers.machine.description import MachineRegion
 from anabranch.papers.machine.result import Result
 from anabranch.sim.load import Curve, Sine, Steps
 from experiments.elastic_world import POLICIES, THRESHOLD, controlled
@@ -63,7 +63,7 @@ class Followed:
 def followed(curve: str, policy: str, threshold: float = THRESHOLD, cycles: float = 2.0) -> Followed:
     """Run a controller under a curve."""
     load = CURVES[curve]
-    region = Region(cost_s=SCALE / CHANNEL_RATE, spread=Spread.EXPONENTIAL, queue=QUEUE)
+    region = MachineRegion(cost_s=SCALE / CHANNEL_RATE, spread=CostSpread.EXPONENTIAL, queue=QUEUE)
     periods = int(cycles * 500.0 / PERIOD_S)
     settled = controlled(
         [region],

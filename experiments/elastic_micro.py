@@ -6,7 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from anabranch.papers.machine.description import Cluster, Host, Region, Rescaling, Source, WorldDescription
+from anabranch.papers.machine.description import (
+    Cluster,
+    Host,
+    MachineRegion,
+    MachineSource,
+    Rescaling,
+    WorldDescription,
+)
 from anabranch.papers.machine.world import World
 from anabranch.partitioning.placing.construct import Construction, ConstructionSettings
 from anabranch.partitioning.placing.planner import PlannerSettings
@@ -242,12 +249,12 @@ def _barriers_s() -> float:
 def _migration(keys: int, before: int) -> tuple[float, int]:
     """Return seconds and keys moved when a channel is added."""
     planner = PlannerSettings(ConstructionSettings(construction=Construction.CONSISTENT))
-    region = Region(cost_s=1e-6, key=0, channels=before, key_bytes=KEY_BYTES, planner=planner)
+    region = MachineRegion(cost_s=1e-6, key=0, channels=before, key_bytes=KEY_BYTES, planner=planner)
     # Three tuples per key before the change, so that nearly every key has state; then just enough to go on.
     load = Steps((10.0 * keys, 20.0), (0.3, 1e6))
     world = World(
         WorldDescription(
-            Source(load=load, keys=keys),
+            MachineSource(load=load, keys=keys),
             (region,),
             Cluster((Host(64),), migration_bytes_per_s=BYTES_PER_S, barrier_s=BARRIER_S),
             rescalings=(Rescaling(0.6, 0, before + 1),),

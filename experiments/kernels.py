@@ -26,7 +26,7 @@ from functools import cache
 import numpy as np
 
 from anabranch.papers.machine.costs import key_hashes, zipf
-from anabranch.papers.machine.description import Cluster, Host, Region, Source, WorldDescription
+from anabranch.papers.machine.description import Cluster, Host, MachineRegion, MachineSource, WorldDescription
 from anabranch.papers.machine.world import World
 from anabranch.partitioning.counting.workload import Workload
 from anabranch.partitioning.function import PartitioningFunction
@@ -49,13 +49,13 @@ def work(multiplications: float, *, keyed: bool = False, selectivity: float = 1.
     return RECEIVE_S + multiplications * MULTIPLICATION_S + (AGGREGATION_S if keyed else 0.0) + SEND_S * selectivity
 
 
-def region(cost_s: float, channels: int, *, key: int | None = None, skew: float = 0.0, **more) -> Region:
+def region(cost_s: float, channels: int, *, key: int | None = None, skew: float = 0.0, **more) -> MachineRegion:
     """Return a region whose partitioning function, if it has one, knows the frequencies of the keys."""
     function = None
     if key is not None and channels > 1 and "function" not in more:
         function = balanced(channels, key, KEYS, skew)
     return replace(
-        Region(
+        MachineRegion(
             cost_s=cost_s,
             key=key,
             channels=channels,
@@ -89,12 +89,12 @@ def _constructed(channels: int, key: int, keys: int, skew: float) -> Partitionin
     return construct(function, workload, channels, settings).function
 
 
-def throughput(*regions: Region, hosts: int = 4, tuples: int | None = None, seed: int = 0, **source) -> float:
+def throughput(*regions: MachineRegion, hosts: int = 4, tuples: int | None = None, seed: int = 0, **source) -> float:
     """Return tuples per second that a chain of regions takes from a source that always has more."""
     most = max(r.channels for r in regions)
     tuples = tuples or max(3000, 500 * most)
     cluster = Cluster(tuple(Host(CORES) for _ in range(hosts)), delay_s=50e-6)
-    stream = Source(tuples=tuples, **{"keys": KEYS, **source})
+    stream = MachineSource(tuples=tuples, **{"keys": KEYS, **source})
     return World(WorldDescription(stream, regions, cluster, seed=seed)).run().throughput
 
 
@@ -108,7 +108,7 @@ class Kernel:
     """A chain; `parallel` says which of its regions may be replicated."""
 
     name: str
-    regions: tuple[Region, ...]
+    regions: tuple[MachineRegion, ...]
     parallel: tuple[bool, ...]
     period_s: float = 0.02
     """An adaptation period of some hundred tuples of the slowest part."""
@@ -163,13 +163,13 @@ def twitter_cep() -> Kernel:
     return Kernel("Twitter CEP", regions, (True, True))
 
 
-def _region(name: str, seconds: float, **more) -> Region:
+def _region(name: str, seconds: float, **more) -> MachineRegion:
     costs = {"split_cost_s": SEND_S, "merge_cost_s": RECEIVE_S, **more}
-    return Region(name, cost_s=seconds + TRANSPORT_S, queue=KERNEL_QUEUE, **costs)
+    return MachineRegion(name, cost_s=seconds + TRANSPORT_S, queue=KERNEL_QUEUE, **costs)
 
 
-def _sequential(name: str, cost_s: float) -> Region:
-    return Region(name, cost_s=cost_s, queue=KERNEL_QUEUE)
+def _sequential(name: str, cost_s: float) -> MachineRegion:
+    return MachineRegion(name, cost_s=cost_s, queue=KERNEL_QUEUE)
 
 
 def _source(work_s: float, ceiling: float | None) -> dict[str, float]:
