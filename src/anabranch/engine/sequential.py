@@ -11,13 +11,14 @@ of declaration. Punctuations travel between the tuples.
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anabranch.errors import InputError, OperatorError, ProgramError
 from anabranch.operators.epoch_clock import set_epoch_time
+from anabranch.program.belongings import Belongings
 from anabranch.program.calling import Instances, emitted, key_of, operator_failed, route_of
 from anabranch.program.graph import (
     Feedback,
@@ -64,6 +65,9 @@ class SequentialRun:
         self._ticks: list[Callable[[], None]] = []
         self._ways: dict[int, int] = {}  # of the tuple that is on its way through a route
         nodes = upstream(*ends)
+        self._roots = [node.logic for node in nodes if not isinstance(node.logic, (Source, Feedback))]
+        self._mine: Belongings | None = None
+        self._is_within = False
         self._punctuated = carrying_punctuations(nodes)
         self._consumers: dict[int, list[Consume]] = {node.id: [] for node in nodes}
         self._listeners: dict[int, list[Callable[[], None]]] = {node.id: [] for node in nodes}
@@ -102,12 +106,36 @@ class SequentialRun:
 
     def epoch(self, inputs: Mapping[str, Iterable[Any]]) -> None:
         """An epoch: the rows of each source, by its name."""
+        with self._as_user_left_it():
+            self._epoch(inputs)
+
+    @contextlib.contextmanager
+    def _as_user_left_it(self) -> Iterator[None]:
+        """User code runs on the user's own objects, which hold in this run what the run made of them; and nothing of
+        that outside of it.
+        """
+        if self._is_within:
+            yield
+            return
+        theirs = Belongings(self._roots)
+        if self._mine is not None:
+            self._mine.put_back()
+        self._is_within = True
+        try:
+            yield
+        finally:
+            self._is_within = False
+            self._mine = Belongings(self._roots)
+            theirs.put_back()
+
+    def _epoch(self, inputs: Mapping[str, Iterable[Any]]) -> None:
         set_epoch_time(self.clock_ms)
-        for tick in self._ticks:
-            tick()
+        # What is fed back from now on, by a tick too, is for the next epoch.
         sent = [(loop, list(rows)) for loop, rows in self._loops.values()]
         for _, rows in self._loops.values():
             rows.clear()
+        for tick in self._ticks:
+            tick()
         for loop, rows in sent:
             for row in rows:
                 self._emit(loop, row)
@@ -167,11 +195,9 @@ class SequentialRun:
                 self._emit_all(node, row, lambda: function(row))
 
         elif isinstance(logic, Process):
-            # A copy: a second run must not begin with the state of the first.
-            operator = copy.deepcopy(logic.operator)
 
             def consume(row: Row) -> None:
-                self._emit_all(node, row, lambda: getattr(operator, logic.method)(row))
+                self._emit_all(node, row, lambda: getattr(logic.operator, logic.method)(row))
 
         elif isinstance(logic, Route):
             choose = _failing(node, lambda row: route_of(logic, row))
@@ -270,12 +296,13 @@ def run_epochs(outputs: Sequence[Node], clocks_ms: Sequence[int] = (), epochs_ma
     """
     run = SequentialRun(outputs)
     epochs = {name: _epochs(node) for name, node in run.sources.items()}
-    for number in range(max((len(each) for each in epochs.values()), default=0)):
-        run.clock_ms = clocks_ms[min(number, len(clocks_ms) - 1)] if clocks_ms else 0
-        run.epoch({name: each[number] for name, each in epochs.items() if number < len(each)})
-    if clocks_ms:
-        run.clock_ms = clocks_ms[-1]
-    run.finish(epochs_max)
+    with run._as_user_left_it():
+        for number in range(max((len(each) for each in epochs.values()), default=0)):
+            run.clock_ms = clocks_ms[min(number, len(clocks_ms) - 1)] if clocks_ms else 0
+            run.epoch({name: each[number] for name, each in epochs.items() if number < len(each)})
+        if clocks_ms:
+            run.clock_ms = clocks_ms[-1]
+        run.finish(epochs_max)
     return run
 
 
