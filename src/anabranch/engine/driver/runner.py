@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -23,9 +22,16 @@ import cloudpickle
 
 from anabranch.control import Decision
 from anabranch.control.elastic_options import ElasticOptions
+from anabranch.engine.clock import MACHINE_CLOCK, Clock
 from anabranch.engine.driver.adaptation import Adaptation, EpochFacts
 from anabranch.engine.driver.balancing import Balancing, BalancingSettings
-from anabranch.engine.driver.epoch_progress import EpochProgress, met_in
+from anabranch.engine.driver.epoch_progress import (
+    DurationProgress,
+    EpochDurations,
+    EpochProgress,
+    TaskProgress,
+    anomalies_in,
+)
 from anabranch.engine.driver.epoch_sizing import EpochSizing
 from anabranch.engine.driver.feedback import FeedbackStore, in_flight
 from anabranch.engine.driver.results import Results
@@ -34,6 +40,7 @@ from anabranch.engine.driver.sink import Sink
 from anabranch.engine.driver.slot_need import need_of
 from anabranch.engine.driver.waiting import Surroundings
 from anabranch.engine.job import Executor, Job
+from anabranch.engine.reports import ChannelReport, MergerReport, SplitReport
 from anabranch.engine.worker.output_mergers import MergerTask, Target, mergeable
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
 from anabranch.engine.worker.tasks import LevelTask, MergeTask, Program
@@ -43,6 +50,7 @@ from anabranch.program.graph import Keyed
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
+from anabranch.state.files import MemoryFiles
 from anabranch.state.layouts import Layouts
 from anabranch.state.lineage import (
     KeyRoute,
@@ -79,6 +87,7 @@ class EpochRunner:
         on_decision: Callable[[str, Decision], None] | None = None,
         balancing: BalancingSettings | None = None,
         sizing: EpochSizing | None = None,
+        machine_clock: Clock = MACHINE_CLOCK,
     ) -> None:
         self._surroundings = surroundings if surroundings is not None else Surroundings()
         self._program = program
@@ -90,7 +99,8 @@ class EpochRunner:
         self._backing = None if shared else backing  # where files are shared nothing has to travel
         self._run_merges = run_merges
         self._snapshots = snapshots
-        self._clock = clock if clock is not None else lambda: now_ms()
+        self._machine_clock = machine_clock
+        self._clock = clock if clock is not None else lambda: int(machine_clock.now_s() * 1000)
         self._merging: Future[list[Any]] | None = None
         self._busy: list[str] = []
         self._sinks = list(sinks)
@@ -179,7 +189,7 @@ class EpochRunner:
     def _run_batch(self, batch: Any, number: int) -> None:
         committed = self._manifest.facts.get("batch", self._manifest.epoch)
         if number <= committed:
-            self._report(EpochProgress(number, 0, 0, self._channels_now(), {"total": 0}, [], 0, 0, skipped=True))
+            self._report(EpochProgress(number, 0, 0, self._channels_now(), DurationProgress(), skipped=True))
             return
         if number != committed + 1:
             raise CheckpointError(
@@ -194,30 +204,32 @@ class EpochRunner:
         self._run_epoch(batch, number)
 
     def _run_epoch(self, batch: Any, number: int) -> None:
-        started, started_ms = time.perf_counter(), time.time() * 1000
+        passing_s = self._machine_clock.passing_s
+        started, started_ms = passing_s(), self._machine_clock.now_s() * 1000
         ready = self._surroundings.at_start(batch is not None)
         epoch = self._manifest.epoch + 1
         time_ms = max(self._clock(), self._manifest.facts.get("clock_ms", 0))
         clock_ms = self._checkpoint.begin(epoch, time_ms, drain=batch is None)
-        begun = time.perf_counter()
+        begun = passing_s()
         reach("epoch begun", epoch=epoch)
         results = self._job(batch, epoch, clock_ms)
-        ran = time.perf_counter()
+        ran = passing_s()
         reach("job done", epoch=epoch)
         tables = results.tables()
-        merged = time.perf_counter()
+        merged = passing_s()
         outputs = [table for at, table in enumerate(tables) if not self._program.layout.exits[at].loop]
-        files = [report.pop("file") for report in results.reports if "file" in report]
+        files = [report.file for report in results.reports if isinstance(report, MergerReport)]
         for at, (sink, table) in enumerate(zip(self._sinks, outputs, strict=True)):
             if at in self._targets:
-                mine = sorted((file["range"], file["name"]) for file in files if file["exit"] == at)
+                mine = sorted((file.range, file.name) for file in files if file.exit == at)
                 sink.publish([name for _, name in mine], epoch)
             else:
                 sink.write(table, epoch)
-        written = time.perf_counter()
+        written = passing_s()
         reach("sink written", epoch=epoch)
-        records = [record for report in results.reports for record in report.get("segments", ())]
-        damaged = [name for report in results.reports for name in report.get("damaged", ())]
+        channel_reports = [report for report in results.reports if isinstance(report, ChannelReport)]
+        records = [record for report in channel_reports for record in report.segments]
+        damaged = [name for report in channel_reports for name in report.damaged]
         facts = {
             "batch": number,
             "clock_ms": clock_ms,
@@ -225,17 +237,10 @@ class EpochRunner:
             "adaptation": self.adaptation.to_facts(),
         }
         self._commit(epoch, facts, records, damaged)
-        finished = time.perf_counter()
+        finished = passing_s()
         reach("manifest written", epoch=epoch)
-        durations = {
-            "begin": begun - started,
-            "job": ran - begun,
-            "merge": merged - ran,
-            "sink": written - merged,
-            "commit": finished - written,
-            "total": finished - started,
-        }
-        rows_in = sum(report["rows_in"] for report in results.reports if report["level"] == 0)
+        durations = EpochDurations.between(started, begun, ran, merged, written, finished)
+        rows_in = sum(report.rows_in for report in results.reports if isinstance(report, SplitReport))
         channels = self._channels_now()
         seen = EpochFacts(
             epoch,
@@ -259,18 +264,15 @@ class EpochRunner:
             EpochProgress(
                 epoch=epoch,
                 rows_in=rows_in,
-                rows_out=sum(table.num_rows for table in outputs) + sum(file["rows"] for file in files),
+                rows_out=sum(table.num_rows for table in outputs) + sum(file.rows for file in files),
                 channels=channels,
-                changes=[dataclasses.asdict(change) for change in changes],
-                duration_ms={name: round(seconds * 1000) for name, seconds in durations.items()},
-                stages=[
-                    {k: v for k, v in report.items() if k not in ("segments", "damaged", "met", "keys", "measured")}
-                    for report in results.reports
-                ],
+                changes=changes,
+                duration_ms=DurationProgress.of(durations),
+                stages=[TaskProgress.of(report) for report in results.reports],
                 state_rows=sum(record["rows"] for record in records if not record.get("parts")),
                 state_bytes=sum(record["bytes"] for record in records),
                 in_flight=self.in_flight,
-                met=met_in(results.reports),
+                anomalies=anomalies_in(results.reports),
                 hot_keys=self.adaptation.balancing.split_because,
                 epoch_files={} if sizing is None else sizing.shown(ready.taken_files),
                 epoch_size="" if sizing is None else sizing.reason,
@@ -319,6 +321,7 @@ class EpochRunner:
             merging=busy,
             transient=self._transient,
             backing=self._backing,
+            memory=self._checkpoint.files if isinstance(self._checkpoint.files, MemoryFiles) else None,
         )
 
     def _supply(self, name: str) -> bytes:
@@ -412,8 +415,3 @@ def describe_program(program: Program) -> dict[str, Any]:
             "output": str(node.schema),
         }
     return {"operators": list(operators.values())}
-
-
-def now_ms() -> int:
-    """The time, as epochs record it."""
-    return int(time.time() * 1000)
