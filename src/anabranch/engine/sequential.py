@@ -6,7 +6,8 @@ disagrees with this file, the other way is wrong.
 
 An epoch begins with its time: operators that wait for time to pass are called, in the order of declaration.
 Then come the tuples that were fed back in the epoch before, then the tuples of each source, both in the order
-of declaration. Punctuations travel between the tuples.
+of declaration. Punctuations travel between the tuples. At the end of an epoch the time to live of every key whose
+state is another than before begins anew.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from anabranch.program.graph import (
     upstream,
 )
 from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
+from anabranch.state.codec import encode
 
 Consume = Callable[[Row], None]
 
@@ -63,6 +65,7 @@ class SequentialRun:
         self.clock_ms = clock_ms
         self._states: dict[str, tuple[Instances, dict[Any, Any]]] = {}
         self._ticks: list[Callable[[], None]] = []
+        self._ends: list[Callable[[], None]] = []
         self._ways: dict[int, int] = {}  # of the tuple that is on its way through a route
         nodes = upstream(*ends)
         self._roots = [node.logic for node in nodes if not isinstance(node.logic, (Source, Feedback))]
@@ -142,6 +145,8 @@ class SequentialRun:
         for name, node in self.sources.items():
             for number, row in enumerate(inputs.get(name, ())):
                 self._emit(node, input_row(node, row, number))
+        for end in self._ends:
+            end()
 
     def finish(self, epochs_max: int | None = None) -> None:
         """Epochs without input until nothing is in flight; at most so many."""
@@ -236,6 +241,7 @@ class SequentialRun:
         self._states[node.name] = (instances, by_key)
         ttl_ms = logic.time_to_live_ms
         expires: dict[Any, int] = {}
+        touched: dict[Any, bytes] = {}  # keys of this epoch, with their state before it
         waiting: dict[Any, Row] = {}  # the keys that wait, in the order in which they began to
 
         def settle(key: Any, instance: Any, row: Row) -> None:
@@ -244,8 +250,6 @@ class SequentialRun:
                 waiting.setdefault(key, row)
             elif logic.waiting:
                 waiting.pop(key, None)
-            if ttl_ms is not None:
-                expires[key] = self.clock_ms + ttl_ms
             del values
 
         def consumer(place: int) -> Consume:
@@ -258,24 +262,35 @@ class SequentialRun:
                 instance = by_key.get(key)
                 if instance is None or self.clock_ms >= expires.get(key, self.clock_ms + 1):
                     instance = by_key[key] = instances.new()
-                before = None if ttl_ms is None else repr(instances.values(instance))
+                    expires.pop(key, None)
+                if ttl_ms is not None:
+                    touched.setdefault(key, encode(list(instances.values(instance))))
                 self._emit_all(node, row, lambda: getattr(instance, method)(row))
-                if ttl_ms is None or repr(instances.values(instance)) != before:
-                    settle(key, instance, row)
+                settle(key, instance, row)
 
             return consume
 
         def call_waiting(method: str, *arguments: Any) -> None:
             for key, row in list(waiting.items()):
                 instance = by_key[key]
+                if ttl_ms is not None:
+                    touched.setdefault(key, encode(list(instances.values(instance))))
                 self._emit_all(node, row, functools.partial(getattr(instance, method), *arguments))
                 settle(key, instance, row)
+
+        def ended() -> None:
+            for key, before in touched.items():
+                if encode(list(instances.values(by_key[key]))) != before:
+                    expires[key] = self.clock_ms + (ttl_ms or 0)
+            touched.clear()
 
         def punctuated() -> None:
             if logic.punctuated:
                 call_waiting(logic.punctuated)
             self._punctuate(node)
 
+        if ttl_ms is not None:
+            self._ends.append(ended)
         if logic.ticked:
             self._ticks.append(lambda: call_waiting(logic.ticked, self.clock_ms))
         return [consumer(place) for place in range(len(node.inputs))], punctuated
