@@ -14,8 +14,7 @@ made of is kept until no manifest that is kept names it, so that a damaged merge
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from anabranch.errors import ProgramError
 
@@ -69,17 +68,17 @@ def tier(rows: int) -> int:
     return number
 
 
-def mergeable(records: Sequence[Mapping[str, Any]]) -> tuple[int, int] | None:
-    """The range of neighbours (newest first) that should be merged next, or None.
+def mergeable(rows: Sequence[int]) -> tuple[int, int] | None:
+    """The range of neighbours, given by their rows (newest first), that should be merged next, or None.
 
     A run of four or more from the newest on, none of a higher tier than those of the run are; the oldest
     such run, so that one merge does the work of several.
     """
     best = None
     highest = 0
-    for count, record in enumerate(records, start=1):
-        highest = max(highest, tier(record["rows"]))
-        same = sum(1 for each in records[:count] if tier(each["rows"]) == highest)
+    for count, number in enumerate(rows, start=1):
+        highest = max(highest, tier(number))
+        same = sum(1 for each in rows[:count] if tier(each) == highest)
         if same >= FAN_IN:
             best = (0, count)
     return best
