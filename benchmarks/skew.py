@@ -41,9 +41,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.partitioning.construct import evened
+from anabranch.partitioning.counting.tally import Tally
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.tally import Tally
+from anabranch.partitioning.placing.construct import evened
 from anabranch.program.hashing import hash_columns
 from anabranch.state import layouts
 from benchmarks._skew_program import FILES_PER_EPOCH, write_epoch

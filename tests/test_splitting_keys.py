@@ -18,8 +18,8 @@ from anabranch.engine.driver.balancing import Balancing, BalancingSettings
 from anabranch.engine.sequential import run_epochs
 from anabranch.errors import ProgramError
 from anabranch.operators.hot_key_parts import Splits, set_splits
-from anabranch.partitioning.split import resplit
-from anabranch.partitioning.workload import Workload
+from anabranch.partitioning.counting.workload import Workload
+from anabranch.partitioning.placing.hot_key_ways import resplit
 from anabranch.program.graph import upstream
 from anabranch.program.hashing import hash_columns, with_part, without_part
 from anabranch.testing import ParallelRun, run_sequential

@@ -10,7 +10,7 @@ import anabranch as ab
 from anabranch.api.session import from_epochs
 from anabranch.engine.worker import measuring
 from anabranch.engine.worker.timing import Stopwatch
-from anabranch.partitioning.measured import ChannelTimes
+from anabranch.partitioning.counting.key_costs import ChannelTimes
 from anabranch.program.hashing import hash_columns
 from anabranch.testing import ParallelRun
 

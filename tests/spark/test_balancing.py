@@ -20,9 +20,9 @@ from anabranch.compiler.layout.stages import lay_out
 from anabranch.engine.driver.balancing import Balancing, BalancingSettings, resources_of
 from anabranch.engine.reports import ChannelReport, RoutedKeys, SplitReport
 from anabranch.errors import ProgramError
-from anabranch.partitioning.construct import evened
+from anabranch.partitioning.counting.tally import Tally
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.tally import Tally
+from anabranch.partitioning.placing.construct import evened
 from anabranch.program.hashing import hash_columns
 from anabranch.testing import ParallelRun, run_sequential
 

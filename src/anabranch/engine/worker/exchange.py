@@ -35,7 +35,7 @@ from anabranch.engine.worker.packets import data_place, pack, route
 from anabranch.engine.worker.stage import Leaving
 from anabranch.engine.worker.trails import Trails, encoded
 from anabranch.errors import AnabranchError, error_to_json
-from anabranch.partitioning.tally import Tally
+from anabranch.partitioning.counting.tally import Tally
 from anabranch.program.hashing import hash_columns
 
 ROW_COLUMNS = "slot int, order binary, payload binary"

@@ -1,6 +1,6 @@
 """What a channel says about single keys: how long their tuples took, how large their state is.
 
-Only of the keys that took most, a bounded number (`partitioning/measured.py`): the driver places those by what they
+Only of the keys that took most, a bounded number (`key_costs.py`): the driver places those by what they
 cost, and all others by how frequent they are.
 """
 
@@ -18,7 +18,7 @@ from anabranch.engine.clock import Clock
 from anabranch.engine.worker.batches import Batch, keys_of
 from anabranch.engine.worker.stage import StageRun
 from anabranch.engine.worker.timing import Stopwatch
-from anabranch.partitioning.measured import KeyTimes, approximate_bytes
+from anabranch.partitioning.counting.key_costs import KeyTimes, approximate_bytes
 from anabranch.program.graph import Node
 from anabranch.program.hashing import hash_columns
 from anabranch.state.table import Table
