@@ -68,6 +68,14 @@ class Cause(enum.Enum):
     DECLARED = "the author declared it"
 
 
+class OutputOrder(enum.Enum):
+    """What order the tuples of an output must have: that of one thread, that within each key, or any."""
+
+    TOTAL = "total"
+    KEY = "key"
+    NONE = "none"
+
+
 @dataclasses.dataclass(frozen=True)
 class Property:
     """A value, why it is believed (for people), the line that shows it, and where the belief comes from."""
