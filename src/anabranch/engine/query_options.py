@@ -21,7 +21,7 @@ class QueryOptions:
     snapshots: Period | None = None
     versions_kept: int = 10
     migration_store: str | None = None
-    ordered: bool = True
+    order: str = "total"
     mergers: int = 0
     split_hot_keys: str = "auto"
 
@@ -37,7 +37,7 @@ class QueryOptions:
             values.get("snapshotInterval"),
             values.get("versionsKept", 10),
             values.get("migrationStore"),
-            values.get("order", "total") == "total",
+            values.get("order", "total"),
             values.get("mergers", 0),
             values.get("splitHotKeys", "auto"),
         )

@@ -179,9 +179,11 @@ OPTIONS: tuple[Option, ...] = (
     # -- order and output
     Option(
         "order",
-        _one_of("total", "none"),
+        _one_of("total", "key", "none"),
         "total",
-        "`none` where the order of the output and between regions does not matter.",
+        "Of an output: that of one thread; only tuples of one key of the region they come from stand in their order; "
+        "any. What operators need they have anyway. Parquet files that are not in total order are written by the "
+        "channels themselves.",
     ),
     Option(
         "mergers",
@@ -284,10 +286,10 @@ _BY_NAME: Mapping[str, Option] = {option.name.lower(): option for option in OPTI
 # What Spark's writers of files and its console know. Beside these, anything that is not close to a name of ours passes
 # too: formats may have more.
 _OF_FORMATS = """
-    charset charToEscapeQuoteEscaping codec compression dateFormat datetimeRebaseMode delimiter emptyValue encoding escape
-    escapeQuotes header ignoreLeadingWhiteSpace ignoreNullFields ignoreTrailingWhiteSpace int96RebaseMode lineSep locale
-    maxRecordsPerFile mergeSchema mode multiLine nullValue numRows pathGlobFilter pretty quote quoteAll recursiveFileLookup
-    sep timestampFormat timestampNTZFormat timeZone truncate wholetext
+    charset charToEscapeQuoteEscaping codec compression dateFormat datetimeRebaseMode delimiter emptyValue encoding
+    escape escapeQuotes header ignoreLeadingWhiteSpace ignoreNullFields ignoreTrailingWhiteSpace int96RebaseMode lineSep
+    locale maxRecordsPerFile mergeSchema mode multiLine nullValue numRows pathGlobFilter pretty quote quoteAll
+    recursiveFileLookup sep timestampFormat timestampNTZFormat timeZone truncate wholetext
 """.lower().split()
 _CLOSE = 0.8
 
