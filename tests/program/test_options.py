@@ -103,7 +103,7 @@ def test_a_query_with_a_slip_of_the_pen_is_not_started():
     node = from_epochs([[]], "k string")._node
     second = DataStreamWriter(None, node).option("ordre", "none")
     for writer in (DataStreamWriter(None, node).option("maxChanels", 4), DataStreamWriter(None, node).also(second)):
-        with pytest.raises(ProgramError, match="unknown option '(maxChanels|ordre)': did you mean"):
+        with pytest.raises(ProgramError, match=r"unknown option '(maxChanels|ordre)': did you mean"):
             writer.start("out")
 
 
