@@ -13,10 +13,9 @@ made of is kept until no manifest that is kept names it, so that a damaged merge
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from anabranch.errors import ProgramError
+from anabranch.program.options import Period
 
 FAN_IN = 4
 
@@ -24,31 +23,18 @@ FAN_IN = 4
 class SnapshotInterval:
     """How often all segments of a channel become one, beyond what the tiers do: every n epochs, or seconds."""
 
-    def __init__(self, epochs: int | None = None, seconds: float | None = None) -> None:
-        self._epochs = epochs
-        self._milliseconds = None if seconds is None else seconds * 1000
+    def __init__(self, period: Period) -> None:
+        self._epochs = period.epochs
+        self._milliseconds = period.seconds * 1000
         self._last: tuple[int, int] | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> SnapshotInterval:
-        """From an option: ``"20 epochs"``, ``"30 seconds"``, ``"5 minutes"``, ``"1 hour"``."""
-        match = re.fullmatch(r"\s*(\d+)\s*(epoch|second|minute|hour)s?\s*", text.lower())
-        if match is None or int(match[1]) < 1:
-            raise ProgramError(
-                f"snapshotInterval={text!r}: expected for example '20 epochs', '30 seconds' or '5 minutes'"
-            )
-        number, unit = int(match[1]), match[2]
-        if unit == "epoch":
-            return cls(epochs=number)
-        return cls(seconds=number * {"second": 1, "minute": 60, "hour": 3600}[unit])
 
     def due(self, epoch: int, clock_ms: int) -> bool:
         """Whether a snapshot is due after this epoch; if so, the next one counts from here."""
         if self._last is None:
             self._last = (epoch, clock_ms)
             return False
-        by_epochs = self._epochs is not None and epoch - self._last[0] >= self._epochs
-        by_time = self._milliseconds is not None and clock_ms - self._last[1] >= self._milliseconds
+        by_epochs = self._epochs > 0 and epoch - self._last[0] >= self._epochs
+        by_time = self._milliseconds > 0 and clock_ms - self._last[1] >= self._milliseconds
         if by_epochs or by_time:
             self._last = (epoch, clock_ms)
             return True
