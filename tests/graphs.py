@@ -12,11 +12,11 @@ import dataclasses
 import random
 
 from hypothesis import strategies as st
-from programs import COLUMNS, STEPS
 
 import anabranch as ab
 from anabranch import agg, count, delta, event_time, punctuation, sliding, step, time, tumbling
 from anabranch.api.session import from_epochs
+from tests.programs import COLUMNS, STEPS
 
 
 class Every(ab.Operator):

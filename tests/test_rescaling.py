@@ -8,14 +8,10 @@ and every key had one owner in every epoch (an independent checker looks). A fai
 import random
 from pathlib import Path
 
-import graphs
 import numpy as np
 import pytest
-from faults.test_schedules import KEYED, DriverDied, check_state, random_row
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from ownership_checker import check_checkpoint
-from programs import COLUMNS, STEPS, build, exact
 
 from anabranch import faults
 from anabranch.api.session import from_epochs
@@ -24,6 +20,10 @@ from anabranch.control.elastic_options import ElasticOptions
 from anabranch.errors import ProgramError
 from anabranch.state.codec import decode
 from anabranch.testing import ParallelRun, TaskDied, run_sequential
+from tests import graphs
+from tests.faults.test_schedules import KEYED, DriverDied, check_state, random_row
+from tests.ownership_checker import check_checkpoint
+from tests.programs import COLUMNS, STEPS, build, exact
 
 pytestmark = pytest.mark.faults
 

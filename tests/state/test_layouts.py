@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ownership_checker import owners_of
 
 from anabranch.errors import CheckpointError
 from anabranch.partitioning.construct import evened, resized
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.state.layouts import Layout, Layouts
+from tests.ownership_checker import owners_of
 
 ROUTES = {"sum": {"Sum": ("k",), "Fine": ("k",)}, "all": {"All": ()}}
 CHANNELS = {"sum": 3, "all": 1}

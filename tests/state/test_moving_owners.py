@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ownership_checker import check_records, rows_of
 
 import anabranch as ab
 from anabranch.partitioning.function import PartitioningFunction
@@ -30,6 +29,7 @@ from anabranch.state.lineage import (
 )
 from anabranch.state.segment import write_segment
 from anabranch.state.store import StateVersion, TaskState
+from tests.ownership_checker import check_records, rows_of
 
 PARTS_KEPT = 3  # epochs for which a merge remembers what it was made of
 TIME_TO_LIVE = 4  # epochs; the clock goes on by one second each

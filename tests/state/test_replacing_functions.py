@@ -7,8 +7,6 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ownership_checker import check_checkpoint
-from programs import COLUMNS, build, exact
 
 from anabranch.api.session import from_epochs
 from anabranch.partitioning.construct import resized
@@ -19,6 +17,8 @@ from anabranch.state.codec import decode
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader
 from anabranch.testing import ParallelRun
+from tests.ownership_checker import check_checkpoint
+from tests.programs import COLUMNS, build, exact
 
 KEYS = 9
 HASHES = hash_columns([pa.array(range(KEYS))]).tolist()
