@@ -1,14 +1,14 @@
-"""Laying a planned program out for Spark: steps, edges between them, stages, levels.
+"""Laying a planned program out for Spark: steps, edges between them, stages, depths.
 
-    level 0            level 1                      level 2
+    depth 0            depth 1                      depth 2
     source ─ map ─┐ shuffle ┌─ process (key k) ─┐ shuffle ┌─ join (key l) ─► output
     source ───────┘         └─ process (key m) ─┘         └─ one channel ──► output
 
 A **step** is an operator as it runs. What has no state runs where its input is made: if that is in several
 places, behind a union say, there is a step in each of them, and a union itself is no step at all. What has
 state runs in one stage: the tuples it needs are brought there. A **stage** is what one kind of task does: steps
-that feed each other, the first of which (the *entry*) gets its tuples from other stages. Stages of one **level**
-run side by side; an epoch is one job with a shuffle between levels.
+that feed each other, the first of which (the *entry*) gets its tuples from other stages. Stages of one **depth**,
+the number of shuffles before them, run side by side; an epoch is one job with a shuffle between depths.
 
 **Trails.** Depth-first order is kept by numbers. A tuple's trail is a list of numbers that sorts as one thread
 would have met the tuples: the place of its source tuple, then for everything that made several tuples of one
@@ -123,7 +123,9 @@ class Stage:
 
     Attributes
     ----------
-    number, level : int
+    number : int
+    depth : int
+        How many shuffles lie before it.
     steps : tuple of int
         In an order in which inputs come first; the first is the entry.
     kind : str
@@ -136,7 +138,7 @@ class Stage:
     """
 
     number: int
-    level: int
+    depth: int
     steps: tuple[int, ...]
     kind: str
     name: str
@@ -162,17 +164,17 @@ class Layout:
     exits: tuple[Exit, ...]
 
     @property
-    def levels(self) -> int:
+    def depth(self) -> int:
         """How many shuffles an epoch has."""
-        return max(stage.level for stage in self.stages)
+        return max(stage.depth for stage in self.stages)
 
     @property
     def sources(self) -> list[Node]:
         """Sources and feedback edges, in the order in which their tuples come within an epoch."""
         return [self.steps[stage.steps[0]].node for stage in self.stages if stage.kind == "source"]
 
-    def at_level(self, level: int) -> list[Stage]:
-        return [stage for stage in self.stages if stage.level == level]
+    def at_depth(self, depth: int) -> list[Stage]:
+        return [stage for stage in self.stages if stage.depth == depth]
 
     def nodes(self, stage: Stage) -> list[Node]:
         return [self.steps[number].node for number in stage.steps]
@@ -317,7 +319,7 @@ class _Draft:
         self._node_of.append(node)
         return number
 
-    # -- trails and levels ----------------------------------------------------------------------------------
+    # -- trails and depths ----------------------------------------------------------------------------------
 
     def finished(self) -> Layout:
         exits = self._exits()
@@ -399,13 +401,13 @@ class _Draft:
         return tuple(found)
 
     def _stages(self) -> Iterator[Stage]:
-        levels: dict[int, int] = {}
+        depths: dict[int, int] = {}
         for number, kind in enumerate(self._kinds):
             steps = [step for step in self._steps if step.stage == number]
             sources = [self._steps[self._edges[e].source].stage for e in steps[0].inputs]
-            levels[number] = 1 + max((levels[each] for each in sources), default=-1)
+            depths[number] = 1 + max((depths[each] for each in sources), default=-1)
             names = tuple(step.number for step in steps)
-            yield Stage(number, levels[number], names, kind, steps[0].node.name, self._routes[number])
+            yield Stage(number, depths[number], names, kind, steps[0].node.name, self._routes[number])
 
 
 def waiting_slots(slots: Slots) -> Slots:

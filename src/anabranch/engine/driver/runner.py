@@ -125,7 +125,7 @@ class EpochRunner:
         self._layouts = before.started(
             {name: stage.routes for name, stage in stages.items()}, {name: channels.get(name, 1) for name in stages}
         )
-        self._levels = {name: stage.level for name, stage in stages.items()}
+        self._levels = {name: stage.depth for name, stage in stages.items()}
         around = self._surroundings
         scaling = Scaling(channels, elastic, around.slots, on_decision, self._requests, around.slots_now)
         self.adaptation = Adaptation(scaling, Balancing(program.layout, balancing), sizing)
@@ -288,7 +288,7 @@ class EpochRunner:
         fed_back = self._feedback.pieces(self._manifest.facts)
         while True:
             merged = (self._mergers, frozenset(self._targets))
-            levels = [LevelTask(*common, level, state, *merged) for level in range(1, layout.levels + 1)]
+            levels = [LevelTask(*common, level, state, *merged) for level in range(1, layout.depth + 1)]
             merger = MergerTask(*common, self._targets, self._mergers) if self._targets else None
             job = Job(SplitTask(*common), FeedbackTask(*common), fed_back, levels, merger)
             try:

@@ -71,7 +71,7 @@ def slots_of(layout: Layout, level: int, functions: Mapping[int, Any]) -> Slots:
     """The slots of a level."""
     first: dict[int, int] = {}
     counts: dict[int, int] = {}
-    for stage in layout.at_level(level):
+    for stage in layout.at_depth(level):
         first[stage.number] = sum(counts.values())
         counts[stage.number] = functions[stage.number].channels
     return Slots(first, counts)
@@ -97,7 +97,7 @@ class Outbox:
         self._layout = layout
         self._level = level
         self._functions = functions
-        self._slots = {at: slots_of(layout, at, functions) for at in range(level + 1, layout.levels + 1)}
+        self._slots = {at: slots_of(layout, at, functions) for at in range(level + 1, layout.depth + 1)}
         self._next = self._slots.get(level + 1)
         self._whom = whom % self._next.count if self._next is not None else 0
         self._epoch = epoch
@@ -146,10 +146,10 @@ class Outbox:
         return found
 
     def _to(self, stage: Stage, channel: int, order: bytes, payload: bytes) -> Row:
-        slot = self._slots[stage.level].first[stage.number] + channel
-        if stage.level == self._level + 1:
+        slot = self._slots[stage.depth].first[stage.number] + channel
+        if stage.depth == self._level + 1:
             return slot, order, payload
-        return self._on(_LATER.pack(LATER, stage.level, slot) + order, payload)
+        return self._on(_LATER.pack(LATER, stage.depth, slot) + order, payload)
 
     def result(self, leaving: Leaving, slot: int) -> Row:
         """Tuples that leave the program, to a merger."""
@@ -213,9 +213,9 @@ def needs_pieces(layout: Layout, level: int) -> bool:
     """Whether a level, or a later one, or the driver, gets numbers that count from the start of a piece."""
     for edge in layout.edges:
         if is_relative(layout, edge) and (edge.crosses or edge.target < 0):
-            at = layout.levels + 1
+            at = layout.depth + 1
             if edge.target >= 0:
-                at = layout.stages[layout.steps[edge.target].stage].level
+                at = layout.stages[layout.steps[edge.target].stage].depth
             if at >= level:
                 return True
     return False

@@ -43,7 +43,7 @@ def mergeable(layout: Layout, number: int) -> bool:
     found = layout.exits[number]
     stages = {layout.steps[layout.edges[at].source].stage for at in found.edges}
     ordered = all(layout.edges[at].ordered for at in found.edges)
-    return ordered and layout.levels > 0 and all(layout.stages[at].level == layout.levels for at in stages)
+    return ordered and layout.depth > 0 and all(layout.stages[at].depth == layout.depth for at in stages)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ class MergerTask(Task):
             pq.write_table(table, path, compression=target.compression, store_schema=False)
             file = {"exit": exit_number, "range": number, "name": name, "rows": table.num_rows}
             seconds = time.perf_counter() - started
-            report = {"level": layout.levels + 1, "rows_in": table.num_rows, "seconds": seconds, "file": file}
+            report = {"level": layout.depth + 1, "rows_in": table.num_rows, "seconds": seconds, "file": file}
             yield report_row(report)
 
 

@@ -135,7 +135,7 @@ class LevelTask(Task):
         """What the task sends."""
         program = self.load()
         outbox = Outbox(program.layout, self.level, self.functions, slot, self.epoch)
-        later = self.level < program.layout.levels
+        later = self.level < program.layout.depth
         hands_on_pieces = slot == 0 and (needs_pieces(program.layout, self.level + 1) or (later and bool(self.merged)))
         try:
             channel = _Channel(self, program, slot)  # opens its state, and may find that this host lacks some of it
@@ -304,7 +304,7 @@ class _Channel:
     def report(self) -> dict[str, Any]:
         """What the channel did."""
         return {
-            "level": self._stage.level,
+            "level": self._stage.depth,
             "stage": self._stage.number,
             "name": self._stage.name,
             "channel": self._number,

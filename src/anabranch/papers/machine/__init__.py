@@ -16,10 +16,10 @@ General layout, in the order the data flows:
 
 from anabranch.papers.machine.costs import Spread
 from anabranch.papers.machine.description import Cluster, Fault, Host, Region, Rescaling, Source, WorldDescription
-from anabranch.papers.machine.load import Bursts, Constant, Replay, Sine, Steps
 from anabranch.papers.machine.result import MigrationRecord, RegionSample, Result, Sample
 from anabranch.papers.machine.simulate import simulate
 from anabranch.papers.machine.world import StandStill, World
+from anabranch.sim.load import Bursts, Constant, Replay, Sine, Steps
 
 __all__ = [
     "Bursts",

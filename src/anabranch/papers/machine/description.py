@@ -18,11 +18,11 @@ from anabranch.control.bounds import Bounds
 from anabranch.control.controller import Policy
 from anabranch.engine.merging.ordering import Strategy
 from anabranch.papers.machine.costs import Spread, finite
-from anabranch.papers.machine.load import Constant, Curve
 from anabranch.partitioning.function import GROUP_BITS_DEFAULT, PartitioningFunction
 from anabranch.partitioning.planner import PlannerSettings
 from anabranch.partitioning.resources import Resources
 from anabranch.program.model import Selectivity
+from anabranch.sim.load import Constant, Curve
 
 _ALWAYS_MORE = Constant(math.inf)
 _NOBODY = Constant(0.0)

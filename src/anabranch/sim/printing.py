@@ -7,15 +7,13 @@ import enum
 import math
 from typing import Any
 
-from anabranch.papers.machine.description import WorldDescription
 
-
-def source_of(description: WorldDescription) -> str:
+def source_of(description: Any) -> str:
     """An expression whose value is this description; fields with their default are left out."""
     return _text(description)
 
 
-def test_of(name: str, description: WorldDescription, complaints: list[str]) -> str:
+def test_of(name: str, description: Any, complaints: list[str]) -> str:
     """A test that fails as long as the world does."""
     what = "".join(letter if letter.isalnum() else "_" for letter in name)
     said = complaints[0].splitlines()[0]

@@ -1,15 +1,15 @@
-"""Load curves: how many tuples per second a source has at a moment of virtual time.
+"""Load curves: how many tuples per second a source has at a moment of virtual time, and when its files are full.
 
 A curve is anything that can be called with seconds and answers with tuples per second. It says nothing about
-single tuples: the source (source.py) makes arrivals of it. These are frozen data, so that a world can be
-compared, printed and shrunk.
+single tuples: `full_at` makes files of it, the machine of the papers single arrivals. These are frozen data, so that a
+world can be compared, printed and shrunk.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -98,3 +98,36 @@ class Replay:
         start, end = self.seconds[right - 1], self.seconds[right]
         share = (at - start) / (end - start)
         return self.rates[right - 1] * (1 - share) + self.rates[right] * share
+
+
+_STEPS_PER_FILE = 8
+_STEP_MAX_S = 0.25
+
+
+def full_at(curve: Curve, rows: float, until_s: float = math.inf) -> Iterator[float]:
+    """The moments at which the source has written another file of so many rows.
+
+    Examples
+    --------
+    >>> [round(at, 3) for at in full_at(Constant(100.0), 50, until_s=2.0)]
+    [0.5, 1.0, 1.5, 2.0]
+    >>> from itertools import islice
+    >>> list(islice(full_at(Constant(math.inf), 50), 3))
+    [0.0, 0.0, 0.0]
+    """
+    at_s, filled = 0.0, 0.0
+    while at_s <= until_s:
+        rate = curve(at_s)
+        if math.isinf(rate):
+            yield at_s
+            continue
+        step_s = min(_STEP_MAX_S, rows / rate / _STEPS_PER_FILE) if rate > 0 else _STEP_MAX_S
+        arrived = rate * step_s
+        if filled + arrived < rows * (1 - 1e-9):
+            filled += arrived
+            at_s += step_s
+            continue
+        at_s += (rows - filled) / rate
+        filled = 0.0
+        if at_s <= until_s * (1 + 1e-12):
+            yield at_s
