@@ -14,11 +14,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from test_executors_follow import write_rows
-
 import anabranch as ab
 from tests.cluster.driver_program import start_session
 from tests.cluster.gated_programs import build_gated
+from tests.cluster.test_executors_follow import write_rows
 from tests.programs import COLUMNS
 
 PHASE_SECONDS_MAX = 120
