@@ -388,16 +388,16 @@ def _scaling_program(name: str, per_tuple_s: float) -> Make:
 
 def _where(progress: dict[str, Any], channels: int) -> str:
     """What the busiest channel allows, and where the time of an epoch went."""
-    levels = sorted({each["level"] for each in progress["stages"] if each["level"] > 0})
+    depths = sorted({each["depth"] for each in progress["stages"] if each["kind"] == "channel"})
     total_s = progress["duration_ms"]["total"] / 1000
     worked_s, worst = 0.0, 1.0
-    for level in levels:
-        stage = [each for each in progress["stages"] if each["level"] == level]
+    for depth in depths:
+        stage = [each for each in progress["stages"] if each["depth"] == depth]
         rows = [each["rows_in"] for each in stage]
         worst = max(worst, max(rows) * len(rows) / sum(rows))
         worked_s += max(each["busy_seconds"] for each in stage)
-    first = [each for each in progress["stages"] if each["level"] == levels[0]]
-    read_s = max(each["seconds"] for each in progress["stages"] if each["level"] == 0)
+    first = [each for each in progress["stages"] if each["depth"] == depths[0]]
+    read_s = max(each["seconds"] for each in progress["stages"] if each["kind"] == "source")
     spread_s = max(each["began_s"] for each in first) - min(each["began_s"] for each in first)
     return (
         f"(busiest channel alone: {channels / worst:5.1f}; {total_s:.2f} s, of them work {worked_s:.2f}, "

@@ -19,7 +19,7 @@ from anabranch.control import (
     observe,
 )
 from anabranch.control.signals import EPOCHS_MIN
-from anabranch.papers.saso import reversals
+from anabranch.papers.fluid.saso import reversals
 from tests.control.epoch_world import EpochWorld
 
 ONE = {"a": 1}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from anabranch.engine.merging.merger import make_merger
 from anabranch.engine.merging.ordering import Strategy
 from anabranch.engine.merging.punctuation import Punctuation
-from anabranch.papers.channel import Channel
-from anabranch.papers.splitter import Splitter
+from anabranch.papers.streaming.channel import Channel
+from anabranch.papers.streaming.splitter import Splitter
 from tests.engine.merging_world import Burst, Jump, RunningSum, Stateless, cycle, sequential
 
 KEYS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 50)), max_size=80)

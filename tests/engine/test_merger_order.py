@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from anabranch.engine.merging.merger import make_merger
 from anabranch.engine.merging.ordering import Numbered, Strategy
 from anabranch.engine.merging.punctuation import Punctuation
-from anabranch.papers.channel import Channel
-from anabranch.papers.splitter import Splitter
+from anabranch.papers.streaming.channel import Channel
+from anabranch.papers.streaming.splitter import Splitter
 from tests.engine.merging_oracle import released_by_now
 from tests.engine.merging_world import Burst, Jump, Network, Region, RunningSum, Stateless, cycle, sequential
 

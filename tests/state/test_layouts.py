@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import CheckpointError
-from anabranch.partitioning.construct import evened, resized
 from anabranch.partitioning.function import PartitioningFunction
+from anabranch.partitioning.placing.construct import evened, resized
 from anabranch.state.layouts import Layout, Layouts
 from tests.ownership_checker import owners_of
 

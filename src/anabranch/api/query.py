@@ -188,13 +188,13 @@ class StreamingQuery:
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
         """What the last epochs did, oldest first: counts, times, channels."""
-        return [dataclasses.asdict(each) for each in list(self._progress)]
+        return [each.to_dict() for each in list(self._progress)]
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
         """What the last epoch did, or None before the first has ended."""
         recent = list(self._progress)
-        return dataclasses.asdict(recent[-1]) if recent else None
+        return recent[-1].to_dict() if recent else None
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Wait until the query ends; raise what made it fail. With a timeout: whether it ended in time."""
@@ -279,10 +279,9 @@ class StreamingQuery:
 
     def _ended(self, progress: EpochProgress) -> None:
         self._progress.append(progress)
-        shown = dataclasses.asdict(progress)
-        for change in progress.changes:
-            self._listeners.tell(Rescaled(**change))
-        self._listeners.tell(EpochEnded(shown))
+        for each in progress.changes:
+            self._listeners.tell(Rescaled(each.region, each.epoch, each.channels_before, each.channels, each.reason))
+        self._listeners.tell(EpochEnded(progress.to_dict()))
 
     # -- ours -------------------------------------------------------------------------------------------
 

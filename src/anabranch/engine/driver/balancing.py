@@ -4,7 +4,7 @@
 
 A function is replaced at once when the number of channels changes, and then fits the workload, if one is known.
 With as many channels as before it is replaced only if the balance was outside the tolerance for some periods and
-the time that a better one saves exceeds the time to move the state (partitioning/planner.py). A period is an epoch,
+the time that a better one saves exceeds the time to move the state (planner.py). A period is an epoch,
 or as many as it takes to see enough rows.
 """
 
@@ -17,17 +17,18 @@ from typing import Any
 import numpy as np
 
 from anabranch.compiler.layout.stages import Layout, Stage
+from anabranch.engine.reports import ChannelReport, MergerReport, Report
 from anabranch.errors import ProgramError
 from anabranch.operators.hot_key_parts import Splits
-from anabranch.partitioning.construct import ConstructionSettings, resized
+from anabranch.partitioning.counting.key_costs import ChannelTimes
+from anabranch.partitioning.counting.knowledge import Knowledge
+from anabranch.partitioning.counting.tally import Counted
+from anabranch.partitioning.counting.workload import Workload
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.knowledge import Knowledge
-from anabranch.partitioning.measured import ChannelTimes
-from anabranch.partitioning.planner import Period, Planner, PlannerSettings, Replace
+from anabranch.partitioning.placing.construct import ConstructionSettings, resized
+from anabranch.partitioning.placing.hot_key_ways import plan_splits, resplit
+from anabranch.partitioning.placing.planner import Period, Planner, PlannerSettings, Replace
 from anabranch.partitioning.resources import TOLERANCE_DEFAULT, Growth, Resources
-from anabranch.partitioning.split import plan_splits, resplit
-from anabranch.partitioning.tally import Counted
-from anabranch.partitioning.workload import Workload
 from anabranch.program.graph import Keyed
 
 _SPLIT_PATIENCE = 3
@@ -99,9 +100,7 @@ class Balancing:
         self._planners: dict[str, Planner] = {}
         self._earlier: dict[str, Mapping[str, int]] = {}  # what planners of an earlier driver left
 
-    def observe(
-        self, epoch: int, reports: Sequence[Mapping[str, Any]], functions: Mapping[str, PartitioningFunction]
-    ) -> None:
+    def observe(self, epoch: int, reports: Sequence[Report], functions: Mapping[str, PartitioningFunction]) -> None:
         """Take in what splitters and channels reported of an epoch."""
         if not self._settings.enabled:
             return
@@ -109,14 +108,16 @@ class Balancing:
         busy: dict[str, dict[int, float]] = {}
         times: dict[str, list[ChannelTimes]] = {}
         for report in reports:
-            for stage, keys in report.get("keys", ()):
-                if stage in self._names:
-                    counted.setdefault(self._names[stage], []).append(Counted.of_report(keys))
-            if "channel" in report:
-                busy.setdefault(report["name"], {})[report["channel"]] = report["busy_seconds"]
-                if "measured" in report:
-                    read = ChannelTimes.of_report(report["measured"], report["rows_in"], report["busy_seconds"])
-                    times.setdefault(report["name"], []).extend([read] if read is not None else [])
+            if isinstance(report, MergerReport):
+                continue
+            for keys in report.keys:
+                if keys.stage in self._names:
+                    counted.setdefault(self._names[keys.stage], []).append(Counted.of_report(keys.tally))
+            if isinstance(report, ChannelReport):
+                busy.setdefault(report.name, {})[report.channel] = report.busy_seconds
+                if report.measured is not None:
+                    read = ChannelTimes.of_report(report.measured, report.rows_in, report.busy_seconds)
+                    times.setdefault(report.name, []).extend([read] if read is not None else [])
         for region, tallies in counted.items():
             function = functions[region]
             seconds = busy.get(region, {})

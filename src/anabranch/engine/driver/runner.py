@@ -25,7 +25,13 @@ from anabranch.control import Decision
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.adaptation import Adaptation, EpochFacts
 from anabranch.engine.driver.balancing import Balancing, BalancingSettings
-from anabranch.engine.driver.epoch_progress import EpochProgress, met_in
+from anabranch.engine.driver.epoch_progress import (
+    DurationProgress,
+    EpochDurations,
+    EpochProgress,
+    TaskProgress,
+    anomalies_in,
+)
 from anabranch.engine.driver.epoch_sizing import EpochSizing
 from anabranch.engine.driver.feedback import FeedbackStore, in_flight
 from anabranch.engine.driver.results import Results
@@ -34,6 +40,7 @@ from anabranch.engine.driver.sink import Sink
 from anabranch.engine.driver.slot_need import need_of
 from anabranch.engine.driver.waiting import Surroundings
 from anabranch.engine.job import Executor, Job
+from anabranch.engine.reports import ChannelReport, MergerReport, SplitReport
 from anabranch.engine.worker.output_mergers import MergerTask, Target, mergeable
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
 from anabranch.engine.worker.tasks import LevelTask, MergeTask, Program
@@ -179,7 +186,7 @@ class EpochRunner:
     def _run_batch(self, batch: Any, number: int) -> None:
         committed = self._manifest.facts.get("batch", self._manifest.epoch)
         if number <= committed:
-            self._report(EpochProgress(number, 0, 0, self._channels_now(), {"total": 0}, [], 0, 0, skipped=True))
+            self._report(EpochProgress(number, 0, 0, self._channels_now(), DurationProgress(), skipped=True))
             return
         if number != committed + 1:
             raise CheckpointError(
@@ -207,17 +214,18 @@ class EpochRunner:
         tables = results.tables()
         merged = time.perf_counter()
         outputs = [table for at, table in enumerate(tables) if not self._program.layout.exits[at].loop]
-        files = [report.pop("file") for report in results.reports if "file" in report]
+        files = [report.file for report in results.reports if isinstance(report, MergerReport)]
         for at, (sink, table) in enumerate(zip(self._sinks, outputs, strict=True)):
             if at in self._targets:
-                mine = sorted((file["range"], file["name"]) for file in files if file["exit"] == at)
+                mine = sorted((file.range, file.name) for file in files if file.exit == at)
                 sink.publish([name for _, name in mine], epoch)
             else:
                 sink.write(table, epoch)
         written = time.perf_counter()
         reach("sink written", epoch=epoch)
-        records = [record for report in results.reports for record in report.get("segments", ())]
-        damaged = [name for report in results.reports for name in report.get("damaged", ())]
+        channel_reports = [report for report in results.reports if isinstance(report, ChannelReport)]
+        records = [record for report in channel_reports for record in report.segments]
+        damaged = [name for report in channel_reports for name in report.damaged]
         facts = {
             "batch": number,
             "clock_ms": clock_ms,
@@ -227,15 +235,8 @@ class EpochRunner:
         self._commit(epoch, facts, records, damaged)
         finished = time.perf_counter()
         reach("manifest written", epoch=epoch)
-        durations = {
-            "begin": begun - started,
-            "job": ran - begun,
-            "merge": merged - ran,
-            "sink": written - merged,
-            "commit": finished - written,
-            "total": finished - started,
-        }
-        rows_in = sum(report["rows_in"] for report in results.reports if report["level"] == 0)
+        durations = EpochDurations.between(started, begun, ran, merged, written, finished)
+        rows_in = sum(report.rows_in for report in results.reports if isinstance(report, SplitReport))
         channels = self._channels_now()
         seen = EpochFacts(
             epoch,
@@ -259,18 +260,15 @@ class EpochRunner:
             EpochProgress(
                 epoch=epoch,
                 rows_in=rows_in,
-                rows_out=sum(table.num_rows for table in outputs) + sum(file["rows"] for file in files),
+                rows_out=sum(table.num_rows for table in outputs) + sum(file.rows for file in files),
                 channels=channels,
-                changes=[dataclasses.asdict(change) for change in changes],
-                duration_ms={name: round(seconds * 1000) for name, seconds in durations.items()},
-                stages=[
-                    {k: v for k, v in report.items() if k not in ("segments", "damaged", "met", "keys", "measured")}
-                    for report in results.reports
-                ],
+                changes=changes,
+                duration_ms=DurationProgress.of(durations),
+                stages=[TaskProgress.of(report) for report in results.reports],
                 state_rows=sum(record["rows"] for record in records if not record.get("parts")),
                 state_bytes=sum(record["bytes"] for record in records),
                 in_flight=self.in_flight,
-                met=met_in(results.reports),
+                anomalies=anomalies_in(results.reports),
                 hot_keys=self.adaptation.balancing.split_because,
                 epoch_files={} if sizing is None else sizing.shown(ready.taken_files),
                 epoch_size="" if sizing is None else sizing.reason,

@@ -30,11 +30,12 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
+from anabranch.engine.reports import ChannelReport, Report, RoutedKeys, SplitReport, to_bytes
 from anabranch.engine.worker.packets import data_place, pack, route
 from anabranch.engine.worker.stage import Leaving
 from anabranch.engine.worker.trails import Trails, encoded
 from anabranch.errors import AnabranchError, error_to_json
-from anabranch.partitioning.tally import Tally
+from anabranch.partitioning.counting.tally import Tally
 from anabranch.program.hashing import hash_columns
 
 ROW_COLUMNS = "slot int, order binary, payload binary"
@@ -174,10 +175,10 @@ class Outbox:
         """The pieces that a splitter read, to all who make positions of numbers in them."""
         return self.everywhere(bytes([HEADER]), msgpack.packb(list(pieces)))
 
-    def report(self, report: Mapping[str, Any]) -> Row:
-        """What the task did, and what it counted of the keys it routed (by stage)."""
-        keys = [(number, tally.to_report()) for number, tally in self._tallies.items()]
-        return self._on(*report_row({**report, "keys": keys})[1:])
+    def report(self, report: SplitReport | ChannelReport) -> Row:
+        """What the task did, and what it counted of the keys it routed."""
+        keys = tuple(RoutedKeys(stage, tally.to_report()) for stage, tally in self._tallies.items())
+        return self._on(*report_row(dataclasses.replace(report, keys=keys))[1:])
 
     def handed_on(self, order: bytes, payload: bytes) -> Row:
         """What was not for the task that has it."""
@@ -188,9 +189,9 @@ class Outbox:
         return self._on(order, payload)
 
 
-def report_row(report: Mapping[str, Any]) -> Row:
+def report_row(report: Report) -> Row:
     """What a task did, to the driver."""
-    return 0, bytes([REPORT]), msgpack.packb(report)
+    return 0, bytes([REPORT]), to_bytes(report)
 
 
 def edge_of(order: bytes) -> tuple[int, bytes]:

@@ -6,7 +6,6 @@ A splitter also runs what needs no state and reads only its source: those steps 
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.engine.reports import SplitReport
 from anabranch.engine.worker.batches import Batch
 from anabranch.engine.worker.exchange import Outbox, Row, batches_of
 from anabranch.engine.worker.packets import number_place, text_place, unpack
 from anabranch.engine.worker.stage import Flow, StageRun
-from anabranch.engine.worker.tasks import Program, Task
+from anabranch.engine.worker.tasks import Program, Task, met
 from anabranch.errors import AnabranchError, OrderError
 from anabranch.operators import anomalies
 from anabranch.program.graph import Node
@@ -95,7 +95,7 @@ class SplitTask(Task):
 
     def rows(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[Row]:
         """What the task with this number sends."""
-        began, started = time.time(), time.perf_counter()
+        began, started = self.clock.now_s(), self.clock.passing_s()
         oldest: float | None = None
         anomalies.take()  # what an attempt that died left behind
         program = self.load()
@@ -121,7 +121,8 @@ class SplitTask(Task):
             return
         yield from outbox.header(list(pieces.items()))
         read = {s.source.name: s.rows_in for s in splitters}
-        yield outbox.report(_report(began, started, read, rows_out, oldest))
+        seconds = self.clock.passing_s() - started
+        yield outbox.report(SplitReport(began, seconds, rows_out, read, oldest, anomalies=met()))
 
     def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
@@ -145,7 +146,7 @@ class FeedbackTask(Task):
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
         """What the task sends."""
-        began, started = time.time(), time.perf_counter()
+        began, started = self.clock.now_s(), self.clock.passing_s()
         anomalies.take()  # what an attempt that died left behind
         program = self.load()
         outbox = Outbox(program.layout, 0, self.functions, 0, self.epoch)
@@ -165,21 +166,7 @@ class FeedbackTask(Task):
             return
         yield from outbox.header(list(pieces.items()))
         # No row was read from a source. What was fed back is routed, and so counted, like any other.
-        yield outbox.report(_report(began, started, {}, rows_out, None))
-
-
-def _report(began: float, started: float, read: dict[str, int], rows_out: int, oldest: float | None) -> dict[str, Any]:
-    """What a splitter did; `read` counts rows by source."""
-    return {
-        "level": 0,
-        "rows_in": sum(read.values()),
-        "sources": read,
-        "rows_out": rows_out,
-        "oldest_ms": oldest,
-        "began_s": began,
-        "seconds": time.perf_counter() - started,
-        "met": [[*what, number] for what, number in anomalies.take().items()],
-    }
+        yield outbox.report(SplitReport(began, self.clock.passing_s() - started, rows_out, anomalies=met()))
 
 
 def _pieces(source: Node, order: str, batch: pa.RecordBatch, partition_number: int) -> Iterator[tuple[bytes, int, int]]:

@@ -7,7 +7,6 @@ with a digest, so that a worker that stays alive unpickles a program once and no
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,8 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, lay_out
+from anabranch.engine.clock import MACHINE_CLOCK, Clock
+from anabranch.engine.reports import Anomaly, ChannelReport
 from anabranch.engine.worker.batches import Batch
 from anabranch.engine.worker.exchange import (
     DATA,
@@ -102,6 +103,7 @@ class Task:
     clock_ms: int
     functions: Mapping[int, Any]  # stage → its partitioning function
     splits: Mapping[str, Splits]  # operator → its keys that are split
+    clock: Clock = dataclasses.field(default=MACHINE_CLOCK, kw_only=True)
 
     def load(self) -> Program:
         found = _programs.get(self.digest)
@@ -180,8 +182,9 @@ class _Channel:
     """
 
     def __init__(self, task: LevelTask, program: Program, slot: int) -> None:
-        self._began = time.time()
-        self._started = time.perf_counter()
+        self._clock = task.clock
+        self._began = self._clock.now_s()
+        self._started = self._clock.passing_s()
         anomalies.take()  # what an attempt that died left behind
         self._layout = program.layout
         number, self._number = slots_of(program.layout, task.level, task.functions).stage_of(slot)
@@ -199,7 +202,7 @@ class _Channel:
         self._nodes = program.layout.nodes(self._stage)
         self._state = task.state(self._number)
         tables = self._state.open(self._nodes)
-        self._measuring = Measuring(program.layout, self._stage, tables)
+        self._measuring = Measuring(program.layout, self._stage, tables, self._clock)
         self._run = StageRun(
             program.layout, self._stage, tables, task.epoch, task.clock_ms, watch=self._measuring.watch
         )
@@ -245,11 +248,11 @@ class _Channel:
         yield from self._worked(Flow(batch, trails), len(batch))
 
     def _worked(self, entering: Flow | Arrival, rows_in: int) -> Iterator[Any]:
-        begun = time.perf_counter()
+        begun = self._clock.passing_s()
         leaving = self._run.run(entering)
         self._rows_in += rows_in
         self._rows_out += sum(len(each.trails[0]) for each in leaving)
-        self._busy += time.perf_counter() - begun
+        self._busy += self._clock.passing_s() - begun
         self._measuring.take(self._run)
         yield from leaving
 
@@ -260,9 +263,9 @@ class _Channel:
                 yield from self._flush()
         else:
             yield from self._worked(self._arrival(), self._size)
-        begun = time.perf_counter()
+        begun = self._clock.passing_s()
         self._segments = self._state.save(self._nodes)
-        self._saving = time.perf_counter() - begun
+        self._saving = self._clock.passing_s() - begun
 
     def _arrival(self) -> Arrival:
         """Everything that arrived, in order."""
@@ -301,30 +304,35 @@ class _Channel:
             int(place[-1]) if tick is not None else None,
         )
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> ChannelReport:
         """What the channel did."""
-        return {
-            "level": self._stage.depth,
-            "stage": self._stage.number,
-            "name": self._stage.name,
-            "channel": self._number,
-            "rows_in": self._rows_in,
-            "rows_out": self._rows_out,
-            "began_s": self._began,
-            "seconds": time.perf_counter() - self._started,
-            "busy_seconds": self._busy,
-            "state_seconds": self._saving,
-            "segments": self._segments,
-            "damaged": self._state.damaged,
-            "met": [[*what, number] for what, number in anomalies.take().items()],
-            **self._measured(),
-        }
+        return ChannelReport(
+            stage=self._stage.number,
+            name=self._stage.name,
+            depth=self._stage.depth,
+            channel=self._number,
+            began_s=self._began,
+            seconds=self._clock.passing_s() - self._started,
+            rows_in=self._rows_in,
+            rows_out=self._rows_out,
+            busy_seconds=self._busy,
+            state_seconds=self._saving,
+            segments=tuple(self._segments),
+            damaged=tuple(self._state.damaged),
+            measured=self._measured(),
+            anomalies=met(),
+        )
 
-    def _measured(self) -> dict[str, Any]:
+    def _measured(self) -> Mapping[str, Any] | None:
         if self._measuring.watch is None:
-            return {}
+            return None
         rows = sum(record["rows"] for record in self._state.visible(self._entry.node.name))
-        return {"measured": self._measuring.report(rows)}
+        return self._measuring.report(rows)
+
+
+def met() -> tuple[Anomaly, ...]:
+    """What the operators of this task met since it began."""
+    return tuple(Anomaly(operator, what, number) for (operator, what), number in anomalies.take().items())
 
 
 def _empty(width: int) -> Trails:

@@ -6,7 +6,7 @@ General layout, in the order the data flows:
     load.py costs.py operators.py      load curves; costs, keys, sizes; what channels compute
     source.py links.py hosts.py        tuples as they arrive; bounded queues with delay; shared machines
     nodes.py         splitter, channel and merger: anabranch.flow with time added
-    stores.py        keyed state, donated and collected as anabranch.partitioning.migration says
+    stores.py        keyed state, donated and collected as anabranch.papers.streaming.migration says
     regions.py       what outlives a generation: function, planner, controller, accounts
     flows.py         generations: drain, migrate, go on; failures and recovery (wiring.py builds their nodes)
     world.py         the events;  result.py  what a run has shown

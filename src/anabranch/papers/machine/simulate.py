@@ -20,7 +20,7 @@ from anabranch.control.paper_policy import PaperPolicy
 from anabranch.papers.machine.description import Cluster, Host, PolicyMaker, Region, Rescaling, Source, WorldDescription
 from anabranch.papers.machine.result import Result
 from anabranch.papers.machine.world import World
-from anabranch.partitioning.planner import PlannerSettings
+from anabranch.partitioning.placing.planner import PlannerSettings
 from anabranch.program.model import Selectivity
 from anabranch.sim.load import Constant, Curve
 

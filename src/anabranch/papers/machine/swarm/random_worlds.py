@@ -24,8 +24,8 @@ from anabranch.papers.machine.description import (
     WorldDescription,
     joints,
 )
-from anabranch.partitioning.construct import Construction, ConstructionSettings
-from anabranch.partitioning.planner import PlannerSettings
+from anabranch.partitioning.placing.construct import Construction, ConstructionSettings
+from anabranch.partitioning.placing.planner import PlannerSettings
 from anabranch.partitioning.resources import Resources
 from anabranch.program.model import Selectivity
 from anabranch.sim.load import Bursts, Constant, Curve, Sine, Steps

@@ -1,5 +1,4 @@
-"""
-Which keys are too hot for one channel, and over how many channels to split them.
+"""Which keys are too hot for one channel, and over how many channels to split them.
 
 No placement can balance a key with more than a fair share of the load: at z = 1 over 10⁶ keys the hottest
 has 0.0695 of all rows, more than a channel's share from 15 channels on. Where the partial results of an
@@ -18,9 +17,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from anabranch.partitioning.counting.workload import Workload
 from anabranch.partitioning.threshold import check_channels
-from anabranch.partitioning.workload import Workload
-from anabranch.program.hashing import with_part, without_part
+from anabranch.program.hashing import key_groups, with_part, without_part
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,7 @@ class Split:
 
 
 def plan_splits(workload: Workload, channels: int) -> tuple[Split, ...]:
-    """
-    Return the keys that exceed a fair share, most loaded first, each with as few ways as bring it below one.
+    """The keys that exceed a fair share, most loaded first, each with as few ways as bring it below one.
 
     Splitting makes work (partial results must be combined), so a key of just a fair share is left whole: the
     ring can keep all other keys off its channel. A load measured, or linear, splits in proportion; that of
@@ -64,8 +62,7 @@ _KEEP_SHARE = 0.5
 
 
 def resplit(workload: Workload, ways: Mapping[int, int], channels: int) -> tuple[Workload, dict[int, int]]:
-    """
-    Return the workload as the next splits will cut it, and those: hash of the key → number of parts.
+    """The workload as the next splits will cut it, and those: hash of the key → number of parts.
 
     Parameters
     ----------
@@ -90,11 +87,10 @@ def resplit(workload: Workload, ways: Mapping[int, int], channels: int) -> tuple
         for part in now:
             pieces[part] = share / len(now)
         if groups is not None and before != now:
-            bits = 64 - (len(groups).bit_length() - 1)
-            for part in before:
-                groups[part >> bits] = max(0.0, groups[part >> bits] - share / len(before))
-            for part in now:
-                groups[part >> bits] += share / len(now)
+            for group in _groups_of(before):
+                groups[group] = max(0.0, groups[group] - share / len(before))
+            for group in _groups_of(now):
+                groups[group] += share / len(now)
     order = sorted(pieces, key=lambda part: (-pieces[part], part))
     cut = replace(
         workload,
@@ -119,3 +115,8 @@ def _ways(share: float, before: int, channels: int) -> int:
 def _parts(key: int, ways: int) -> list[int]:
     hashed = np.array([key], dtype=np.uint64)
     return [int(with_part(hashed, part)[0]) for part in range(ways)]
+
+
+def _groups_of(parts: list[int]) -> list[int]:
+    groups: list[int] = key_groups(np.array(parts, dtype=np.uint64)).tolist()
+    return groups

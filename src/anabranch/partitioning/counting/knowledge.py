@@ -1,13 +1,12 @@
-"""
-What the driver knows of a region's keys: what its tasks counted and measured, over about the last epochs.
+"""What the driver knows of a region's keys: what its tasks counted and measured, over about the last epochs.
 
     tallies of an epoch ──► sliding window of frequent keys ─┐
                        └──► rows per key group, fading ──────┼──► Workload
-    seconds of some keys ──► their cost per row (measured.py)─┤
+    seconds of some keys ──► their cost per row (key_costs.py)┤
     seconds per channel ──► cost per row of all others ──────┘
 
 **Measured cost.** Channels time some rows one by one and say which keys took most; what those cost is known
-(measured.py), also if they are rare. Of all other keys, channels only know how long they worked for all together. A
+(key_costs.py), also if they are rare. Of all other keys, channels only know how long they worked for all together. A
 channel that took longer than expected has keys that cost more than thought, but it cannot say which: so what it took is
 shared out over its keys in proportion to what was expected of them. Hot keys have a cost of their own. When keys move,
 what they cost goes with them, and the next measurement tells them from their old neighbours: each function is another
@@ -29,14 +28,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.partitioning.counting import LossyCounter
+from anabranch.partitioning.counting.key_costs import ChannelTimes, KeyCosts
+from anabranch.partitioning.counting.lossy_counter import LossyCounter
+from anabranch.partitioning.counting.sliding_counter import SlidingCounter
+from anabranch.partitioning.counting.tally import EPSILON, Counted
+from anabranch.partitioning.counting.workload import Measured, Workload
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.measured import ChannelTimes, KeyCosts
 from anabranch.partitioning.resources import Growth, Resources
-from anabranch.partitioning.tally import EPSILON, Counted
 from anabranch.partitioning.threshold import threshold
-from anabranch.partitioning.window import SlidingCounter
-from anabranch.partitioning.workload import Measured, Workload
+from anabranch.program.hashing import GROUP_COUNT, key_groups
 
 WINDOW_EPOCHS = 6
 WINDOW_ROWS_MIN = 1 << 16
@@ -56,13 +56,13 @@ STATE_BYTES_MIN = 1 << 20
 class Knowledge:
     """The frequencies and costs of one region's keys."""
 
-    def __init__(self, groups: int = 1 << 12) -> None:
+    def __init__(self) -> None:
         self._window: SlidingCounter | None = None
         self._window_rows = 0
-        self._groups = np.zeros(groups)
+        self._groups = np.zeros(GROUP_COUNT)
         self._share_sampled = 1.0  # sampled rows over rows, in the window
         self._sampled_since = 0
-        self._group_costs = np.ones(groups)
+        self._group_costs = np.ones(GROUP_COUNT)
         self._key_costs: dict[int, float] = {}
         self._measured = KeyCosts()
 
@@ -85,8 +85,7 @@ class Knowledge:
         busy_seconds: NDArray[np.float64] | None = None,
         times: Sequence[ChannelTimes] = (),
     ) -> None:
-        """
-        Take in an epoch.
+        """Take in an epoch.
 
         Parameters
         ----------
@@ -156,7 +155,7 @@ class Knowledge:
 
     def _costs_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.float64]:
         """What rows of keys cost: as measured, or what is thought of the key, or else of its group."""
-        of_groups = self._group_costs[(hashes >> np.uint64(52)).astype(np.int64)]
+        of_groups = self._group_costs[key_groups(hashes)]
         known = self._measured.hashes
         measured = dict(zip(known.tolist(), self._measured.costs(known).tolist(), strict=True))
         return np.array(
@@ -173,7 +172,7 @@ class Knowledge:
         return np.array([shares.get(key, 0.0) for key in hashes.tolist()])
 
     def workload(self, function: PartitioningFunction, channels: int, resources: Resources) -> Workload:
-        """Return what is known, for a function with so many channels that is to follow the current one."""
+        """What is known, for a function with so many channels that is to follow the current one."""
         if self._window is None:
             return Workload.empty()
         counter = self._window.current()
@@ -218,9 +217,8 @@ class Knowledge:
             return None
         if resources.state is Growth.CONSTANT and of_keys.max(initial=0.0) < total / (4 * channels):
             return None
-        groups = len(self._groups)
-        places = (hashes >> np.uint64(64 - (groups.bit_length() - 1))).astype(np.int64)
-        return Measured.of(of_keys, tail / groups + np.bincount(places, weights=of_keys, minlength=groups))
+        of_groups = np.bincount(key_groups(hashes), weights=of_keys, minlength=GROUP_COUNT)
+        return Measured.of(of_keys, tail / GROUP_COUNT + of_groups)
 
     def _computation(
         self,

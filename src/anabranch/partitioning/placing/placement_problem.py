@@ -1,5 +1,4 @@
-"""
-The placement problem that scan, redist and readj solve, with the paper's two penalties.
+"""The placement problem that scan, redist and readj solve, with the paper's two penalties.
 
 γ (Equation 18) is the state that moves, among the keys tracked before or after, over a fair share of theirs.
 ρ (Equations 19 and 20) is, per resource, the distance between the most and the least loaded channel over the
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.partitioning.utility import Utility
+from anabranch.partitioning.placing.utility import Utility
 
 Loads = NDArray[np.float64]
 Placement = NDArray[np.int32]
@@ -24,8 +23,7 @@ Placement = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class PlacementProblem:
-    """
-    Hot keys to be placed on channels.
+    """Hot keys to be placed on channels.
 
     All arrays about keys run in parallel, most frequent key first.
     """
@@ -58,8 +56,7 @@ class PlacementProblem:
             object.__setattr__(self, "exponents", np.full(resources, 1 / resources))
 
     def merged(self) -> PlacementProblem:
-        """
-        Return the same problem with resources of equal loads and tolerances put together.
+        """The same problem with resources of equal loads and tolerances put together.
 
         For LLL that is one column instead of three, and a third of the work.
         """
@@ -75,20 +72,19 @@ class PlacementProblem:
         )
 
     def base_loads(self) -> Loads:
-        """Return the channels' loads before any key is placed."""
+        """The channels' loads before any key is placed."""
         if self.tail is not None:
             return self.tail.copy()
         return np.zeros((self.channels, self.loads.shape[1]))
 
     def channel_loads(self, placement: Placement) -> Loads:
-        """Return the channels' loads under a placement of all keys."""
+        """The channels' loads under a placement of all keys."""
         loads = self.base_loads()
         np.add.at(loads, placement, self.loads)
         return loads
 
     def balance_penalty(self, largest: Loads, smallest: Loads, mean: Loads) -> Loads:
-        """
-        Return ρ from the loads of the most and the least loaded channel and the mean, resources last.
+        """Ρ from the loads of the most and the least loaded channel and the mean, resources last.
 
         A resource without any load, or that must be even to the last bit (θ = 0) and is, has no penalty.
         """
@@ -100,13 +96,13 @@ class PlacementProblem:
         return (penalties**self.exponents).prod(axis=-1)
 
     def penalty_of_loads(self, loads: Loads) -> Loads:
-        """Return ρ of channels' loads: shape (..., channels, resources) gives shape (...)."""
+        """Ρ of channels' loads: shape (..., channels, resources) gives shape (...)."""
         return self.balance_penalty(loads.max(axis=-2), loads.min(axis=-2), loads.mean(axis=-2))
 
     def migration_penalty(self, moved_state: Loads | float) -> Loads:
-        """Return γ of an amount of moved state, which includes `migration_base`."""
+        """Γ of an amount of moved state, which includes `migration_base`."""
         return np.asarray(moved_state) / self.migration_ideal if self.migration_ideal > 0 else np.zeros(())
 
     def moved_state(self, placement: Placement) -> float:
-        """Return the state that moves under a placement of all keys."""
+        """The state that moves under a placement of all keys."""
         return self.migration_base + float(self.state[placement != self.origins].sum())

@@ -1,5 +1,4 @@
-"""
-What is known about a region's keys over a period: all that a construction may look at.
+"""What is known about a region's keys over a period: all that a construction may look at.
 
 Of a few frequent keys we know the share each has of the rows; of every key group, the share all its keys
 have together. Where state sizes and processing times were measured, those are the loads of the resources
@@ -15,8 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.partitioning.counting import LossyCounter
+from anabranch.partitioning.counting.lossy_counter import LossyCounter
 from anabranch.partitioning.resources import Growth, Resources
+from anabranch.program.hashing import key_groups
 
 Shares = NDArray[np.float64]
 STATE, COMPUTATION, COMMUNICATION = 0, 1, 2
@@ -31,7 +31,7 @@ class Measured:
 
     @staticmethod
     def of(keys: NDArray[np.floating], groups: NDArray[np.floating]) -> Measured:
-        """Return the shares of amounts in any unit: bytes, seconds."""
+        """The shares of amounts in any unit: bytes, seconds."""
         total = float(np.sum(groups))
         if total <= 0:
             return Measured(np.zeros(len(keys)), np.zeros(len(groups)))
@@ -40,8 +40,7 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """
-    Frequencies and loads of one period.
+    """Frequencies and loads of one period.
 
     Parameters
     ----------
@@ -78,7 +77,7 @@ class Workload:
 
     @staticmethod
     def empty() -> Workload:
-        """Return the workload of a region about which nothing is known."""
+        """The workload of a region about which nothing is known."""
         return Workload(np.empty(0, dtype=np.uint64), np.empty(0))
 
     @staticmethod
@@ -89,7 +88,7 @@ class Workload:
         domain: int | None = None,
         group_rows: NDArray[np.integer] | None = None,
     ) -> Workload:
-        """Return the workload of the keys a counter reports for δ, with the rows counted per group."""
+        """The workload of the keys a counter reports for δ, with the rows counted per group."""
         hashes, appearances = counter.frequent(delta)
         rows = counter.rows
         shares = None
@@ -105,7 +104,7 @@ class Workload:
         return self.rows or None
 
     def only(self, chosen: NDArray[np.integer] | NDArray[np.bool_]) -> Workload:
-        """Return this workload with fewer known keys; the others count as part of their groups."""
+        """This workload with fewer known keys; the others count as part of their groups."""
 
         def cut(measured: Measured | None) -> Measured | None:
             return None if measured is None else Measured(measured.keys[chosen], measured.groups)
@@ -119,7 +118,7 @@ class Workload:
         )
 
     def key_loads(self, resources: Resources) -> Shares:
-        """Return the load of every known key, one column per resource: measured, or else β."""
+        """The load of every known key, one column per resource: measured, or else β."""
         loads = resources.loads(self.frequencies).astype(np.float64)
         for column, measured in ((STATE, self.state), (COMPUTATION, self.computation)):
             if measured is not None:
@@ -127,9 +126,9 @@ class Workload:
         return loads
 
     def tail_loads(self, resources: Resources, group_bits: int) -> Shares:
-        """Return the load of every group without the known keys, one column per resource."""
+        """The load of every group without the known keys, one column per resource."""
         groups = 1 << group_bits
-        owner = (self.hashes >> np.uint64(64 - group_bits)).astype(np.int64)
+        owner = key_groups(self.hashes, group_bits)
 
         def rest(of_groups: Shares, of_keys: Shares) -> Shares:
             if len(of_groups) != groups:
@@ -157,22 +156,20 @@ class Workload:
         return np.stack(columns, axis=1)
 
     def tail_loads_beside(self, hot: NDArray[np.bool_], resources: Resources, group_bits: int) -> Shares:
-        """
-        Return the load of every group without the hot keys only.
+        """The load of every group without the hot keys only.
 
         Known keys that are not hot are put back into their groups one by one: a guess about the group as a
         whole would lose what is known about them, which matters for quadratic loads.
         """
         cool = self.only(~hot)
-        groups = (cool.hashes >> np.uint64(64 - group_bits)).astype(np.int64)
+        groups = key_groups(cool.hashes, group_bits)
         loads = self.tail_loads(resources, group_bits)
         for column, known in enumerate(cool.key_loads(resources).T):
             loads[:, column] += np.bincount(groups, weights=known, minlength=len(loads))
         return loads
 
     def balanced(self, resources: Resources) -> tuple[int, ...]:
-        """
-        Return which resources to balance: those that are not constant, and all that were measured.
+        """Which resources to balance: those that are not constant, and all that were measured.
 
         Measured computation takes the place of communication: what a row costs however it is worked on is part of
         the time it takes. Balancing both would be balancing seconds against rows, and all wait for seconds.

@@ -1,5 +1,4 @@
-"""
-Our construction, the default: hot keys placed, and the ring weighed to make up for them.
+"""Our construction, the default: hot keys placed, and the ring weighed to make up for them.
 
 The paper's constructions leave the ring alone, so every channel has about the same tail (all keys that are
 not hot), and the channel that must take the hottest key is overloaded for good: with z = 1 and 10 channels
@@ -27,16 +26,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from anabranch.partitioning.metrics import channel_loads
-from anabranch.partitioning.problem import Placement
+from anabranch.partitioning.placing.metrics import channel_loads
+from anabranch.partitioning.placing.placement_problem import Placement
+from anabranch.partitioning.placing.weigh_keys import FixedTail, PouredTail, readjust
+from anabranch.partitioning.placing.weigh_problem import WeighProblem, Weights
+from anabranch.partitioning.placing.weigh_ring import WEIGHT_LIMIT, Tail, weigh_ring
 from anabranch.partitioning.ring import REPLICAS_DEFAULT
-from anabranch.partitioning.weigh_keys import FixedTail, PouredTail, readjust
-from anabranch.partitioning.weigh_problem import WeighProblem, Weights
-from anabranch.partitioning.weigh_ring import WEIGHT_LIMIT, Tail, weigh_ring
 
 
 def weigh(problem: WeighProblem) -> tuple[Placement, Weights]:
-    """Return the channel of every hot key and the weight of every channel."""
+    """The channel of every hot key and the weight of every channel."""
     weights = np.zeros(problem.channels, dtype=np.int64)
     kept = min(len(problem.weights), problem.channels)
     weights[:kept] = np.minimum(problem.weights[:kept], WEIGHT_LIMIT)
@@ -73,8 +72,7 @@ def _settle(problem: WeighProblem, tail: FixedTail | PouredTail) -> Placement:
 
 
 def _greet(problem: WeighProblem, placement: Placement) -> Placement:
-    """
-    Give new channels their part of the hot keys, from channels that have more than the mean of them.
+    """Give new channels their part of the hot keys, from channels that have more than the mean of them.
 
     A new channel must be filled anyway, so this costs no migration beyond the ideal; without it hot keys
     would stay on the oldest channels, which would lose weight with every channel that joins.

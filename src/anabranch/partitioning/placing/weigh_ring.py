@@ -1,5 +1,4 @@
-"""
-Weighing the ring: how many replicas every channel gets, so that its tail makes up for its hot keys.
+"""Weighing the ring: how many replicas every channel gets, so that its tail makes up for its hot keys.
 
 Pour the tail over channels of different heights (their hot keys) and it comes to one level: that is what
 every channel should have in all, and one that stands higher gets no tail. Channels within the band around
@@ -11,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from anabranch.partitioning.metrics import channel_loads
-from anabranch.partitioning.problem import Placement
+from anabranch.partitioning.placing.metrics import channel_loads
+from anabranch.partitioning.placing.placement_problem import Placement
+from anabranch.partitioning.placing.weigh_problem import Loads, WeighProblem, Weights
 from anabranch.partitioning.ring import REPLICAS_DEFAULT, Places, WeighableItems
-from anabranch.partitioning.weigh_problem import Loads, WeighProblem, Weights
 
 WEIGHT_LIMIT = 2 * REPLICAS_DEFAULT
 _ROUNDS = 16
@@ -30,18 +29,17 @@ class Tail:
         self._pulls = problem.along_tail(problem.tail_loads)
 
     def loads(self, weights: Weights) -> Loads:
-        """Return the load of every channel, one column per resource."""
+        """The load of every channel, one column per resource."""
         return channel_loads(self._problem.tail_loads, self._items.owners(weights), self._problem.channels)
 
     def shares(self, weights: Weights) -> Loads:
-        """Return the share of the tail every channel has, as one number; see `along_tail`."""
+        """The share of the tail every channel has, as one number; see `along_tail`."""
         owners = self._items.owners(weights)
         return channel_loads(self._pulls[:, None], owners, self._problem.channels)[:, 0]
 
 
 def water_level(hot: Loads, tail: float) -> Loads:
-    """
-    Return the level up to which a tail fills channels that already hold hot keys; channels run last.
+    """The level up to which a tail fills channels that already hold hot keys; channels run last.
 
     A channel that stands above the level gets nothing.
     """
@@ -56,7 +54,7 @@ def water_level(hot: Loads, tail: float) -> Loads:
 
 
 def weigh_ring(problem: WeighProblem, tail: Tail, placement: Placement, weights: Weights) -> Weights:
-    """Return weights that bring all channels into the band, as far as hot keys and the ring's grain allow."""
+    """Weights that bring all channels into the band, as far as hot keys and the ring's grain allow."""
     hot = problem.along_tail(channel_loads(problem.key_loads, placement, problem.channels))
     level = float(water_level(hot, 1.0))
     reachable = hot < level
@@ -99,8 +97,7 @@ def _admit(weights: Weights, hot: Loads, level: float) -> Weights:
 
 
 def _targets(shares: Loads, hot: Loads, level: float, goal: float) -> Loads:
-    """
-    Return tail shares that put every channel inside the band around the level, with the least change.
+    """Tail shares that put every channel inside the band around the level, with the least change.
 
     Outside: to the nearest edge. Then the sum is put right by lowering the highest or raising the lowest.
     """

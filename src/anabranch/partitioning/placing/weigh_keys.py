@@ -1,5 +1,4 @@
-"""
-Placing hot keys when the tail's load is known: moves and swaps towards the band, and no further.
+"""Placing hot keys when the tail's load is known: moves and swaps towards the band, and no further.
 
 Only steps that can help are looked at. A resource outside its band gets better only if its most loaded
 channel gives or its least loaded one takes, so: any key of the most loaded channel to anywhere, any key to
@@ -14,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.partitioning.metrics import channel_loads
-from anabranch.partitioning.problem import Placement
-from anabranch.partitioning.weigh_problem import Loads, WeighProblem, Weights
-from anabranch.partitioning.weigh_ring import Tail
+from anabranch.partitioning.placing.metrics import channel_loads
+from anabranch.partitioning.placing.placement_problem import Placement
+from anabranch.partitioning.placing.weigh_problem import Loads, WeighProblem, Weights
+from anabranch.partitioning.placing.weigh_ring import Tail
 
 _STEPS = 64
 _MIGRATION_PRICE = 0.1
@@ -31,14 +30,13 @@ class FixedTail:
     loads: Loads
 
     def add_to(self, hot: Loads) -> Loads:
-        """Return the channels' whole loads, given those of the hot keys."""
+        """The channels' whole loads, given those of the hot keys."""
         return hot + self.loads
 
 
 @dataclass(frozen=True, eq=False)
 class PouredTail:
-    """
-    The tail before the ring is weighed: a new channel takes what it lacks, from all others in proportion.
+    """The tail before the ring is weighed: a new channel takes what it lacks, from all others in proportion.
 
     So a hot key that moves to a new channel makes it take less tail: load that has to move anyway moves as
     hot keys from the channels that have many of them, and no channel ends up with an extreme weight.
@@ -55,7 +53,7 @@ class PouredTail:
         return PouredTail(problem, shares, np.arange(problem.channels) >= len(problem.weights))
 
     def add_to(self, hot: Loads) -> Loads:
-        """Return the channels' whole loads; shape (..., channels, resources), as given."""
+        """The channels' whole loads; shape (..., channels, resources), as given."""
         problem = self.problem
         along = problem.along_tail(hot)
         level = (1 + along.sum(axis=-1, keepdims=True)) / problem.channels
@@ -76,8 +74,7 @@ class _Steps(NamedTuple):
 def readjust(
     problem: WeighProblem, placement: Placement, tail: FixedTail | PouredTail, *, widely: bool = True
 ) -> Placement:
-    """
-    Move and swap hot keys while that brings the loads closer to the band, at a fair price.
+    """Move and swap hot keys while that brings the loads closer to the band, at a fair price.
 
     Parameters
     ----------
@@ -123,7 +120,7 @@ def _moved(
     sources: NDArray[np.integer],
     targets: NDArray[np.integer],
 ) -> Loads:
-    """Return how much more state moves: less than nothing for a key that goes back home."""
+    """How much more state moves: less than nothing for a key that goes back home."""
     origins = problem.key_origins[keys]
     return problem.key_state[keys] * ((origins == sources).astype(np.float64) - (origins == targets))
 
@@ -155,8 +152,7 @@ def _steps(problem: WeighProblem, placement: Placement, loads: Loads, widely: bo
 
 
 def badness(problem: WeighProblem, loads: Loads) -> Loads:
-    """
-    Return how far loads are outside the band, 0 inside; shape (..., channels, resources) gives (...).
+    """How far loads are outside the band, 0 inside; shape (..., channels, resources) gives (...).
 
     The sum over the resources of log(r / goal), where positive. Neighbouring values that only differ in
     channels which are not the largest or smallest are told apart by a small term of the variance.

@@ -1,5 +1,4 @@
-"""
-The problem that `weigh` solves: hot keys and key groups with loads, and a band of loads to reach.
+"""The problem that `weigh` solves: hot keys and key groups with loads, and a band of loads to reach.
 
 The tail is one lever for several resources: a channel gets more or less of it, and with it more or less of
 each. `along_tail` turns loads of several resources into one number, the share of the whole tail that would
@@ -14,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.partitioning.problem import Placement
+from anabranch.partitioning.placing.placement_problem import Placement
 
 Loads = NDArray[np.float64]
 Weights = NDArray[np.int64]
@@ -26,9 +25,7 @@ _LEVER = 0.9
 
 @dataclass(frozen=True, eq=False)
 class WeighProblem:
-    """
-    Hot keys to be placed and a ring to be weighed. Loads have one column per resource to be balanced.
-    """
+    """Hot keys to be placed and a ring to be weighed. Loads have one column per resource to be balanced."""
 
     channels: int
     weights: tuple[int, ...]
@@ -61,8 +58,7 @@ class WeighProblem:
         return 1 + (self.tolerances - 1) * self.narrowing
 
     def along_tail(self, loads: Loads) -> Loads:
-        """
-        Return loads as one number: what share of the whole tail would weigh the same on the channel.
+        """Loads as one number: what share of the whole tail would weigh the same on the channel.
 
         The tail is one lever for several resources; this is its least-squares pull over those it carries
         best. One that hangs on hot keys (quadratic computation) is left to placing those: pulled along, it

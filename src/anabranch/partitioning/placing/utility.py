@@ -20,7 +20,7 @@ class Utility(Enum):
     ATLM = "ATLM"
 
     def of(self, balance: Penalties | float, migration: Penalties | float) -> Penalties:
-        """Return U(ρ, γ), elementwise."""
+        """U(ρ, γ), elementwise."""
         rho, gamma = np.asarray(balance, dtype=np.float64), np.asarray(migration, dtype=np.float64)
         if self is Utility.A:
             return rho + 0 * gamma

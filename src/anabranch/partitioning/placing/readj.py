@@ -1,5 +1,4 @@
-"""
-readj (Algorithm 4 of the paper): leave keys where they are, then move and swap while the balance improves.
+"""readj (Algorithm 4 of the paper): leave keys where they are, then move and swap while the balance improves.
 
 Each step looks at every move of a key to another channel and every swap of two keys between channels that
 lowers ρ, and takes the one of the largest gain: the drop in utility, from the start of the step, per
@@ -16,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.partitioning.problem import Placement, PlacementProblem
+from anabranch.partitioning.placing.placement_problem import Placement, PlacementProblem
 
 MOVES_PER_KEY_DEFAULT = 5
 """
@@ -30,8 +29,7 @@ _RELATIVE_STEP = 1e-12
 def readj(
     problem: PlacementProblem, *, every_pair: bool = False, moves_per_key: int = MOVES_PER_KEY_DEFAULT
 ) -> Placement:
-    """
-    Readjust the placement of every key.
+    """Readjust the placement of every key.
 
     Parameters
     ----------
@@ -58,7 +56,7 @@ def readj(
 def _best_step(
     problem: PlacementProblem, placement: Placement, movable: NDArray[np.bool_], every_pair: bool
 ) -> tuple[int, int | None, int] | None:
-    """Return the key to move, the key it is swapped with (or None), and the channel it moves to."""
+    """The key to move, the key it is swapped with (or None), and the channel it moves to."""
     loads = problem.channel_loads(placement)
     mean = loads.mean(axis=0)
     balance_now = float(problem.penalty_of_loads(loads))
@@ -95,7 +93,7 @@ def _best_step(
 def _moved_by(
     problem: PlacementProblem, keys: NDArray[np.integer], source: Placement, target: Placement
 ) -> NDArray[np.float64]:
-    """Return M of Equation 22: state that moves more (or, if a key goes back home, less)."""
+    """M of Equation 22: state that moves more (or, if a key goes back home, less)."""
     origins = problem.origins[keys]
     return problem.state[keys] * ((origins == source).astype(np.float64) - (origins == target))
 
@@ -107,7 +105,7 @@ def _candidates(
     loads: NDArray[np.float64],
     every_pair: bool,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    """Return all moves (second key -1) and swaps, as first key, second key, target of the first key."""
+    """All moves (second key -1) and swaps, as first key, second key, target of the first key."""
     keys, channels = len(placement), problem.channels
     extreme = np.zeros(channels, dtype=bool)
     if every_pair:
@@ -139,7 +137,7 @@ def _candidates(
 
 
 def _elsewhere(loads: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the largest and smallest load of all channels but i and j, at [i, j]; -inf, inf if none."""
+    """The largest and smallest load of all channels but i and j, at [i, j]; -inf, inf if none."""
     resources = loads.shape[1]
     padding = np.full((3, resources), np.inf)
     ascending = np.sort(np.concatenate([loads, padding]), axis=0)
@@ -149,7 +147,7 @@ def _elsewhere(loads: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray
 
 
 def _outside(loads: NDArray[np.float64], ranked: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the best of `ranked` that is left when channels i and j are taken out, at [i, j]."""
+    """The best of `ranked` that is left when channels i and j are taken out, at [i, j]."""
     one, two, three = ranked[0], ranked[1], ranked[2]
     is_one = loads == one
     is_two = loads == two

@@ -1,5 +1,4 @@
-"""
-Lossy counting: which keys are frequent, in a space that does not grow with the number of keys.
+"""Lossy counting: which keys are frequent, in a space that does not grow with the number of keys.
 
 After Manku and Motwani (VLDB 2002), as the *Partitioning* paper uses it. Rows come in windows of
 w = ⌈1/ε⌉. A key that is not counted yet enters during window i with an appearance count of 1 and an error
@@ -33,8 +32,7 @@ Counts = NDArray[np.int64]
 
 
 class LossyCounter:
-    """
-    Counts keys (by their 64-bit hash), forgetting rare ones.
+    """Counts keys (by their 64-bit hash), forgetting rare ones.
 
     Parameters
     ----------
@@ -81,8 +79,7 @@ class LossyCounter:
             self._count(*np.unique(rows, return_counts=True))
 
     def add_counts(self, hashes: Hashes, counts: Counts) -> None:
-        """
-        Count rows that are counted already: distinct ascending hashes, and how often each occurs.
+        """Count rows that are counted already: distinct ascending hashes, and how often each occurs.
 
         The rows must not reach beyond the end of the open window: `LossyCounter.add` and `SlidingCounter`
         cut at the ends of windows. Rows waiting from earlier calls of `add` are counted first.
@@ -97,13 +94,12 @@ class LossyCounter:
         self._count(hashes, counts)
 
     def items(self) -> tuple[Hashes, Counts, Counts]:
-        """Return the hashes counted now (ascending), their appearances and their errors."""
+        """The hashes counted now (ascending), their appearances and their errors."""
         self._settle()
         return self._hashes.copy(), self._appearances.copy(), self._errors.copy()
 
     def frequent(self, delta: float) -> tuple[Hashes, Counts]:
-        """
-        Return the keys with at least (δ - ε) × rows appearances, most frequent first.
+        """The keys with at least (δ - ε) × rows appearances, most frequent first.
 
         Contains every key whose share of the rows is at least δ, and no key below δ - ε.
         """
@@ -115,7 +111,7 @@ class LossyCounter:
 
     @staticmethod
     def of_items(epsilon: float, hashes: Hashes, appearances: Counts, errors: Counts, rows: int) -> LossyCounter:
-        """Return a counter as `items` and `rows` described it: ascending hashes, with their counts."""
+        """A counter as `items` and `rows` described it: ascending hashes, with their counts."""
         counter = LossyCounter(epsilon)
         counter._hashes, counter._appearances, counter._errors = hashes, appearances, errors
         counter._closed_windows, counter._open_rows = divmod(rows, counter.window_rows)
@@ -123,8 +119,7 @@ class LossyCounter:
 
     @staticmethod
     def merged(counters: Iterable[LossyCounter]) -> LossyCounter:
-        """
-        Return one counter over the rows of several; they stay as they are.
+        """One counter over the rows of several; they stay as they are.
 
         Raises ValueError for counters of different ε, and for none at all.
         """
@@ -215,5 +210,5 @@ class WaitingRows:
 
 
 def window_rows(epsilon: float) -> int:
-    """Return the window ⌈1/ε⌉; rounded up, so that n / w closed windows never exceed εn."""
+    """The window ⌈1/ε⌉; rounded up, so that n / w closed windows never exceed εn."""
     return math.ceil(1 / epsilon)

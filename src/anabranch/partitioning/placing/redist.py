@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from anabranch.partitioning.problem import Placement, PlacementProblem
-from anabranch.partitioning.scan import extremes_with
+from anabranch.partitioning.placing.placement_problem import Placement, PlacementProblem
+from anabranch.partitioning.placing.scan import extremes_with
 
 
 def redist(problem: PlacementProblem) -> Placement:

@@ -1,5 +1,4 @@
-"""
-Frequencies of recent rows: a sliding window made of x lossy counters over tumbling windows.
+"""Frequencies of recent rows: a sliding window made of x lossy counters over tumbling windows.
 
 All x counters count all rows, but they start one step of W / (x - 1) rows apart, and each starts again from
 nothing after W rows of building and one step of use. The oldest is the one in use (█), so the answer always
@@ -23,12 +22,11 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.partitioning.counting import LossyCounter, WaitingRows, window_rows
+from anabranch.partitioning.counting.lossy_counter import LossyCounter, WaitingRows, window_rows
 
 
 class SlidingCounter:
-    """
-    Counts keys over about the last `rows` rows.
+    """Counts keys over about the last `rows` rows.
 
     Parameters
     ----------
@@ -75,8 +73,7 @@ class SlidingCounter:
             self._advance(self._window_rows)
 
     def absorb(self, counters: Iterable[LossyCounter]) -> None:
-        """
-        Count the rows of other counters, such as those of one epoch's splitters.
+        """Count the rows of other counters, such as those of one epoch's splitters.
 
         A step then ends with the first epoch that fills it, so an answer can cover one epoch more than the
         usual upper end. Use `add` or `absorb` on one sliding window, not both.
@@ -95,7 +92,7 @@ class SlidingCounter:
             self._counters = self._counters[-self._counters_max :]
 
     def current(self) -> LossyCounter:
-        """Return the counter in use, with the rows of the open window; a copy, to merge or to ask."""
+        """The counter in use, with the rows of the open window; a copy, to merge or to ask."""
         counter = LossyCounter.merged([self._counters[0]])
         waiting = self._waiting.take(self._waiting.rows)
         counter.add(waiting)

@@ -1,5 +1,4 @@
-"""
-From the current partitioning function and a period's workload to the next function.
+"""From the current partitioning function and a period's workload to the next function.
 
 Chooses the hot keys (δ), runs one of the constructions, and says what the result is expected to be like. The
 number of channels may grow, shrink or stay.
@@ -13,13 +12,17 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from anabranch.partitioning.counting.workload import COMPUTATION, STATE, Workload
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.metrics import Imbalance, channel_loads, imbalance, slowdown
-from anabranch.partitioning.problem import Placement, PlacementProblem
-from anabranch.partitioning.readj import readj
-from anabranch.partitioning.redist import redist
+from anabranch.partitioning.placing.metrics import Imbalance, channel_loads, imbalance, slowdown
+from anabranch.partitioning.placing.placement_problem import Placement, PlacementProblem
+from anabranch.partitioning.placing.readj import readj
+from anabranch.partitioning.placing.redist import redist
+from anabranch.partitioning.placing.scan import scan
+from anabranch.partitioning.placing.utility import Utility
+from anabranch.partitioning.placing.weigh import weigh
+from anabranch.partitioning.placing.weigh_problem import NARROWING_DEFAULT, WeighProblem
 from anabranch.partitioning.resources import Resources
-from anabranch.partitioning.scan import scan
 from anabranch.partitioning.threshold import (
     EPSILON_PER_DELTA,
     SIGMA_DEFAULT,
@@ -27,10 +30,6 @@ from anabranch.partitioning.threshold import (
     deviation,
     refined_threshold,
 )
-from anabranch.partitioning.utility import Utility
-from anabranch.partitioning.weigh import weigh
-from anabranch.partitioning.weigh_problem import NARROWING_DEFAULT, WeighProblem
-from anabranch.partitioning.workload import COMPUTATION, STATE, Workload
 
 _STICKY = 0.5
 """A hot key stays hot down to this share of δ: one that hovers around δ would go to and fro."""
@@ -55,8 +54,7 @@ _PLACEMENTS = {Construction.SCAN: scan, Construction.REDIST: redist, Constructio
 
 @dataclass(frozen=True)
 class ConstructionSettings:
-    """
-    Everything that decides about a construction but the workload.
+    """Everything that decides about a construction but the workload.
 
     Parameters
     ----------
@@ -116,8 +114,7 @@ def construct(
     channels: int,
     settings: ConstructionSettings | None = None,
 ) -> Constructed:
-    """
-    Build the next partitioning function.
+    """Build the next partitioning function.
 
     Defined also for little knowledge: without frequencies the result has no hot keys; with one channel it
     has none either; if all keys are hot, the ring keeps its weights and serves keys not seen yet.
@@ -155,18 +152,18 @@ def construct(
 
 
 def evened(channels: int) -> PartitioningFunction:
-    """Return the function a query begins with: no hot keys, the ring weighed so that groups are dealt evenly."""
+    """The function a query begins with: no hot keys, the ring weighed so that groups are dealt evenly."""
     return resized(PartitioningFunction.even(channels), channels)
 
 
 def resized(current: PartitioningFunction, channels: int) -> PartitioningFunction:
-    """Return a function for another number of channels, when nothing is known about the keys."""
+    """A function for another number of channels, when nothing is known about the keys."""
     settings = ConstructionSettings(narrowing=_NARROWING_EVEN)
     return construct(current, Workload.empty(), channels, settings).function
 
 
 def expect(function: PartitioningFunction, workload: Workload, resources: Resources) -> Expectation:
-    """Return the loads that a workload puts on the channels of a function."""
+    """The loads that a workload puts on the channels of a function."""
     loads = channel_loads(
         workload.key_loads(resources), function.route(workload.hashes), function.channels
     ) + channel_loads(workload.tail_loads(resources, function.group_bits), function.group_owners(), function.channels)
@@ -177,7 +174,7 @@ def expect(function: PartitioningFunction, workload: Workload, resources: Resour
 def state_moved(
     before: PartitioningFunction, after: PartitioningFunction, workload: Workload, resources: Resources
 ) -> float:
-    """Return the share of all state that moves between two functions."""
+    """The share of all state that moves between two functions."""
     key_state = workload.key_loads(resources)[:, STATE]
     tail_state = workload.tail_loads(resources, before.group_bits)[:, STATE]
     moving = before.route(workload.hashes) != after.route(workload.hashes)
@@ -193,7 +190,7 @@ def _choose_hot(
     delta: float,
     settings: ConstructionSettings,
 ) -> NDArray[np.bool_]:
-    """Return which known keys are to be mapped explicitly."""
+    """Which known keys are to be mapped explicitly."""
     if channels == 1:
         return np.zeros(len(workload.hashes), dtype=bool)
     # A counter may be short by ε, so a key counted at δ - ε may be one of frequency δ.

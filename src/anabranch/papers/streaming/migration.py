@@ -1,5 +1,4 @@
-"""
-What must move when one partitioning function follows another.
+"""What must move when one partitioning function follows another.
 
 State is kept per key group, and per hot key on its own. So between two functions three things can happen:
 a group changes its channel (with all its keys but the hot ones), a hot key changes its channel, and a key
@@ -15,7 +14,6 @@ b(c) of the channels before and fair shares after, the minimum is what stands ab
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +34,7 @@ class Moves:
         return len(self.units)
 
     def between(self, source: int, target: int) -> NDArray[np.integer]:
-        """Return the units that move from one channel to another."""
+        """The units that move from one channel to another."""
         return self.units[(self.sources == source) & (self.targets == target)]
 
 
@@ -60,7 +58,7 @@ class Migration:
 
 
 def migration(before: PartitioningFunction, after: PartitioningFunction) -> Migration:
-    """Return what moves when `after` takes the place of `before`."""
+    """What moves when `after` takes the place of `before`."""
     if before.group_bits != after.group_bits:
         raise ValueError(
             f"both functions must cut keys into the same groups: found {before.groups} groups before and "
@@ -79,22 +77,6 @@ def migration(before: PartitioningFunction, after: PartitioningFunction) -> Migr
     )
 
 
-@lru_cache(maxsize=256)
-def sharing(before: PartitioningFunction, after: PartitioningFunction) -> NDArray[np.bool_]:
-    """
-    Return which old channels (rows) may hold keys that a new channel (columns) owns.
-
-    Exact for hot keys: to get one, a channel need not look at all that held keys of its group.
-    """
-    shared = np.zeros((before.channels, after.channels), dtype=bool)
-    shared[before.group_owners(), after.group_owners()] = True
-    hot = np.union1d(before.hot_hashes, after.hot_hashes)
-    if len(hot):
-        shared[before.route(hot), after.route(hot)] = True
-    shared.setflags(write=False)
-    return shared
-
-
 @dataclass(frozen=True, eq=False)
 class Holdings:
     """How many keys there are: in every group, and of the hot keys given (which their groups do not count)."""
@@ -107,7 +89,7 @@ class Holdings:
     def of(
         hashes: NDArray[np.uint64], before: PartitioningFunction, after: PartitioningFunction | None = None
     ) -> Holdings:
-        """Return the holdings of keys given by the hash they are routed by, for comparing two functions."""
+        """The holdings of keys given by the hash they are routed by, for comparing two functions."""
         hot = before.hot_hashes if after is None else np.union1d(before.hot_hashes, after.hot_hashes)
         is_hot = np.isin(hashes, hot) if len(hot) else np.zeros(len(hashes), dtype=bool)
         return Holdings(
@@ -122,7 +104,7 @@ class Holdings:
         return int(self.groups.sum() + self.hot_keys.sum())
 
     def on_channels(self, function: PartitioningFunction, channels: int) -> NDArray[np.float64]:
-        """Return how many keys every channel holds."""
+        """How many keys every channel holds."""
         tail = np.bincount(function.group_owners(), weights=self.groups, minlength=channels)
         hot = np.bincount(function.route(self.hot_hashes), weights=self.hot_keys, minlength=channels)
         return (tail + hot).astype(np.float64)
@@ -150,7 +132,7 @@ class MovedKeys:
 
 
 def moved_keys(before: PartitioningFunction, after: PartitioningFunction, holdings: Holdings) -> MovedKeys:
-    """Return how many keys move between two functions, and how many would have to."""
+    """How many keys move between two functions, and how many would have to."""
     moves = migration(before, after)
     hot = np.searchsorted(holdings.hot_hashes, moves.keys.units)
     if not np.array_equal(holdings.hot_hashes, np.union1d(before.hot_hashes, after.hot_hashes)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anabranch.partitioning.problem import Placement, PlacementProblem
+from anabranch.partitioning.placing.placement_problem import Placement, PlacementProblem
 
 
 def scan(problem: PlacementProblem) -> Placement:
@@ -29,8 +29,7 @@ def scan(problem: PlacementProblem) -> Placement:
 
 
 def extremes_with(loads: np.ndarray, extra: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """
-    Return the largest and the smallest load of all channels, if one channel got more.
+    """The largest and the smallest load of all channels, if one channel got more.
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
-"""
-What a task counts of the keys it routes, cheaply enough to do it always.
+"""What a task counts of the keys it routes, cheaply enough to do it always.
 
     every row       rows per key group: a shift and a count, so the load of every channel's tail is known exactly
     some 4,000      counted by key, which takes a sort: whatever the number of rows, well below a millisecond
@@ -11,7 +10,7 @@ plain random sample, so with m sampled rows the share f of a key is off by √(f
 
 A report holds the 2,048 most frequent keys. A key left out has at most the 2,048th part of the sample, so every
 key with a greater share of a task's sample is reported by it. The driver turns counts into rows, merges them over
-tasks and forgets rare keys by lossy counting (counting.py), over a sliding window (window.py).
+tasks and forgets rare keys by lossy counting (lossy_counter.py), over a sliding window (sliding_counter.py).
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.partitioning.counting import LossyCounter
-from anabranch.partitioning.function import GROUP_BITS_DEFAULT
+from anabranch.partitioning.counting.lossy_counter import LossyCounter
+from anabranch.program.hashing import GROUP_COUNT, key_groups
 
 EPSILON = 1 / 4096
 """Of the driver's lossy counting."""
@@ -34,8 +33,7 @@ _DRAWS = 4096
 
 
 class Tally:
-    """
-    Counts the keys that one task sends to one region.
+    """Counts the keys that one task sends to one region.
 
     Parameters
     ----------
@@ -46,7 +44,7 @@ class Tally:
     def __init__(self, seed: int, *, sample_max: int = SAMPLE_MAX) -> None:
         self._sample_max = sample_max
         self._draws = np.random.default_rng(seed).integers(0, 1 << 30, _DRAWS)
-        self._groups = np.zeros(1 << GROUP_BITS_DEFAULT, dtype=np.int64)
+        self._groups = np.zeros(GROUP_COUNT, dtype=np.int64)
         self._rows = 0
         self._stride = 1
         self._origin = 0  # the row with which the stretches of the current length begin
@@ -55,8 +53,7 @@ class Tally:
 
     def add(self, hashes: NDArray[np.uint64]) -> None:
         """Count one row for every hash given."""
-        groups = (hashes >> np.uint64(64 - GROUP_BITS_DEFAULT)).view(np.int64)
-        self._groups += np.bincount(groups, minlength=len(self._groups))
+        self._groups += np.bincount(key_groups(hashes), minlength=len(self._groups))
         while len(hashes):
             # No further than the sample has room: a long batch must not cost more than several short ones.
             room = max(1, self._sample_max - self._sampled) * self._stride

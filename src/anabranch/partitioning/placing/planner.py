@@ -1,5 +1,4 @@
-"""
-When to change the partitioning function: a state machine, period by period.
+"""When to change the partitioning function: a state machine, period by period.
 
 Events in: what was measured in a period, and perhaps a wish for another number of channels. Instructions
 out: keep the function, or replace it by this one. `handle` is the only place that changes anything.
@@ -27,11 +26,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.partitioning.construct import Constructed, ConstructionSettings, construct, expect
+from anabranch.partitioning.counting.workload import Workload
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.metrics import imbalance
-from anabranch.partitioning.migration import Migration, migration
-from anabranch.partitioning.workload import Workload
+from anabranch.partitioning.placing.construct import Constructed, ConstructionSettings, construct, expect
+from anabranch.partitioning.placing.metrics import imbalance
 
 _HISTORY = 32
 _PATIENCE_FACTOR_MAX = 32
@@ -39,8 +37,7 @@ _PATIENCE_FACTOR_MAX = 32
 
 @dataclass(frozen=True)
 class PlannerSettings:
-    """
-    How eager the planner is.
+    """How eager the planner is.
 
     Parameters
     ----------
@@ -72,8 +69,7 @@ class PlannerSettings:
 
 @dataclass(frozen=True, eq=False)
 class Period:
-    """
-    What happened in one adaptation period.
+    """What happened in one adaptation period.
 
     Parameters
     ----------
@@ -107,7 +103,6 @@ class Replace:
 
     reason: str
     constructed: Constructed
-    migration: Migration
 
     @property
     def function(self) -> PartitioningFunction:
@@ -116,8 +111,7 @@ class Replace:
 
 
 class Planner:
-    """
-    Decides, period by period, whether the partitioning function changes.
+    """Decides, period by period, whether the partitioning function changes.
 
     Parameters
     ----------
@@ -150,7 +144,7 @@ class Planner:
             self._periods_outside = 0
 
     def to_facts(self) -> dict[str, int]:
-        """Return what a restarted driver needs beside the function."""
+        """What a restarted driver needs beside the function."""
         return {"outside": self._periods_outside, "factor": self._patience_factor}
 
     def restore(self, facts: Mapping[str, int]) -> None:
@@ -174,12 +168,10 @@ class Planner:
         if wanted < 1:
             raise ValueError(f"a region needs at least 1 channel, {wanted} were requested")
         if wanted != current.channels:
-            return self._replace(
-                self._construct(period, wanted),
-                f"the number of channels changes from {current.channels} to {wanted}",
-            )
+            reason = f"the number of channels changes from {current.channels} to {wanted}"
+            return Replace(reason, self._construct(period, wanted))
         if period.changed:
-            return self._replace(self._construct(period, wanted), period.changed)
+            return Replace(period.changed, self._construct(period, wanted))
         relative = self._relative_imbalance(period)
         if relative <= 1:
             self._periods_outside = 0
@@ -206,7 +198,7 @@ class Planner:
         least = self._settings.gain_min * now * self._settings.horizon_periods
         if gain <= cost or gain < least or candidate.function == self._function:
             return Keep(f"not worth it: {comparison}")
-        return self._replace(candidate, comparison)
+        return Replace(comparison, candidate)
 
     def _relative_imbalance(self, period: Period) -> float:
         resources = self._settings.construction.resources
@@ -223,6 +215,3 @@ class Planner:
 
     def _construct(self, period: Period, channels: int) -> Constructed:
         return construct(self._function, period.workload, channels, self._settings.construction)
-
-    def _replace(self, constructed: Constructed, reason: str) -> Replace:
-        return Replace(reason, constructed, migration(self._function, constructed.function))

@@ -1,5 +1,4 @@
-"""
-What single keys cost, as measured: seconds per row and bytes of state, from the channels to the driver.
+"""What single keys cost, as measured: seconds per row and bytes of state, from the channels to the driver.
 
     channel   some rows timed one by one ──► KeyTimes ──► the 64 keys that took most   (engine/worker/timing.py)
     driver    reports of an epoch ──► KeyCosts, fading over some epochs ──► cost of a key over that of any other
@@ -72,8 +71,7 @@ class KeyTimes:
         return sorted(found, key=lambda each: (-each[2], each[0]))[:KEYS_REPORTED]
 
     def to_report(self, state: Mapping[int, int], keys: int, mean_bytes: float) -> dict[str, Any]:
-        """
-        What travels with the channel's report.
+        """What travels with the channel's report.
 
         Parameters
         ----------
@@ -234,8 +232,7 @@ def _sound(number: Any) -> float:
 
 
 def approximate_bytes(value: Any, depth: int = 4) -> int:
-    """
-    About how many bytes a value of state has when it is written; of a long list, from its first elements.
+    """About how many bytes a value of state has when it is written; of a long list, from its first elements.
 
     Examples
     --------

@@ -1,6 +1,4 @@
-"""
-How good a partitioning is: imbalance r, relative imbalance b, relative migration m. Equations 2, 11, 12.
-"""
+"""How good a partitioning is: imbalance r, relative imbalance b, relative migration m. Equations 2, 11, 12."""
 
 from __future__ import annotations
 
@@ -15,15 +13,14 @@ Loads = NDArray[np.float64]
 
 
 def channel_loads(loads: Loads, owners: NDArray[np.integer], channels: int) -> Loads:
-    """Return the load of every channel, one column per resource, from the loads and owners of items."""
+    """The load of every channel, one column per resource, from the loads and owners of items."""
     sums = [np.bincount(owners, weights=column, minlength=channels) for column in loads.T]
     # bincount answers with integers where there is nothing to count, whatever the weights are.
     return np.stack(sums, axis=1).astype(np.float64) if sums else np.empty((channels, 0))
 
 
 def imbalances(loads: Loads) -> Loads:
-    """
-    Return r of every resource (column): the largest load of a channel (row) over the smallest.
+    """R of every resource (column): the largest load of a channel (row) over the smallest.
 
     Infinite if some channel has nothing to do while another has; 1 if nobody has.
     """
@@ -46,8 +43,7 @@ class Imbalance:
 
 
 def imbalance(loads: Loads, resources: Resources, *, balanced: tuple[int, ...] | None = None) -> Imbalance:
-    """
-    Return the imbalance of channels (rows) with the given loads of the three resources (columns).
+    """The imbalance of channels (rows) with the given loads of the three resources (columns).
 
     Parameters
     ----------
@@ -64,8 +60,7 @@ def imbalance(loads: Loads, resources: Resources, *, balanced: tuple[int, ...] |
 
 
 def relative_migration(state: Loads, before: NDArray[np.integer], after: NDArray[np.integer], channels: int) -> float:
-    """
-    Return m: the state that moves, over one channel's fair share of all state.
+    """M: the state that moves, over one channel's fair share of all state.
 
     Parameters
     ----------
@@ -81,8 +76,7 @@ def relative_migration(state: Loads, before: NDArray[np.integer], after: NDArray
 
 
 def slowdown(loads: Loads) -> float:
-    """
-    Return the largest load over the mean load, worst resource: how much longer all wait for the busiest.
+    """The largest load over the mean load, worst resource: how much longer all wait for the busiest.
 
     This, not r, is what a region loses: a channel with too little to do costs only what others do for it.
     """

@@ -1,6 +1,6 @@
 """The tables of docs/elasticity.md, measured. A test compares them with the document; to make them anew:
 
-python -c "from anabranch.papers.saso_report import report; print(report())"
+python -c "from anabranch.papers.fluid.saso_report import report; print(report())"
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from anabranch.control.controller import Policy
 from anabranch.control.default_options import DefaultOptions
 from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.paper_policy import PaperPolicy
-from anabranch.papers.fluid import (
+from anabranch.papers.fluid.pipeline import (
     FluidRegion,
     Load,
     SpeedUp,
@@ -25,7 +25,7 @@ from anabranch.papers.fluid import (
     sine,
     steps,
 )
-from anabranch.papers.saso import Run, run
+from anabranch.papers.fluid.saso import Run, run
 
 PolicyMaker = Callable[[float], Policy]
 """Congestion threshold in, fresh policy out."""

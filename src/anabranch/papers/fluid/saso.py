@@ -20,7 +20,7 @@ import numpy as np
 from anabranch.control.bounds import Bounds
 from anabranch.control.controller import Controller, Policy
 from anabranch.control.levels import level_of
-from anabranch.papers.fluid import FluidPeriod, FluidPipeline, FluidRegion, Load
+from anabranch.papers.fluid.pipeline import FluidPeriod, FluidPipeline, FluidRegion, Load
 
 RECENT = 20
 GRACE = 2
