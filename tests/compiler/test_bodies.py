@@ -6,12 +6,12 @@ import re
 import sys
 
 import pytest
-from bodies import source_of
 
 import anabranch as ab
 from anabranch.compiler.rewriting.inline import inlined
 from anabranch.errors import OperatorError
 from anabranch.testing import ParallelRun, run_sequential
+from tests.compiler.bodies import source_of
 
 COLUMNS = "k long, x double, n long, s string"
 OUTPUT = "k long, y double, s string"

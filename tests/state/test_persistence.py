@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 import pytest
-from programs import COLUMNS, build, exact
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
@@ -14,6 +13,7 @@ from anabranch.errors import CheckpointError, ProgramError, StateError
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader
 from anabranch.testing import ParallelRun, run_parallel
+from tests.programs import COLUMNS, build, exact
 
 
 class Count(ab.Operator):
