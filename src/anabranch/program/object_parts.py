@@ -13,9 +13,9 @@ import re
 import struct
 import sys
 import types
-import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
@@ -35,7 +35,7 @@ _ATOMS = frozenset(
         complex,
         decimal.Decimal,
         fractions.Fraction,
-        uuid.UUID,
+        UUID,
         datetime.date,
         datetime.datetime,
         datetime.time,
