@@ -7,7 +7,6 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from programs import COLUMNS, STEPS, build, exact
 
 import anabranch as ab
 from anabranch import faults
@@ -16,6 +15,7 @@ from anabranch.control.elastic_options import ElasticOptions
 from anabranch.control.source_spreading import PATIENCE, PATIENCE_BACK, SourceSpreading, SourceWork, SpreadSettings
 from anabranch.engine.driver.waiting import Surroundings
 from anabranch.testing import ParallelRun, TaskDied
+from tests.programs import COLUMNS, STEPS, build, exact
 
 # -- the decision -----------------------------------------------------------------------------------------------
 

@@ -6,9 +6,9 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from programs import COLUMNS, Running, exact
 
 import anabranch as ab
+from tests.programs import COLUMNS, Running, exact
 
 pytestmark = pytest.mark.spark
 

@@ -284,8 +284,8 @@ OPTIONS: tuple[Option, ...] = (
         _one_of("auto", "off"),
         "auto",
         "Where operators without state run: `auto` gives them channels of their own when they are heavy and their "
-        "source has too few pieces, or uneven ones, and takes them away when that does not pay; `off` leaves them where "
-        "the source is read, but for `Stream.spread`.",
+        "source has too few pieces, or uneven ones, and takes them away when that does not pay; `off` leaves them "
+        "where the source is read, but for `Stream.spread`.",
     ),
 )
 
