@@ -291,10 +291,9 @@ class Knowledge:
         known._group_costs = _unpacked(facts["group_costs"], "<f2").astype(np.float64)
         keys = _unpacked(facts["key_cost_hashes"], "<u8").tolist()
         known._key_costs = dict(zip(keys, _unpacked(facts["key_costs"], "<f8").tolist(), strict=True))
-        if "measured" in facts:  # checkpoints of before have none
-            measured = _unpacked(facts["measured_hashes"], "<u8").astype(np.uint64)
-            table = _unpacked(facts["measured"], "<f4").astype(np.float32)
-            known._measured = KeyCosts.of_arrays(facts["measured_sums"], measured, table)
+        measured = _unpacked(facts["measured_hashes"], "<u8").astype(np.uint64)
+        table = _unpacked(facts["measured"], "<f4").astype(np.float32)
+        known._measured = KeyCosts.of_arrays(facts["measured_sums"], measured, table)
         return known
 
 

@@ -16,33 +16,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.partitioning.function import PartitioningFunction
-
-
-class Ownership(Protocol):
-    """What a comparison asks of a partitioning function; older checkpoints have simpler ones."""
-
-    @property
-    def channels(self) -> int:
-        """The number of channels."""
-
-    @property
-    def hot_hashes(self) -> NDArray[np.uint64]:
-        """The keys that are mapped explicitly."""
-
-    def group_owners(self) -> NDArray[np.int32]:
-        """The channel of every key group."""
-
-    def route(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """The channel of every key."""
-
-    def __hash__(self) -> int:
-        """Comparisons are kept, by function."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +80,7 @@ def migration(before: PartitioningFunction, after: PartitioningFunction) -> Migr
 
 
 @lru_cache(maxsize=256)
-def sharing(before: Ownership, after: Ownership) -> NDArray[np.bool_]:
+def sharing(before: PartitioningFunction, after: PartitioningFunction) -> NDArray[np.bool_]:
     """
     Return which old channels (rows) may hold keys that a new channel (columns) owns.
 
