@@ -162,6 +162,8 @@ class LocalFiles:
             self.path(name).unlink(missing_ok=True)
         except NotADirectoryError:
             return
+        except IsADirectoryError:
+            self.clear(name)
         except OSError as problem:
             raise cannot_write(str(self.path(name)), problem) from None
 

@@ -55,7 +55,9 @@ class Ownership:
             numbers = _numbers(files)
             token = max([newest, *numbers]) + 1
             data = seal("owner", query, to_json({"owner": token, **who}).encode())
-            if files.create(_name(token), data):
+            # A number that was given and whose file is gone again could be created twice, if we were slow; but then
+            # there are higher ones.
+            if files.create(_name(token), data) and max(_numbers(files), default=token) == token:
                 break
         for number in numbers:
             if number <= token - _KEPT:

@@ -69,7 +69,6 @@ class FeedbackStore:
                 first += len(batch)
         return found
 
-
     def _read(self, kept: Mapping[str, Any]) -> pa.Table:
         """The tuples of a file, once it is known to be the one that the manifest means."""
         place = f"{self._checkpoint.files.root}/{kept['name']}"
