@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.partitioning.construct import evened, resized
-from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.migration import Holdings, moved_keys, sharing
+from anabranch.papers.streaming.migration import Holdings, moved_keys
+from anabranch.partitioning.function import PartitioningFunction, sharing
+from anabranch.partitioning.placing.construct import evened, resized
 
 HASHES = np.random.default_rng(7).integers(0, 2**64, 200_000, dtype=np.uint64)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import SchemaError
-from anabranch.partitioning.construct import evened
+from anabranch.partitioning.placing.construct import evened
 from anabranch.program.hashing import GROUP_COUNT, hash_columns, is_hashable, key_groups
 
 NAN, INFINITY = float("nan"), float("inf")

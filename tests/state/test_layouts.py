@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ownership_checker import owners_of
 
 from anabranch.errors import CheckpointError
-from anabranch.partitioning.construct import evened, resized
 from anabranch.partitioning.function import PartitioningFunction
+from anabranch.partitioning.placing.construct import evened, resized
+from anabranch.sim.owners import owners_of
 from anabranch.state.layouts import Layout, Layouts
 
 ROUTES = {"sum": {"Sum": ("k",), "Fine": ("k",)}, "all": {"All": ()}}

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ownership_checker import check_records, rows_of
 
 import anabranch as ab
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.program.hashing import hash_columns
+from anabranch.sim.owners import check_records, rows_of
 from anabranch.state import store
 from anabranch.state.codec import decode
 from anabranch.state.files import LocalFiles

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.engine.driver.output_directory import OutputDirectory
 from anabranch.engine.driver.sink import Holder, TableSink
-from anabranch.engine.worker.output_mergers import Target
+from anabranch.engine.worker.output_files import Target
 from anabranch.program.ddl import to_ddl
 from anabranch.program.schema import Schema
 from anabranch.spark.hadoop_files import local_path, open_files, qualified

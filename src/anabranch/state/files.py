@@ -14,6 +14,7 @@ import contextlib
 import os
 import shutil
 import stat
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -174,6 +175,40 @@ class LocalFiles:
             return
         except OSError as problem:
             raise cannot_write(str(self.path(directory)), problem) from None
+
+
+class MemoryFiles:
+    """Files in this process's memory, as an object store has them: for tests, and worlds that end."""
+
+    def __init__(self, root: str = "memory") -> None:
+        self.root = root
+        self._held: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def write(self, name: str, data: bytes | memoryview, modified: int | None = None) -> None:
+        self._held[name] = bytes(data)
+
+    def create(self, name: str, data: bytes | memoryview) -> bool:
+        with self._lock:
+            if name in self._held:
+                return False
+            self._held[name] = bytes(data)
+            return True
+
+    def read(self, name: str) -> bytes | None:
+        return self._held.get(name)
+
+    def names(self, directory: str) -> list[str]:
+        inside = f"{directory}/" if directory else ""
+        found = [name for name in list(self._held) if name.startswith(inside)]
+        return sorted({name[len(inside) :].partition("/")[0] for name in found})
+
+    def delete(self, name: str) -> None:
+        self._held.pop(name, None)
+
+    def clear(self, directory: str) -> None:
+        for name in [each for each in list(self._held) if each.startswith(f"{directory}/")]:
+            self.delete(name)
 
 
 def sync_directory(directory: str) -> None:

@@ -27,9 +27,8 @@ from typing import Any
 import numpy as np
 
 from anabranch.errors import CheckpointError
-from anabranch.partitioning.construct import evened, resized
-from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.migration import sharing
+from anabranch.partitioning.function import PartitioningFunction, sharing
+from anabranch.partitioning.placing.construct import evened, resized
 from anabranch.program.hashing import GROUP_BITS
 
 Record = Mapping[str, Any]

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from anabranch.engine.driver.sink import Holder
-from anabranch.engine.worker.output_mergers import STAGED
+from anabranch.engine.worker.output_files import STAGED
 from anabranch.errors import CheckpointError, SinkError, StorageError
 from anabranch.state.envelope import opened, seal, to_json
 from anabranch.state.files import Files, LocalFiles, cannot_write, remove_passing, sync_directory
@@ -111,7 +111,7 @@ class OutputDirectory:
     def publish(self, epoch: int, content: Mapping[str, bytes | memoryview]) -> None:
         """Make contents, by the ends of their names, an epoch's output; there may be none."""
         names = {f"part-{epoch:012d}-{end}": data for end, data in content.items()}
-        before = self._of(epoch)
+        before = [name for name in self.files.names("") if name.startswith(f"part-{epoch:012d}-")]
         self._holder.check()
         for name, data in names.items():
             self.files.write(name, data)
@@ -120,7 +120,9 @@ class OutputDirectory:
     def publish_staged(self, epoch: int, staged: Sequence[str], end: str) -> None:
         """Make files that tasks have written here an epoch's output, in this order."""
         names = [f"part-{epoch:012d}-{number:05d}{end}" for number in range(len(staged))]
-        before = self._of(epoch)
+        # What attempts left that were repeated goes with what an earlier run of the epoch had published.
+        superseded = (f"part-{epoch:012d}-", f"{STAGED}{epoch:012d}-")
+        before = [name for name in self.files.names("") if name.startswith(superseded) and name not in staged]
         self._holder.check()
         root = self.files.root
         try:
@@ -131,9 +133,6 @@ class OutputDirectory:
         except OSError as problem:
             raise cannot_write(root, problem) from None
         self._remove(before, names)
-
-    def _of(self, epoch: int) -> list[str]:
-        return [name for name in self.files.names("") if name.startswith(f"part-{epoch:012d}-")]
 
     def _remove(self, before: Sequence[str], names: Sequence[str] | Mapping[str, object]) -> None:
         for name in before:
