@@ -32,7 +32,7 @@ from anabranch.engine.driver.adaptation import Adaptation, EpochFacts
 from anabranch.engine.driver.runner import EpochRunner, describe_program
 from anabranch.engine.reports import ChannelReport, SplitReport
 from anabranch.engine.worker.tasks import Program
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, EpochTaken
 from anabranch.faults import reach
 from anabranch.state.checkpoint import Checkpoint
 
@@ -116,15 +116,28 @@ class SwitchingRunner:
     def __call__(self, batch: Any, number: int) -> None:
         """Run Spark's micro-batch with this number."""
         with self._lock:
-            self._current(batch, number)
+            try:
+                self._current(batch, number)
+            except EpochTaken as other:
+                self._go_on_from(other)
+                self._current(batch, number)
             self._switch()
 
     def drain(self) -> bool:
         """Run an epoch for what was fed back, if anything was; whether one was run."""
         with self._lock:
-            ran = self._current.drain()
+            try:
+                ran = self._current.drain()
+            except EpochTaken as other:
+                self._go_on_from(other)
+                ran = True
             self._switch()
             return ran
+
+    def _go_on_from(self, other: EpochTaken) -> None:
+        """A driver that was fenced woke up and committed the very epoch that this one ran: take it as it is."""
+        _log.warning("%s Going on from there.", other)
+        self._current = self._make(self._forms.program(self.form))
 
     def _switch(self) -> None:
         split_because = ""
