@@ -18,11 +18,11 @@ from anabranch.api.session import from_epochs
 from anabranch.control import Observation, Proposal
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.errors import ProgramError
+from anabranch.sim.owners import check_checkpoint
 from anabranch.state.codec import decode
 from anabranch.testing import ParallelRun, TaskDied, run_sequential
 from tests import graphs
 from tests.faults.test_schedules import KEYED, DriverDied, check_state, random_row
-from tests.ownership_checker import check_checkpoint
 from tests.programs import COLUMNS, STEPS, build, exact
 
 pytestmark = pytest.mark.faults

@@ -9,8 +9,8 @@ import pytest
 import anabranch as ab
 from anabranch.api.session import from_epochs
 from anabranch.errors import ProgramError
+from anabranch.sim.owners import check_checkpoint
 from tests.faults.test_schedules import check_state
-from tests.ownership_checker import check_checkpoint
 from tests.programs import COLUMNS, build, exact, slow
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from anabranch.errors import CheckpointError
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.placing.construct import evened, resized
+from anabranch.sim.owners import owners_of
 from anabranch.state.layouts import Layout, Layouts
-from tests.ownership_checker import owners_of
 
 ROUTES = {"sum": {"Sum": ("k",), "Fine": ("k",)}, "all": {"All": ()}}
 CHANNELS = {"sum": 3, "all": 1}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.program.hashing import hash_columns
+from anabranch.sim.owners import check_records, rows_of
 from anabranch.state import store
 from anabranch.state.codec import decode
 from anabranch.state.files import LocalFiles
@@ -28,7 +29,6 @@ from anabranch.state.lineage import (
 )
 from anabranch.state.segment import write_segment
 from anabranch.state.store import StateVersion, TaskState
-from tests.ownership_checker import check_records, rows_of
 
 PARTS_KEPT = 3  # epochs for which a merge remembers what it was made of
 TIME_TO_LIVE = 4  # epochs; the clock goes on by one second each

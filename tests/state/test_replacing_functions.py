@@ -13,11 +13,11 @@ from anabranch.papers.streaming.migration import Holdings, moved_keys
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.placing.construct import resized
 from anabranch.program.hashing import hash_columns
+from anabranch.sim.owners import check_checkpoint
 from anabranch.state.codec import decode
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader
 from anabranch.testing import ParallelRun
-from tests.ownership_checker import check_checkpoint
 from tests.programs import COLUMNS, build, exact
 
 KEYS = 9

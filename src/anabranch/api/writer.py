@@ -24,8 +24,9 @@ _OWN_OPTIONS = {
     *("channels", "minchannels", "maxchannels", "initialchannels"),
     *("minexecutors", "maxexecutors", "executoridletimeout"),
     *("policy", "adaptationperiod", "epochtarget", "epochsize", "congestionthreshold"),
+    *("changesensitivity", "levels"),
     *("order", "mergers", "migrationstore"),
-    *("balancing", "imbalancetolerance", "splithotkeys"),
+    *("balancing", "imbalancetolerance", "partitioning", "splithotkeys"),
 }
 
 
@@ -72,15 +73,17 @@ class DataStreamWriter:
         ``mergers``, how many tasks put large outputs in order and write them (parquet on a path that all hosts share;
         by default the driver does).
 
-        How many channels a region has is found out while it runs, between ``minChannels`` (1) and ``maxChannels``
-        (as many as tasks run at once); ``initialChannels`` is where a new query begins, ``channels`` pins the number.
+        How many channels a region has is found out while it runs, between ``minChannels`` (1) and ``maxChannels`` (as
+        many as tasks run at once); ``initialChannels`` is where a new query begins, ``channels`` pins the number.
         ``epochTarget``, such as ``"2 seconds"``, is how long tuples may stand ready before that is called congestion
         (the trigger's interval, or a second); ``adaptationPeriod``, such as ``"5 seconds"`` or ``"8 epochs"``, how
-        often it is looked at; ``congestionThreshold`` (0.05) how much of it is tolerated; ``policy`` is ``default``
-        or ``paper``. ``epochSize`` is ``auto`` (how many files of ``from_files`` an epoch takes is found out, so that
-        one that cannot take all there is lasts about the epoch target, or the trigger's interval, or two seconds) or
-        ``fixed``. ``migrationStore``, a PostgreSQL URL, is where state waits for its new owner on a cluster whose
-        hosts cannot open the checkpoint's files.
+        often it is looked at; ``congestionThreshold`` (0.05) how much of it is tolerated; ``policy`` is ``default`` or
+        ``paper``, the controller of the *Elastic* paper as printed, which takes ``changeSensitivity`` (0.5; from 0 to
+        1) and ``levels``, the numbers of channels it walks on: ``paper``, ``doubling`` or ``single``. ``epochSize`` is
+        ``auto`` (how many files of ``from_files`` an epoch takes is found out, so that one that cannot take all there
+        is lasts about the epoch target, or the trigger's interval, or two seconds) or ``fixed``. ``migrationStore``, a
+        PostgreSQL URL, is where state waits for its new owner on a cluster whose hosts cannot open the checkpoint's
+        files.
 
         On a cluster without dynamic allocation ``maxExecutors`` lets the executors follow the channels: as many are
         asked for as the channels have use for, and those that were superfluous for ``executorIdleTimeout`` (60
@@ -88,10 +91,11 @@ class DataStreamWriter:
 
         ``balancing`` is ``auto`` (frequent keys are found and placed so that channels are equally loaded) or ``off``
         (consistent hashing only); ``imbalanceTolerance`` (1.2) is how many times the load of the least loaded channel
-        the most loaded one may have. ``splitHotKeys`` lets several channels work on a key that is too hot for one, in
-        aggregations over punctuated and time windows whose partial results combine exactly. That costs these a shuffle
-        more: ``auto`` begins without and goes over to it when a key turns out to need it, ``on`` begins with it,
-        ``off`` never does it. Others go to the format.
+        the most loaded one may have; ``partitioning`` is how keys are placed: ``weigh``, or ``scan``, ``redist``,
+        ``readj`` or ``consistent`` of the *Partitioning* paper. ``splitHotKeys`` lets several channels work on a key
+        that is too hot for one, in aggregations over punctuated and time windows whose partial results combine exactly.
+        That costs these a shuffle more: ``auto`` begins without and goes over to it when a key turns out to need it,
+        ``on`` begins with it, ``off`` never does it. Others go to the format.
         """
         self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self

@@ -57,6 +57,8 @@ class SplitReport:
     """Source → rows read of it."""
     oldest_ms: float | None = None
     """When the oldest file it read was written; None if it read none."""
+    operators: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Operator → tuples that entered it."""
     keys: tuple[RoutedKeys, ...] = ()
     anomalies: tuple[Anomaly, ...] = ()
 
@@ -90,6 +92,8 @@ class ChannelReport:
     """Segments that it could not read, and did without."""
     measured: Mapping[str, Any] | None = None
     """What single keys cost, as `partitioning.measured.KeyTimes` packs it; None where nothing was timed."""
+    operators: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Operator → tuples that entered it."""
     keys: tuple[RoutedKeys, ...] = ()
     anomalies: tuple[Anomaly, ...] = ()
 

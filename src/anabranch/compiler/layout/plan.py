@@ -17,7 +17,7 @@ from typing import Any
 
 from anabranch.compiler.layout.regions import Border
 from anabranch.compiler.layout.strategies import Joint, Order, Routing
-from anabranch.compiler.reading.reader import top_function
+from anabranch.compiler.reading.read_operator import top_function
 from anabranch.compiler.reading.source_code import NoSource, tree_of
 from anabranch.program.graph import Keyed, Logic, Node
 from anabranch.program.model import Key, Model, Selectivity

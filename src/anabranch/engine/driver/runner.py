@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -23,6 +22,7 @@ import cloudpickle
 
 from anabranch.control import Decision
 from anabranch.control.elastic_options import ElasticOptions
+from anabranch.engine.clock import MACHINE_CLOCK, Clock
 from anabranch.engine.driver.adaptation import Adaptation, EpochFacts
 from anabranch.engine.driver.balancing import Balancing, BalancingSettings
 from anabranch.engine.driver.epoch_progress import (
@@ -50,6 +50,7 @@ from anabranch.program.graph import Keyed
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
+from anabranch.state.files import MemoryFiles
 from anabranch.state.layouts import Layouts
 from anabranch.state.lineage import (
     KeyRoute,
@@ -86,6 +87,7 @@ class EpochRunner:
         on_decision: Callable[[str, Decision], None] | None = None,
         balancing: BalancingSettings | None = None,
         sizing: EpochSizing | None = None,
+        machine_clock: Clock = MACHINE_CLOCK,
     ) -> None:
         self._surroundings = surroundings if surroundings is not None else Surroundings()
         self._program = program
@@ -97,7 +99,8 @@ class EpochRunner:
         self._backing = None if shared else backing  # where files are shared nothing has to travel
         self._run_merges = run_merges
         self._snapshots = snapshots
-        self._clock = clock if clock is not None else lambda: now_ms()
+        self._machine_clock = machine_clock
+        self._clock = clock if clock is not None else lambda: int(machine_clock.now_s() * 1000)
         self._merging: Future[list[Any]] | None = None
         self._busy: list[str] = []
         self._sinks = list(sinks)
@@ -201,18 +204,19 @@ class EpochRunner:
         self._run_epoch(batch, number)
 
     def _run_epoch(self, batch: Any, number: int) -> None:
-        started, started_ms = time.perf_counter(), time.time() * 1000
+        passing_s = self._machine_clock.passing_s
+        started, started_ms = passing_s(), self._machine_clock.now_s() * 1000
         ready = self._surroundings.at_start(batch is not None)
         epoch = self._manifest.epoch + 1
         time_ms = max(self._clock(), self._manifest.facts.get("clock_ms", 0))
         clock_ms = self._checkpoint.begin(epoch, time_ms, drain=batch is None)
-        begun = time.perf_counter()
+        begun = passing_s()
         reach("epoch begun", epoch=epoch)
         results = self._job(batch, epoch, clock_ms)
-        ran = time.perf_counter()
+        ran = passing_s()
         reach("job done", epoch=epoch)
         tables = results.tables()
-        merged = time.perf_counter()
+        merged = passing_s()
         outputs = [table for at, table in enumerate(tables) if not self._program.layout.exits[at].loop]
         files = [report.file for report in results.reports if isinstance(report, MergerReport)]
         for at, (sink, table) in enumerate(zip(self._sinks, outputs, strict=True)):
@@ -221,7 +225,7 @@ class EpochRunner:
                 sink.publish([name for _, name in mine], epoch)
             else:
                 sink.write(table, epoch)
-        written = time.perf_counter()
+        written = passing_s()
         reach("sink written", epoch=epoch)
         channel_reports = [report for report in results.reports if isinstance(report, ChannelReport)]
         records = [record for report in channel_reports for record in report.segments]
@@ -233,7 +237,7 @@ class EpochRunner:
             "adaptation": self.adaptation.to_facts(),
         }
         self._commit(epoch, facts, records, damaged)
-        finished = time.perf_counter()
+        finished = passing_s()
         reach("manifest written", epoch=epoch)
         durations = EpochDurations.between(started, begun, ran, merged, written, finished)
         rows_in = sum(report.rows_in for report in results.reports if isinstance(report, SplitReport))
@@ -317,6 +321,7 @@ class EpochRunner:
             merging=busy,
             transient=self._transient,
             backing=self._backing,
+            memory=self._checkpoint.files if isinstance(self._checkpoint.files, MemoryFiles) else None,
         )
 
     def _supply(self, name: str) -> bytes:
@@ -410,8 +415,3 @@ def describe_program(program: Program) -> dict[str, Any]:
             "output": str(node.schema),
         }
     return {"operators": list(operators.values())}
-
-
-def now_ms() -> int:
-    """The time, as epochs record it."""
-    return int(time.time() * 1000)

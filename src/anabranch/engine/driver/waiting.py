@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.control.executor_planner import SlotNeed
+from anabranch.engine.clock import MACHINE_CLOCK, Clock
 from anabranch.engine.driver.epoch_progress import ExecutorProgress
 from anabranch.engine.reports import Report, SplitReport
 
@@ -123,6 +123,7 @@ class SparkSurroundings(Surroundings):
         sizing: EpochSizing | None = None,
         slots_now: Callable[[], int] | None = None,
         executors: QueryExecutors | None = None,
+        clock: Clock = MACHINE_CLOCK,
     ) -> None:
         self._slots = slots
         self._slots_now = slots_now if slots_now is not None else slots
@@ -130,7 +131,7 @@ class SparkSurroundings(Surroundings):
         self._limited = limited
         self.interval_s = interval_s
         self._sizing = sizing
-        self._since_ms = time.time() * 1000
+        self._since_ms = clock.now_s() * 1000
         self.last_progress: Callable[[], Mapping[str, Any] | None] = lambda: None
         self._seen: Any = None
         self._bookkeeping: list[float] = []

@@ -35,6 +35,11 @@ class _Splitter:
         self._run = StageRun(program.layout, program.stage_of(source), {}, task.epoch, task.clock_ms)
         self.rows_in = 0
 
+    @property
+    def entered(self) -> dict[str, int]:
+        """Operator → tuples that entered it."""
+        return self._run.entered
+
     def leaving(self, piece: bytes, columns: Sequence[pa.Array]) -> Iterator[tuple[bytes, Any]]:
         """What leaves for a run of rows of a piece: (piece, leaving)."""
         piece = self.prefix + piece
@@ -122,7 +127,9 @@ class SplitTask(Task):
         yield from outbox.header(list(pieces.items()))
         read = {s.source.name: s.rows_in for s in splitters}
         seconds = self.clock.passing_s() - started
-        yield outbox.report(SplitReport(began, seconds, rows_out, read, oldest, anomalies=met()))
+        yield outbox.report(
+            SplitReport(began, seconds, rows_out, read, oldest, operators=_entered(splitters), anomalies=met())
+        )
 
     def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
@@ -152,11 +159,13 @@ class FeedbackTask(Task):
         outbox = Outbox(program.layout, 0, self.functions, 0, self.epoch)
         pieces: dict[bytes, int] = {}
         rows_out = 0
+        splitters: list[_Splitter] = []
         try:
             for batch in batches:
                 for loop, first, payload in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                     source = program.loops[loop]
                     splitter = _Splitter(self, program, source, pieces)
+                    splitters.append(splitter)
                     columns = unpack(payload, source.schema.arrow).columns
                     for piece, each in splitter.leaving(number_place(first), columns):
                         rows_out += len(each.trails[0])
@@ -166,7 +175,17 @@ class FeedbackTask(Task):
             return
         yield from outbox.header(list(pieces.items()))
         # No row was read from a source. What was fed back is routed, and so counted, like any other.
-        yield outbox.report(SplitReport(began, self.clock.passing_s() - started, rows_out, anomalies=met()))
+        seconds = self.clock.passing_s() - started
+        yield outbox.report(SplitReport(began, seconds, rows_out, operators=_entered(splitters), anomalies=met()))
+
+
+def _entered(splitters: Sequence[_Splitter]) -> dict[str, int]:
+    """Operator → tuples that entered it, in all stages of a task."""
+    found: dict[str, int] = {}
+    for splitter in splitters:
+        for name, rows in splitter.entered.items():
+            found[name] = found.get(name, 0) + rows
+    return found
 
 
 def _pieces(source: Node, order: str, batch: pa.RecordBatch, partition_number: int) -> Iterator[tuple[bytes, int, int]]:

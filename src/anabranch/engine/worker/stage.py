@@ -105,6 +105,8 @@ class StageRun:
         self._batches = 0
         self._takes_long = False
         self.timed: list[tuple[Batch | list[Any], np.ndarray]] = []
+        self.entered: dict[str, int] = {step.node.name: 0 for step in self._steps}
+        """Operator → tuples that entered it."""
         self._runs = self._made_runs(None)
         self._timed_runs = self._made_runs(watch) if watch is not None else {}
 
@@ -156,6 +158,7 @@ class StageRun:
         made: dict[int, Flow] = {}
         for at, step in enumerate(self._steps):
             arrived = entering if at == 0 else self._passed_on(made, step)
+            self.entered[step.node.name] += _size(arrived)
             out = self._apply(step, arrived, self._runs if watch is None else self._timed_runs)
             if watch is not None and seconds is not None and isinstance(arrived, Flow) and arrived.origins is not None:
                 spent = watch.take()
@@ -226,6 +229,11 @@ class StageRun:
                 )
             trails = taken(out.trails, positions)
         return Leaving(edge, trails, batch.arrays(), out.marks if edge.punctuated else None)
+
+
+def _size(arrived: Flow | Arrival) -> int:
+    """How many tuples there are."""
+    return len(arrived.batch) if isinstance(arrived, Flow) else sum(map(len, arrived.batches.values()))
 
 
 def _origins(flow: Flow, positions: np.ndarray) -> np.ndarray | None:

@@ -320,6 +320,7 @@ class _Channel:
             segments=tuple(self._segments),
             damaged=tuple(self._state.damaged),
             measured=self._measured(),
+            operators=self._run.entered,
             anomalies=met(),
         )
 

@@ -6,6 +6,7 @@ number of channels may grow, shrink or stay.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -49,7 +50,11 @@ class Construction(Enum):
 _NARROWING_EVEN = 0.2
 """The band of a function that knows no workload: the busiest channel within 2 % of the mean, at no more moves."""
 
-_PLACEMENTS = {Construction.SCAN: scan, Construction.REDIST: redist, Construction.READJ: readj}
+_PLACEMENTS: Mapping[Construction, Callable[[PlacementProblem], Placement]] = {
+    Construction.SCAN: scan,
+    Construction.REDIST: redist,
+    Construction.READJ: readj,
+}
 
 
 @dataclass(frozen=True)
@@ -156,9 +161,11 @@ def evened(channels: int) -> PartitioningFunction:
     return resized(PartitioningFunction.even(channels), channels)
 
 
-def resized(current: PartitioningFunction, channels: int) -> PartitioningFunction:
+def resized(
+    current: PartitioningFunction, channels: int, construction: Construction = Construction.WEIGH
+) -> PartitioningFunction:
     """A function for another number of channels, when nothing is known about the keys."""
-    settings = ConstructionSettings(narrowing=_NARROWING_EVEN)
+    settings = ConstructionSettings(construction=construction, narrowing=_NARROWING_EVEN)
     return construct(current, Workload.empty(), channels, settings).function
 
 

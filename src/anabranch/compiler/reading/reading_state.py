@@ -1,7 +1,15 @@
-"""The ground the interpreter stands on: what is read, and what happens when something is changed.
+"""The state of one reading, and the few ways to do something that matters.
 
-Everything that could make an operator unsafe goes through a handful of functions here — `mutate`, `use`,
-`unknown`, `impure` — so that a construct which is forgotten elsewhere ends as "unknown", not as "safe".
+    reading.evaluate(node)           a value for an expression          ┐ by the tables of handlers,
+    reading.run(statements)          the walk along a path              │ one entry for each type of
+    reading.call(function, …)        what a call gives                  ┘ syntax node
+    mutate, write, put, keep         something is changed
+    use, access, whole               something is looked at that may be state
+    unknown, impure                  something cannot be followed, or depends on more than the tuple
+
+Everything that could make an operator unsafe goes through these, so that a construct which is forgotten elsewhere
+ends as "unknown", not as "safe". The handlers are functions of a reading and a node, in the files around this one;
+reader.py puts them together.
 """
 
 from __future__ import annotations
@@ -9,18 +17,19 @@ from __future__ import annotations
 import ast
 import collections
 import dataclasses
-import inspect
 import types
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.reading import known
 from anabranch.compiler.reading.facts import Access, Emission, Facts, Identity, Kind
-from anabranch.compiler.reading.frames import Flow, Frame
+from anabranch.compiler.reading.frames import ActiveCall, Flow, Frame
+from anabranch.compiler.reading.kinds import is_plain_data, is_record
 from anabranch.compiler.reading.values import (
     ANYTHING,
+    NONE,
     NOTHING,
     PLAIN_VALUE,
     TUPLE,
@@ -29,6 +38,7 @@ from anabranch.compiler.reading.values import (
     Heap,
     Iterator,
     Kept,
+    LocalFunction,
     Plain,
     Shared,
     Site,
@@ -42,11 +52,10 @@ from anabranch.compiler.reading.values import (
     join_all,
     types_of_column,
 )
-from anabranch.program.graph import Location
+from anabranch.program.graph import Location, StateField
 from anabranch.program.schema import Row, Schema
 
 _MOST_STEPS = 60_000
-_MOST_ELEMENTS = 200_000
 #: What can be taken apart into one entry per key.
 KEYED_TYPES = (dict, collections.defaultdict, collections.Counter, collections.OrderedDict, set)
 
@@ -55,29 +64,54 @@ class TooLargeError(Exception):
     """The code is larger than the interpreter is willing to follow."""
 
 
-_columns: dict[int, tuple[Schema, dict[str, Value]]] = {}
+ReadExpression = Callable[["Reading", Any], Value]
+ReadStatement = Callable[["Reading", Any], None]
+ExpressionHandlers = Mapping[type[ast.expr], ReadExpression]
+StatementHandlers = Mapping[type[ast.stmt], ReadStatement]
 
 
-def _columns_of(schema: Schema | None) -> dict[str, Value]:
-    """The values of a schema's columns, shared by all readings with that schema."""
-    if schema is None:
-        return {}
-    kept = _columns.get(id(schema))
-    if kept is None or kept[0] is not schema:
-        if len(_columns) > 1000:
-            _columns.clear()
-        kept = _columns[id(schema)] = (schema, {})
-    return kept[1]
+@dataclasses.dataclass
+class Extra:
+    """Arguments given with stars whose number or names are not known."""
+
+    places: Value | None = None
+    names: Value | None = None
 
 
-class Context:
-    """State of one reading, and the few ways to do something that matters."""
+class ReadCall(Protocol):
+    """Reads a call of a value with values."""
 
-    def __init__(self, schema: Schema | None, keyed: dict[int, str], fields: dict[str, Any]) -> None:
+    def __call__(
+        self,
+        reading: Reading,
+        function: Value,
+        arguments: list[Value],
+        keywords: dict[str, Value],
+        node: ast.AST,
+        extra: Extra,
+    ) -> Value: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Handlers:
+    """How each type of syntax node is read, and how a call is."""
+
+    expressions: ExpressionHandlers
+    statements: StatementHandlers
+    call: ReadCall
+
+
+class Reading:
+    """One operator being read."""
+
+    def __init__(
+        self, handlers: Handlers, schema: Schema | None, keyed: dict[int, str], fields: dict[str, StateField]
+    ) -> None:
+        self.handlers = handlers
         self.schema = schema
         #: Dicts that are taken for state of the tuple's key in this reading: identity to name.
         self.keyed = keyed
-        #: Declared state of the operator (case 1): attribute to the value it starts with.
+        #: Declared state of the operator (case 1), by the attribute that holds it.
         self.fields = fields
         self.facts = Facts()
         self.heap = Heap()
@@ -91,12 +125,25 @@ class Context:
         self.passes = 0
         #: Something was made whose code runs later than it is read: another pass must see what came between.
         self.lazy = False
-        self.active: dict[int, Any] = {}
+        #: The object that is the operator; where its code starts, and its tree if there is one.
         self.operator: Any = None
+        self.start: Any = ast.Constant(None, lineno=0, col_offset=0)
+        self.tree: Any = None
+        self.takes_emit = False
+        #: What the call of the operator gave.
+        self.result: Value = NONE
+        #: The functions that are being read, by their trees; what each returned; what its inner functions use.
+        self.active: dict[int, ActiveCall] = {}
+        self.returns: dict[int, list[Emission]] = {}
+        self.cells: dict[int, dict[str, Value]] = {}
+        self.local_functions: dict[tuple[int, int], LocalFunction] = {}
+        #: How many branches are open: what happens inside one does not always happen.
+        self.branch_depth = 0
+        self.emits_from_generator = False
         self.generators: dict[Site, tuple[int, int, list[Emission]]] = {}
         self._element_cache: dict[int, Value] = {}
         self._plain: dict[int, bool] = {}
-        self._columns: dict[str, Value] = _columns_of(schema)
+        self._columns: dict[str, Value] = {}
 
     # -- reporting ----------------------------------------------------------------------------------------
 
@@ -114,6 +161,47 @@ class Context:
         self.steps += 1
         if self.steps > _MOST_STEPS:
             raise TooLargeError
+
+    # -- following the code ---------------------------------------------------------------------------------
+
+    def evaluate(self, node: ast.expr) -> Value:
+        self.step()
+        handler = self.handlers.expressions.get(type(node))
+        return self.not_followed(node) if handler is None else handler(self, node)
+
+    def run(self, statements: list[ast.stmt]) -> None:
+        """Read statements one after the other, as far as the path goes on."""
+        for statement in statements:
+            if not self.flow.alive:
+                return
+            self._run_one(statement)
+
+    def _run_one(self, node: ast.stmt) -> None:
+        self.step()
+        waiting = self.frame.handlers
+        for flows in waiting:
+            flows.append(self.flow.copy())
+        handler = self.handlers.statements.get(type(node))
+        if handler is None:
+            self.not_followed(node)
+        else:
+            handler(self, node)
+        if self.flow.alive:
+            for flows in waiting:
+                flows.append(self.flow.copy())
+
+    def call(
+        self,
+        function: Value,
+        arguments: list[Value],
+        keywords: dict[str, Value],
+        node: ast.AST,
+        extra: Extra | None = None,
+    ) -> Value:
+        return self.handlers.call(self, function, arguments, keywords, node, extra or Extra())
+
+    def not_followed(self, node: ast.AST) -> Value:
+        return self.unknown(node, f"uses {type(node).__name__}, which is not followed")
 
     # -- values that outlive the call -----------------------------------------------------------------------
 
@@ -157,7 +245,7 @@ class Context:
         kept = self._plain.get(id(found))
         if kept is None:
             self.facts.objects[id(found)] = found
-            kept = self._plain[id(found)] = _is_plain(found)
+            kept = self._plain[id(found)] = is_plain_data(found)
         return kept
 
     def elements_of_shared(self, found: Any, path: str) -> Value:
@@ -229,7 +317,7 @@ class Context:
                 found = join(found, PLAIN_VALUE)
             elif (
                 kind not in known.MUTATORS and kind is not Plain and kind is not Iterator and kind is not Row
-            ) and not self.is_record(kind):
+            ) and not is_record(kind):
                 found = join(found, ANYTHING)
         return found.without_text()
 
@@ -242,26 +330,6 @@ class Context:
                 if inside.is_scalar:
                     return inside
         return Value(types=frozenset({Plain}), objects=frozenset({TUPLE}))
-
-    def is_record(self, kind: type) -> bool:
-        """A named tuple or dataclass whose special methods are the generated ones."""
-        if issubclass(kind, Row):
-            return True
-        named = issubclass(kind, tuple) and hasattr(kind, "_fields")
-        if not named and not dataclasses.is_dataclass(kind):
-            return False
-        for owner in kind.__mro__:
-            if owner in (object, tuple) or owner.__module__ == "typing":
-                continue
-            for name, member in vars(owner).items():
-                special = name.startswith("__") and name not in _HARMLESS
-                if special and isinstance(member, (types.FunctionType, classmethod, staticmethod, property)):
-                    code = getattr(getattr(member, "__wrapped__", member), "__code__", None)
-                    made_by = code.co_filename if code is not None else ""
-                    # Notebook cells have names like <ipython-input-…>: only the generators' own name counts.
-                    if made_by not in ("<string>", "<lambda>") and not made_by.endswith(_GENERATORS):
-                        return False
-        return True
 
     # -- changing -----------------------------------------------------------------------------------------
 
@@ -340,45 +408,12 @@ class Context:
         found = Access(handle.identity, handle.path, key.text, self.place(node), parts, is_tuple)
         self.facts.accesses.setdefault((handle.identity, key.text, parts, found.location), found)
 
-    # -- given by the rest of the interpreter -------------------------------------------------------------
-
-    def evaluate(self, node: ast.expr) -> Value:
-        raise NotImplementedError
-
-    def call(
-        self,
-        function: Value,
-        arguments: list[Value],
-        keywords: dict[str, Value],
-        node: ast.AST,
-        extra: Any = None,
-    ) -> Value:
-        raise NotImplementedError
-
-    def assign(self, target: ast.expr, value: Value, node: ast.AST) -> None:
-        raise NotImplementedError
-
-    def emitted(self, value: Value, node: ast.AST) -> None:
-        raise NotImplementedError
-
     def handle_of(self, value: Value) -> Handle | None:
         """The dict of state a value may be."""
         for each in value.objects:
             if isinstance(each, Handle):
                 return each
         return None
-
-    def plain_use(self, value: Value, node: ast.AST, how: str) -> None:
-        raise NotImplementedError
-
-    def iterate(self, value: Value, node: ast.AST) -> Value:
-        raise NotImplementedError
-
-    def show(self, value: Value, node: ast.AST) -> None:
-        raise NotImplementedError
-
-    def truth(self, value: Value, node: ast.AST) -> None:
-        raise NotImplementedError
 
     # -- state --------------------------------------------------------------------------------------------
 
@@ -408,38 +443,3 @@ class Context:
 
 
 _KEPT_NAMES = {Iterator: "an iterator", Callback: "a function", types.FunctionType: "a function"}
-_GENERATORS = ("collections/__init__.py", "dataclasses.py", "reprlib.py")
-#: Special methods of a record that run only where the interpreter follows them.
-_HARMLESS = {"__init__", "__post_init__", "__class_getitem__", "__getnewargs__", "__replace__"}
-
-
-def _is_plain(found: Any) -> bool:
-    seen: set[int] = set()
-    waiting = [found]
-    while waiting:
-        at = waiting.pop()
-        kind = type(at)
-        if is_scalar_type(kind):
-            continue
-        if kind not in known.MUTATORS or kind is collections.defaultdict:
-            return False
-        if id(at) in seen:
-            continue
-        seen.add(id(at))
-        if len(seen) > _MOST_ELEMENTS:
-            return False
-        if isinstance(at, np.ndarray) and at.dtype.hasobject:
-            return False
-        if isinstance(at, known.CONTAINERS):
-            inner = [*at.keys(), *at.values()] if isinstance(at, (dict, types.MappingProxyType)) else at
-            if not all(is_scalar_type(each) for each in set(map(type, inner))):
-                waiting.extend(inner)
-    return True
-
-
-def static_attribute(kind: type, name: str) -> Any:
-    """A class's attribute without running descriptors; `inspect.Parameter.empty` if there is none."""
-    for owner in kind.__mro__:
-        if name in vars(owner):
-            return vars(owner)[name]
-    return inspect.Parameter.empty

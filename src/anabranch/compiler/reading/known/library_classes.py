@@ -18,7 +18,7 @@ from uuid import UUID
 import numpy as np
 
 from anabranch.compiler.reading.known.effects import BOOL, BYTES, FLOAT, INT, ITERATOR, STR, Effect, only
-from anabranch.compiler.reading.known.functions import FUNCTIONS
+from anabranch.compiler.reading.known.library_functions import FUNCTIONS
 from anabranch.compiler.reading.values import PLAIN
 
 #: Classes whose call makes a new value and nothing else.

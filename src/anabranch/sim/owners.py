@@ -4,6 +4,8 @@ The owner of a key is worked out from the bytes of the partitioning function, on
 integers: no numpy, no buckets, no tables. Segments are opened as what they are, Arrow files.
 """
 
+from __future__ import annotations
+
 import base64
 import bisect
 import functools
@@ -62,9 +64,9 @@ def owners_of(data: bytes) -> Owners:
     return Owners(data)
 
 
-def rows_of(path: Path) -> list[tuple[int, Any]]:
-    """Hash and stored key of every row of a segment."""
-    with pa.memory_map(str(path)) as file:
+def rows_of(segment: Path | bytes) -> list[tuple[int, Any]]:
+    """Hash and stored key of every row of a segment, given as a file or as what is in it."""
+    with pa.memory_map(str(segment)) if isinstance(segment, Path) else pa.BufferReader(segment) as file:
         table = pa.ipc.open_file(file).read_all()
     return list(zip(table["hash"].to_pylist(), table["key"].to_pylist(), strict=True))
 
