@@ -93,10 +93,10 @@ def main(arguments: list[str]) -> int:
     base = given.checkout.resolve()
     if not (base / "src" / "anabranch").is_dir():
         parser.error(f"{base} is no checkout: it has no src/anabranch")
-    if base == HERE:
-        print("both sides are this checkout: the ratios are the noise of the machine")
     begun, line = _machine.beginning()
     print(line, flush=True)
+    if base == HERE:
+        print("both sides are this checkout: the ratios are the noise of the machine")
     figures: dict[str, dict[str, object]] = {}
     for name in NAMES if given.name == "all" else [given.name]:
         comparisons = compare(base, name, given.rounds, given.mini)
