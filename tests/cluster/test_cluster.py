@@ -134,8 +134,8 @@ def read_state(checkpoint: Checkpoint, epochs: int) -> dict[str, dict[Any, tuple
     found: dict[str, dict[Any, tuple[Any, ...]]] = {}
     for operator, records in manifest.segments.items():
         newest: dict[Any, tuple[Any, ...] | None] = {}
-        for record in sorted(records, key=lambda record: -record["last"]):
-            segment = Segment(f"{checkpoint.files.root}/state/{record['name']}", record["checksum"])
+        for record in sorted(records, key=lambda record: -record.last):
+            segment = Segment(f"{checkpoint.files.root}/state/{record.name}", record.checksum)
             dead = segment.values("dead") if segment.has_dead else [False] * len(segment)
             fields = zip(*(segment.values(f"field.{name}") for name in segment.fields), strict=True)
             for key, values, is_dead in zip(segment.values("key"), fields, dead, strict=True):

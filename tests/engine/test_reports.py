@@ -7,13 +7,14 @@ from anabranch.engine.driver.epoch_progress import TaskProgress
 from anabranch.engine.reports import (
     Anomaly,
     ChannelReport,
-    MergedFile,
     MergerReport,
     RoutedKeys,
     SplitReport,
+    WrittenFile,
     from_bytes,
     to_bytes,
 )
+from anabranch.state.records import SegmentRecord
 
 seconds = st.floats(0, 1e9)
 counts = st.integers(0, 2**40)
@@ -21,7 +22,30 @@ names = st.text(max_size=5)
 anomalies = st.lists(st.builds(Anomaly, names, names, counts), max_size=3).map(tuple)
 tallies = st.dictionaries(names, st.binary(max_size=9) | counts, max_size=3)
 keys = st.lists(st.builds(RoutedKeys, counts, tallies), max_size=3).map(tuple)
-records = st.fixed_dictionaries({"name": names, "rows": counts, "data": st.binary(max_size=9)})
+files = st.lists(st.builds(WrittenFile, counts, counts, counts, names, counts), max_size=2).map(tuple)
+
+
+def records(inner):
+    return st.builds(
+        SegmentRecord,
+        name=names,
+        operator=names,
+        channel=counts,
+        generation=counts,
+        route=st.lists(names, max_size=2).map(tuple),
+        first=counts,
+        last=counts,
+        rows=counts,
+        bytes=counts,
+        checksum=counts,
+        transient=st.booleans(),
+        made=st.none() | counts,
+        parts=inner,
+        adopted=st.lists(names, max_size=2).map(tuple),
+        data=st.none() | st.binary(max_size=9),
+    )
+
+
 reports = st.one_of(
     st.builds(
         SplitReport,
@@ -31,6 +55,7 @@ reports = st.one_of(
         st.dictionaries(names, counts, max_size=3),
         st.none() | seconds,
         st.dictionaries(names, counts, max_size=3),
+        files,
         keys,
         anomalies,
     ),
@@ -43,14 +68,15 @@ reports = st.one_of(
         began_s=seconds,
         seconds=seconds,
         rows_in=counts,
-        segments=st.lists(records, max_size=2).map(tuple),
+        segments=st.lists(records(st.lists(records(st.just(())), max_size=2).map(tuple)), max_size=2).map(tuple),
         damaged=st.lists(names, max_size=2).map(tuple),
         measured=st.none() | tallies,
         operators=st.dictionaries(names, counts, max_size=3),
+        files=files,
         keys=keys,
         anomalies=anomalies,
     ),
-    st.builds(MergerReport, counts, seconds, st.builds(MergedFile, counts, counts, names, counts)),
+    st.builds(MergerReport, counts, seconds, files),
 )
 
 

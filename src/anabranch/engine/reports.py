@@ -14,6 +14,8 @@ from typing import Any
 
 import msgpack
 
+from anabranch.state.records import SegmentRecord
+
 
 @dataclasses.dataclass(frozen=True)
 class Anomaly:
@@ -35,12 +37,14 @@ class RoutedKeys:
 
 
 @dataclasses.dataclass(frozen=True)
-class MergedFile:
-    """A file that a merger wrote, under a name that nobody reads yet."""
+class WrittenFile:
+    """A file of output that a task wrote, under a name that nobody reads yet."""
 
     exit: int
-    range: int
-    """Its place among the files of the epoch: the number of the merger."""
+    stage: int
+    """Together with `number`, its place among the files of the epoch."""
+    number: int
+    """Of the task: the channel, or the merger's range."""
     name: str
     rows: int
 
@@ -59,6 +63,8 @@ class SplitReport:
     """When the oldest file it read was written; None if it read none."""
     operators: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Operator → tuples that entered it."""
+    files: tuple[WrittenFile, ...] = ()
+    """Output it wrote itself."""
     keys: tuple[RoutedKeys, ...] = ()
     anomalies: tuple[Anomaly, ...] = ()
 
@@ -86,14 +92,16 @@ class ChannelReport:
     """In operators."""
     state_seconds: float = 0.0
     """Writing state."""
-    segments: tuple[dict[str, Any], ...] = ()
-    """Records of the segments it wrote."""
+    segments: tuple[SegmentRecord, ...] = ()
+    """The segments it wrote."""
     damaged: tuple[str, ...] = ()
     """Segments that it could not read, and did without."""
     measured: Mapping[str, Any] | None = None
     """What single keys cost, as `partitioning.measured.KeyTimes` packs it; None where nothing was timed."""
     operators: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Operator → tuples that entered it."""
+    files: tuple[WrittenFile, ...] = ()
+    """Output it wrote itself."""
     keys: tuple[RoutedKeys, ...] = ()
     anomalies: tuple[Anomaly, ...] = ()
 
@@ -104,12 +112,12 @@ class MergerReport:
 
     depth: int
     seconds: float
-    file: MergedFile
+    files: tuple[WrittenFile, ...]
 
     @property
     def rows_in(self) -> int:
         """Tuples put in order."""
-        return self.file.rows
+        return sum(file.rows for file in self.files)
 
 
 Report = SplitReport | ChannelReport | MergerReport
@@ -127,6 +135,8 @@ def to_bytes(report: Report) -> bytes:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
+    if isinstance(value, SegmentRecord):
+        return value.to_fields()
     return vars(value) if dataclasses.is_dataclass(value) else value
 
 
@@ -139,13 +149,11 @@ def from_bytes(data: Any) -> Report:
     3
     """
     kind, fields = msgpack.unpackb(data)
-    if "file" in fields:
-        fields["file"] = MergedFile(**fields["file"])
-    for name, made in (("keys", RoutedKeys), ("anomalies", Anomaly)):
+    for name, made in (("files", WrittenFile), ("keys", RoutedKeys), ("anomalies", Anomaly)):
         if name in fields:
             fields[name] = tuple(made(**each) for each in fields[name])
-    for name in ("segments", "damaged"):
-        if name in fields:
-            fields[name] = tuple(fields[name])
+    if "segments" in fields:
+        fields["segments"] = tuple(SegmentRecord.of_fields(each) for each in fields["segments"])
+        fields["damaged"] = tuple(fields["damaged"])
     found: Report = _KINDS[kind](**fields)
     return found

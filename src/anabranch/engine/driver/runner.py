@@ -20,6 +20,7 @@ from typing import Any
 
 import cloudpickle
 
+from anabranch.compiler.layout.stages import Layout
 from anabranch.control import Decision
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
@@ -40,8 +41,9 @@ from anabranch.engine.driver.sink import Sink
 from anabranch.engine.driver.slot_need import need_of
 from anabranch.engine.driver.waiting import Surroundings
 from anabranch.engine.job import Executor, Job
-from anabranch.engine.reports import ChannelReport, MergerReport, SplitReport
-from anabranch.engine.worker.output_mergers import MergerTask, Target, mergeable
+from anabranch.engine.reports import ChannelReport, SplitReport
+from anabranch.engine.worker.output_files import Target, unordered
+from anabranch.engine.worker.output_mergers import MergerTask, mergeable
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
 from anabranch.engine.worker.tasks import LevelTask, MergeTask, Program
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
@@ -54,6 +56,7 @@ from anabranch.state.files import MemoryFiles
 from anabranch.state.layouts import Layouts
 from anabranch.state.lineage import (
     KeyRoute,
+    LargeMerge,
     after_merge,
     files_of,
     large_merges,
@@ -61,6 +64,7 @@ from anabranch.state.lineage import (
     without_damaged,
     without_old_parts,
 )
+from anabranch.state.records import SegmentRecord
 from anabranch.state.rescale_requests import RescaleRequests
 from anabranch.state.store import StateVersion
 
@@ -78,7 +82,7 @@ class EpochRunner:
         shared: bool,
         sinks: Sequence[Sink],
         report: Callable[[EpochProgress], None],
-        run_merges: Callable[[MergeTask, list[Any]], Future[list[Any]]],
+        run_merges: Callable[[MergeTask, list[LargeMerge]], Future[list[SegmentRecord]]],
         snapshots: SnapshotInterval | None = None,
         clock: Callable[[], int] | None = None,
         mergers: int = 0,
@@ -101,11 +105,12 @@ class EpochRunner:
         self._snapshots = snapshots
         self._machine_clock = machine_clock
         self._clock = clock if clock is not None else lambda: int(machine_clock.now_s() * 1000)
-        self._merging: Future[list[Any]] | None = None
+        self._merging: Future[list[SegmentRecord]] | None = None
         self._busy: list[str] = []
         self._sinks = list(sinks)
         self._mergers = mergers
-        self._targets = self._merge_targets() if mergers else {}
+        self._targets = self._file_targets(mergeable) if mergers else {}
+        self._direct = self._file_targets(unordered)
         self._report = report
         self._lock = threading.Lock()
         self._pickled = cloudpickle.dumps(program)
@@ -115,7 +120,7 @@ class EpochRunner:
         self._transient = frozenset(name for name, logic in keyed.items() if logic.transient)
         latest = checkpoint.latest()
         durable = {
-            operator: [record for record in records if not record.get("transient")]
+            operator: [record for record in records if not record.transient]
             for operator, records in latest.segments.items()
         }
         self._manifest = Manifest(latest.epoch, durable, latest.facts)
@@ -177,11 +182,11 @@ class EpochRunner:
                 raise
             return True
 
-    def _merge_targets(self) -> dict[int, Target]:
-        """The outputs that mergers write: those whose sink takes files, and whose tuples know their positions."""
+    def _file_targets(self, suits: Callable[[Layout, int], bool]) -> dict[int, Target]:
+        """The outputs that tasks write: those whose sink takes files, and that suit these tasks."""
         found = {number: sink.target() for number, sink in enumerate(self._sinks)}
         layout = self._program.layout
-        return {at: target for at, target in found.items() if target is not None and mergeable(layout, at)}
+        return {at: target for at, target in found.items() if target is not None and suits(layout, at)}
 
     def _channels_now(self) -> dict[str, int]:
         return {region: self._layouts.function(region).channels for region in self._regions.values()}
@@ -218,11 +223,11 @@ class EpochRunner:
         tables = results.tables()
         merged = passing_s()
         outputs = [table for at, table in enumerate(tables) if not self._program.layout.exits[at].loop]
-        files = [report.file for report in results.reports if isinstance(report, MergerReport)]
+        files = [file for report in results.reports for file in report.files]
         for at, (sink, table) in enumerate(zip(self._sinks, outputs, strict=True)):
-            if at in self._targets:
-                mine = sorted((file.range, file.name) for file in files if file.exit == at)
-                sink.publish([name for _, name in mine], epoch)
+            if at in self._targets or at in self._direct:
+                mine = sorted((file.stage, file.number, file.name) for file in files if file.exit == at)
+                sink.publish([name for *_, name in mine], epoch)
             else:
                 sink.write(table, epoch)
         written = passing_s()
@@ -269,8 +274,8 @@ class EpochRunner:
                 changes=changes,
                 duration_ms=DurationProgress.of(durations),
                 stages=[TaskProgress.of(report) for report in results.reports],
-                state_rows=sum(record["rows"] for record in records if not record.get("parts")),
-                state_bytes=sum(record["bytes"] for record in records),
+                state_rows=sum(record.rows for record in records if not record.parts),
+                state_bytes=sum(record.bytes for record in records),
                 in_flight=self.in_flight,
                 anomalies=anomalies_in(results.reports),
                 hot_keys=self.adaptation.balancing.split_because,
@@ -285,7 +290,7 @@ class EpochRunner:
         layout = self._program.layout
         functions = {number: self._layouts.function(region) for number, region in self._regions.items()}
         splits = self.adaptation.balancing.splits()
-        common = (self._pickled, self._digest, epoch, clock_ms, functions, splits)
+        common = (self._pickled, self._digest, epoch, clock_ms, functions, splits, self._direct)
         state = self._version(epoch, clock_ms)
         fed_back = self._feedback.pieces(self._manifest.facts)
         while True:
@@ -343,14 +348,14 @@ class EpochRunner:
             )
         return problem
 
-    def _commit(self, epoch: int, facts: Mapping[str, Any], records: list[dict[str, Any]], damaged: list[str]) -> None:
+    def _commit(self, epoch: int, facts: Mapping[str, Any], records: list[SegmentRecord], damaged: list[str]) -> None:
         segments = {operator: list(known) for operator, known in self._manifest.segments.items()}
         for record in [*records, *self._merged_beside()]:
-            data = record.pop("data", None)
-            if data is not None:
-                self._checkpoint.files.write(f"state/{record['name']}", data)
-            known = segments.setdefault(record["operator"], [])
-            segments[record["operator"]] = after_merge(known, record) if record.get("parts") else [record, *known]
+            if record.data is not None:
+                self._checkpoint.files.write(f"state/{record.name}", record.data)
+                record = dataclasses.replace(record, data=None)
+            known = segments.setdefault(record.operator, [])
+            segments[record.operator] = after_merge(known, record) if record.parts else [record, *known]
         layouts = self._layouts.by_operator()
         for operator, known in segments.items():
             whole = without_old_parts(without_damaged(known, damaged), epoch - self._checkpoint.kept)
@@ -376,10 +381,10 @@ class EpochRunner:
         wanted = large_merges(self._manifest.segments, layouts, self._keys, INLINE_ROWS, everything=due)
         if wanted:
             version = self._version(epoch, clock_ms)
-            self._busy = [record["name"] for _, _, records in wanted for record in records]
+            self._busy = [record.name for _, _, records in wanted for record in records]
             self._merging = self._run_merges(MergeTask(version), wanted)
 
-    def _merged_beside(self) -> list[dict[str, Any]]:
+    def _merged_beside(self) -> list[SegmentRecord]:
         """The records of merges that are done."""
         if self._merging is None or not self._merging.done():
             return []
