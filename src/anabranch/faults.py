@@ -15,6 +15,7 @@ POINTS = (
     "job done",  # all tasks have answered
     "sink written",  # the output is there
     "manifest written",  # the epoch is committed, Spark does not know it yet
+    "program replaced",  # the checkpoint is tied to another form of the program, which has run no epoch yet
     "function replaced",  # a region has another function from the next epoch on; no manifest says so yet
 )
 

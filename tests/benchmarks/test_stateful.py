@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -18,9 +16,6 @@ from benchmarks._vwap_input import (
     make_epochs,
     sequential_output,
 )
-
-if TYPE_CHECKING:
-    pass
 
 ROWS_OF_EPOCHS = [300, 700, 1000]
 KEYS = 50

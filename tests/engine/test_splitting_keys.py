@@ -21,7 +21,7 @@ from anabranch.partitioning.placing.hot_key_ways import resplit
 from anabranch.program.graph import upstream
 from anabranch.program.hashing import hash_columns, with_part, without_part
 from anabranch.testing import ParallelRun, run_sequential
-from tests.faults.test_schedules import DriverDied, check_state
+from tests.faults.test_schedules import DriverDied
 from tests.programs import exact
 
 SCHEMA = "k string, f double, n long, d date, ends boolean"
@@ -282,7 +282,6 @@ def test_a_driver_that_dies_around_the_moment_its_program_is_replaced_changes_no
     finally:
         faults.install(None)
     assert died and exact(run.output) == exact(out.run_sequential())
-    check_state(out, tmp_path, f"state after a death at {point!r}")
 
 
 def test_a_program_without_a_hot_key_stays_as_it_was_written(tmp_path):
