@@ -11,9 +11,9 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from anabranch.compiler.layout.strategies import Order, ordering_strategy
 from anabranch.engine.merging.merger import make_merger
 from anabranch.engine.merging.ordering import OrderViolation, Strategy
+from anabranch.engine.merging.strategies import ordering_strategy
 from anabranch.papers.channel import Channel
 from anabranch.papers.splitter import Splitter
 from anabranch.program.model import Selectivity
@@ -37,12 +37,6 @@ HANDLES = {
     Strategy.RELAXED: set(CIRCUMSTANCES),
 }
 """The table of the paper. A strategy also handles what a cheaper one does."""
-CHOSEN = {
-    Order.ROUND_ROBIN: Strategy.ROUND_ROBIN,
-    Order.SEQUENCE: Strategy.SEQUENCE,
-    Order.STRICT: Strategy.STRICT,
-    Order.RELAXED: Strategy.RELAXED,
-}
 
 
 def run(quick: bool) -> Reproduction:
@@ -63,7 +57,7 @@ def run(quick: bool) -> Reproduction:
                 paper=str(len(handled)),
             )
         )
-    chosen = {c: CHOSEN[ordering_strategy(*c)] for c in CIRCUMSTANCES}
+    chosen = {c: ordering_strategy(*c) for c in CIRCUMSTANCES}
     cheapest = all(next(s for s in HANDLES if c in HANDLES[s]) is chosen[c] for c in CIRCUMSTANCES)
     statements.append(
         holds("the compiler picks the cheapest strategy that handles a region", cheapest, "yes" if cheapest else "no")

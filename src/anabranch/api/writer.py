@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.query import StreamingQuery
-from anabranch.api.stream import compiled
+from anabranch.compiler.layout.compile import compiled
 from anabranch.compiler.layout.hot_key_split import has_parts
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.errors import ProgramError, SinkError

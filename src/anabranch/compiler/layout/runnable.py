@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 from collections.abc import Mapping
 
-from anabranch.compiler.layout.plan import PlannedOperator
+from anabranch.compiler.layout.chains import PlannedOperator
 from anabranch.errors import ProgramError
 from anabranch.program.graph import Feedback, FlatMap, Keyed, Node, Process, Source, StateField
 from anabranch.program.model import Block, State
@@ -20,11 +21,11 @@ def is_single(operator: PlannedOperator) -> bool:
     """Whether an operator must run in one channel, in the order of one thread."""
     node, model = operator.node, operator.model
     if model.state.value is State.STATELESS:
-        return bool(node.colocate) and operator.region is None
+        return False
     if model.state.value is State.UNKNOWN or model.key is None:
         return True
     # A key that is computed from a tuple has no columns to route by.
-    return bool(model.key.expression) or model.key.function is not None or not (node.key or model.key.columns)
+    return bool(model.key.expression) or not (node.key or model.key.columns)
 
 
 def runnable(operator: PlannedOperator, copies: Mapping[int, Node]) -> Node:
@@ -67,6 +68,9 @@ def _sequential_state(operator: PlannedOperator, logic: Process) -> Keyed:
     outside = [path for path in written if not path.startswith("self.")]
     if outside or not hasattr(logic.operator, "__dict__"):
         raise ProgramError(_explained(operator, "only what is kept in attributes of self can be kept between epochs"))
+    if inspect.isroutine(logic.operator):
+        # It has no self; a copy of a function is the function itself, and what is attached to it is not state.
+        return Keyed(logic.operator, logic.method, ())
     held = vars(logic.operator)
     prototype = copy.copy(logic.operator)
     vars(prototype).clear()

@@ -21,6 +21,7 @@ from typing import Any
 
 import cloudpickle
 
+from anabranch.compiler.explaining.running import Running
 from anabranch.control import Decision
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.adaptation import Adaptation, EpochFacts
@@ -95,6 +96,7 @@ class EpochRunner:
         self._busy: list[str] = []
         self._sinks = list(sinks)
         self._mergers = mergers
+        self._source_tasks: int | None = None  # in the last epoch
         self._targets = self._merge_targets() if mergers else {}
         self._report = report
         self._lock = threading.Lock()
@@ -173,6 +175,13 @@ class EpochRunner:
         layout = self._program.layout
         return {at: target for at, target in found.items() if target is not None and mergeable(layout, at)}
 
+    def running(self) -> Running:
+        """What is decided about the layout now."""
+        scaling = self.adaptation.scaling
+        channels = {**self._channels_now(), **{each.name: each.channels for each in scaling.status()}}
+        merged = frozenset(self._targets)
+        return Running(self._program.layout, channels, self._source_tasks, self._mergers if merged else 0, merged)
+
     def _channels_now(self) -> dict[str, int]:
         return {region: self._layouts.function(region).channels for region in self._regions.values()}
 
@@ -235,7 +244,8 @@ class EpochRunner:
             "commit": finished - written,
             "total": finished - started,
         }
-        rows_in = sum(report["rows_in"] for report in results.reports if report["level"] == 0)
+        splitters = [report for report in results.reports if report["level"] == 0]
+        rows_in, self._source_tasks = sum(report["rows_in"] for report in splitters), len(splitters)
         channels = self._channels_now()
         seen = EpochFacts(
             epoch,
