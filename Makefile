@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test test-pure test-cluster test-nightly lint demo bench clean
+.PHONY: help venv test test-pure test-cluster test-nightly lint demo bench docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -52,6 +52,9 @@ demo: $(STAMP) ## the OpMon example, parallel beside sequential
 
 bench: $(STAMP) ## every benchmark, in its quick form
 	$(RUN) -m benchmarks all --quick $(ARGS)
+
+docs: $(STAMP) ## the tables of the docs that follow from code
+	$(RUN) scripts/write_docs.py
 
 clean: ## remove .venv and everything that tools left behind
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import anabranch as ab
-from anabranch.papers.saso import reversals
+from anabranch.papers.fluid.saso import reversals
 
 SLOTS = 16
 FIXED = (1, 2, 4, 8, 16)

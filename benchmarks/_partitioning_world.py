@@ -14,19 +14,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from anabranch.partitioning.construct import ConstructionSettings, construct
-from anabranch.partitioning.counting import LossyCounter
-from anabranch.partitioning.function import GROUP_BITS_DEFAULT, PartitioningFunction
-from anabranch.partitioning.metrics import Imbalance, channel_loads, imbalance, relative_migration
-from anabranch.partitioning.problem import PlacementProblem
-from anabranch.partitioning.readj import readj
-from anabranch.partitioning.redist import redist
+from anabranch.partitioning.counting.lossy_counter import LossyCounter
+from anabranch.partitioning.counting.workload import Workload
+from anabranch.partitioning.function import PartitioningFunction
+from anabranch.partitioning.placing.construct import ConstructionSettings, construct
+from anabranch.partitioning.placing.metrics import Imbalance, channel_loads, imbalance, relative_migration
+from anabranch.partitioning.placing.placement_problem import PlacementProblem
+from anabranch.partitioning.placing.readj import readj
+from anabranch.partitioning.placing.redist import redist
+from anabranch.partitioning.placing.scan import scan
+from anabranch.partitioning.placing.utility import Utility
 from anabranch.partitioning.resources import Growth, Resources
 from anabranch.partitioning.ring import Places, Ring
-from anabranch.partitioning.scan import scan
 from anabranch.partitioning.threshold import EPSILON_PER_DELTA, deviation, refined_threshold, threshold
-from anabranch.partitioning.utility import Utility
-from anabranch.partitioning.workload import Workload
+from anabranch.program.hashing import GROUP_BITS
 
 Construction = Callable[[PlacementProblem], np.ndarray]
 CONSTRUCTIONS: dict[str, Construction] = {"scan": scan, "redist": redist, "readj": readj, "readj_tail": readj}
@@ -223,7 +224,7 @@ def run_ours(
     truth: np.ndarray,
     at: list[int],
     counted: LossyCounter | None = None,
-    group_bits: int = GROUP_BITS_DEFAULT,
+    group_bits: int = GROUP_BITS,
 ) -> dict[int, Outcome]:
     """
     Measure our construction, on the very functions the system uses: items of the ring are key groups.

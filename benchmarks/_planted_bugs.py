@@ -20,9 +20,9 @@ from anabranch.engine.merging.merger_indexed import IndexedMerger
 from anabranch.engine.merging.merger_numbered import NumberedMerger, RelaxedMerger, StrictMerger
 from anabranch.engine.merging.merger_round_robin import RoundRobinMerger
 from anabranch.papers.machine import flows
-from anabranch.partitioning import migration as migration_module
+from anabranch.papers.streaming import migration as migration_module
+from anabranch.papers.streaming.migration import Migration, Moves
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.migration import Migration, Moves
 
 
 @dataclass(frozen=True)

@@ -21,15 +21,16 @@ from anabranch.control.controller import Controller
 from anabranch.control.observation import Observation
 from anabranch.engine.merging.merger import make_merger
 from anabranch.engine.merging.punctuation import Punctuation
-from anabranch.papers.channel import Channel
 from anabranch.papers.machine.description import WorldDescription, joints
 from anabranch.papers.machine.machine_operators import emitter, result_of, step
 from anabranch.papers.machine.machine_source import SourceState
 from anabranch.papers.machine.stores import KeyTable, Store
-from anabranch.papers.splitter import Splitter
+from anabranch.papers.streaming.channel import Channel
+from anabranch.papers.streaming.migration import migration
+from anabranch.papers.streaming.splitter import Splitter
+from anabranch.partitioning.counting.workload import Workload
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.planner import Period, Planner, PlannerSettings, Replace
-from anabranch.partitioning.workload import Workload
+from anabranch.partitioning.placing.planner import Period, Planner, PlannerSettings
 
 MARKER = object()
 
@@ -213,9 +214,9 @@ class RealRegion:
 
     def migrate(self, channels: int) -> None:
         if self.planner is not None:
-            instruction = self.planner.handle(Period(Workload.empty(), channels))
-            assert isinstance(instruction, Replace)
-            plan = instruction.migration
+            before = self.planner.function
+            self.planner.handle(Period(Workload.empty(), channels))
+            plan = migration(before, self.planner.function)
             packages = [package for i, store in enumerate(self.stores) for package in store.donate(i, plan)]
             self.stores = self.stores[:channels]
             self.stores += [Store(self.table) for _ in range(channels - len(self.stores))]

@@ -106,7 +106,7 @@ def run(spark: SparkSession, mode: str, source: Path, scratch: Path, setting: Ho
         "epoch_s": statistics.median(epochs[setting.settling :]),
         "rows_per_second": setting.rows / statistics.median(epochs[setting.settling :]),
         "cpu_s_per_epoch": spent / len(epochs),
-        "two_steps": any("-parts" in stage.get("name", "") for stage in stages),
+        "two_steps": any("-parts" in stage["name"] for stage in stages),
     }
 
 
@@ -114,7 +114,7 @@ def slowest_channels(stages: list[dict[str, Any]]) -> float:
     """How long the slowest channel of each stage worked, one stage after the other."""
     slowest: dict[str, float] = {}
     for each in stages:
-        if "channel" in each:
+        if each["kind"] == "channel":
             slowest[each["name"]] = max(slowest.get(each["name"], 0.0), each["busy_seconds"])
     return sum(slowest.values())
 

@@ -9,7 +9,7 @@ On Spark (local[16]; two cores suffice, because work is emulated by sleeping)
     saturated (`_elastic_spark` says how they are compared). Then three loads that must be told apart: saturated;
     under-loaded; a sink that is slow (congestion that is not the region's: no channels may be added).
 
-On the fluid model (`anabranch.papers.fluid`), which Spark's clock would make a matter of hours
+On the fluid model (`anabranch.papers.fluid.pipeline`), which Spark's clock would make a matter of hours
     SASO in 100 periods at constant load; the sine and the steps of the paper's Figures 13–16; congestion thresholds as
     in Figures 17 and 18; regions whose speed-up is linear, Amdahl's, flat, falling, or that of epochs with a fixed
     cost and one per task. Both controllers, without noise
@@ -29,9 +29,9 @@ from typing import Any
 
 import anabranch as ab
 from anabranch.control import DefaultPolicy
-from anabranch.papers.fluid import FluidRegion, constant, linear
-from anabranch.papers.saso import Run, run
-from anabranch.papers.saso_report import (
+from anabranch.papers.fluid.pipeline import FluidRegion, constant, linear
+from anabranch.papers.fluid.saso import Run, run
+from anabranch.papers.fluid.saso_report import (
     BOUNDS,
     CHANNEL_RATE,
     CONSTANT_LOAD,

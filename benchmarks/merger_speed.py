@@ -17,8 +17,8 @@ from typing import Any
 
 from anabranch.engine.merging.merger import make_merger
 from anabranch.engine.merging.ordering import Strategy
-from anabranch.papers.channel import Channel
-from anabranch.papers.splitter import Splitter
+from anabranch.papers.streaming.channel import Channel
+from anabranch.papers.streaming.splitter import Splitter
 
 TUPLES = 100_000
 EMITTED: dict[Strategy, Callable[[int], int]] = {

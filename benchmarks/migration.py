@@ -39,7 +39,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 import anabranch as ab
-from anabranch.partitioning.migration import Holdings, moved_keys
+from anabranch.papers.streaming.migration import Holdings, moved_keys
 from anabranch.spark.session import local_session
 from anabranch.state.files import LocalFiles
 from anabranch.state.layouts import Layouts

@@ -5,7 +5,8 @@
 **Python.** What order adds to all the Python of an epoch, in one process without a JVM (see `_ordering_in_process`).
 
 **Overhead.** The same program, the same data, the same work per tuple, with and without order
-(``option("order", "none")``: tuples are only routed; they are not numbered, nothing is sent along or sorted). One
+(``option("order", "none")`` and operators that do not mind: tuples are only routed; they are not numbered, nothing is
+sent along or sorted). One
 row per ordering strategy of the *Safe* paper, and one for two regions that exchange tuples. What is compared is the
 processor time (user and system) of an epoch, of all processes together: the driver, the JVM, the Python workers; wall
 time stands beside it, but on a machine that others use it says little. Two queries, with order and without, run at the
@@ -166,8 +167,7 @@ class Case:
 
 
 def _against_none(name: str, rows: int, times: int, title: str = "") -> Case:
-    make = _program(name, times)
-    return Case(title or name, rows, make, {}, make, {"order": "none"})
+    return Case(title or name, rows, _program(name, times), {}, _program(name, times, False), {"order": "none"})
 
 
 def _cases(part: str, rows: int) -> Iterator[Case]:
@@ -188,8 +188,8 @@ def _cases(part: str, rows: int) -> Iterator[Case]:
             yield Case(name, rows, _punctuated(every), {}, plain, {})
 
 
-def _program(name: str, times: int) -> Make:
-    return lambda stream: programs.overhead_program(name, stream, times)
+def _program(name: str, times: int, ordered: bool = True) -> Make:
+    return lambda stream: programs.overhead_program(name, stream, times, ordered)
 
 
 def _punctuated(every: int) -> Make:
@@ -388,16 +388,16 @@ def _scaling_program(name: str, per_tuple_s: float) -> Make:
 
 def _where(progress: dict[str, Any], channels: int) -> str:
     """What the busiest channel allows, and where the time of an epoch went."""
-    levels = sorted({each["level"] for each in progress["stages"] if each["level"] > 0})
+    depths = sorted({each["depth"] for each in progress["stages"] if each["kind"] == "channel"})
     total_s = progress["duration_ms"]["total"] / 1000
     worked_s, worst = 0.0, 1.0
-    for level in levels:
-        stage = [each for each in progress["stages"] if each["level"] == level]
+    for depth in depths:
+        stage = [each for each in progress["stages"] if each["depth"] == depth]
         rows = [each["rows_in"] for each in stage]
         worst = max(worst, max(rows) * len(rows) / sum(rows))
         worked_s += max(each["busy_seconds"] for each in stage)
-    first = [each for each in progress["stages"] if each["level"] == levels[0]]
-    read_s = max(each["seconds"] for each in progress["stages"] if each["level"] == 0)
+    first = [each for each in progress["stages"] if each["depth"] == depths[0]]
+    read_s = max(each["seconds"] for each in progress["stages"] if each["kind"] == "source")
     spread_s = max(each["began_s"] for each in first) - min(each["began_s"] for each in first)
     return (
         f"(busiest channel alone: {channels / worst:5.1f}; {total_s:.2f} s, of them work {worked_s:.2f}, "

@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from anabranch.partitioning.counting import LossyCounter
-from anabranch.partitioning.readj import readj
+from anabranch.partitioning.counting.lossy_counter import LossyCounter
+from anabranch.partitioning.counting.sliding_counter import SlidingCounter
+from anabranch.partitioning.placing.readj import readj
+from anabranch.partitioning.placing.utility import Utility
 from anabranch.partitioning.ring import Places, Ring
-from anabranch.partitioning.utility import Utility
-from anabranch.partitioning.window import SlidingCounter
 from benchmarks._partitioning_world import (
     Keys,
     Outcome,

@@ -24,7 +24,7 @@ from anabranch.control import Bounds, DefaultPolicy
 from anabranch.papers.machine import Cluster, Host, Region, Result, Source, Steps, World, WorldDescription
 from anabranch.papers.machine.oracle import sequential
 from anabranch.papers.machine.swarm import failures, random_world
-from anabranch.papers.machine.swarm.trial import kind_of
+from anabranch.sim.smallest import kind_of
 from benchmarks._planted_bugs import BUGS, planted
 from benchmarks._real_region import Measured, RealRegion
 

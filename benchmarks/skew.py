@@ -41,9 +41,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.partitioning.construct import evened
+from anabranch.partitioning.counting.tally import Tally
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.tally import Tally
+from anabranch.partitioning.placing.construct import evened
 from anabranch.program.hashing import hash_columns
 from anabranch.state import layouts
 from benchmarks._skew_program import FILES_PER_EPOCH, write_epoch
@@ -186,7 +186,9 @@ def run(spark: SparkSession, system: str, source: Path, scratch: Path, names: np
     check(scratch / "output", source)
     spent = [each.durationMs["triggerExecution"] / 1000 for each in handle.recentProgress if each.numInputRows]
     epochs = query.recentProgress
-    channels = [[stage for stage in epoch["stages"] if "channel" in stage] for epoch in epochs[setting.settling :]]
+    channels = [
+        [stage for stage in epoch["stages"] if stage["kind"] == "channel"] for epoch in epochs[setting.settling :]
+    ]
     rows = [[stage["rows_in"] for stage in each] for each in channels]
     (region,) = query._runner.adaptation.scaling.regions
     return Run(

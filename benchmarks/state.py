@@ -130,7 +130,7 @@ class Case:
         cpu = processor_time().since(before).total_s
         progress = self.query.recentProgress[-1]
         assert progress["rows_in"] == len(keys) == progress["state_rows"], progress
-        channels = [stage for stage in progress["stages"] if stage["stage"] == 1]
+        channels = [stage for stage in progress["stages"] if stage["kind"] == "channel"]
         spent = {name: milliseconds / 1000 for name, milliseconds in progress["duration_ms"].items()}
         epoch = Epoch(
             total_s=spent["total"],

@@ -190,9 +190,9 @@ def breakdown(measurement: Measurement) -> list[str]:
         if name != "total"
     ]
     lines = [f"  epoch, s: {', '.join(parts)}, Spark's own offsets, listing and commit {median(outside)}"]
-    for stage in sorted({report.get("stage", 0) for report in epochs[0]["stages"]}):
+    for stage in sorted({task["stage"] or 0 for task in epochs[0]["stages"]}):
         title = "splitters" if stage == 0 else f"channels of stage {stage}"
-        reports = [[each for each in epoch["stages"] if each.get("stage", 0) == stage] for epoch in epochs]
+        reports = [[each for each in epoch["stages"] if (each["stage"] or 0) == stage] for epoch in epochs]
         names = [name for name in reports[0][0] if name.endswith("seconds")]
         slowest = [f"{name} {median([max(r[name] for r in epoch) for epoch in reports])}" for name in names]
         lines.append(f"  {title}, slowest of {len(reports[0])}: {', '.join(slowest)}")

@@ -20,9 +20,9 @@ from anabranch.control.default_options import DefaultOptions
 from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.paper_policy import PaperPolicy
 from anabranch.papers.machine.description import Cluster, Host, Region, Source, WorldDescription
-from anabranch.papers.machine.load import Constant, Curve
 from anabranch.papers.machine.result import Result
 from anabranch.papers.machine.world import World
+from anabranch.sim.load import Constant, Curve
 
 BOUNDS = Bounds(1, 32)
 HOSTS = 4

@@ -13,8 +13,8 @@ from functools import cache
 from anabranch.control.levels import level_of
 from anabranch.papers.machine.costs import Spread
 from anabranch.papers.machine.description import Region
-from anabranch.papers.machine.load import Curve, Sine, Steps
 from anabranch.papers.machine.result import Result
+from anabranch.sim.load import Curve, Sine, Steps
 from experiments._elastic import THRESHOLD, controlled
 from experiments.reproduction import Line, Panel, Table
 

@@ -23,10 +23,10 @@ import numpy as np
 from anabranch.papers.machine.costs import key_hashes, zipf
 from anabranch.papers.machine.description import Cluster, Host, Region, Source, WorldDescription
 from anabranch.papers.machine.world import World
-from anabranch.partitioning.construct import ConstructionSettings, construct
+from anabranch.partitioning.counting.workload import Workload
 from anabranch.partitioning.function import PartitioningFunction
+from anabranch.partitioning.placing.construct import ConstructionSettings, construct
 from anabranch.partitioning.resources import Resources
-from anabranch.partitioning.workload import Workload
 
 SEND_S = 2e-6
 RECEIVE_S = 2e-6

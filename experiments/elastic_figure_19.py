@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from anabranch.papers.machine.description import Cluster, Host, Region, Rescaling, Source, WorldDescription
-from anabranch.papers.machine.load import Steps
 from anabranch.papers.machine.world import World
-from anabranch.partitioning.construct import Construction, ConstructionSettings
-from anabranch.partitioning.planner import PlannerSettings
+from anabranch.partitioning.placing.construct import Construction, ConstructionSettings
+from anabranch.partitioning.placing.planner import PlannerSettings
+from anabranch.sim.load import Steps
 from experiments.reproduction import Line, Panel, Reproduction, Table
 from experiments.statements import at_least, holds
 

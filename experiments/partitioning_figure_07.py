@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.partitioning.utility import Utility
+from anabranch.partitioning.placing.utility import Utility
 from benchmarks._partitioning_world import Setting
 from experiments._partitioning import LETTERS, SEEDS_DIFFER, point, seeds_of
 from experiments.reproduction import Line, Panel, Reproduction, Table

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from anabranch.engine.merging.merger import make_merger
 from anabranch.engine.merging.ordering import OrderViolation, Strategy
 from anabranch.engine.merging.strategies import ordering_strategy
-from anabranch.papers.channel import Channel
-from anabranch.papers.splitter import Splitter
+from anabranch.papers.streaming.channel import Channel
+from anabranch.papers.streaming.splitter import Splitter
 from anabranch.program.model import Selectivity
 from experiments.reproduction import Reproduction, Table
 from experiments.statements import Statement, holds

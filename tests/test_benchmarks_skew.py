@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.partitioning.construct import evened
+from anabranch.partitioning.placing.construct import evened
 from benchmarks.skew import (
     Setting,
     median_names,

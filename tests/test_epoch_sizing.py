@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from anabranch.control.elastic_options import EPOCH_S, ElasticOptions
 from anabranch.engine.driver.adaptation import EpochFacts
+from anabranch.engine.driver.epoch_progress import EpochDurations
 from anabranch.engine.driver.epoch_sizing import BEGINNING_FILES, EpochSizing, local_times, whole
 from anabranch.engine.driver.scaling import Scaling
 from anabranch.engine.driver.waiting import SparkSurroundings
+from anabranch.engine.reports import ChannelReport, SplitReport
 
 
 class Limits:
@@ -43,10 +45,10 @@ def epoch_of(sizing, surroundings, number, started_s, file_s=0.01):
     files = ready.taken_files.files["in"]
     work = file_s * files
     reports = [
-        {"level": 0, "began_s": 0.0, "seconds": 0.0, "rows_in": files, "sources": {"in": files}, "oldest_ms": 0},
-        {"name": "a", "level": 1, "channel": 0, "began_s": 0.1, "seconds": work, "rows_in": files},
+        SplitReport(0.0, 0.0, sources={"in": files}, oldest_ms=0),
+        ChannelReport(1, "a", 1, 0, 0.1, work, rows_in=files),
     ]
-    durations = {"begin": 0.0, "job": work + 0.1, "merge": 0.0, "sink": 0.0, "commit": 0.0, "total": work + 0.1}
+    durations = EpochDurations(job=work + 0.1, total=work + 0.1)
     return EpochFacts(
         number,
         started_s,
@@ -96,7 +98,7 @@ def observations(file_s, beginning=None):
         cut_short = sizing.after(facts, 0.1)
         limits.append((facts.rows_in, cut_short, len(seen)))
         scaling.wanted(EpochFacts(**{**vars(facts), "cut_short": cut_short}), {"a": 1})
-        clock += facts.durations_s["total"]
+        clock += facts.durations_s.total
     return limits, seen
 
 

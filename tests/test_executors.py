@@ -8,9 +8,11 @@ import pytest
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.control.executor_planner import ExecutorBounds, ExecutorPlanner, ExecutorState, SlotNeed
 from anabranch.engine.driver.adaptation import EpochFacts
+from anabranch.engine.driver.epoch_progress import EpochDurations, ExecutorProgress
 from anabranch.engine.driver.scaling import Scaling
 from anabranch.engine.driver.slot_need import need_of
 from anabranch.engine.driver.waiting import SparkSurroundings
+from anabranch.engine.reports import ChannelReport, MergerReport, SplitReport, WrittenFile
 from anabranch.spark.cluster import ApplicationExecutors, QueryExecutors, executors_of
 
 BOUNDS = ExecutorBounds(executors_max=4, patience_s=10.0)
@@ -70,17 +72,17 @@ def epoch(query: QueryExecutors, slots: int) -> dict:
 def test_executors_come_when_channels_outgrow_the_slots_and_go_after_the_patience(monkeypatch):
     world = World(monkeypatch, 1)
     query = world.query()
-    assert epoch(query, 2) == {"present": 1, "target": 1, "given_back": []}
-    assert epoch(query, 6) == {"present": 1, "target": 3, "given_back": []}
-    assert epoch(query, 6)["present"] == 1, "nothing has changed, so nobody looked"
+    assert epoch(query, 2) == ExecutorProgress(1, 1)
+    assert epoch(query, 6) == ExecutorProgress(1, 3)
+    assert epoch(query, 6).present == 1, "nothing has changed, so nobody looked"
     world.now_s += 5
-    assert epoch(query, 6) == {"present": 3, "target": 3, "given_back": []}
+    assert epoch(query, 6) == ExecutorProgress(3, 3)
     epoch(query, 2)
     world.now_s += 9.9
-    assert epoch(query, 2)["given_back"] == []
+    assert epoch(query, 2).given_back == ()
     world.now_s += 5
-    assert epoch(query, 2) == {"present": 1, "target": 1, "given_back": ["2", "1"]}
-    assert epoch(query, 2)["given_back"] == [], "told once"
+    assert epoch(query, 2) == ExecutorProgress(1, 1, ("2", "1"))
+    assert epoch(query, 2).given_back == (), "told once"
     # killExecutors leaves any target behind; the total is requested after it.
     assert world.manager.calls == [("request", 3), ("give back", "2", "1"), ("request", 1)]
     assert [(plan.target, plan.present, plan.give_back) for plan in world.told] == [(3, 1, ()), (1, 1, ("2", "1"))]
@@ -111,7 +113,7 @@ def test_nothing_goes_while_any_query_is_in_an_epoch_or_has_said_nothing_yet(mon
 def test_queries_that_allow_nothing_leave_the_executors_alone(monkeypatch):
     world = World(monkeypatch, 3)
     query = world.query(None)
-    assert epoch(query, 100) == {}
+    assert epoch(query, 100) is None
     assert world.step_after(100) is None
     assert world.manager.looks == 0 and world.manager.calls == []
 
@@ -138,7 +140,7 @@ def test_a_query_that_has_ended_holds_nothing(monkeypatch, ends):
 def test_a_cluster_that_takes_no_requests_changes_nothing(monkeypatch, caplog):
     world = World(monkeypatch, 1, takes=False)
     query = world.query()
-    assert epoch(query, 8) == {"present": 1, "target": 1, "given_back": []}
+    assert epoch(query, 8) == ExecutorProgress(1, 1)
     assert world.told == [] and "took no request" in caplog.text
     assert world.step_after(1) is None and world.manager.calls == [("request", 4)]
     world.now_s += 10
@@ -149,7 +151,7 @@ def test_a_cluster_that_takes_no_requests_changes_nothing(monkeypatch, caplog):
 def test_a_cluster_that_fails_changes_nothing(monkeypatch, caplog):
     world = World(monkeypatch, 1)
     monkeypatch.setattr(world.manager, "executors", lambda: 1 / 0)
-    assert epoch(world.query(), 8) == {}
+    assert epoch(world.query(), 8) is None
     assert "executors cannot follow" in caplog.text
 
 
@@ -185,17 +187,17 @@ def test_surroundings_say_when_epochs_begin_and_end(monkeypatch):
     surroundings = SparkSurroundings(lambda: 8, False, executors=query)
     surroundings.at_start()
     assert query.in_epoch
-    assert surroundings.settled(SlotNeed(4, 4)) == {"present": 1, "target": 2, "given_back": []}
+    assert surroundings.settled(SlotNeed(4, 4)) == ExecutorProgress(1, 2)
     assert not query.in_epoch
 
 
 def test_an_epoch_needs_the_channels_before_and_after_it_and_what_the_source_made_use_of():
     reports = [
-        *({"level": 0, "began_s": 0.0, "seconds": 1.0} for _ in range(5)),
-        *({"level": 1, "began_s": 0.0, "seconds": 1.0, "name": "a"} for _ in range(9)),
-        *({"level": 2, "seconds": 0.001} for _ in range(7)),
+        *(SplitReport(0.0, 1.0) for _ in range(5)),
+        *(ChannelReport(1, "a", 1, at, 0.0, 1.0) for at in range(9)),
+        *(MergerReport(2, 0.001, (WrittenFile(0, 2, at, "file", 9),)) for at in range(7)),
     ]
-    facts = EpochFacts(0, 0.0, {"total": 3.0}, 0, reports, {"a": 1, "b": 1})
+    facts = EpochFacts(0, 0.0, EpochDurations(total=3.0), 0, reports, {"a": 1, "b": 1})
     assert need_of(facts, {"a": 2, "b": 1}, {"a": 1, "b": 1}, False) == SlotNeed(2, 5, False)
     assert need_of(facts, {"a": 9, "b": 1}, {"a": 1, "b": 1}, True) == SlotNeed(2, 10, True)
 
@@ -210,7 +212,7 @@ def test_channels_are_not_judged_before_the_executors_they_need_have_come():
     )
     seen = []
     scaling._periods = SimpleNamespace(handle=lambda epoch, channels: seen.append(epoch.warm_up))
-    durations = {"begin": 0.0, "job": 1.0, "merge": 0.0, "sink": 0.0, "commit": 0.0, "total": 1.0}
+    durations = EpochDurations(job=1.0, total=1.0)
 
     def is_judged(started_s: float, channels: int) -> bool:
         scaling.wanted(EpochFacts(0, started_s, durations, 9, [], {"a": 1}), {"a": channels})

@@ -14,7 +14,6 @@ import pytest
 from faults.test_schedules import KEYED, DriverDied, check_state, random_row
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from ownership_checker import check_checkpoint
 from programs import COLUMNS, STEPS, build, exact
 
 from anabranch import faults
@@ -22,6 +21,7 @@ from anabranch.api.session import from_epochs
 from anabranch.control import Observation, Proposal
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.errors import ProgramError
+from anabranch.sim.owners import check_checkpoint
 from anabranch.state.codec import decode
 from anabranch.testing import ParallelRun, TaskDied, run_sequential
 

@@ -17,8 +17,8 @@ from anabranch.engine.driver.balancing import Balancing, BalancingSettings
 from anabranch.engine.sequential import run_epochs
 from anabranch.errors import ProgramError
 from anabranch.operators.hot_key_parts import Splits, set_splits
-from anabranch.partitioning.split import resplit
-from anabranch.partitioning.workload import Workload
+from anabranch.partitioning.counting.workload import Workload
+from anabranch.partitioning.placing.hot_key_ways import resplit
 from anabranch.program.graph import upstream
 from anabranch.program.hashing import hash_columns, with_part, without_part
 from anabranch.testing import ParallelRun, run_sequential
@@ -207,11 +207,11 @@ def test_a_key_with_half_of_the_rows_is_split_by_the_system_and_channels_are_bal
     hot = int(hash_columns([pa.array(["hot"])])[0])
     assert list(after.runner.adaptation.balancing.splits()["aggregate"].hashes) == [hot]
     after.run_epochs()
-    channels = [[s["rows_in"] for s in p.stages if s.get("name") == "aggregate-parts"] for p in run.progress]
+    channels = [[s.rows_in for s in p.stages if s.name == "aggregate-parts"] for p in run.progress]
     slowdowns = [max(each) * len(each) / sum(each) for each in channels]
     assert slowdowns[0] > 2.5 and slowdowns[5] < 1.2
     changes = [change for progress in run.progress for change in progress.changes]
-    assert any("keys are split" in change["reason"] for change in changes) and len(changes) <= 3
+    assert any("keys are split" in change.reason for change in changes) and len(changes) <= 3
     assert exact(after.output) == exact(out.run_sequential())
 
 
@@ -241,12 +241,12 @@ def test_a_program_goes_over_to_two_steps_when_a_key_is_too_hot_and_a_restarted_
     written: dict = {}
     run = ParallelRun(out, str(tmp_path), channels=6, split_hot_keys="auto", balancing=EAGER, written=written)
     run.run_epochs(0, 6)
-    names = [{stage["name"] for stage in p.stages if "channel" in stage} for p in run.progress]
+    names = [{stage.name for stage in p.stages if stage.kind == "channel"} for p in run.progress]
     assert names[:3] == [{"aggregate"}] * 3  # as long as it is not known that it pays
     assert names[3:] == [{"aggregate", "aggregate-parts"}] * 4
-    rows = [[s["rows_in"] for s in p.stages if s.get("name") in ("aggregate-parts", "aggregate")] for p in run.progress]
+    rows = [[s.rows_in for s in p.stages if s.name in ("aggregate-parts", "aggregate")] for p in run.progress]
     assert max(rows[0]) * 6 / sum(rows[0]) > 3
-    parts = [s["rows_in"] for s in run.progress[6].stages if s.get("name") == "aggregate-parts"]
+    parts = [s.rows_in for s in run.progress[6].stages if s.name == "aggregate-parts"]
     assert max(parts) * 6 / sum(parts) < 1.25
     after = ParallelRun(out, str(tmp_path), channels=6, split_hot_keys="auto", balancing=EAGER, written=written)
     assert "aggregate-parts" in after.runner._layouts.regions

@@ -4,8 +4,10 @@ import pytest
 
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.adaptation import EpochFacts
+from anabranch.engine.driver.epoch_progress import EpochDurations
 from anabranch.engine.driver.scaling import SOURCE, Scaling, measured, stage_times
 from anabranch.engine.driver.waiting import Ready, SparkSurroundings, outstanding_rows
+from anabranch.engine.reports import ChannelReport, SplitReport
 
 
 def progress(batch, latest, end, trigger_ms=500, batch_ms=400, rows=10):
@@ -30,21 +32,25 @@ def test_what_spark_does_between_epochs_is_the_median_of_the_last_few():
     assert ready.bookkeeping_s == pytest.approx(0.08)
 
 
+def split(oldest_ms):
+    return SplitReport(0.0, 1.0, oldest_ms=oldest_ms)
+
+
 def test_a_source_without_a_limit_leaves_nothing_behind():
     ready = Ready(limited=False)
-    assert ready.rows_of(17) == 17 and ready.waited_s(5_000, [{"oldest_ms": 1_000}]) is None
+    assert ready.rows_of(17) == 17 and ready.waited_s(5_000, [split(1_000)]) is None
 
 
 def test_files_say_how_long_they_waited_but_not_for_a_query_that_had_not_started():
     ready = Ready(limited=True, since_ms=3_000)
     assert ready.rows_of(17) is None
-    assert ready.waited_s(10_000, [{"oldest_ms": 8_000}, {"oldest_ms": 6_000}, {}]) == 4.0
-    assert ready.waited_s(10_000, [{"oldest_ms": 0}]) == 7.0
-    assert ready.waited_s(10_000, [{}]) is None
+    assert ready.waited_s(10_000, [split(8_000), split(6_000), split(None)]) == 4.0
+    assert ready.waited_s(10_000, [split(0)]) == 7.0
+    assert ready.waited_s(10_000, [split(None)]) is None
 
 
-def channel(name, level, number, began_s, seconds):
-    return {"name": name, "level": level, "channel": number, "began_s": began_s, "seconds": seconds, "rows_in": 5}
+def channel(name, depth, number, began_s, seconds):
+    return ChannelReport(1, name, depth, number, began_s, seconds, rows_in=5)
 
 
 def test_a_stage_lasts_from_its_first_task_to_its_last_however_many_run_at_once():
@@ -56,12 +62,12 @@ def test_a_stage_lasts_from_its_first_task_to_its_last_however_many_run_at_once(
 
 def facts(**more):
     reports = [
-        {"level": 0, "began_s": 0.0, "seconds": 0.5, "rows_in": 9},
+        SplitReport(0.0, 0.5, sources={"in": 9}),
         channel("a", 1, 0, 1.0, 2.0),
         channel("b", 1, 0, 1.0, 1.0),
         channel("c", 2, 0, 4.0, 0.5),
     ]
-    durations = {"begin": 0.0, "job": 5.0, "merge": 0.1, "sink": 0.4, "commit": 0.1, "total": 6.0}
+    durations = EpochDurations(begin=0.0, job=5.0, merge=0.1, sink=0.4, commit=0.1, total=6.0)
     return EpochFacts(3, 100.0, durations, 9, reports, {"a": 1, "b": 1, "c": 2}, **more)
 
 

@@ -82,6 +82,6 @@ def test_an_operator_in_parallel_is_the_operator_on_one_thread(name, epochs, cha
     assert [repr(row) for row in run.output] == expected
     found = collections.Counter()
     for progress in run.progress:
-        for operator, counts in progress.met.items():
+        for operator, counts in progress.anomalies.items():
             found.update({(operator, what): number for what, number in counts.items()})
     assert found == met

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.compiler.models.analysis import analyse
-from anabranch.compiler.reading import reader
+from anabranch.compiler.reading.read_operator import INTERNAL
 from tests.compiler.corpus import load
 from tests.compiler.harness import node_of
 
@@ -16,7 +16,7 @@ CASES, _ = load()
 def test_the_verdict_is_the_expected_one(case):
     model = analyse(node_of(case))
     blocks = [f"{block.reason} ({block.location})" for block in model.blocks]
-    assert not any(reader.INTERNAL in block for block in blocks)
+    assert not any(INTERNAL in block for block in blocks)
     assert model.state.value.value == case.verdict, blocks
     if case.key:
         assert model.key is not None and model.key.text == case.key

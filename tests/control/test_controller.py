@@ -23,7 +23,7 @@ from anabranch.control import (
     Rescale,
     Unpin,
 )
-from anabranch.papers.fluid import FluidPipeline, FluidRegion, falling_after, flat_after, linear, sine, steps
+from anabranch.papers.fluid.pipeline import FluidPipeline, FluidRegion, falling_after, flat_after, linear, sine, steps
 
 MAKERS: dict[str, Callable[[Bounds], Policy]] = {
     "default": lambda bounds: DefaultPolicy(bounds),

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anabranch.control import Bounds, Controller, DefaultOptions, DefaultPolicy, Observation
-from anabranch.papers.fluid import (
+from anabranch.papers.fluid.pipeline import (
     FluidPipeline,
     FluidRegion,
     Load,
@@ -24,8 +24,8 @@ from anabranch.papers.fluid import (
     sine,
     steps,
 )
-from anabranch.papers.saso import Run, reversals, run
-from anabranch.papers.saso_report import CURVES
+from anabranch.papers.fluid.saso import Run, reversals, run
+from anabranch.papers.fluid.saso_report import CURVES
 
 BOUNDS = Bounds(1, 32)
 NOISE = 0.05

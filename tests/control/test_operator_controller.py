@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.control import OperatorController, WorkerAction
-from anabranch.papers.fluid import falling_after, flat_after, linear
+from anabranch.papers.fluid.pipeline import falling_after, flat_after, linear
 
 
 def play(

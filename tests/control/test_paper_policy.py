@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.control import Bounds, Controller, Observation, PaperPolicy, doubling_levels
-from anabranch.papers.fluid import (
+from anabranch.papers.fluid.pipeline import (
     FluidRegion,
     Load,
     SpeedUp,
@@ -16,7 +16,7 @@ from anabranch.papers.fluid import (
     sine,
     steps,
 )
-from anabranch.papers.saso import Run, run
+from anabranch.papers.fluid.saso import Run, run
 
 BOUNDS = Bounds(1, 32)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from anabranch.control.capacity_memory import Capacity
 from anabranch.control.scaling_law import ScalingLaw, ScalingLaws, fit
-from anabranch.papers.fluid import SpeedUp, amdahl, falling_after, fixed_cost, flat_after, linear
+from anabranch.papers.fluid.pipeline import SpeedUp, amdahl, falling_after, fixed_cost, flat_after, linear
 
 DOUBLINGS = (1, 2, 4, 8, 16)
 

@@ -20,7 +20,7 @@ from anabranch.control import (
     observe,
 )
 from anabranch.control.signals import EPOCHS_MIN
-from anabranch.papers.saso import reversals
+from anabranch.papers.fluid.saso import reversals
 
 ONE = {"a": 1}
 

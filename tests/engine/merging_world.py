@@ -13,8 +13,8 @@ from typing import Any
 from anabranch.engine.merging.merger import make_merger
 from anabranch.engine.merging.ordering import Strategy
 from anabranch.engine.merging.punctuation import Punctuation
-from anabranch.papers.channel import Channel
-from anabranch.papers.splitter import ShuffleSplitter, Splitter
+from anabranch.papers.streaming.channel import Channel
+from anabranch.papers.streaming.splitter import ShuffleSplitter, Splitter
 
 Value = tuple[int, ...]
 """A tuple of the stream: its first field is the key of the first region, its second that of the next."""

@@ -14,8 +14,8 @@ from merging_world import Burst, Jump, RunningSum, Stateless, cycle, sequential
 from anabranch.engine.merging.merger import make_merger
 from anabranch.engine.merging.ordering import Strategy
 from anabranch.engine.merging.punctuation import Punctuation
-from anabranch.papers.channel import Channel
-from anabranch.papers.splitter import Splitter
+from anabranch.papers.streaming.channel import Channel
+from anabranch.papers.streaming.splitter import Splitter
 
 KEYS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 50)), max_size=80)
 PICKS = st.lists(st.integers(0, 60), max_size=150)

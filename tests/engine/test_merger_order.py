@@ -13,8 +13,8 @@ from merging_world import Burst, Jump, Network, Region, RunningSum, Stateless, c
 from anabranch.engine.merging.merger import make_merger
 from anabranch.engine.merging.ordering import Numbered, Strategy
 from anabranch.engine.merging.punctuation import Punctuation
-from anabranch.papers.channel import Channel
-from anabranch.papers.splitter import Splitter
+from anabranch.papers.streaming.channel import Channel
+from anabranch.papers.streaming.splitter import Splitter
 
 WINDOW, FINAL, PULSE = Punctuation.WINDOW, Punctuation.FINAL, Punctuation.PULSE
 

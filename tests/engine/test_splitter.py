@@ -6,8 +6,8 @@ import pytest
 
 from anabranch.engine.merging.ordering import Numbered, OrderViolation, Strategy
 from anabranch.engine.merging.punctuation import OutputPort, Punctuation
-from anabranch.papers.channel import Channel
-from anabranch.papers.splitter import ShuffleSplitter, Splitter
+from anabranch.papers.streaming.channel import Channel
+from anabranch.papers.streaming.splitter import ShuffleSplitter, Splitter
 
 WINDOW, FINAL, PULSE = Punctuation.WINDOW, Punctuation.FINAL, Punctuation.PULSE
 

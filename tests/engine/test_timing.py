@@ -10,7 +10,7 @@ import anabranch as ab
 from anabranch.api.session import from_epochs
 from anabranch.engine.worker import measuring
 from anabranch.engine.worker.timing import Stopwatch
-from anabranch.partitioning.measured import ChannelTimes
+from anabranch.partitioning.counting.key_costs import ChannelTimes
 from anabranch.program.hashing import hash_columns
 from anabranch.testing import ParallelRun
 
@@ -70,7 +70,7 @@ def reports(stream, monkeypatch, tmp_path, channels=3):
     monkeypatch.setitem(globals(), "time", clock)
     run.run_epochs()
     assert exact(run.output) == exact(stream.run_sequential())
-    assert not any("measured" in stage for progress in run.progress for stage in progress.stages)
+    assert not any("measured" in stage for progress in run.progress for stage in progress.to_dict()["stages"])
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anabranch.papers.saso_report import report
+from anabranch.papers.fluid.saso_report import report
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "elasticity.md"
 REMAKE = "PYTHONPATH=src python tests/control/test_saso_report.py"

@@ -12,11 +12,11 @@ import pytest
 from anabranch.control import Bounds, DefaultPolicy, PaperPolicy
 from anabranch.papers import machine as sim
 from anabranch.papers.machine.swarm import failures, random_world, shrink, source_of
-from anabranch.papers.machine.swarm.printing import test_of as text_of_test
-from anabranch.partitioning.construct import Construction, ConstructionSettings
-from anabranch.partitioning.planner import PlannerSettings
+from anabranch.partitioning.placing.construct import Construction, ConstructionSettings
+from anabranch.partitioning.placing.planner import PlannerSettings
 from anabranch.partitioning.resources import Growth, Resources
 from anabranch.program.model import Selectivity
+from anabranch.sim.printing import test_of as text_of_test
 from benchmarks._planted_bugs import BUGS, Bug, planted
 
 WORLDS = 150

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.partitioning.construct import evened, resized
-from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.groups import EvenGroups
-from anabranch.partitioning.migration import Holdings, moved_keys, sharing
+from anabranch.papers.streaming.migration import Holdings, moved_keys
+from anabranch.partitioning.function import PartitioningFunction, sharing
+from anabranch.partitioning.placing.construct import evened, resized
 
 HASHES = np.random.default_rng(7).integers(0, 2**64, 200_000, dtype=np.uint64)
 
@@ -87,11 +86,6 @@ def test_channels_share_whatever_keys_they_own_one_after_the_other(before, after
     pairs = set(zip(before.group_owners().tolist(), after.group_owners().tolist(), strict=True))
     pairs |= set(zip(before.route(hot).tolist(), after.route(hot).tolist(), strict=True))
     assert {(int(a), int(b)) for a, b in np.argwhere(shared)} == pairs
-
-
-def test_functions_of_the_first_format_are_compared_as_well():
-    shared = sharing(EvenGroups(4), EvenGroups(2))
-    assert shared.tolist() == [[True, False], [False, True], [True, False], [False, True]]
 
 
 @given(functions())

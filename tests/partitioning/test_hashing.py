@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import SchemaError
-from anabranch.partitioning.groups import EvenGroups
+from anabranch.partitioning.placing.construct import evened
 from anabranch.program.hashing import GROUP_COUNT, hash_columns, is_hashable, key_groups
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -216,7 +216,7 @@ def test_keys_spread_over_groups_and_channels(array):
     sizes = np.bincount(key_groups(hashed), minlength=GROUP_COUNT)  # 10 on average
     assert sizes.max() < 40 and (sizes == 0).sum() < 10
     for channels in (2, 3, 7, 16):
-        loads = np.bincount(EvenGroups(channels).route(hashed), minlength=channels)
+        loads = np.bincount(evened(channels).route(hashed), minlength=channels)
         assert loads.max() < 1.1 * len(array) / channels
 
 
@@ -226,7 +226,7 @@ def test_a_key_group_is_a_range_of_hashes():
 
 
 def test_every_hash_has_a_channel_below_the_number_of_channels():
-    routed = EvenGroups(5).route(hash_columns([pa.array(range(1000))]))
+    routed = evened(5).route(hash_columns([pa.array(range(1000))]))
     assert set(routed.tolist()) == {0, 1, 2, 3, 4}
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.partitioning.counting import LossyCounter
+from anabranch.partitioning.counting.lossy_counter import LossyCounter
 
 epsilons = st.sampled_from([1.0, 0.5, 0.3, 0.21, 0.1, 0.07])
 # Few keys repeat and many do not, so that keys are dropped and come back.

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.partitioning.construct import ConstructionSettings, construct, evened
-from anabranch.partitioning.knowledge import STATE_BYTES_MIN, Knowledge
-from anabranch.partitioning.measured import KEYS_REPORTED, ChannelTimes, KeyCosts, KeyTimes, approximate_bytes
-from anabranch.partitioning.planner import Period, Planner, PlannerSettings, Replace
+from anabranch.partitioning.counting.key_costs import KEYS_REPORTED, ChannelTimes, KeyCosts, KeyTimes, approximate_bytes
+from anabranch.partitioning.counting.knowledge import STATE_BYTES_MIN, Knowledge
+from anabranch.partitioning.counting.tally import Counted, Tally
+from anabranch.partitioning.placing.construct import ConstructionSettings, construct, evened
+from anabranch.partitioning.placing.planner import Period, Planner, PlannerSettings, Replace
 from anabranch.partitioning.resources import Resources
-from anabranch.partitioning.tally import Counted, Tally
 from anabranch.program.hashing import _mix
 
 CHANNELS = 8

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.partitioning.problem import PlacementProblem
-from anabranch.partitioning.readj import readj
-from anabranch.partitioning.redist import redist
+from anabranch.partitioning.placing.placement_problem import PlacementProblem
+from anabranch.partitioning.placing.readj import readj
+from anabranch.partitioning.placing.redist import redist
+from anabranch.partitioning.placing.scan import scan
+from anabranch.partitioning.placing.utility import Utility
 from anabranch.partitioning.resources import Resources
-from anabranch.partitioning.scan import scan
 from anabranch.partitioning.threshold import deviation
-from anabranch.partitioning.utility import Utility
 
 
 @st.composite

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.papers.streaming.migration import migration
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.migration import migration
 
 hashes64 = st.integers(0, 2**64 - 1)
 

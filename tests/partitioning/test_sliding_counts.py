@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.partitioning.counting import LossyCounter
-from anabranch.partitioning.window import SlidingCounter
+from anabranch.partitioning.counting.lossy_counter import LossyCounter
+from anabranch.partitioning.counting.sliding_counter import SlidingCounter
 
 
 @given(

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.partitioning.counting.knowledge import PERIOD_SAMPLED, Knowledge
+from anabranch.partitioning.counting.tally import KEYS_MAX, SAMPLE_MAX, Counted, Tally
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.knowledge import PERIOD_SAMPLED, Knowledge
 from anabranch.partitioning.resources import Resources
-from anabranch.partitioning.tally import KEYS_MAX, SAMPLE_MAX, Counted, Tally
 
 CCL = Resources.of("CCL")
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.partitioning.metrics import channel_loads, imbalance, relative_migration, slowdown
+from anabranch.partitioning.placing.metrics import channel_loads, imbalance, relative_migration, slowdown
+from anabranch.partitioning.placing.utility import Utility
 from anabranch.partitioning.resources import Behaviour, Growth, Resources
 from anabranch.partitioning.threshold import deviation, refined_threshold, threshold
-from anabranch.partitioning.utility import Utility
 
 
 @given(tolerance=st.floats(1.01, 4), channels=st.integers(2, 100))

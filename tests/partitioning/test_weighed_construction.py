@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.partitioning.construct import (
+from anabranch.partitioning.counting.workload import Measured, Workload
+from anabranch.partitioning.function import PartitioningFunction
+from anabranch.partitioning.placing.construct import (
     Construction,
     ConstructionSettings,
     construct,
     expect,
     state_moved,
 )
-from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.metrics import channel_loads, imbalance, relative_migration
+from anabranch.partitioning.placing.metrics import channel_loads, imbalance, relative_migration
+from anabranch.partitioning.placing.weigh_problem import WeighProblem
+from anabranch.partitioning.placing.weigh_ring import water_level
 from anabranch.partitioning.resources import Resources
-from anabranch.partitioning.weigh_problem import WeighProblem
-from anabranch.partitioning.weigh_ring import water_level
-from anabranch.partitioning.workload import Measured, Workload
 
 RESOURCES = Resources.of("LLL")
 DOMAIN = 100_000
@@ -225,7 +225,7 @@ def test_one_channel_needs_no_search() -> None:
         tail_loads=np.ones((16, 1)),
         tolerances=np.array([1.2]),
     )
-    from anabranch.partitioning.weigh import weigh
+    from anabranch.partitioning.placing.weigh import weigh
 
     placement, weights = weigh(problem)
     assert placement.tolist() == [0, 0]

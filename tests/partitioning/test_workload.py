@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from anabranch.partitioning.construct import construct
-from anabranch.partitioning.counting import LossyCounter
+from anabranch.partitioning.counting.lossy_counter import LossyCounter
+from anabranch.partitioning.counting.workload import Measured, Workload
 from anabranch.partitioning.function import PartitioningFunction
+from anabranch.partitioning.placing.construct import construct
+from anabranch.partitioning.placing.weigh_problem import WeighProblem
 from anabranch.partitioning.resources import Resources
 from anabranch.partitioning.threshold import EPSILON_PER_DELTA, threshold
-from anabranch.partitioning.weigh_problem import WeighProblem
-from anabranch.partitioning.workload import Measured, Workload
 
 LLL, LQL = Resources.of("LLL"), Resources.of("LQL")
 

@@ -17,10 +17,11 @@ import anabranch as ab
 from anabranch.api.session import from_epochs
 from anabranch.compiler.layout.compile import compiled
 from anabranch.engine.driver.balancing import Balancing, BalancingSettings, resources_of
+from anabranch.engine.reports import ChannelReport, RoutedKeys, SplitReport
 from anabranch.errors import ProgramError
-from anabranch.partitioning.construct import evened
+from anabranch.partitioning.counting.tally import Tally
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.tally import Tally
+from anabranch.partitioning.placing.construct import evened
 from anabranch.program.hashing import hash_columns
 from anabranch.testing import ParallelRun, run_sequential
 
@@ -48,7 +49,7 @@ def skewed(epochs: int, rows: int, keys: int = 1000, z: float = 1.0):
 
 
 def busiest(run: ParallelRun, epoch: int) -> float:
-    rows = [report["rows_in"] for report in run.progress[epoch].stages if "channel" in report]
+    rows = [task.rows_in for task in run.progress[epoch].stages if task.kind == "channel"]
     return max(rows) * len(rows) / sum(rows)
 
 
@@ -58,7 +59,7 @@ def test_a_skewed_stream_gets_a_function_that_balances_it_and_then_keeps_it(tmp_
     run.run_epochs()
     changed = [change for progress in run.progress for change in progress.changes]
     assert len(changed) == 1
-    assert "relative imbalance" in changed[0]["reason"]
+    assert "relative imbalance" in changed[0].reason
     assert busiest(run, 0) > 1.3 and busiest(run, 11) < 1.15
     assert exact(run.output) == exact(stream.run_sequential())
 
@@ -106,10 +107,10 @@ def test_a_restarted_driver_knows_the_keys_and_has_as_much_patience_left(tmp_pat
     assert exact(second.output) == exact(stream.run_sequential())
 
 
-def report_of(hashes: np.ndarray, epoch: int) -> dict:
+def report_of(hashes: np.ndarray, epoch: int) -> SplitReport:
     tally = Tally(epoch)
     tally.add(hashes)
-    return {"level": 0, "keys": [(1, tally.to_report())]}
+    return SplitReport(0.0, 1.0, keys=(RoutedKeys(1, tally.to_report()),))
 
 
 @pytest.mark.parametrize("z", [0.3, 1.0, 2.0])
@@ -125,7 +126,7 @@ def test_stationary_skew_makes_few_replacements(z, channels):
         hashes = hash_columns([pa.array(zipf_keys(5000, 20_000, epoch, z))])
         rows = np.bincount(function.route(hashes), minlength=channels)
         busy = [
-            {"name": region, "channel": at, "busy_seconds": 1e-4 * count * random.uniform(0.8, 1.2)}
+            ChannelReport(1, region, 1, at, 0.0, 1.0, busy_seconds=1e-4 * count * random.uniform(0.8, 1.2))
             for at, count in enumerate(rows.tolist())
         ]
         balancing.observe(epoch, [report_of(hashes, epoch), *busy], {region: function})
@@ -206,8 +207,8 @@ class Restless(Balancing):
     def observe(self, epoch, reports, functions):
         super().observe(epoch, reports, functions)
         for report in reports:
-            for _, keys in report.get("keys", ()):
-                self._seen.update(np.frombuffer(keys["hashes"], dtype="<u8").tolist())
+            for keys in report.keys:
+                self._seen.update(np.frombuffer(keys.tally["hashes"], dtype="<u8").tolist())
 
     def function(self, region, current, channels):
         random = self._random

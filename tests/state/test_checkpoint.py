@@ -95,7 +95,7 @@ GOOD = Manifest(3, {"Sum": [RECORD]}, {"channels": 2}).to_bytes()
         b"null",
         b"{}",
         b"\xff\xfe",
-        json.dumps({"format": 1, "checksum": 0, "manifest": {}}).encode(),
+        json.dumps({"format": 2, "checksum": 0, "manifest": {}}).encode(),
     ],
 )
 def test_a_damaged_manifest_is_refused_and_named(checkpoint, data):
@@ -104,14 +104,9 @@ def test_a_damaged_manifest_is_refused_and_named(checkpoint, data):
         checkpoint.latest()
 
 
-def test_a_manifest_of_the_first_format_is_read(checkpoint):
-    checkpoint.files.write("epochs/000000000003.json", GOOD.replace(b'"format":2', b'"format":1'))
-    assert checkpoint.latest() == Manifest.from_bytes(GOOD, "good")
-
-
 def test_a_manifest_of_another_format_is_refused(checkpoint):
     checkpoint.files.write("epochs/000000000003.json", GOOD.replace(b'"format":2', b'"format":3'))
-    with pytest.raises(CheckpointError, match="has the format 3; this version reads 1 and 2"):
+    with pytest.raises(CheckpointError, match="has the format 3; this version reads 2"):
         checkpoint.latest()
 
 

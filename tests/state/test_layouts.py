@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ownership_checker import owners_of
 
 from anabranch.errors import CheckpointError
-from anabranch.partitioning.construct import evened, resized
 from anabranch.partitioning.function import PartitioningFunction
+from anabranch.partitioning.placing.construct import evened, resized
+from anabranch.sim.owners import owners_of
 from anabranch.state.layouts import Layout, Layouts
 
 ROUTES = {"sum": {"Sum": ("k",), "Fine": ("k",)}, "all": {"All": ()}}
@@ -110,24 +110,12 @@ def test_facts_that_do_not_fit_are_refused_with_a_sentence(change):
         Layouts.from_facts(facts)
 
 
-def test_the_facts_of_the_first_format_give_the_number_to_go_on_from():
-    layouts = Layouts.from_facts({"channels": 2, "generation": 6, "routes": {"Sum": ["k"]}, "clock_ms": 1})
-    assert layouts.started(ROUTES, CHANNELS).layout("sum").generation == 7
+def test_a_checkpoint_that_is_new_has_no_facts():
     assert Layouts.from_facts({}).started(ROUTES, CHANNELS).layout("sum").generation == 0
 
 
 def record(channel: int, generation: int, route=("k",), **more) -> dict:
     return {"name": "s", "channel": channel, "generation": generation, "route": list(route), **more}
-
-
-def test_segments_of_the_first_format_are_read_by_those_who_took_over_their_groups():
-    function = evened(4)
-    layout = Layout(7, function)
-    old_groups = np.arange(4096) % 300 == 5
-    for channel in range(4):
-        wanted = bool((old_groups & (function.group_owners() == channel)).any())
-        assert layout.shares(record(5, 6, channels=300), channel, ("k",)) == wanted
-    assert not all(layout.shares(record(at, 6, channels=4096), 0, ("k",)) for at in range(4096))
 
 
 def test_what_was_routed_otherwise_or_under_an_unknown_function_may_be_anyones():

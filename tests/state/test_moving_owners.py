@@ -9,12 +9,11 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ownership_checker import check_records, rows_of
 
 import anabranch as ab
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.groups import EvenGroups
 from anabranch.program.hashing import hash_columns
+from anabranch.sim.owners import check_records, rows_of
 from anabranch.state import store
 from anabranch.state.codec import decode
 from anabranch.state.files import LocalFiles
@@ -206,8 +205,7 @@ class World:
             asked = [self.key(number) for number in mine]
             assert {k: v for k, (v,) in table._find(asked).items()} == {k: found[k] for k in asked if k in found}
         self.functions.update({g: function.to_bytes() for g, function in self.layouts.functions.items()})
-        known = [record for record in self.segments["kept"] if "channels" not in record]  # not the first format's
-        check_records(known, self.functions, self.rows, self.written)
+        check_records(self.segments["kept"], self.functions, self.rows, self.written)
 
     def rows(self, record: dict[str, Any]) -> list[tuple[int, Any]]:
         rows = rows_of(Path(self.root) / record["name"])
@@ -321,24 +319,3 @@ def test_a_segment_goes_when_the_last_channel_that_needs_it_has_adopted_it(tmp_p
     adopt(world, 1)
     assert not old & {record["name"] for record in world.segments["kept"]}
     assert old <= files_of(world.segments)  # in case a merge is damaged
-
-
-def test_state_of_the_first_format_goes_to_its_new_owners_and_is_adopted(tmp_path):
-    world = World(str(tmp_path), fine=False, expires=False)
-    owners = EvenGroups(3).route(np.array([HASHES[key] for key in KEYS], dtype=np.uint64))
-    writer = world.version()
-    records = []
-    for channel in range(3):
-        keys = [key for key, owner in zip(KEYS, owners.tolist(), strict=True) if owner == channel]
-        data = write_segment(world.keys["kept"].hashes(keys), keys, ["value"], [[7] * len(keys)])
-        records.append({**writer(channel)._write("kept", data, len(keys), 0), "generation": 4, "channels": 3})
-    world.segments = {"kept": records}
-    world.model = dict.fromkeys(KEYS, (7, 0))
-    facts = {"channels": 3, "generation": 4, "routes": {"kept": ["k"]}}
-    world.layouts = Layouts.from_facts(facts).started({"kept": {"kept": ("k",)}}, {"kept": 3})
-    world.epoch = 1
-    world.check()
-    world.write(KEYS[:5])
-    world.check()
-    world.settle()
-    assert all("channels" not in record for record in world.segments["kept"])

@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ownership_checker import check_checkpoint
 from programs import COLUMNS, build, exact
 
 from anabranch.api.session import from_epochs
-from anabranch.partitioning.construct import resized
+from anabranch.papers.streaming.migration import Holdings, moved_keys
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.migration import Holdings, moved_keys
+from anabranch.partitioning.placing.construct import resized
 from anabranch.program.hashing import hash_columns
+from anabranch.sim.owners import check_checkpoint
 from anabranch.state.codec import decode
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader

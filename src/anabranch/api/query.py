@@ -15,6 +15,7 @@ from anabranch.compiler.layout.plan import Plan
 from anabranch.control import Decision
 from anabranch.control.elastic_options import ElasticOptions, seconds_of
 from anabranch.errors import AnabranchError, ProgramError
+from anabranch.program.model import OutputOrder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +43,7 @@ class StreamingQuery:
         options: dict[str, str],
         listeners: Iterable[Listener] = (),
         split_plan: Plan | None = None,
+        orders: Sequence[OutputOrder] = (),
     ) -> None:
         from anabranch.engine.driver.balancing import BalancingSettings
         from anabranch.engine.driver.runner import EpochRunner, describe_program
@@ -65,9 +67,8 @@ class StreamingQuery:
         self.sinks = list(sinks)
         files = open_files(spark, f"{location}/anabranch")
         held = Checkpoint(files, versions_kept(options))
-        ordered = options.get("order", "total") != "none"
-        draft = Program.of(plan, {}, ordered)
-        split = None if split_plan is None else Program.of(split_plan, {}, ordered)
+        draft = Program.of(plan, {}, orders)
+        split = None if split_plan is None else Program.of(split_plan, {}, orders)
         if split is not None and split_plan is not None and begins_split(draft, split, held):
             plan, draft, split = split_plan, split, None
         self._plans = (plan, split_plan)
@@ -188,13 +189,13 @@ class StreamingQuery:
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
         """What the last epochs did, oldest first: counts, times, channels."""
-        return [dataclasses.asdict(each) for each in list(self._progress)]
+        return [each.to_dict() for each in list(self._progress)]
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
         """What the last epoch did, or None before the first has ended."""
         recent = list(self._progress)
-        return dataclasses.asdict(recent[-1]) if recent else None
+        return recent[-1].to_dict() if recent else None
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Wait until the query ends; raise what made it fail. With a timeout: whether it ended in time."""
@@ -279,10 +280,9 @@ class StreamingQuery:
 
     def _ended(self, progress: EpochProgress) -> None:
         self._progress.append(progress)
-        shown = dataclasses.asdict(progress)
-        for change in progress.changes:
-            self._listeners.tell(Rescaled(**change))
-        self._listeners.tell(EpochEnded(shown))
+        for each in progress.changes:
+            self._listeners.tell(Rescaled(each.region, each.epoch, each.channels_before, each.channels, each.reason))
+        self._listeners.tell(EpochEnded(progress.to_dict()))
 
     # -- ours -------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from anabranch.compiler.layout.hot_key_split import has_parts
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.errors import ProgramError, SinkError
 from anabranch.program.graph import Node
+from anabranch.program.model import OutputOrder
 
 if TYPE_CHECKING:
     from anabranch.api.session import Session
@@ -24,8 +25,9 @@ _OWN_OPTIONS = {
     *("channels", "minchannels", "maxchannels", "initialchannels"),
     *("minexecutors", "maxexecutors", "executoridletimeout"),
     *("policy", "adaptationperiod", "epochtarget", "epochsize", "congestionthreshold"),
+    *("changesensitivity", "levels"),
     *("order", "mergers", "migrationstore"),
-    *("balancing", "imbalancetolerance", "splithotkeys"),
+    *("balancing", "imbalancetolerance", "partitioning", "splithotkeys"),
 }
 
 
@@ -45,8 +47,9 @@ class DataStreamWriter:
     def also(self, other: DataStreamWriter) -> DataStreamWriter:
         """Write another stream in the same query: ``a.writeStream.also(b.writeStream.option("path", "b")).start("a")``.
 
-        The streams may share operators and sources, which then run once. Format, path and the format's options are
-        each writer's own; the checkpoint, the trigger, the name and the channels are those of the first.
+        The streams may share operators and sources, which then run once. Format, path, the format's options and
+        ``order`` are each writer's own (``order`` is the first's where nothing is said); the checkpoint, the trigger,
+        the name and the channels are those of the first.
         """
         if not isinstance(other, DataStreamWriter):
             raise ProgramError(f"also({other!r}): expected another stream's writer: also(stream.writeStream.format(…))")
@@ -68,19 +71,23 @@ class DataStreamWriter:
         Ours are ``checkpointLocation``; ``snapshotInterval``, such as ``"20 epochs"`` or ``"5 minutes"``, how often
         each channel's state is merged into one snapshot beyond what is merged anyway; ``versionsKept``, how many
         epochs back a checkpoint can be read (10); ``allowStateLoss``, to go on with a program that has less state;
-        ``order``, ``"total"`` or, where the order of the output and between regions does not matter, ``"none"``;
+        ``order`` of this output: ``"total"``, that of one thread; ``"key"``, only tuples of one key of the region they
+        come from stand in their order; ``"none"``. What operators need they have anyway. Parquet files that are not in
+        total order are written by the channels themselves;
         ``mergers``, how many tasks put large outputs in order and write them (parquet on a path that all hosts share;
         by default the driver does).
 
-        How many channels a region has is found out while it runs, between ``minChannels`` (1) and ``maxChannels``
-        (as many as tasks run at once); ``initialChannels`` is where a new query begins, ``channels`` pins the number.
+        How many channels a region has is found out while it runs, between ``minChannels`` (1) and ``maxChannels`` (as
+        many as tasks run at once); ``initialChannels`` is where a new query begins, ``channels`` pins the number.
         ``epochTarget``, such as ``"2 seconds"``, is how long tuples may stand ready before that is called congestion
         (the trigger's interval, or a second); ``adaptationPeriod``, such as ``"5 seconds"`` or ``"8 epochs"``, how
-        often it is looked at; ``congestionThreshold`` (0.05) how much of it is tolerated; ``policy`` is ``default``
-        or ``paper``. ``epochSize`` is ``auto`` (how many files of ``from_files`` an epoch takes is found out, so that
-        one that cannot take all there is lasts about the epoch target, or the trigger's interval, or two seconds) or
-        ``fixed``. ``migrationStore``, a PostgreSQL URL, is where state waits for its new owner on a cluster whose
-        hosts cannot open the checkpoint's files.
+        often it is looked at; ``congestionThreshold`` (0.05) how much of it is tolerated; ``policy`` is ``default`` or
+        ``paper``, the controller of the *Elastic* paper as printed, which takes ``changeSensitivity`` (0.5; from 0 to
+        1) and ``levels``, the numbers of channels it walks on: ``paper``, ``doubling`` or ``single``. ``epochSize`` is
+        ``auto`` (how many files of ``from_files`` an epoch takes is found out, so that one that cannot take all there
+        is lasts about the epoch target, or the trigger's interval, or two seconds) or ``fixed``. ``migrationStore``, a
+        PostgreSQL URL, is where state waits for its new owner on a cluster whose hosts cannot open the checkpoint's
+        files.
 
         On a cluster without dynamic allocation ``maxExecutors`` lets the executors follow the channels: as many are
         asked for as the channels have use for, and those that were superfluous for ``executorIdleTimeout`` (60
@@ -88,10 +95,11 @@ class DataStreamWriter:
 
         ``balancing`` is ``auto`` (frequent keys are found and placed so that channels are equally loaded) or ``off``
         (consistent hashing only); ``imbalanceTolerance`` (1.2) is how many times the load of the least loaded channel
-        the most loaded one may have. ``splitHotKeys`` lets several channels work on a key that is too hot for one, in
-        aggregations over punctuated and time windows whose partial results combine exactly. That costs these a shuffle
-        more: ``auto`` begins without and goes over to it when a key turns out to need it, ``on`` begins with it,
-        ``off`` never does it. Others go to the format.
+        the most loaded one may have; ``partitioning`` is how keys are placed: ``weigh``, or ``scan``, ``redist``,
+        ``readj`` or ``consistent`` of the *Partitioning* paper. ``splitHotKeys`` lets several channels work on a key
+        that is too hot for one, in aggregations over punctuated and time windows whose partial results combine exactly.
+        That costs these a shuffle more: ``auto`` begins without and goes over to it when a key turns out to need it,
+        ``on`` begins with it, ``off`` never does it. Others go to the format.
         """
         self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
@@ -151,8 +159,6 @@ class DataStreamWriter:
             self.queryName(queryName)
         self.options(**options)
         lowered = {key.lower(): value for key, value in self._options.items()}
-        if lowered.get("order", "total") not in ("total", "none"):
-            raise ProgramError(f"option order={lowered['order']!r}: expected 'total' or 'none'")
         checkpoint = lowered.get("checkpointlocation")
         writers = [self, *self._others]
         sinks = [self._sink(path), *(other._sink(None) for other in self._others)]
@@ -174,11 +180,18 @@ class DataStreamWriter:
             lowered,
             self._session.listeners.functions,
             compiled(nodes, split_hot_keys=True) if splits else None,
+            [writer._order(lowered.get("order", "total")) for writer in writers],
         )
 
     @property
     def _is_durable(self) -> bool:
         return self._function is not None or self._format in _FILE_FORMATS
+
+    def _order(self, default: str) -> OutputOrder:
+        chosen = next((value for key, value in self._options.items() if key.lower() == "order"), default)
+        if chosen not in {each.value for each in OutputOrder}:
+            raise ProgramError(f"option order={chosen!r}: expected 'total', 'key' or 'none'")
+        return OutputOrder(chosen)
 
     def _elastic(self, options: dict[str, str]) -> ElasticOptions:
         try:

@@ -4,6 +4,7 @@ nothing said            automatic: the controller decides, between 1 and as many
 channels=n              pinned: n channels, for ever
 minChannels, maxChannels, initialChannels
                         automatic within bounds, from a beginning of one's own
+policy=paper            the controller of *Elastic* as printed instead of ours; with changeSensitivity and levels
 maxExecutors, minExecutors, executorIdleTimeout
                         executors follow the channels, on a cluster; without maxExecutors their number is left alone
 """
@@ -11,7 +12,7 @@ maxExecutors, minExecutors, executorIdleTimeout
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.control.bounds import Bounds
@@ -19,6 +20,7 @@ from anabranch.control.controller import Policy
 from anabranch.control.default_options import DefaultOptions
 from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.executor_planner import ExecutorBounds
+from anabranch.control.levels import LEVEL_FUNCTIONS
 from anabranch.control.paper_policy import PaperPolicy
 
 CHANNELS_MAX = 4096
@@ -26,7 +28,7 @@ POLICIES = ("default", "paper")
 EPOCH_SIZES = ("auto", "fixed")
 # With a fixed cost of 0.3 s an epoch, 85 % of such an epoch is work, and three of them, an adaptation period, last 6 s.
 EPOCH_S = 2.0
-_UNITS_S = {
+_UNITS_S: Mapping[str, float] = {
     unit: seconds
     for units, seconds in (("ms millisecond milliseconds", 0.001), ("s second seconds", 1.0), ("minute minutes", 60.0))
     for unit in units.split()
@@ -46,6 +48,10 @@ class ElasticOptions:
     channels_initial: int | None = None
     """Channels of a region that has no history; None: as many as tasks run at once."""
     policy: str = "default"
+    change_sensitivity: float | None = None
+    """Of the paper's policy; None: its own."""
+    levels: str = "paper"
+    """Of the paper's policy: which numbers of channels it walks on (levels.py)."""
     period_s: float = 5.0
     """Shortest adaptation period."""
     period_epochs: int = 0
@@ -71,19 +77,20 @@ class ElasticOptions:
             "channels_initial": _channels(options, "initialChannels"),
             "epoch_target_s": _seconds(options, "epochTarget"),
             "congestion_threshold": _share(options, "congestionThreshold"),
+            "change_sensitivity": _sensitivity(options),
             "executors_max": _channels(options, "maxExecutors"),
             "executors_min": _channels(options, "minExecutors"),
             "executor_idle_s": _seconds(options, "executorIdleTimeout"),
             **_period(options),
         }
-        policy = options.get("policy", "default")
-        if policy not in POLICIES:
-            raise ValueError(f"option policy={policy!r}: expected one of {', '.join(POLICIES)}")
-        size = options.get("epochsize", "auto")
-        if size not in EPOCH_SIZES:
-            raise ValueError(f"option epochSize={size!r}: expected one of {', '.join(EPOCH_SIZES)}")
+        policy = _one_of(options, "policy", POLICIES)
+        levels = _one_of(options, "levels", tuple(LEVEL_FUNCTIONS))
+        size = _one_of(options, "epochSize", EPOCH_SIZES)
         chosen = {name: value for name, value in given.items() if value is not None}
-        parsed = cls(**chosen, policy=policy, epoch_size=size)  # type: ignore[arg-type]
+        parsed = cls(**chosen, policy=policy, levels=levels, epoch_size=size)  # type: ignore[arg-type]
+        papers = [name for name in ("changeSensitivity", "levels") if name.lower() in options]
+        if papers and policy != "paper":
+            raise ValueError(f"option {papers[0]} has no effect without policy='paper'; give both, or neither")
         bounded = [name for name in ("minChannels", "maxChannels", "initialChannels") if name.lower() in options]
         if parsed.channels is not None and bounded:
             raise ValueError(
@@ -134,7 +141,9 @@ class ElasticOptions:
         """A policy for one region."""
         threshold = self.congestion_threshold
         if self.policy == "paper":
-            return PaperPolicy(bounds) if threshold is None else PaperPolicy(bounds, congestion_threshold=threshold)
+            said = {"congestion_threshold": threshold, "change_sensitivity": self.change_sensitivity}
+            given = {name: value for name, value in said.items() if value is not None}
+            return PaperPolicy(bounds, level_function=LEVEL_FUNCTIONS[self.levels], **given)
         options = DefaultOptions() if threshold is None else DefaultOptions(congestion_threshold=threshold)
         return DefaultPolicy(bounds, options)
 
@@ -183,6 +192,27 @@ def _period(options: Mapping[str, str]) -> dict[str, float | int]:
     if seconds is None:
         raise ValueError(f"option adaptationPeriod={text!r}: expected such as '5 seconds' or '8 epochs'")
     return {"period_s": seconds}
+
+
+def _one_of(options: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
+    """What was chosen; the first of the choices if nothing was."""
+    chosen = options.get(name.lower(), choices[0])
+    if chosen not in choices:
+        raise ValueError(f"option {name}={chosen!r}: expected one of {', '.join(choices)}")
+    return chosen
+
+
+def _sensitivity(options: Mapping[str, str]) -> float | None:
+    text = options.get("changesensitivity")
+    if text is None:
+        return None
+    try:
+        sensitivity = float(text)
+    except ValueError:
+        sensitivity = -1.0
+    if not 0 <= sensitivity <= 1:
+        raise ValueError(f"option changeSensitivity={text!r}: expected a number from 0 to 1, such as 0.5")
+    return sensitivity
 
 
 def _share(options: Mapping[str, str], name: str) -> float | None:

@@ -7,7 +7,7 @@ floor(0.5 + 2 ** ((L + 1) / 2)) = 1, 2, 3, 4, 6, 8, 11, 16, 23, 32, ... for L = 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from anabranch.control.bounds import Bounds
 
@@ -27,6 +27,14 @@ def doubling_levels(level: int) -> int:
 def single_levels(level: int) -> int:
     """No rapid scaling: one channel at a time."""
     return level + 1
+
+
+LEVEL_FUNCTIONS: Mapping[str, LevelFunction] = {
+    "paper": paper_levels,
+    "doubling": doubling_levels,
+    "single": single_levels,
+}
+"""By the names that the option ``levels`` has for them."""
 
 
 def channels_of_levels(function: LevelFunction, bounds: Bounds) -> tuple[int, ...]:

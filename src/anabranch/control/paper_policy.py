@@ -10,7 +10,7 @@ throughput (T⁻) and the first throughput of the last stay (T⁺). It then appl
     P6      levels, not channels, change by one (levels.py)
 
 Read with the corrections of the project's notes: three exclusive branches in Algorithm 2, N[-1] = 0, and
-Algorithm 3 ends in "unknown". Its faults are NOT corrected; tests/control/test_paper_faults.py shows each.
+Algorithm 3 ends in "unknown". Its faults are NOT corrected; tests/control/test_paper_policy.py shows each.
 Use default_policy.py for work.
 
 Sentinels: T⁺ None is the paper's nan (no stay yet), T⁻ math.inf its infinity (never seen, or forgotten).

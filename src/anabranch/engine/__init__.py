@@ -2,6 +2,8 @@
 
 sequential.py   the meaning of a program: one tuple after the other
 job.py          the tasks of an epoch, as data
+reports.py      what tasks tell the driver
+clock.py        the clocks that driver and tasks look at
 worker/         what runs in tasks
 driver/         what runs between them: the epoch's course, its commit, adaptation
 merging/        putting in order what several workers give out of order

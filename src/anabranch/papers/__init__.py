@@ -1,1 +1,9 @@
-"""The papers' own machine, for reproducing their figures: nothing of the product imports it."""
+"""The papers' own machines, for reproducing their figures: nothing of the product imports them.
+
+streaming/   the parts of a region that never ends: splitter.py (*Safe*), channel.py, and migration.py, what
+             changes its owner when one partitioning function follows another (*Elastic*: donate, then collect)
+machine/     a discrete-event world that runs these parts, and the product's planners and controllers, in
+             virtual time
+fluid/       regions without tuples, only rates: pipeline.py; the SASO numbers of any policy on it: saso.py,
+             saso_report.py
+"""

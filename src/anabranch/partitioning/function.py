@@ -1,5 +1,4 @@
-"""
-The partitioning function: an explicit map of hot keys, and a consistent hash of key groups for all others.
+"""The partitioning function: an explicit map of hot keys, and a consistent hash of key groups for all others.
 
     64-bit key hash ──┬─ is a hot key? ──────────────────────────────► its own channel
                       └─ else: top bits = key group ─► group table ──► the group's channel
@@ -26,9 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.partitioning.ring import REPLICAS_DEFAULT, Places, Ring, even_weights
-
-GROUP_BITS_DEFAULT = 12
-"""4096 groups; the measurement behind it is in docs/partitioning.md."""
+from anabranch.program.hashing import GROUP_BITS, key_groups
 
 GROUP_BITS_MAX = 20
 
@@ -41,8 +38,7 @@ _SLOT_BITS_MIN, _SLOT_BITS_MAX = 16, 20
 
 @dataclass(frozen=True, eq=False)
 class PartitioningFunction:
-    """
-    Which channel owns which key.
+    """Which channel owns which key.
 
     Parameters
     ----------
@@ -67,7 +63,7 @@ class PartitioningFunction:
     weights: tuple[int, ...]
     hot_hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     hot_channels: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
-    group_bits: int = GROUP_BITS_DEFAULT
+    group_bits: int = GROUP_BITS
 
     def __post_init__(self) -> None:
         if not 1 <= self.group_bits <= GROUP_BITS_MAX:
@@ -92,14 +88,12 @@ class PartitioningFunction:
         object.__setattr__(self, "weights", tuple(int(weight) for weight in self.weights))
 
     @staticmethod
-    def even(
-        channels: int, *, replicas: int = REPLICAS_DEFAULT, group_bits: int = GROUP_BITS_DEFAULT
-    ) -> PartitioningFunction:
-        """Return plain consistent hashing: no hot keys, channels of equal weight."""
+    def even(channels: int, *, replicas: int = REPLICAS_DEFAULT, group_bits: int = GROUP_BITS) -> PartitioningFunction:
+        """Plain consistent hashing: no hot keys, channels of equal weight."""
         return PartitioningFunction(even_weights(channels, replicas), group_bits=group_bits)
 
     def with_hot(self, hot: Mapping[int, int]) -> PartitioningFunction:
-        """Return this function with exactly the given hot keys: hash → channel."""
+        """This function with exactly the given hot keys: hash → channel."""
         hashes = np.fromiter(hot.keys(), dtype=np.uint64, count=len(hot))
         channels = np.fromiter(hot.values(), dtype=np.int32, count=len(hot))
         order = np.argsort(hashes)
@@ -116,15 +110,15 @@ class PartitioningFunction:
         return 1 << self.group_bits
 
     def group_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the key group of every hash, whether the key is hot or not."""
-        return (np.asarray(hashes, dtype=np.uint64) >> np.uint64(64 - self.group_bits)).astype(np.int64)
+        """The key group of every hash, whether the key is hot or not."""
+        return key_groups(np.asarray(hashes, dtype=np.uint64), self.group_bits)
 
     def group_owners(self) -> NDArray[np.int32]:
-        """Return the channel of every key group; a view that may not be written."""
+        """The channel of every key group; a view that may not be written."""
         return self._owners
 
     def held_groups(self, channel: int) -> NDArray[np.bool_]:
-        """Return the groups a channel may hold keys of, as a mask: those it owns, and those of its hot keys."""
+        """The groups a channel may hold keys of, as a mask: those it owns, and those of its hot keys."""
         mask = self._owners == channel
         mask[self.group_of(self.hot_hashes[self.hot_channels == channel])] = True
         return mask
@@ -138,8 +132,7 @@ class PartitioningFunction:
 
     @cached_property
     def _slots(self) -> tuple[np.uint64, NDArray[np.signedinteger], NDArray[np.uint64], NDArray[np.int32]]:
-        """
-        The routing table: the group table, cut finer, with a code for every slot, and what the codes mean.
+        """The routing table: the group table, cut finer, with a code for every slot, and what the codes mean.
 
         A code below the number of channels is the channel of the slot's keys. One above stands for a hot key: its
         hash and its channel are at that place of two small arrays. A slot is small enough that a tail key seldom
@@ -159,7 +152,7 @@ class PartitioningFunction:
         return shift, slots, expected, channels
 
     def route(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """Return the channel of every key hash."""
+        """The channel of every key hash."""
         hashes = np.ascontiguousarray(hashes, dtype=np.uint64)
         shift, slots, expected, channels = self._slots
         routed = np.empty(len(hashes), dtype=np.int32)
@@ -187,11 +180,11 @@ class PartitioningFunction:
         return np.where(hot, self.hot_channels[found], self._owners[self.group_of(hashes)])
 
     def is_hot(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Return which of the hashes are explicitly mapped."""
+        """Which of the hashes are explicitly mapped."""
         return np.isin(np.asarray(hashes, dtype=np.uint64), self.hot_hashes)
 
     def to_bytes(self) -> bytes:
-        """Return the serial form; see the top of this file."""
+        """The serial form; see the top of this file."""
         body = b"".join(
             (
                 np.asarray(self.weights, dtype="<u4").tobytes(),
@@ -253,3 +246,19 @@ class PartitioningFunction:
 def _from_bytes(data: bytes) -> PartitioningFunction:
     """A function from its serial form. Kept, so that the tasks of a process derive its tables once."""
     return PartitioningFunction._parsed(data)
+
+
+@lru_cache(maxsize=256)
+def sharing(before: PartitioningFunction, after: PartitioningFunction) -> NDArray[np.bool_]:
+    """Which old channels (rows) may hold keys that a new channel (columns) owns.
+
+    Where a new owner has to look for the state of its keys. Exact for hot keys: to get one, a channel need not look at
+    all that held keys of its group.
+    """
+    shared = np.zeros((before.channels, after.channels), dtype=bool)
+    shared[before.group_owners(), after.group_owners()] = True
+    hot = np.union1d(before.hot_hashes, after.hot_hashes)
+    if len(hot):
+        shared[before.route(hot), after.route(hot)] = True
+    shared.setflags(write=False)
+    return shared

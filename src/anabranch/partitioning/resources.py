@@ -1,5 +1,4 @@
-"""
-How the load of a key grows with its frequency: β of the paper, for state, computation and communication.
+"""How the load of a key grows with its frequency: β of the paper, for state, computation and communication.
 
 The paper's letters name the three in this order: LCL is linear state, constant computation, linear
 communication. Its Equation 3 multiplies β of computation by f, but its figures only come out with the plain
@@ -31,7 +30,7 @@ class Growth(Enum):
     QUADRATIC = "Q"
 
     def loads(self, frequencies: Loads) -> Loads:
-        """Return β of every frequency."""
+        """Β of every frequency."""
         if self is Growth.CONSTANT:
             return np.ones_like(frequencies)
         return frequencies if self is Growth.LINEAR else frequencies * frequencies
@@ -57,8 +56,7 @@ class Behaviour(Enum):
 
 @dataclass(frozen=True)
 class Resources:
-    """
-    The resource functions of a parallel region, and the imbalance each may have.
+    """The resource functions of a parallel region, and the imbalance each may have.
 
     Parameters
     ----------
@@ -88,7 +86,7 @@ class Resources:
 
     @staticmethod
     def of(letters: str, tolerance: float = TOLERANCE_DEFAULT) -> Resources:
-        """Return the resources named by the paper's three letters, such as LCL."""
+        """The resources named by the paper's three letters, such as LCL."""
         try:
             state, computation, communication = (Growth(letter) for letter in letters)
         except ValueError as problem:
@@ -99,8 +97,7 @@ class Resources:
     def of_operators(
         operators: Iterable[Behaviour | tuple[Growth, Growth]], tolerance: float = TOLERANCE_DEFAULT
     ) -> Resources:
-        """
-        Return the resources of a region from its operators: the steepest of them decides, per resource.
+        """The resources of a region from its operators: the steepest of them decides, per resource.
 
         An operator may also declare its own pair (state, computation). No operators: CCL.
         """
@@ -127,5 +124,5 @@ class Resources:
         return tuple(i for i, growth in enumerate(self.growths) if growth is not Growth.CONSTANT)
 
     def loads(self, frequencies: Loads) -> Loads:
-        """Return β of every frequency, one column per resource."""
+        """Β of every frequency, one column per resource."""
         return np.stack([growth.loads(frequencies) for growth in self.growths], axis=1)

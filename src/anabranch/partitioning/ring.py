@@ -1,5 +1,4 @@
-"""
-A consistent hash of items (keys, or key groups) to channels, with a weight per channel.
+"""A consistent hash of items (keys, or key groups) to channels, with a weight per channel.
 
 Every channel stands at some points of a ring of 2**128 places; an item belongs to the channel of the first
 point at or after the item's own place. A channel's weight is its number of points ("replicas"): point r of
@@ -42,7 +41,7 @@ Replicas = NDArray[np.int64]
 
 
 def _mix(values: Unsigned, salt: int) -> Unsigned:
-    """Return splitmix64's finaliser of salted values: a bijection whose bits all look random."""
+    """Splitmix64's finaliser of salted values: a bijection whose bits all look random."""
     mixed = values + np.uint64(salt)
     mixed ^= mixed >> np.uint64(30)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
@@ -61,13 +60,13 @@ class Places:
 
     @staticmethod
     def of_items(hashes: Unsigned) -> Places:
-        """Return the places of items known by a 64-bit hash (or any distinct number, such as a group's)."""
+        """The places of items known by a 64-bit hash (or any distinct number, such as a group's)."""
         hashes = np.asarray(hashes, dtype=np.uint64)
         return Places(_mix(hashes, _ITEM_HIGH), _mix(hashes, _ITEM_LOW))
 
     @staticmethod
     def of_points(channels: NDArray[np.integer], replicas: NDArray[np.integer]) -> Places:
-        """Return the places of the given replicas of the given channels."""
+        """The places of the given replicas of the given channels."""
         numbers = (channels.astype(np.uint64) << np.uint64(32)) | replicas.astype(np.uint64)
         return Places(_mix(_mix(numbers, _POINT_HIGH), 0), _mix(_mix(numbers, _POINT_LOW), 0))
 
@@ -75,14 +74,13 @@ class Places:
         return len(self.high)
 
     def take(self, order: NDArray[np.integer]) -> Places:
-        """Return the places at the given indices."""
+        """The places at the given indices."""
         return Places(self.high[order], self.low[order])
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """
-    The sorted points of a ring: the place, the channel and the replica number of each.
+    """The sorted points of a ring: the place, the channel and the replica number of each.
 
     Parameters
     ----------
@@ -139,8 +137,7 @@ class Points:
         return shift, first, np.concatenate([points.high, end]), np.concatenate([points.low, end])
 
     def successors(self, items: Places) -> NDArray[np.int64]:
-        """
-        Return for every item the index of the first point at or after it.
+        """For every item the index of the first point at or after it.
 
         The index equals the number of points for an item after the last point; that one wraps to point 0.
         """
@@ -162,8 +159,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Ring:
-    """
-    A consistent hash with a weight per channel.
+    """A consistent hash with a weight per channel.
 
     Parameters
     ----------
@@ -183,7 +179,7 @@ class Ring:
 
     @staticmethod
     def of(channels: int, replicas: int = REPLICAS_DEFAULT) -> Ring:
-        """Return the ring of channels of equal weight."""
+        """The ring of channels of equal weight."""
         if channels < 1:
             raise ValueError(f"a ring needs at least 1 channel, found {channels}")
         return Ring((replicas,) * channels)
@@ -194,14 +190,13 @@ class Ring:
         return Points(self.weights)
 
     def lookup(self, items: Places) -> Channels:
-        """Return the channel of every item."""
+        """The channel of every item."""
         owners = self.points.channels
         return np.append(owners, owners[:1])[self.points.successors(items)]
 
 
 class WeighableItems:
-    """
-    A fixed set of items, whose owners can be asked again and again under changing weights.
+    """A fixed set of items, whose owners can be asked again and again under changing weights.
 
     A search over weights asks for the owners of the same items dozens of times. The successor of every item
     among all points a channel may ever have is found once; after that a question costs one pass over the
@@ -214,7 +209,7 @@ class WeighableItems:
         self._successors = self._points.successors(items)
 
     def owners(self, weights: Sequence[int] | NDArray[np.integer]) -> Channels:
-        """Return the channel of every item, exactly as `Ring(weights).lookup(items)` would."""
+        """The channel of every item, exactly as `Ring(weights).lookup(items)` would."""
         limits = np.asarray(weights, dtype=np.int64)
         if limits.max() < 1 or limits.min() < 0 or limits.max() > self._weight_limit:
             raise ValueError(f"weights lie in 0..{self._weight_limit} and are not all 0, found {limits}")
@@ -228,5 +223,5 @@ class WeighableItems:
 
 
 def even_weights(channels: int, replicas: int = REPLICAS_DEFAULT) -> tuple[int, ...]:
-    """Return equal weights; refuses fewer than one channel."""
+    """Equal weights; refuses fewer than one channel."""
     return Ring.of(channels, replicas).weights

@@ -1,5 +1,4 @@
-"""
-δ: how frequent a key must be to be mapped explicitly. Equations 14 to 17 of the paper.
+"""δ: how frequent a key must be to be mapped explicitly. Equations 14 to 17 of the paper.
 
 θ is how far one channel may be from the mean when the imbalance is at its tolerance α. A key that is not
 tracked may upset a channel by at most the share σ of that. With mean load L̄ per channel:
@@ -26,14 +25,13 @@ EPSILON_PER_DELTA = 0.1
 
 
 def deviation(tolerance: float, channels: int) -> float:
-    """Return θ: how far a channel can be from the mean, relative to it, at an imbalance of `tolerance`."""
+    """Θ: how far a channel can be from the mean, relative to it, at an imbalance of `tolerance`."""
     check_channels(channels)
     return tolerance * channels / (tolerance + channels - 1) - 1
 
 
 def threshold(resources: Resources, channels: int, *, sigma: float = SIGMA_DEFAULT, domain: int | None = None) -> float:
-    """
-    Return δ of Equation 17: the smallest over the resources.
+    """Δ of Equation 17: the smallest over the resources.
 
     Parameters
     ----------
@@ -64,8 +62,7 @@ def refined_threshold(
     sigma: float = SIGMA_DEFAULT,
     domain: int | None = None,
 ) -> float:
-    """
-    Return δ′: δ after the quadratic post-processing step, given the frequencies of the keys collected with δ.
+    """Δ′: δ after the quadratic post-processing step, given the frequencies of the keys collected with δ.
 
     The keys not collected are taken to be equally frequent, which makes their load smallest and keeps δ′ on
     the safe side. (The text again says "maximizes"; the estimate in its formula is this one.) Without a

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from anabranch.errors import SchemaError
 
 GROUP_BITS = 12
+"""A key's group is this many top bits of its hash; the measurement behind it is in docs/partitioning.md."""
 GROUP_COUNT = 1 << GROUP_BITS
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
@@ -94,9 +95,9 @@ def is_hashable(kind: pa.DataType) -> bool:
     )
 
 
-def key_groups(hashes: np.ndarray) -> np.ndarray:
-    """The key group of every hash."""
-    return (hashes >> np.uint64(64 - GROUP_BITS)).astype(np.int32)
+def key_groups(hashes: np.ndarray, bits: int = GROUP_BITS) -> np.ndarray:
+    """The key group of every hash, as integers to index with; `bits` for functions that cut finer or coarser."""
+    return (hashes >> np.uint64(64 - bits)).view(np.int64)
 
 
 def _hash_array(array: pa.Array) -> np.ndarray:

@@ -16,6 +16,7 @@ perhaps to zero, and then a lost executor would not be replaced: the total is re
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 import time
@@ -29,6 +30,7 @@ from anabranch.control.executor_planner import (
     ExecutorState,
     SlotNeed,
 )
+from anabranch.engine.driver.epoch_progress import ExecutorProgress
 from anabranch.spark.slots import executor_slots, has_dynamic_allocation, takes_requests
 
 _log = logging.getLogger("anabranch")
@@ -112,7 +114,7 @@ class QueryExecutors:
         """An epoch begins."""
         self._application.begins(self)
 
-    def settled(self, need: SlotNeed) -> dict[str, Any]:
+    def settled(self, need: SlotNeed) -> ExecutorProgress | None:
         """An epoch was committed; what its progress tells about executors."""
         return self._application.settled(self, need)
 
@@ -143,7 +145,7 @@ class ApplicationExecutors:
         self._queries: list[QueryExecutors] = []
         self._looked_s = float("-inf")
         self._seen: SlotNeed | None = None
-        self._shown: dict[str, Any] = {}
+        self._shown: ExecutorProgress | None = None
         self._thread: threading.Thread | None = None
 
     # -- what queries say -----------------------------------------------------------------------------------
@@ -155,13 +157,15 @@ class ApplicationExecutors:
                 self._queries.append(query)
         self._look_if_due(float("inf"))
 
-    def settled(self, query: QueryExecutors, need: SlotNeed) -> dict[str, Any]:
+    def settled(self, query: QueryExecutors, need: SlotNeed) -> ExecutorProgress | None:
         with self._lock:
             query.in_epoch, query.need, query.rests_since_s = False, need, self._clock()
             bounds = self._bounds()
         self._look_if_due(_interval_s(bounds) if bounds is not None else float("inf"))
         with self._lock:
-            shown, self._shown = self._shown, {**self._shown, "given_back": []} if self._shown else {}
+            shown = self._shown
+            if shown is not None:
+                self._shown = dataclasses.replace(shown, given_back=())
         return shown
 
     def leave(self, query: QueryExecutors) -> None:
@@ -206,11 +210,12 @@ class ApplicationExecutors:
                 _log.warning("the cluster manager took no request for %d executors", plan.target)
                 plan = None
         present = len(self._planner.staying(executors))
-        self._shown = {
-            "present": present,
-            "target": max(present, self._planner.target or 0),
-            "given_back": [*self._shown.get("given_back", ()), *(plan.give_back if plan is not None else ())],
-        }
+        before_back = () if self._shown is None else self._shown.given_back
+        self._shown = ExecutorProgress(
+            present,
+            max(present, self._planner.target or 0),
+            (*before_back, *(plan.give_back if plan is not None else ())),
+        )
         return plan
 
     def _bounds(self) -> ExecutorBounds | None:

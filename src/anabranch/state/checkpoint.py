@@ -23,9 +23,7 @@ from anabranch.state.lineage import files_of
 from anabranch.state.segment import to_json
 
 FORMAT = 1
-# Since format 2 the facts say who owns what region by region (layouts.py). Older releases would misread them.
 MANIFEST_FORMAT = 2
-_MANIFEST_FORMATS = (1, MANIFEST_FORMAT)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +53,8 @@ class Manifest:
         try:
             outer = json.loads(data)
             body = outer["manifest"]
-            if outer["format"] not in _MANIFEST_FORMATS:
-                readable = " and ".join(map(str, _MANIFEST_FORMATS))
-                raise CheckpointError(f"{name} has the format {outer['format']}; this version reads {readable}")
+            if outer["format"] != MANIFEST_FORMAT:
+                raise CheckpointError(f"{name} has the format {outer['format']}; this version reads {MANIFEST_FORMAT}")
             if zlib.crc32(body.encode()) != outer["checksum"]:
                 raise CheckpointError(f"{name} is damaged: its checksum does not fit")
             fields = json.loads(body)
@@ -167,10 +164,9 @@ class Checkpoint:
         """What was recorded when an epoch first began: its time, and if it had no input but what was fed back."""
         found = self.files.read(f"epochs/{epoch:012d}.begun")
         try:
-            recorded = None if found is None else json.loads(found)
+            return None if found is None else json.loads(found)
         except ValueError:
             return None  # written in part: nothing can have depended on it
-        return {"clock_ms": recorded} if isinstance(recorded, int) else recorded
 
     def begin(self, epoch: int, clock_ms: int, drain: bool = False) -> int:
         """The time of an epoch: what was recorded when it first began, else this time, which is recorded now.

@@ -71,3 +71,24 @@ class LocalFiles:
 
     def delete(self, name: str) -> None:
         self.path(name).unlink(missing_ok=True)
+
+
+class MemoryFiles:
+    """Files in this process's memory: for tests, and for worlds that are gone when they end."""
+
+    def __init__(self, root: str = "memory") -> None:
+        self.root = root
+        self._held: dict[str, bytes] = {}
+
+    def write(self, name: str, data: bytes | memoryview, modified: int | None = None) -> None:
+        self._held[name] = bytes(data)
+
+    def read(self, name: str) -> bytes | None:
+        return self._held.get(name)
+
+    def names(self, directory: str) -> list[str]:
+        inside = f"{directory}/"
+        return sorted({name[len(inside) :].partition("/")[0] for name in self._held if name.startswith(inside)})
+
+    def delete(self, name: str) -> None:
+        self._held.pop(name, None)

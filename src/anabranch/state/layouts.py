@@ -27,10 +27,8 @@ from typing import Any
 import numpy as np
 
 from anabranch.errors import CheckpointError
-from anabranch.partitioning.construct import evened, resized
-from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.groups import EvenGroups
-from anabranch.partitioning.migration import Ownership, sharing
+from anabranch.partitioning.function import PartitioningFunction, sharing
+from anabranch.partitioning.placing.construct import evened, resized
 from anabranch.program.hashing import GROUP_BITS
 
 Record = Mapping[str, Any]
@@ -82,9 +80,7 @@ class Layout:
         # was not routed by any holds everyone's.
         if not route or tuple(record["route"]) != route:
             return True
-        function: Ownership | None = self.earlier.get(record["generation"])
-        if "channels" in record:  # written by the first format, which knew one function
-            function = EvenGroups(record["channels"])
+        function = self.earlier.get(record["generation"])
         if function is None or record["channel"] >= function.channels:
             return True  # reading too much is right; reading too little is not
         return bool(sharing(function, self.function)[record["channel"], channel])
@@ -213,13 +209,9 @@ class Layouts:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Layouts:
-        """The layouts that facts keep.
-
-        Facts of the first format name one number of channels for all. Its records say what they need, so of these
-        only the number of the generation is taken over: every region begins a new one.
-        """
-        if "regions" not in facts:
-            return cls(newest=facts.get("generation", -1))
+        """The layouts that facts keep; none in those of a checkpoint that is new."""
+        if not facts:
+            return cls()
         try:
             regions = {
                 name: Region(

@@ -31,7 +31,7 @@ from anabranch.faults import reach
 from anabranch.program.graph import Keyed, Node
 from anabranch.state.backing import BackingStore
 from anabranch.state.compaction import INLINE_ROWS
-from anabranch.state.files import LocalFiles
+from anabranch.state.files import Files, LocalFiles
 from anabranch.state.layouts import Layout, Record
 from anabranch.state.lineage import KeyRoute, files_of, inline_merge, others_remain, own, visible
 from anabranch.state.segment import EXPIRES, NEVER, Segment, describe, merge_segments
@@ -70,6 +70,8 @@ class StateVersion:
         Operators whose state is not kept in the checkpoint.
     backing : BackingStore, optional
         Where segments that this host does not have may be found, if files are not shared.
+    memory : Files, optional
+        Files in the memory of the one process that all tasks run in: read and written instead of those below the root.
     """
 
     root: str
@@ -84,6 +86,7 @@ class StateVersion:
     merging: frozenset[str] = frozenset()
     transient: frozenset[str] = frozenset()
     backing: BackingStore | None = None
+    memory: Files | None = None
 
     def __call__(self, channel: int) -> TaskState:
         return TaskState(self, channel)
@@ -161,6 +164,11 @@ class TaskState:
         name, checksum = record["name"], record["checksum"]
         if record.get("transient"):
             return _segments.get(str(self._working.path(name)), checksum)
+        if self._version.memory is not None:
+            held = self._version.memory.read(f"state/{name}")
+            if held is None:
+                raise CheckpointError(f"the state segment {name} is missing")
+            return Segment(pa.py_buffer(held), checksum)
         path = str(self._files.path(name))
         if self._version.shared:
             return _segments.get(path, checksum)
@@ -293,6 +301,8 @@ class TaskState:
         if operator in self._version.transient:
             facts["transient"] = True
             self._keep(name, memoryview(data))
+        elif self._version.memory is not None:
+            self._version.memory.write(f"state/{name}", memoryview(data))
         elif self._version.shared:
             try:
                 self._files.write(name, memoryview(data))

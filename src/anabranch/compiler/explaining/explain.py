@@ -121,8 +121,8 @@ def _ordered(edge: dict[str, Any]) -> str:
 
 
 def _output(data: dict[str, Any], found: dict[str, Any]) -> str:
-    if found["merged"] == "not at all":
-        return f"output {found['operator']}: in no order"
+    if found["merged"].startswith("not at all"):
+        return f"output {found['operator']}: merged {found['merged']}"
     trails = " and ".join(str(each) for each in sorted(set(found["trails"])))
     numbers = "number" if trails == "1" else "numbers"
     who = f"by {_count(data['mergers'], 'merger')}" if found["merged"] == "by mergers" else found["merged"]

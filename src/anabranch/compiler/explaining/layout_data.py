@@ -87,6 +87,8 @@ def _exit(layout: Layout, number: int, found: Exit, running: Running | None) -> 
     merged = "in the driver"
     if not all(edge.ordered for edge in edges):
         merged = "not at all"
+        if running is not None and number in running.direct:
+            merged = "not at all: written where it is made"
     elif running is not None and number in running.merged:
         merged = "by mergers"
     return {

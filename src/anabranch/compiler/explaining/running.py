@@ -24,6 +24,8 @@ class Running:
         How many tasks put outputs in order.
     merged : frozenset of int
         The outputs that they do it for, by number; the driver does it for the others.
+    direct : frozenset of int
+        The outputs that whoever makes their tuples writes, because they need no order.
     """
 
     layout: Layout
@@ -31,3 +33,4 @@ class Running:
     source_tasks: int | None = None
     mergers: int = 0
     merged: frozenset[int] = frozenset()
+    direct: frozenset[int] = frozenset()

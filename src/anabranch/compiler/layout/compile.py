@@ -8,6 +8,7 @@ from typing import Any
 
 from anabranch.compiler.layout.chains import Chain, Graph, PlannedOperator, form_chains
 from anabranch.compiler.layout.hot_key_split import with_split_aggregations
+from anabranch.compiler.layout.order_needs import with_needed_order
 from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.punctuations import check_punctuations
 from anabranch.compiler.layout.stages import lay_out
@@ -58,7 +59,7 @@ def compile_program(outputs: Sequence[Node]) -> Plan:
     operators = tuple(_planned(node, models[node.id], chain_of, formation.outside) for node in order)
     plan = Plan(operators, chains, tuple(formation.borders), tuple(node.name for node in outputs))
     try:
-        return dataclasses.replace(plan, laid_out=lay_out(plan))
+        return dataclasses.replace(plan, laid_out=with_needed_order(lay_out(plan)))
     except ProgramError as problem:
         return dataclasses.replace(plan, refused=str(problem))
 

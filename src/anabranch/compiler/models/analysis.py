@@ -67,7 +67,7 @@ def analyse_with_facts(node: Node) -> tuple[Model, Inference | None]:
     model = _from_code(node, found, target, method, mode)
     model = _declare(node, model, found, declaration_of(target))
     # What was read with is large; of a large program only what was found is kept.
-    found.reader = None
+    found.reading = None
     found.emissions.clear()
     return model, found
 
@@ -158,9 +158,9 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
 
 
 def _definition(found: Inference, fallback: Location) -> Location:
-    reader = found.reader
-    if reader is not None and getattr(reader.tree, "lineno", None):
-        return Location(reader.frame.file, reader.tree.lineno)
+    reading = found.reading
+    if reading is not None and getattr(reading.tree, "lineno", None):
+        return Location(reading.frame.file, reading.tree.lineno)
     return fallback
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from anabranch.compiler.reading.facts import Emission, Facts, Kind
-from anabranch.compiler.reading.reader import Reader
+from anabranch.compiler.reading.reading_state import Reading
 from anabranch.compiler.reading.values import Text
 from anabranch.program.graph import Location
 from anabranch.program.model import Key, Selectivity
@@ -43,7 +43,7 @@ class Inference:
     forwarding: dict[str, str] = dataclasses.field(default_factory=dict)
     forwarding_reason: str = "no column is proven to be copied"
     emissions: list[Emission] = dataclasses.field(default_factory=list)
-    reader: Reader | None = None
+    reading: Reading | None = None
 
     @property
     def writes(self) -> list[Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 from anabranch.compiler.models.findings import Inference
-from anabranch.compiler.reading.reader import Reader
+from anabranch.compiler.reading.reading_state import Reading
 from anabranch.compiler.reading.values import ROW_TYPES, TUPLE, NoneType, Value
 from anabranch.program.schema import Schema
 
 
-def find_forwarding(found: Inference, reader: Reader, schema: Schema | None, output: Schema | None, mode: str) -> None:
+def find_forwarding(
+    found: Inference, reading: Reading, schema: Schema | None, output: Schema | None, mode: str
+) -> None:
     """Follow the columns into every emitted tuple."""
     if schema is None:
         return
@@ -25,7 +27,7 @@ def find_forwarding(found: Inference, reader: Reader, schema: Schema | None, out
     for each in found.emissions:
         if each.value.is_nothing or each.value.types == frozenset({NoneType}):
             continue
-        here = {} if each.many else _copied(reader, each.value, schema, output)
+        here = {} if each.many else _copied(reading, each.value, schema, output)
         copied = (
             here if copied is None else {name: origin for name, origin in copied.items() if here.get(name) == origin}
         )
@@ -36,13 +38,13 @@ def find_forwarding(found: Inference, reader: Reader, schema: Schema | None, out
         found.forwarding_reason = "no column is copied into every emitted tuple"
 
 
-def _copied(reader: Reader, value: Value, schema: Schema, output: Schema) -> dict[str, str]:
+def _copied(reading: Reading, value: Value, schema: Schema, output: Schema) -> dict[str, str]:
     if value.types is not None:
         value = dataclasses.replace(value, types=value.types - {NoneType})
     if value.types == ROW_TYPES and value.objects == frozenset({TUPLE}):
-        parts: dict[str | int, Value] | None = {name: reader.column(name) for name in schema.names}
+        parts: dict[str | int, Value] | None = {name: reading.column(name) for name in schema.names}
     else:
-        parts = reader.heap.parts(value)
+        parts = reading.heap.parts(value)
     if parts is None:
         if len(output.names) == 1 and value.text is not None and value.is_scalar:
             parts = {0: value}

@@ -1,6 +1,6 @@
 """From an operator's code to what it does: state, selectivity, forwarding, each with a reason.
 
-The code is read (`reader.py`) with abstract values (`values.py`), first as if nothing were state. If it
+The code is read (`read_operator.py`) with abstract values (`values.py`), first as if nothing were state. If it
 writes only dicts that are empty now, it is read again with those dicts taken for state of the tuple's key
 (case 2), and the indexes it uses are compared. Reading is repeated until the state's contents hold no
 surprise. Whatever cannot be followed is a fact of kind UNKNOWN, and one such fact makes the operator
@@ -17,9 +17,9 @@ from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.forwarding import find_forwarding
 from anabranch.compiler.models.key_proof import find_key
 from anabranch.compiler.models.selectivity import find_selectivity
-from anabranch.compiler.reading.context import KEYED_TYPES
 from anabranch.compiler.reading.facts import BLOCKING, Facts, Kind
-from anabranch.compiler.reading.reader import Reader, read
+from anabranch.compiler.reading.read_operator import read
+from anabranch.compiler.reading.reading_state import KEYED_TYPES, Reading
 from anabranch.compiler.reading.values import ROW_TYPES, TUPLE, NoneType, is_scalar_type
 from anabranch.program.graph import Location, StateField
 from anabranch.program.schema import Schema
@@ -54,22 +54,22 @@ def infer(
     first = _read_with_guess(target, method, schema, guessed, fallback) if guessed else None
     if first is not None:
         keyed = {identity: name for identity, (name, _) in guessed.items()}
-    reader = first or read(target, method, schema, fields, dict(keyed), fallback)
+    reading = first or read(target, method, schema, fields, dict(keyed), fallback)
     for _ in range(4):
-        written = reader.facts.of(Kind.WRITE)
-        more = _dicts_written(reader.facts, fields)
+        written = reading.facts.of(Kind.WRITE)
+        more = _dicts_written(reading.facts, fields)
         if not written or set(more) <= set(keyed):
             break
         keyed.update({identity: name for identity, name in more.items() if identity not in keyed})
-        known = {identity: reader.facts.objects[identity] for identity in keyed if identity in reader.facts.objects}
-        reader = read(target, method, schema, fields, dict(keyed), fallback, known)
-    facts = reader.facts
-    found = Inference(facts, facts.of(*BLOCKING, Kind.WRITE), reader=reader)
+        known = {identity: reading.facts.objects[identity] for identity in keyed if identity in reading.facts.objects}
+        reading = read(target, method, schema, fields, dict(keyed), fallback, known)
+    facts = reading.facts
+    found = Inference(facts, facts.of(*BLOCKING, Kind.WRITE), reading=reading)
     if keyed and not facts.of(Kind.WRITE):
         found.dicts = dict(keyed)
         find_key(found)
-    find_selectivity(found, reader, mode)
-    find_forwarding(found, reader, schema, output, mode)
+    find_selectivity(found, reading, mode)
+    find_forwarding(found, reading, schema, output, mode)
     return found
 
 
@@ -86,16 +86,16 @@ def _read_with_guess(
     schema: Schema | None,
     guessed: dict[int, tuple[str, Any]],
     fallback: Location | None,
-) -> Reader | None:
+) -> Reading | None:
     """Read with the guess that these dicts are the state; None if that is not all there is to it.
 
     A right guess saves the reading that would only have found out what is written.
     """
     keyed = {identity: name for identity, (name, _) in guessed.items()}
     objects = {identity: found for identity, (_, found) in guessed.items()}
-    reader = read(target, method, schema, (), keyed, fallback, objects)
-    right = reader.facts.stored == set(guessed) and not reader.facts.of(*BLOCKING, Kind.WRITE)
-    return reader if right and all(_one_way(reader.facts.routes.get(each)) for each in guessed) else None
+    reading = read(target, method, schema, (), keyed, fallback, objects)
+    right = reading.facts.stored == set(guessed) and not reading.facts.of(*BLOCKING, Kind.WRITE)
+    return reading if right and all(_one_way(reading.facts.routes.get(each)) for each in guessed) else None
 
 
 def _stores(target: Any) -> dict[int, str]:
@@ -164,8 +164,8 @@ def infer_output_schema(
     id bigint, value double
     """
     found = infer(function, method, schema, schema, mode)
-    reader = found.reader
-    if reader is None or not found.emissions:
+    reading = found.reading
+    if reading is None or not found.emissions:
         return None
     rows = 0
     for each in found.emissions:
@@ -178,11 +178,11 @@ def infer_output_schema(
         rows += 1
         if value.objects == frozenset({TUPLE}):
             continue
-        parts = reader.heap.parts(dataclasses.replace(value, types=kinds))
+        parts = reading.heap.parts(dataclasses.replace(value, types=kinds))
         if parts is None or tuple(parts) != schema.names:
             return None
         for name, part in parts.items():
-            expected = reader.column(str(name)).types
+            expected = reading.column(str(name)).types
             if part.text is not None and part.text.column == name:
                 continue
             if part.types is None or expected is None or not part.types <= expected | _widened(expected):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 from typing import Any
 
 from anabranch.compiler.reading.facts import Emission
@@ -71,11 +72,19 @@ class Frame:
     yields: list[Emission] = dataclasses.field(default_factory=list)
 
 
+@dataclasses.dataclass
+class ActiveCall:
+    """A function that is being read, for calls that come back to it."""
+
+    arguments: dict[str, Value]
+    result: Value = NOTHING
+    recursive: bool = False
+    grown: bool = False
+
+
+@functools.lru_cache(maxsize=4096)
 def local_names(node: Any) -> tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str], bool]:
     """A function's locals, those its inner functions use, its globals, its nonlocals, and if it yields."""
-    kept = _names.get(id(node))
-    if kept is not None and kept[0] is node:
-        return kept[1]
     assigned: set[str] = set()
     global_names: set[str] = set()
     nonlocal_names: set[str] = set()
@@ -124,15 +133,10 @@ def local_names(node: Any) -> tuple[frozenset[str], frozenset[str], frozenset[st
         elif isinstance(at, (ast.Yield, ast.YieldFrom)):
             yields = True
         waiting.extend(children(at))
-    found = (
+    return (
         frozenset(assigned - global_names - nonlocal_names),
         frozenset(inner_used & assigned - global_names - nonlocal_names),
         frozenset(global_names),
         frozenset(nonlocal_names),
         yields,
     )
-    _names[id(node)] = (node, found)
-    return found
-
-
-_names: dict[int, tuple[Any, tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str], bool]]] = {}

@@ -18,7 +18,17 @@ from typing import Any
 import numpy as np
 
 from anabranch.compiler.reading import known
-from anabranch.compiler.reading.method_calls import Methods, is_callable
+from anabranch.compiler.reading.displays import (
+    go_through_unordered,
+    iterate_over,
+    make_display,
+    make_object,
+    tuple_parts,
+)
+from anabranch.compiler.reading.method_calls import elements_of, is_callable
+from anabranch.compiler.reading.reading_state import Extra, Reading
+from anabranch.compiler.reading.subscripts import assign_item
+from anabranch.compiler.reading.tameness import holds_unordered, plain_use
 from anabranch.compiler.reading.values import (
     NONE,
     NOTHING,
@@ -36,233 +46,228 @@ from anabranch.compiler.reading.values import (
 )
 
 
-@dataclasses.dataclass
-class Extra:
-    """Arguments given with stars whose number or names are not known."""
+def apply_effect(
+    reading: Reading,
+    effect: known.Effect,
+    found: Any,
+    arguments: list[Value],
+    keywords: dict[str, Value],
+    node: ast.AST,
+    starred: bool = False,
+) -> Value:
+    """Call a library function whose effect is known."""
+    everything = [*arguments, *keywords.values()]
+    functions = [value for value in everything if is_callable(value)]
+    data = [value for value in everything if not is_callable(value)]
+    if found in (isinstance, issubclass, callable):
+        for value in everything[:1]:
+            reading.use(value, node, shallow=True)
+        if found is not callable and not all(_is_checkable(reading, value) for value in everything[1:]):
+            reading.unknown(node, f"calls {found.__name__}() with a class that may decide by itself")
+        return scalar(bool)
+    if isinstance(found, np.ufunc):
+        for value in arguments[found.nin :]:
+            reading.mutate(value, node, f"calls {qualified(found)} with an output array")
+    elif str(getattr(found, "__module__", "")).startswith("numpy"):
+        inputs = 3 if getattr(found, "__name__", "") in _THREE_INPUTS else 2
+        if len(arguments) > inputs:
+            reading.unknown(node, f"calls {qualified(found)} with so many arguments that one may be an output")
+    if "out" in keywords:
+        reading.mutate(keywords["out"], node, f"calls {qualified(found)} with out=")
+    for value in data:
+        if any(value is arguments[place] for place in effect.mutates if place < len(arguments)):
+            reading.use(value, node, how=f"passes it to {qualified(found)}()")
+            if value.types is None and not value.is_nothing:
+                reading.unknown(node, f"passes a value of unknown type to {qualified(found)}()")
+        elif effect.aliases and not effect.iterates and found not in (sorted,):
+            _contained(reading, value, found, node)
+        else:
+            plain_use(reading, value, node, f"passes it to {qualified(found)}()")
+        if found is not len and (Iterator in (value.types or ()) or _is_shared_iterator(reading, value)):
+            iterate_over(reading, value, node)
+        if effect.iterates and known.UNORDERED & (value.types or frozenset()) and found not in (any, all):
+            go_through_unordered(reading, value, node)
+        if found in (str, ascii, json.dumps) and holds_unordered(reading, value):
+            reading.impure(node, "shows a set, whose order differs from process to process")
+    elements = join_all(elements_of(reading, value, node) for value in data)
+    called = NOTHING
+    for function in functions:
+        for _ in range(2):
+            given = None if starred else _given(reading, found, join(elements, called), data, node)
+            if given is not None:
+                called = join(called, reading.call(function, given, {}, node))
+                continue
+            # How many arguments it gets is not known: each parameter may be anything that is around.
+            around = join_all([elements, elements_of(reading, elements, node), called, *data]).without_text()
+            called = join(called, reading.call(function, [], {}, node, Extra(places=around)))
+    for place in effect.mutates:
+        if place < len(arguments):
+            reading.mutate(arguments[place], node, f"calls {qualified(found)}() on {arguments[place].path or 'it'}")
+            if found is operator.setitem and len(arguments) == 3:
+                assign_item(reading, arguments[0], arguments[1], arguments[2], node)
+                return NONE
+            for other in arguments:
+                if other is not arguments[place]:
+                    reading.put(arguments[place], other, node, f"calls {qualified(found)}()")
+    return _result(reading, effect, found, arguments, keywords, elements, called, node)
 
-    places: Value | None = None
-    names: Value | None = None
+
+def starred_result(reading: Reading, effect: known.Effect, result: Value, arguments: list[Value]) -> Value:
+    """With ``f(*x)`` it is not known which argument is which: the result may be or hold any of them."""
+    if not effect.aliases:
+        return result.without_text()
+    given = join_all(arguments).without_text()
+    for each in result.objects:
+        if isinstance(each, Site):
+            reading.heap.put(each, given)
+    return join(result, given).without_text()
 
 
-class Library(Methods):
-    """Calls of functions in the tables."""
+def _is_checkable(reading: Reading, value: Value) -> bool:
+    """A class, or a tuple of classes, whose instance check is Python's own."""
+    parts = tuple_parts(reading, value)
+    if value.concrete is None and parts is not None:
+        return all(_is_checkable(reading, part) for part in parts)
+    kinds: list[Any] = []
+    for each in value.concrete or (None,):
+        kinds.extend(each if isinstance(each, tuple) else [each])
+    return all(
+        isinstance(kind, type)
+        and (type(kind) in (type, enum.EnumMeta) or kind.__module__ in ("collections.abc", "numbers"))
+        for kind in kinds
+    )
 
-    def apply(
-        self,
-        effect: known.Effect,
-        found: Any,
-        arguments: list[Value],
-        keywords: dict[str, Value],
-        node: ast.AST,
-        starred: bool = False,
-    ) -> Value:
-        """Call a library function whose effect is known."""
-        everything = [*arguments, *keywords.values()]
-        functions = [value for value in everything if is_callable(value)]
-        data = [value for value in everything if not is_callable(value)]
-        if found in (isinstance, issubclass, callable):
-            for value in everything[:1]:
-                self.use(value, node, shallow=True)
-            if found is not callable and not all(self._is_checkable(value) for value in everything[1:]):
-                self.unknown(node, f"calls {found.__name__}() with a class that may decide by itself")
-            return scalar(bool)
-        if isinstance(found, np.ufunc):
-            for value in arguments[found.nin :]:
-                self.mutate(value, node, f"calls {qualified(found)} with an output array")
-        elif str(getattr(found, "__module__", "")).startswith("numpy"):
-            inputs = 3 if getattr(found, "__name__", "") in _THREE_INPUTS else 2
-            if len(arguments) > inputs:
-                self.unknown(node, f"calls {qualified(found)} with so many arguments that one may be an output")
-        if "out" in keywords:
-            self.mutate(keywords["out"], node, f"calls {qualified(found)} with out=")
-        for value in data:
-            if any(value is arguments[place] for place in effect.mutates if place < len(arguments)):
-                self.use(value, node, how=f"passes it to {qualified(found)}()")
-                if value.types is None and not value.is_nothing:
-                    self.unknown(node, f"passes a value of unknown type to {qualified(found)}()")
-            elif effect.aliases and not effect.iterates and found not in (sorted,):
-                self._contained(value, found, node)
-            else:
-                self.plain_use(value, node, f"passes it to {qualified(found)}()")
-            if found is not len and (Iterator in (value.types or ()) or self._is_shared_iterator(value)):
-                self.iterate(value, node)
-            if effect.iterates and known.UNORDERED & (value.types or frozenset()) and found not in (any, all):
-                self._unordered(value, node)
-            if found in (str, ascii, json.dumps) and self.holds_unordered(value):
-                self.impure(node, "shows a set, whose order differs from process to process")
-        elements = join_all(self._elements(value, node) for value in data)
-        called = NOTHING
-        for function in functions:
-            for _ in range(2):
-                given = None if starred else self._given(found, join(elements, called), data, node)
-                if given is not None:
-                    called = join(called, self.call(function, given, {}, node))
-                    continue
-                # How many arguments it gets is not known: each parameter may be anything that is around.
-                around = join_all([elements, self._elements(elements, node), called, *data]).without_text()
-                called = join(called, self.call(function, [], {}, node, Extra(places=around)))
-        for place in effect.mutates:
-            if place < len(arguments):
-                self.mutate(arguments[place], node, f"calls {qualified(found)}() on {arguments[place].path or 'it'}")
-                if found is operator.setitem and len(arguments) == 3:
-                    self.assign_item(arguments[0], arguments[1], arguments[2], node)
-                    return NONE
-                for other in arguments:
-                    if other is not arguments[place]:
-                        self.put(arguments[place], other, node, f"calls {qualified(found)}()")
-        return self._result(effect, found, arguments, keywords, elements, called, node)
 
-    def _starred_result(self, effect: known.Effect, result: Value, arguments: list[Value]) -> Value:
-        """With ``f(*x)`` it is not known which argument is which: the result may be or hold any of them."""
-        if not effect.aliases:
-            return result.without_text()
-        given = join_all(arguments).without_text()
-        for each in result.objects:
-            if isinstance(each, Site):
-                self.heap.put(each, given)
-        return join(result, given).without_text()
+def _contained(reading: Reading, value: Value, found: Any, node: ast.AST) -> None:
+    reading.use(value, node, how=f"passes it to {qualified(found)}()")
+    if value.types is None and not value.is_nothing:
+        reading.unknown(node, f"passes a value of unknown type to {qualified(found)}()")
+    if value.foreign:
+        reading.unknown(node, f"passes a value of unknown type to {qualified(found)}()")
 
-    def _is_checkable(self, value: Value) -> bool:
-        """A class, or a tuple of classes, whose instance check is Python's own."""
-        parts = self.tuple_parts(value)
-        if value.concrete is None and parts is not None:
-            return all(self._is_checkable(part) for part in parts)
-        kinds: list[Any] = []
-        for each in value.concrete or (None,):
-            kinds.extend(each if isinstance(each, tuple) else [each])
-        return all(
-            isinstance(kind, type)
-            and (type(kind) in (type, enum.EnumMeta) or kind.__module__ in ("collections.abc", "numbers"))
-            for kind in kinds
-        )
 
-    def _contained(self, value: Value, found: Any, node: ast.AST) -> None:
-        self.use(value, node, how=f"passes it to {qualified(found)}()")
-        if value.types is None and not value.is_nothing:
-            self.unknown(node, f"passes a value of unknown type to {qualified(found)}()")
-        if value.foreign:
-            self.unknown(node, f"passes a value of unknown type to {qualified(found)}()")
+def _is_shared_iterator(reading: Reading, value: Value) -> bool:
+    return any(
+        not isinstance(each, (*known.REITERABLE, type, types.FunctionType, types.ModuleType))
+        and hasattr(type(each), "__next__")
+        for each in value.concrete or ()
+    )
 
-    def _is_shared_iterator(self, value: Value) -> bool:
-        return any(
-            not isinstance(each, (*known.REITERABLE, type, types.FunctionType, types.ModuleType))
-            and hasattr(type(each), "__next__")
-            for each in value.concrete or ()
-        )
 
-    def _given(self, found: Any, elements: Value, data: list[Value], node: ast.AST) -> list[Value] | None:
-        """The arguments a library function calls a function with; None if their number is not known."""
-        if found is map:
-            return [self._elements(value, node).without_text() for value in data]
-        if found in (functools.reduce, itertools.accumulate):
-            # The first is the initial value itself, or what the function returned before.
-            return [join(elements, join_all(data)), elements]
-        if isinstance(found, type) and found.__name__ == "defaultdict":
-            return []
-        if getattr(found, "__name__", "") in ("sub", "subn"):
-            return [PLAIN_VALUE]
-        if found in (min, max):
-            return [join(elements, join_all(data))]
-        return [elements] if found in _CALL_WITH_ELEMENTS else None
+def _given(reading: Reading, found: Any, elements: Value, data: list[Value], node: ast.AST) -> list[Value] | None:
+    """The arguments a library function calls a function with; None if their number is not known."""
+    if found is map:
+        return [elements_of(reading, value, node).without_text() for value in data]
+    if found in (functools.reduce, itertools.accumulate):
+        # The first is the initial value itself, or what the function returned before.
+        return [join(elements, join_all(data)), elements]
+    if isinstance(found, type) and found.__name__ == "defaultdict":
+        return []
+    if getattr(found, "__name__", "") in ("sub", "subn"):
+        return [PLAIN_VALUE]
+    if found in (min, max):
+        return [join(elements, join_all(data))]
+    return [elements] if found in _CALL_WITH_ELEMENTS else None
 
-    def _result(
-        self,
-        effect: known.Effect,
-        found: Any,
-        arguments: list[Value],
-        keywords: dict[str, Value],
-        elements: Value,
-        called: Value,
-        node: ast.AST,
-    ) -> Value:
-        kinds = effect.result
-        if kinds is None:
-            return self.unknown(node, f"calls {qualified(found)}")
-        text = None
-        if effect.text and not keywords and arguments:
-            text = combined_text("{f0}(" + ", ".join(["{}"] * len(arguments)) + ")", arguments, found)
-        if found in (abs, round) and arguments:
-            numeric = (arguments[0].types or frozenset()) - {NoneType}
-            if numeric and numeric <= {int, float, bool}:
-                kinds = frozenset({int if found is round and len(arguments) == 1 else max(numeric, key=_width)})
-        if found in (
-            min,
-            max,
-            functools.reduce,
-            next,
-            heapq.heappop,
-            heapq.heapreplace,
-            heapq.heappushpop,
-            operator.getitem,
-        ):
-            given = elements
-            if len(arguments) > 1 and found in (min, max, next):
-                given = join(given, join_all(value for value in arguments if not is_callable(value)))
-                if found in (min, max):
-                    given = join_all(value for value in arguments if not is_callable(value))
-            given = join(given, join_all(v for n, v in keywords.items() if n == "default"))
-            result = join(given, called if found is functools.reduce else NOTHING)
-            return result.with_text(text) if result.is_scalar else result.without_text()
-        if all(is_scalar_type(kind) for kind in kinds):
-            return Value(types=kinds, text=text)
-        if found in (dict,) and not arguments:
-            return self.display(node, kinds, dict(keywords), "dict")
-        if found in (tuple, list) and len(arguments) == 1:
-            parts = self.tuple_parts(arguments[0])
-            if parts is not None:
-                return dataclasses.replace(self.display(node, kinds, dict(enumerate(parts)), "seq"), text=text)
-        if found is dict and len(arguments) == 1:
-            named: dict[Any, Value] | None = self.heap.parts(arguments[0])
-            if named is not None and arguments[0].types == frozenset({dict}):
-                return self.display(node, kinds, {**named, **keywords}, "dict")
-        content = elements if effect.aliases else NOTHING
-        around: frozenset[Any] = frozenset()
-        if effect.aliases and found not in _GIVE_ELEMENTS:
-            # Pairs, views, values given as they are: anything the arguments lead to may be in the result.
-            data = join_all(value for value in (*arguments, *keywords.values()) if not is_callable(value))
-            content = join(join(elements, self._elements(elements, node)), data).without_text()
-            around = data.objects
-        content = join(content, called)
-        if found is enumerate:
-            content = self.display(node, frozenset({tuple}), {0: scalar(int), 1: elements}, "pair")
-        elif found is zip:
-            shape = {place: self._elements(value, node) for place, value in enumerate(arguments)}
-            content = self.display(node, frozenset({tuple}), shape, "pair")
-        elif getattr(found, "__name__", "") in (
-            "product",
-            "pairwise",
-            "combinations",
-            "permutations",
-            "zip_longest",
-            "groupby",
-            "combinations_with_replacement",
-        ):
-            inner = join(elements, NONE) if found is itertools.zip_longest else elements
-            if found is itertools.groupby:
-                group = self.make(node, frozenset({Iterator}), elements, "group")
-                inner = join(join(called, elements), group)
-                content = self.display(node, frozenset({tuple}), {0: join(called, elements), 1: group}, "pair")
-            else:
-                content = self.make(node, frozenset({tuple}), inner, "pair")
-        elif found is itertools.count:
-            content = scalar(int, float)
-        elif found is map:
-            content = called
-        elif getattr(found, "__name__", "") == "from_iterable":
-            content = self._elements(elements, node)
-        elif found is divmod or found is range or not effect.aliases:
-            content = PLAIN_VALUE
-        if found in (copy.copy, copy.deepcopy) and arguments:
-            kinds = arguments[0].types
-            if arguments[0].is_scalar:
-                return arguments[0]
-            content = elements if found is copy.copy else _deep(elements)
-        if kinds == frozenset({Plain}) and not effect.aliases:
-            return Value(types=kinds, text=text)
-        made = self.make(node, kinds, content, "call")
-        for each in made.objects:
-            self.heap.lose_parts(each)
-        return dataclasses.replace(made, text=text, objects=made.objects | around)
+
+def _result(
+    reading: Reading,
+    effect: known.Effect,
+    found: Any,
+    arguments: list[Value],
+    keywords: dict[str, Value],
+    elements: Value,
+    called: Value,
+    node: ast.AST,
+) -> Value:
+    kinds = effect.result
+    if kinds is None:
+        return reading.unknown(node, f"calls {qualified(found)}")
+    text = None
+    if effect.text and not keywords and arguments:
+        text = combined_text("{f0}(" + ", ".join(["{}"] * len(arguments)) + ")", arguments, found)
+    if found in (abs, round) and arguments:
+        numeric = (arguments[0].types or frozenset()) - {NoneType}
+        if numeric and numeric <= {int, float, bool}:
+            kinds = frozenset({int if found is round and len(arguments) == 1 else max(numeric, key=_width)})
+    if found in (
+        min,
+        max,
+        functools.reduce,
+        next,
+        heapq.heappop,
+        heapq.heapreplace,
+        heapq.heappushpop,
+        operator.getitem,
+    ):
+        given = elements
+        if len(arguments) > 1 and found in (min, max, next):
+            given = join(given, join_all(value for value in arguments if not is_callable(value)))
+            if found in (min, max):
+                given = join_all(value for value in arguments if not is_callable(value))
+        given = join(given, join_all(v for n, v in keywords.items() if n == "default"))
+        result = join(given, called if found is functools.reduce else NOTHING)
+        return result.with_text(text) if result.is_scalar else result.without_text()
+    if all(is_scalar_type(kind) for kind in kinds):
+        return Value(types=kinds, text=text)
+    if found in (dict,) and not arguments:
+        return make_display(reading, node, kinds, dict(keywords), "dict")
+    if found in (tuple, list) and len(arguments) == 1:
+        parts = tuple_parts(reading, arguments[0])
+        if parts is not None:
+            return dataclasses.replace(make_display(reading, node, kinds, dict(enumerate(parts)), "seq"), text=text)
+    if found is dict and len(arguments) == 1:
+        named: dict[Any, Value] | None = reading.heap.parts(arguments[0])
+        if named is not None and arguments[0].types == frozenset({dict}):
+            return make_display(reading, node, kinds, {**named, **keywords}, "dict")
+    content = elements if effect.aliases else NOTHING
+    around: frozenset[Any] = frozenset()
+    if effect.aliases and found not in _GIVE_ELEMENTS:
+        # Pairs, views, values given as they are: anything the arguments lead to may be in the result.
+        data = join_all(value for value in (*arguments, *keywords.values()) if not is_callable(value))
+        content = join(join(elements, elements_of(reading, elements, node)), data).without_text()
+        around = data.objects
+    content = join(content, called)
+    if found is enumerate:
+        content = make_display(reading, node, frozenset({tuple}), {0: scalar(int), 1: elements}, "pair")
+    elif found is zip:
+        shape = {place: elements_of(reading, value, node) for place, value in enumerate(arguments)}
+        content = make_display(reading, node, frozenset({tuple}), shape, "pair")
+    elif getattr(found, "__name__", "") in (
+        "product",
+        "pairwise",
+        "combinations",
+        "permutations",
+        "zip_longest",
+        "groupby",
+        "combinations_with_replacement",
+    ):
+        inner = join(elements, NONE) if found is itertools.zip_longest else elements
+        if found is itertools.groupby:
+            group = make_object(reading, node, frozenset({Iterator}), elements, "group")
+            inner = join(join(called, elements), group)
+            content = make_display(reading, node, frozenset({tuple}), {0: join(called, elements), 1: group}, "pair")
+        else:
+            content = make_object(reading, node, frozenset({tuple}), inner, "pair")
+    elif found is itertools.count:
+        content = scalar(int, float)
+    elif found is map:
+        content = called
+    elif getattr(found, "__name__", "") == "from_iterable":
+        content = elements_of(reading, elements, node)
+    elif found is divmod or found is range or not effect.aliases:
+        content = PLAIN_VALUE
+    if found in (copy.copy, copy.deepcopy) and arguments:
+        kinds = arguments[0].types
+        if arguments[0].is_scalar:
+            return arguments[0]
+        content = elements if found is copy.copy else _deep(elements)
+    if kinds == frozenset({Plain}) and not effect.aliases:
+        return Value(types=kinds, text=text)
+    made = make_object(reading, node, kinds, content, "call")
+    for each in made.objects:
+        reading.heap.lose_parts(each)
+    return dataclasses.replace(made, text=text, objects=made.objects | around)
 
 
 def _deep(value: Value) -> Value:

@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 
 from anabranch.compiler.reading import known
-from anabranch.compiler.reading.expressions import Expressions
+from anabranch.compiler.reading.displays import go_through_unordered, iterate_over, keys_of, make_display, make_object
+from anabranch.compiler.reading.operations import test_contains
+from anabranch.compiler.reading.reading_state import Reading
+from anabranch.compiler.reading.subscripts import assign_item, delete_item, item_of, read_entry, store_entry
+from anabranch.compiler.reading.tameness import holds_unordered, plain_use
 from anabranch.compiler.reading.values import (
     NONE,
     NOTHING,
@@ -34,289 +38,288 @@ from anabranch.compiler.reading.values import (
 from anabranch.program.schema import Row
 
 _GIVES_CONTENT = {"pop", "popleft", "popitem", "setdefault", "get", "__getitem__"}
+
 _GIVES_SELF_LIKE = {"copy", "union", "intersection", "difference", "symmetric_difference", "__add__"}
+
 _ORDERED_READERS = {"join", "extend", "extendleft", "writelines"}
+
 #: Methods of arrays whose second argument is an array to write to.
 _WITH_OUTPUT = {"dot", "argmax", "argmin", "any", "all", "max", "min", "round"}
+
 #: Methods that put an argument away or hand it back without looking at it.
 _KEEPERS = {"get", "setdefault", "append", "appendleft", "insert", "pop", "put"}
+
 _STORE_METHODS = {"put", "get", "has", "remove"}
 
 
-class Methods(Expressions):
-    """Calls of methods that Python itself defines."""
+def call_method(
+    reading: Reading, receiver: Value, name: str, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    if receiver.is_nothing:
+        return NOTHING
+    handle = reading.handle_of(receiver)
+    if handle is not None:
+        return _method_of_state(reading, receiver, handle, name, arguments, keywords, node)
+    if receiver.types == ROW_TYPES:
+        return _method_of_row(reading, receiver, name, arguments, keywords, node)
+    if receiver.types is None:
+        return reading.unknown(node, f"calls .{name}() of a value of unknown type")
+    if name in known.SUBSCRIPT_METHODS:
+        return _subscript_method(reading, receiver, name, arguments, node)
+    everything = [*arguments, *keywords.values()]
+    if "out" in keywords:
+        reading.mutate(keywords["out"], node, f"calls .{name}() with out=")
+    most = 2 if name not in _WITH_OUTPUT else 1
+    if (np.ndarray in receiver.types and len(arguments) > 1) or (Plain in receiver.types and len(arguments) > most):
+        reading.unknown(node, f"calls .{name}() with so many arguments that one may be an output")
+    _arguments(reading, receiver, name, everything, node)
+    found = NOTHING
+    for kind in receiver.types:
+        found = join(found, _method_of_type(reading, receiver, kind, name, everything, node))
+    if receiver.text is not None and found.is_scalar and not keywords and name not in known.ALL_MUTATORS:
+        template = "{}." + name + "(" + ", ".join(["{}"] * len(arguments)) + ")"
+        found = found.with_text(combined_text(template, [receiver, *arguments]))
+    return found
 
-    def method(
-        self, receiver: Value, name: str, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
-    ) -> Value:
-        if receiver.is_nothing:
-            return NOTHING
-        handle = self.handle_of(receiver)
-        if handle is not None:
-            return self._method_of_state(receiver, handle, name, arguments, keywords, node)
-        if receiver.types == ROW_TYPES:
-            return self._method_of_row(receiver, name, arguments, keywords, node)
-        if receiver.types is None:
-            return self.unknown(node, f"calls .{name}() of a value of unknown type")
-        if name in known.SUBSCRIPT_METHODS:
-            return self._subscript_method(receiver, name, arguments, node)
-        everything = [*arguments, *keywords.values()]
-        if "out" in keywords:
-            self.mutate(keywords["out"], node, f"calls .{name}() with out=")
-        most = 2 if name not in _WITH_OUTPUT else 1
-        if (np.ndarray in receiver.types and len(arguments) > 1) or (Plain in receiver.types and len(arguments) > most):
-            self.unknown(node, f"calls .{name}() with so many arguments that one may be an output")
-        self._arguments(receiver, name, everything, node)
-        found = NOTHING
-        for kind in receiver.types:
-            found = join(found, self._method_of_type(receiver, kind, name, everything, node))
-        if receiver.text is not None and found.is_scalar and not keywords and name not in known.ALL_MUTATORS:
-            template = "{}." + name + "(" + ", ".join(["{}"] * len(arguments)) + ")"
-            found = found.with_text(combined_text(template, [receiver, *arguments]))
-        return found
 
-    def _arguments(self, receiver: Value, name: str, values: list[Value], node: ast.AST) -> None:
-        for value in values:
-            if is_callable(value):
-                if name in known.METHOD_CALLBACKS:
-                    inside = self.content(receiver, node) if not receiver.is_scalar else PLAIN_VALUE
-                    self.call(value, [inside], {}, node)
-                elif name not in _KEEPERS:
-                    self.unknown(node, f"passes a function to .{name}()")
-                continue
-            if name in ("append", "add", "appendleft", "insert", "setdefault", "update", "put"):
-                # Kept as it is; only hashing or nothing at all runs on it.
-                self.use(value, node, how=f"passes it to .{name}()")
-                if name in ("add", "update"):
-                    self.plain_use(value, node, f"passes it to .{name}()")
-            else:
-                self.plain_use(value, node, f"passes it to .{name}()")
-            if Iterator in (value.types or ()):
-                self.iterate(value, node)
-            if name in _ORDERED_READERS and known.UNORDERED & (value.types or frozenset()):
-                self._unordered(value, node)
-            if name in ("format", "format_map") and self.holds_unordered(value):
-                self.impure(node, "shows a set, whose order differs from process to process")
+def _arguments(reading: Reading, receiver: Value, name: str, values: list[Value], node: ast.AST) -> None:
+    for value in values:
+        if is_callable(value):
+            if name in known.METHOD_CALLBACKS:
+                inside = reading.content(receiver, node) if not receiver.is_scalar else PLAIN_VALUE
+                reading.call(value, [inside], {}, node)
+            elif name not in _KEEPERS:
+                reading.unknown(node, f"passes a function to .{name}()")
+            continue
+        if name in ("append", "add", "appendleft", "insert", "setdefault", "update", "put"):
+            # Kept as it is; only hashing or nothing at all runs on it.
+            reading.use(value, node, how=f"passes it to .{name}()")
+            if name in ("add", "update"):
+                plain_use(reading, value, node, f"passes it to .{name}()")
+        else:
+            plain_use(reading, value, node, f"passes it to .{name}()")
+        if Iterator in (value.types or ()):
+            iterate_over(reading, value, node)
+        if name in _ORDERED_READERS and known.UNORDERED & (value.types or frozenset()):
+            go_through_unordered(reading, value, node)
+        if name in ("format", "format_map") and holds_unordered(reading, value):
+            reading.impure(node, "shows a set, whose order differs from process to process")
 
-    def _method_of_type(self, receiver: Value, kind: type, name: str, arguments: list[Value], node: ast.AST) -> Value:
-        if kind is Row:
-            return self._method_of_row(dataclasses.replace(receiver, types=ROW_TYPES), name, arguments, {}, node)
-        if kind is Plain:
-            if name in known.ALL_MUTATORS:
-                return self._mutating(receiver, kind, name, arguments, node)
-            if not any(hasattr(each, name) for each in known.DATA_TYPES) or name.startswith("__"):
-                return self.unknown(node, f"calls .{name}(), which is not known")
-            return self._reading(receiver, kind, name, arguments, node)
-        if kind not in known.MUTATORS and not is_scalar_type(kind):
-            return self.unknown(node, f"calls .{name}() of a {kind.__name__}")
-        if name in known.MUTATORS.get(kind, ()):
-            return self._mutating(receiver, kind, name, arguments, node)
-        if kind is Iterator:
-            return self.unknown(node, f"calls .{name}() of an iterator")
-        if not hasattr(kind, name):
-            return NOTHING  # raises
-        if name.startswith("__") and name not in ("__len__", "__iter__", "__eq__", "__add__"):
-            return self.unknown(node, f"calls .{name}()")
-        if name == "astimezone" and not arguments:
-            self.impure(node, known.IMPURE_VALUE_METHODS[name])
-        return self._reading(receiver, kind, name, arguments, node)
 
-    def _mutating(self, receiver: Value, kind: type, name: str, arguments: list[Value], node: ast.AST) -> Value:
-        subject = receiver.path or "it"
-        self.mutate(receiver, node, f"calls .{name}() on {subject}")
-        if name in ("pop",) and kind is set:
-            self.impure(node, "takes an element of a set, whose order differs from process to process")
-        for value in arguments:
-            if is_callable(value) and name in known.METHOD_CALLBACKS:
-                continue
-            if name in ("extend", "extendleft", "update", "fromlist", "symmetric_difference_update"):
-                inside = self._elements(value, node)
-                if name == "update":  # pairs, or values given by keyword
-                    inside = join(join(inside, self._elements(inside, node)), value).without_text()
-                value = join(value if value.is_scalar else NOTHING, inside)
-            self.put(receiver, value, node, f"calls .{name}() on {subject}")
-        if name in _GIVES_CONTENT:
-            found = join(self.content(receiver, node), join_all(arguments))
-            if name == "popitem":
-                return self.display(node, frozenset({tuple}), {0: join(found, PLAIN_VALUE), 1: found}, "item")
-            return found.without_text()
-        if name in ("__next__", "send"):
-            return self.content(receiver, node)
-        return NONE if kind is not Plain else Value(types=PLAIN)
+def _method_of_type(
+    reading: Reading, receiver: Value, kind: type, name: str, arguments: list[Value], node: ast.AST
+) -> Value:
+    if kind is Row:
+        return _method_of_row(reading, dataclasses.replace(receiver, types=ROW_TYPES), name, arguments, {}, node)
+    if kind is Plain:
+        if name in known.ALL_MUTATORS:
+            return _mutating(reading, receiver, kind, name, arguments, node)
+        if not any(hasattr(each, name) for each in known.DATA_TYPES) or name.startswith("__"):
+            return reading.unknown(node, f"calls .{name}(), which is not known")
+        return _reading(reading, receiver, kind, name, arguments, node)
+    if kind not in known.MUTATORS and not is_scalar_type(kind):
+        return reading.unknown(node, f"calls .{name}() of a {kind.__name__}")
+    if name in known.MUTATORS.get(kind, ()):
+        return _mutating(reading, receiver, kind, name, arguments, node)
+    if kind is Iterator:
+        return reading.unknown(node, f"calls .{name}() of an iterator")
+    if not hasattr(kind, name):
+        return NOTHING  # raises
+    if name.startswith("__") and name not in ("__len__", "__iter__", "__eq__", "__add__"):
+        return reading.unknown(node, f"calls .{name}()")
+    if name == "astimezone" and not arguments:
+        reading.impure(node, known.IMPURE_VALUE_METHODS[name])
+    return _reading(reading, receiver, kind, name, arguments, node)
 
-    def _elements(self, value: Value, node: ast.AST) -> Value:
-        if value.is_scalar:
-            return value.without_text()
-        found = self.content(value, node)
-        if any(isinstance(kind, type) and issubclass(kind, dict) for kind in value.types or ()):
-            return join(found, self._keys(value, found))
-        return found
 
-    def _reading(self, receiver: Value, kind: type, name: str, arguments: list[Value], node: ast.AST) -> Value:
-        kinds = known.method_result(kind, name)
-        if is_scalar_type(kind):
-            if kinds is not None and all(is_scalar_type(each) for each in kinds):
-                return Value(types=kinds)
-            content = scalar(kind) if kind in (str, bytes) else PLAIN_VALUE
-            return self.make(node, kinds, content, name)
-        content = self.content(receiver, node)
-        if name == "items":
-            keys = self._keys(receiver, NOTHING)
-            pair = self.display(node, frozenset({tuple}), {0: keys, 1: content}, "pair")
-            return self.make(node, frozenset({list}), pair, name)
-        if name == "keys":
-            return self.make(node, frozenset({list}), self._keys(receiver, NOTHING), name)
-        if name == "values":
-            return self.make(node, frozenset({list}), content, name)
-        if name == "get":
-            defaults = arguments[1:] or [NONE]
-            return join_all([content, *defaults]).without_text()
-        if name in ("most_common", "elements"):
-            pair = self.display(node, frozenset({tuple}), {0: join(content, PLAIN_VALUE), 1: scalar(int)}, "pair")
-            return self.make(node, frozenset({list}), pair if name == "most_common" else PLAIN_VALUE, name)
-        if name in _GIVES_SELF_LIKE:
-            extra = join_all(self._elements(value, node) for value in arguments)
-            made = self.make(node, frozenset({kind}), join(content, extra), name)
-            for each in made.objects:
-                self.heap.lose_parts(each)
-            return made
+def _mutating(reading: Reading, receiver: Value, kind: type, name: str, arguments: list[Value], node: ast.AST) -> Value:
+    subject = receiver.path or "it"
+    reading.mutate(receiver, node, f"calls .{name}() on {subject}")
+    if name in ("pop",) and kind is set:
+        reading.impure(node, "takes an element of a set, whose order differs from process to process")
+    for value in arguments:
+        if is_callable(value) and name in known.METHOD_CALLBACKS:
+            continue
+        if name in ("extend", "extendleft", "update", "fromlist", "symmetric_difference_update"):
+            inside = elements_of(reading, value, node)
+            if name == "update":  # pairs, or values given by keyword
+                inside = join(join(inside, elements_of(reading, inside, node)), value).without_text()
+            value = join(value if value.is_scalar else NOTHING, inside)
+        reading.put(receiver, value, node, f"calls .{name}() on {subject}")
+    if name in _GIVES_CONTENT:
+        found = join(reading.content(receiver, node), join_all(arguments))
+        if name == "popitem":
+            return make_display(reading, node, frozenset({tuple}), {0: join(found, PLAIN_VALUE), 1: found}, "item")
+        return found.without_text()
+    if name in ("__next__", "send"):
+        return reading.content(receiver, node)
+    return NONE if kind is not Plain else Value(types=PLAIN)
+
+
+def elements_of(reading: Reading, value: Value, node: ast.AST) -> Value:
+    if value.is_scalar:
+        return value.without_text()
+    found = reading.content(value, node)
+    if any(isinstance(kind, type) and issubclass(kind, dict) for kind in value.types or ()):
+        return join(found, keys_of(reading, value, found))
+    return found
+
+
+def _reading(reading: Reading, receiver: Value, kind: type, name: str, arguments: list[Value], node: ast.AST) -> Value:
+    kinds = known.method_result(kind, name)
+    if is_scalar_type(kind):
         if kinds is not None and all(is_scalar_type(each) for each in kinds):
             return Value(types=kinds)
-        return Value(types=kinds, objects=receiver.objects | join_all(arguments).objects)
+        content = scalar(kind) if kind in (str, bytes) else PLAIN_VALUE
+        return make_object(reading, node, kinds, content, name)
+    content = reading.content(receiver, node)
+    if name == "items":
+        keys = keys_of(reading, receiver, NOTHING)
+        pair = make_display(reading, node, frozenset({tuple}), {0: keys, 1: content}, "pair")
+        return make_object(reading, node, frozenset({list}), pair, name)
+    if name == "keys":
+        return make_object(reading, node, frozenset({list}), keys_of(reading, receiver, NOTHING), name)
+    if name == "values":
+        return make_object(reading, node, frozenset({list}), content, name)
+    if name == "get":
+        defaults = arguments[1:] or [NONE]
+        return join_all([content, *defaults]).without_text()
+    if name in ("most_common", "elements"):
+        pair = make_display(reading, node, frozenset({tuple}), {0: join(content, PLAIN_VALUE), 1: scalar(int)}, "pair")
+        return make_object(reading, node, frozenset({list}), pair if name == "most_common" else PLAIN_VALUE, name)
+    if name in _GIVES_SELF_LIKE:
+        extra = join_all(elements_of(reading, value, node) for value in arguments)
+        made = make_object(reading, node, frozenset({kind}), join(content, extra), name)
+        for each in made.objects:
+            reading.heap.lose_parts(each)
+        return made
+    if kinds is not None and all(is_scalar_type(each) for each in kinds):
+        return Value(types=kinds)
+    return Value(types=kinds, objects=receiver.objects | join_all(arguments).objects)
 
-    def _subscript_method(self, receiver: Value, name: str, arguments: list[Value], node: ast.AST) -> Value:
-        if name == "__getitem__" and len(arguments) == 1:
-            return self.subscript(receiver, arguments[0], node)
-        if name == "__contains__" and len(arguments) == 1:
-            return self.contains(receiver, arguments[0], node)
-        if name == "__setitem__" and len(arguments) == 2:
-            self.assign_item(receiver, arguments[0], arguments[1], node)
-            return NONE
-        if name == "__delitem__" and len(arguments) == 1:
-            self.delete_item(receiver, arguments[0], node)
-            return NONE
-        return self.unknown(node, f"calls .{name}()")
 
-    def delete_item(self, value: Value, index: Value, node: ast.AST) -> None:
-        """``del value[index]``."""
-        handle = self.handle_of(value)
-        if handle is not None:
-            self.facts.stored.update(each.identity for each in value.objects if isinstance(each, Handle))
-            self.entry(value, index, node, create=False)
-            return
-        self._check_index(index, node)
-        if value.types is None:
-            self.unknown(node, "deletes an item of a value of unknown type")
-        for kind in value.types or ():
-            if kind not in known.MUTATORS and kind is not Plain and not is_scalar_type(kind):
-                self.unknown(node, f"deletes an item of a {kind.__name__}")
-        self.mutate(value, node, f"deletes an item of {value.path or 'it'}")
-
-    # -- dicts that are state -----------------------------------------------------------------------------
-
-    def _method_of_state(
-        self,
-        receiver: Value,
-        handle: Handle,
-        name: str,
-        arguments: list[Value],
-        keywords: dict[str, Value],
-        node: ast.AST,
-    ) -> Value:
-        if name in known.ALL_MUTATORS:
-            self.facts.stored.update(each.identity for each in receiver.objects if isinstance(each, Handle))
-        if keywords:
-            self.whole(handle, node, f"calls .{name}() with keywords")
-            return PLAIN_VALUE
-        count = len(arguments)
-        if getattr(receiver.only, "is_anabranch_store", False):
-            return self._method_of_store(receiver, handle, name, arguments, node)
-        if isinstance(receiver.only, set):
-            if name in ("add", "discard", "remove", "__contains__") and count == 1:
-                self.contains(receiver, arguments[0], node)
-                return scalar(bool) if name == "__contains__" else NONE
-            self.whole(handle, node, f"calls .{name}() on {handle.path}")
-            return PLAIN_VALUE
-        if name == "get" and count in (1, 2):
-            return self.entry(
-                receiver,
-                arguments[0],
-                node,
-                create=False,
-                default=arguments[1] if count == 2 else NONE,
-            )
-        if name == "setdefault" and count in (1, 2):
-            self.store_entry(receiver, arguments[0], arguments[1] if count == 2 else NONE, node)
-            return self.entry(receiver, arguments[0], node, create=False)
-        if name == "pop" and count in (1, 2):
-            return self.entry(
-                receiver,
-                arguments[0],
-                node,
-                create=False,
-                default=arguments[1] if count == 2 else None,
-            )
-        if name == "__getitem__" and count == 1:
-            return self.entry(receiver, arguments[0], node, create=True)
-        if name == "__setitem__" and count == 2:
-            self.store_entry(receiver, arguments[0], arguments[1], node)
-            return NONE
-        if name == "__contains__" and count == 1:
-            return self.contains(receiver, arguments[0], node)
-        if name == "__delitem__" and count == 1:
-            self.delete_item(receiver, arguments[0], node)
-            return NONE
-        if name == "update" and count == 1 and type(receiver.only) in (dict,):
-            return self._update_entry(receiver, handle, arguments[0], node)
-        self.whole(handle, node, f"calls .{name}() on {handle.path}")
-        return PLAIN_VALUE
-
-    def _update_entry(self, receiver: Value, handle: Handle, argument: Value, node: ast.AST) -> Value:
-        """``d.update({key: value})`` with a display of one pair is an assignment."""
-        argument_node = node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else None
-        if isinstance(argument_node, ast.Dict) and len(argument_node.keys) == 1 and argument_node.keys[0] is not None:
-            key, value = self.evaluate(argument_node.keys[0]), self.evaluate(argument_node.values[0])
-            self.store_entry(receiver, key, value, node)
-            return NONE
-        self.whole(handle, node, f"calls .update() on {handle.path}")
+def _subscript_method(reading: Reading, receiver: Value, name: str, arguments: list[Value], node: ast.AST) -> Value:
+    if name == "__getitem__" and len(arguments) == 1:
+        return item_of(reading, receiver, arguments[0], node)
+    if name == "__contains__" and len(arguments) == 1:
+        return test_contains(reading, receiver, arguments[0], node)
+    if name == "__setitem__" and len(arguments) == 2:
+        assign_item(reading, receiver, arguments[0], arguments[1], node)
         return NONE
+    if name == "__delitem__" and len(arguments) == 1:
+        delete_item(reading, receiver, arguments[0], node)
+        return NONE
+    return reading.unknown(node, f"calls .{name}()")
 
-    def _method_of_store(
-        self, receiver: Value, handle: Handle, name: str, arguments: list[Value], node: ast.AST
-    ) -> Value:
-        if name not in _STORE_METHODS or not arguments:
-            self.whole(handle, node, f"calls .{name}() on {handle.path}")
-            return PLAIN_VALUE
-        if name == "put" and len(arguments) == 2:
-            self.store_entry(receiver, arguments[0], arguments[1], node)
-            return NONE
-        default = arguments[1] if len(arguments) == 2 else NONE
-        found = self.entry(receiver, arguments[0], node, create=False, default=default)
-        return scalar(bool) if name == "has" else found
 
-    # -- the tuple ----------------------------------------------------------------------------------------
+def _method_of_state(
+    reading: Reading,
+    receiver: Value,
+    handle: Handle,
+    name: str,
+    arguments: list[Value],
+    keywords: dict[str, Value],
+    node: ast.AST,
+) -> Value:
+    if name in known.ALL_MUTATORS:
+        reading.facts.stored.update(each.identity for each in receiver.objects if isinstance(each, Handle))
+    if keywords:
+        reading.whole(handle, node, f"calls .{name}() with keywords")
+        return PLAIN_VALUE
+    count = len(arguments)
+    if getattr(receiver.only, "is_anabranch_store", False):
+        return _method_of_store(reading, receiver, handle, name, arguments, node)
+    if isinstance(receiver.only, set):
+        if name in ("add", "discard", "remove", "__contains__") and count == 1:
+            test_contains(reading, receiver, arguments[0], node)
+            return scalar(bool) if name == "__contains__" else NONE
+        reading.whole(handle, node, f"calls .{name}() on {handle.path}")
+        return PLAIN_VALUE
+    if name == "get" and count in (1, 2):
+        return read_entry(
+            reading,
+            receiver,
+            arguments[0],
+            node,
+            create=False,
+            default=arguments[1] if count == 2 else NONE,
+        )
+    if name == "setdefault" and count in (1, 2):
+        store_entry(reading, receiver, arguments[0], arguments[1] if count == 2 else NONE, node)
+        return read_entry(reading, receiver, arguments[0], node, create=False)
+    if name == "pop" and count in (1, 2):
+        return read_entry(
+            reading,
+            receiver,
+            arguments[0],
+            node,
+            create=False,
+            default=arguments[1] if count == 2 else None,
+        )
+    if name == "__getitem__" and count == 1:
+        return read_entry(reading, receiver, arguments[0], node, create=True)
+    if name == "__setitem__" and count == 2:
+        store_entry(reading, receiver, arguments[0], arguments[1], node)
+        return NONE
+    if name == "__contains__" and count == 1:
+        return test_contains(reading, receiver, arguments[0], node)
+    if name == "__delitem__" and count == 1:
+        delete_item(reading, receiver, arguments[0], node)
+        return NONE
+    if name == "update" and count == 1 and type(receiver.only) in (dict,):
+        return _update_entry(reading, receiver, handle, arguments[0], node)
+    reading.whole(handle, node, f"calls .{name}() on {handle.path}")
+    return PLAIN_VALUE
 
-    def _method_of_row(
-        self, receiver: Value, name: str, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
-    ) -> Value:
-        names = self.schema.names if self.schema is not None else None
-        before: dict[Any, Value] | None = self.heap.parts(receiver)
-        if receiver.objects == frozenset({TUPLE}) and names is not None:
-            before = {each: self.column(each) for each in names}
-        for value in (*arguments, *keywords.values()):
-            self.use(value, node, how=f"passes it to .{name}()")
-        if name == "but" and not arguments:
-            if before is None:
-                made = self.make(node, ROW_TYPES, join(self.content(receiver, node), join_all(keywords.values())))
-                return made
-            return self.display(node, ROW_TYPES, {**before, **keywords}, "but")
-        if name == "asDict" and not arguments:
-            if before is None:
-                return self.make(node, frozenset({dict}), self.content(receiver, node), "asDict")
-            return self.display(node, frozenset({dict}), before, "asDict")
-        if name in ("count", "index", "__getitem__"):
-            return Value(types=PLAIN, objects=receiver.objects)
-        return self.unknown(node, f"calls .{name}() of the tuple")
+
+def _update_entry(reading: Reading, receiver: Value, handle: Handle, argument: Value, node: ast.AST) -> Value:
+    """``d.update({key: value})`` with a display of one pair is an assignment."""
+    argument_node = node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else None
+    if isinstance(argument_node, ast.Dict) and len(argument_node.keys) == 1 and argument_node.keys[0] is not None:
+        key, value = reading.evaluate(argument_node.keys[0]), reading.evaluate(argument_node.values[0])
+        store_entry(reading, receiver, key, value, node)
+        return NONE
+    reading.whole(handle, node, f"calls .update() on {handle.path}")
+    return NONE
+
+
+def _method_of_store(
+    reading: Reading, receiver: Value, handle: Handle, name: str, arguments: list[Value], node: ast.AST
+) -> Value:
+    if name not in _STORE_METHODS or not arguments:
+        reading.whole(handle, node, f"calls .{name}() on {handle.path}")
+        return PLAIN_VALUE
+    if name == "put" and len(arguments) == 2:
+        store_entry(reading, receiver, arguments[0], arguments[1], node)
+        return NONE
+    default = arguments[1] if len(arguments) == 2 else NONE
+    found = read_entry(reading, receiver, arguments[0], node, create=False, default=default)
+    return scalar(bool) if name == "has" else found
+
+
+def _method_of_row(
+    reading: Reading, receiver: Value, name: str, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    names = reading.schema.names if reading.schema is not None else None
+    before: dict[Any, Value] | None = reading.heap.parts(receiver)
+    if receiver.objects == frozenset({TUPLE}) and names is not None:
+        before = {each: reading.column(each) for each in names}
+    for value in (*arguments, *keywords.values()):
+        reading.use(value, node, how=f"passes it to .{name}()")
+    if name == "but" and not arguments:
+        if before is None:
+            made = make_object(
+                reading, node, ROW_TYPES, join(reading.content(receiver, node), join_all(keywords.values()))
+            )
+            return made
+        return make_display(reading, node, ROW_TYPES, {**before, **keywords}, "but")
+    if name == "asDict" and not arguments:
+        if before is None:
+            return make_object(reading, node, frozenset({dict}), reading.content(receiver, node), "asDict")
+        return make_display(reading, node, frozenset({dict}), before, "asDict")
+    if name in ("count", "index", "__getitem__"):
+        return Value(types=PLAIN, objects=receiver.objects)
+    return reading.unknown(node, f"calls .{name}() of the tuple")
 
 
 def is_callable(value: Value) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import linecache
 import types
 from typing import Any
@@ -32,9 +33,6 @@ class _File:
     codes: set[types.CodeType]
 
 
-_files: dict[str, tuple[list[str], _File | None]] = {}
-
-
 def tree_of(function: types.FunctionType) -> Function | NoSource:
     """The definition or lambda a function object was made from."""
     code = function.__code__
@@ -50,25 +48,38 @@ def tree_of(function: types.FunctionType) -> Function | NoSource:
     return found[0]
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Lines:
+    """The lines of a file as they are now: `linecache` gives the same list again until the file changes."""
+
+    name: str
+    lines: list[str]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Lines) or self.name != other.name:
+            return NotImplemented
+        return self.lines is other.lines or self.lines == other.lines
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
 def _file(name: str, module_globals: dict[str, Any]) -> _File | None:
     lines = linecache.getlines(name, module_globals)
-    if not lines:
-        return None
-    kept = _files.get(name)
-    if kept is not None and (kept[0] is lines or kept[0] == lines):
-        return kept[1]
-    text = "".join(lines)
+    return _parsed(_Lines(name, lines)) if lines else None
+
+
+@functools.lru_cache(maxsize=512)
+def _parsed(source: _Lines) -> _File | None:
+    text = "".join(source.lines)
     try:
         tree = ast.parse(text)
-        codes = _all_codes(compile(tree, name, "exec", dont_inherit=True))
+        codes = _all_codes(compile(tree, source.name, "exec", dont_inherit=True))
     except (SyntaxError, ValueError):
-        _files[name] = (lines, None)
         return None
     functions: dict[int, list[Function]] = {}
     _collect(tree, "", functions, "lambda" in text)
-    found = _File(functions, codes)
-    _files[name] = (lines, found)
-    return found
+    return _File(functions, codes)
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)

@@ -17,8 +17,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.engine.driver.balancing import Balancing
+from anabranch.engine.driver.epoch_progress import Change, EpochDurations
 from anabranch.engine.driver.epoch_sizing import EpochSizing, TakenFiles
 from anabranch.engine.driver.scaling import Scaling, overhead_s
+from anabranch.engine.reports import Report
 from anabranch.state.layouts import Layouts
 
 
@@ -31,8 +33,8 @@ class EpochFacts:
     epoch : int
     started_s : float
         On a clock that only goes forward.
-    durations_s : mapping
-        Where the driver's time went: begin, job, merge, sink, commit, total.
+    durations_s : EpochDurations
+        Where the driver's time went.
     rows_in : int
         Rows taken from the sources.
     levels : mapping
@@ -50,15 +52,15 @@ class EpochFacts:
     cut_short : bool
         It was shorter than it should have been, because our own limit is still on its way up: rows that stood ready
         did not wait for channels.
-    reports : sequence of mapping
-        What splitters (level 0) and channels reported.
+    reports : sequence of Report
+        What splitters, channels and mergers reported.
     """
 
     epoch: int
     started_s: float
-    durations_s: Mapping[str, float]
+    durations_s: EpochDurations
     rows_in: int
-    reports: Sequence[Mapping[str, Any]]
+    reports: Sequence[Report]
     levels: Mapping[str, int]
     ready_rows: int | None = None
     waited_s: float | None = None
@@ -66,26 +68,6 @@ class EpochFacts:
     interval_s: float | None = None
     taken_files: TakenFiles | None = None
     cut_short: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Change:
-    """A region whose partitioning function was replaced between two epochs.
-
-    Attributes
-    ----------
-    region : str
-    epoch : int
-        The first epoch with the new function.
-    channels_before, channels : int
-    reason : str
-    """
-
-    region: str
-    epoch: int
-    channels_before: int
-    channels: int
-    reason: str
 
 
 class Adaptation:

@@ -4,7 +4,7 @@
 
 A function is replaced at once when the number of channels changes, and then fits the workload, if one is known.
 With as many channels as before it is replaced only if the balance was outside the tolerance for some periods and
-the time that a better one saves exceeds the time to move the state (partitioning/planner.py). A period is an epoch,
+the time that a better one saves exceeds the time to move the state (planner.py). A period is an epoch,
 or as many as it takes to see enough rows.
 """
 
@@ -17,17 +17,18 @@ from typing import Any
 import numpy as np
 
 from anabranch.compiler.layout.stages import Layout, Stage
+from anabranch.engine.reports import ChannelReport, MergerReport, Report
 from anabranch.errors import ProgramError
 from anabranch.operators.hot_key_parts import Splits
-from anabranch.partitioning.construct import ConstructionSettings, resized
+from anabranch.partitioning.counting.key_costs import ChannelTimes
+from anabranch.partitioning.counting.knowledge import Knowledge
+from anabranch.partitioning.counting.tally import Counted
+from anabranch.partitioning.counting.workload import Workload
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.knowledge import Knowledge
-from anabranch.partitioning.measured import ChannelTimes
-from anabranch.partitioning.planner import Period, Planner, PlannerSettings, Replace
+from anabranch.partitioning.placing.construct import Construction, ConstructionSettings, resized
+from anabranch.partitioning.placing.hot_key_ways import plan_splits, resplit
+from anabranch.partitioning.placing.planner import Period, Planner, PlannerSettings, Replace
 from anabranch.partitioning.resources import TOLERANCE_DEFAULT, Growth, Resources
-from anabranch.partitioning.split import plan_splits, resplit
-from anabranch.partitioning.tally import Counted
-from anabranch.partitioning.workload import Workload
 from anabranch.program.graph import Keyed
 
 _SPLIT_PATIENCE = 3
@@ -45,6 +46,11 @@ class BalancingSettings:
     tolerance : float
         Option ``imbalanceTolerance``: how many times the load of the least loaded channel the most loaded one may
         have before anything is done about it.
+    construction : Construction
+        Option ``partitioning``: how partitioning functions are built. "weigh" is ours; "scan", "redist" and "readj" are
+        those of the *Partitioning* paper, told the load of the tail, which is measured here anyway; "consistent" is
+        consistent hashing alone, which knows of no frequent keys. Whichever it is, a query begins with key groups dealt
+        out evenly.
     """
 
     enabled: bool = True
@@ -52,6 +58,7 @@ class BalancingSettings:
     split_gain_seconds: float = 0.5
     """How much longer than a fair share the channel of a key must work, per epoch, for going over to a program that can
     split it: about what the shuffle costs that comes with it, in CPU seconds of all processes."""
+    construction: Construction = Construction.WEIGH
 
     @staticmethod
     def of_options(options: Mapping[str, str]) -> BalancingSettings:
@@ -66,7 +73,13 @@ class BalancingSettings:
             tolerance = 0.0
         if not 1.0 <= tolerance < float("inf"):
             raise ProgramError(f"option imbalanceTolerance={text!r}: expected a number of at least 1, such as 1.2")
-        return BalancingSettings(chosen == "auto", tolerance)
+        construction = options.get("partitioning", Construction.WEIGH.value)
+        choices = [each.value for each in Construction]
+        if construction not in choices:
+            raise ProgramError(f"option partitioning={construction!r}: expected one of {', '.join(choices)}")
+        if "partitioning" in options and chosen == "off":
+            raise ProgramError("option partitioning has no effect with balancing='off'; leave one of them out")
+        return BalancingSettings(chosen == "auto", tolerance, construction=Construction(construction))
 
 
 class Balancing:
@@ -99,9 +112,7 @@ class Balancing:
         self._planners: dict[str, Planner] = {}
         self._earlier: dict[str, Mapping[str, int]] = {}  # what planners of an earlier driver left
 
-    def observe(
-        self, epoch: int, reports: Sequence[Mapping[str, Any]], functions: Mapping[str, PartitioningFunction]
-    ) -> None:
+    def observe(self, epoch: int, reports: Sequence[Report], functions: Mapping[str, PartitioningFunction]) -> None:
         """Take in what splitters and channels reported of an epoch."""
         if not self._settings.enabled:
             return
@@ -109,14 +120,16 @@ class Balancing:
         busy: dict[str, dict[int, float]] = {}
         times: dict[str, list[ChannelTimes]] = {}
         for report in reports:
-            for stage, keys in report.get("keys", ()):
-                if stage in self._names:
-                    counted.setdefault(self._names[stage], []).append(Counted.of_report(keys))
-            if "channel" in report:
-                busy.setdefault(report["name"], {})[report["channel"]] = report["busy_seconds"]
-                if "measured" in report:
-                    read = ChannelTimes.of_report(report["measured"], report["rows_in"], report["busy_seconds"])
-                    times.setdefault(report["name"], []).extend([read] if read is not None else [])
+            if isinstance(report, MergerReport):
+                continue
+            for keys in report.keys:
+                if keys.stage in self._names:
+                    counted.setdefault(self._names[keys.stage], []).append(Counted.of_report(keys.tally))
+            if isinstance(report, ChannelReport):
+                busy.setdefault(report.name, {})[report.channel] = report.busy_seconds
+                if report.measured is not None:
+                    read = ChannelTimes.of_report(report.measured, report.rows_in, report.busy_seconds)
+                    times.setdefault(report.name, []).extend([read] if read is not None else [])
         for region, tallies in counted.items():
             function = functions[region]
             seconds = busy.get(region, {})
@@ -134,7 +147,8 @@ class Balancing:
         if known is None or known.is_empty:
             if channels == current.channels:
                 return None
-            return resized(current, channels), f"the number of channels changes from {current.channels} to {channels}"
+            function = resized(current, channels, self._settings.construction)
+            return function, f"the number of channels changes from {current.channels} to {channels}"
         planner = self._planner(region, current)
         if channels == current.channels and not known.take_period():
             return None
@@ -176,8 +190,8 @@ class Balancing:
     def _planner(self, region: str, current: PartitioningFunction) -> Planner:
         planner = self._planners.get(region)
         if planner is None:
-            settings = PlannerSettings(ConstructionSettings(self._resources[region]))
-            planner = self._planners[region] = Planner(current, settings)
+            settings = ConstructionSettings(self._resources[region], self._settings.construction, knows_tail=True)
+            planner = self._planners[region] = Planner(current, PlannerSettings(settings))
             planner.restore(self._earlier.pop(region, {}))
         planner.adopt(current)
         return planner

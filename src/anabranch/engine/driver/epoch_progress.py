@@ -1,74 +1,216 @@
-"""What is told of an epoch when it has ended."""
+"""What is told of an epoch when it has ended: ``lastProgress`` is this, as a dict.
+
+Only what is named here is shown: what tasks report to the driver beside it stays inside. docs/progress.md lists the
+keys for users, from the fields and the strings under them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from anabranch.engine.reports import ChannelReport, MergerReport, Report, SplitReport
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochDurations:
+    """Where the time of an epoch went, as the driver saw it, in seconds."""
+
+    begin: float = 0.0
+    """Looking at what stands ready, and recording that the epoch began."""
+    job: float = 0.0
+    """The tasks."""
+    merge: float = 0.0
+    """Putting the output in order, in the driver."""
+    sink: float = 0.0
+    """Writing the output."""
+    commit: float = 0.0
+    """Writing the manifest."""
+    total: float = 0.0
+    """All of it."""
+
+    @classmethod
+    def between(
+        cls, started: float, begun: float, ran: float, merged: float, written: float, committed: float
+    ) -> EpochDurations:
+        """From when the epoch started and when each part of it ended."""
+        return cls(
+            begun - started, ran - begun, merged - ran, written - merged, committed - written, committed - started
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class DurationProgress:
+    """`EpochDurations` in milliseconds."""
+
+    begin: int = 0
+    """Looking at what stands ready, and recording that the epoch began."""
+    job: int = 0
+    """The tasks: sources, shuffles, channels."""
+    merge: int = 0
+    """Putting the output in order, in the driver."""
+    sink: int = 0
+    """Writing the output."""
+    commit: int = 0
+    """Writing the manifest."""
+    total: int = 0
+    """All of it."""
+
+    @classmethod
+    def of(cls, durations: EpochDurations) -> DurationProgress:
+        return cls(**{name: round(seconds * 1000) for name, seconds in vars(durations).items()})
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskProgress:
+    """What one task of the epoch did."""
+
+    kind: str
+    """`source`, `channel` or `merger`."""
+    depth: int
+    """How many shuffles lie between the sources and the task: 0 for a source's."""
+    seconds: float
+    """How long it ran."""
+    rows_in: int
+    """Tuples it read."""
+    rows_out: int
+    """Tuples it sent on; a merger writes what it reads."""
+    began_s: float | None = None
+    """When it began, in seconds since 1970, by the clock of its host; null for a merger."""
+    stage: int | None = None
+    """The number of a channel's stage in the layout; null for others."""
+    name: str = ""
+    """The region of a channel, named after the operator at its entry; empty for others."""
+    channel: int | None = None
+    """The number of a channel in its region; null for others."""
+    busy_seconds: float = 0.0
+    """How long a channel worked in operators."""
+    state_seconds: float = 0.0
+    """How long a channel took to write its state."""
+
+    @classmethod
+    def of(cls, report: Report) -> TaskProgress:
+        """What of a report is shown."""
+        if isinstance(report, SplitReport):
+            return cls("source", 0, report.seconds, report.rows_in, report.rows_out, report.began_s)
+        if isinstance(report, MergerReport):
+            return cls("merger", report.depth, report.seconds, report.rows_in, report.rows_in)
+        return cls(
+            "channel",
+            report.depth,
+            report.seconds,
+            report.rows_in,
+            report.rows_out,
+            report.began_s,
+            report.stage,
+            report.name,
+            report.channel,
+            report.busy_seconds,
+            report.state_seconds,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """A region whose partitioning function was replaced between two epochs."""
+
+    region: str
+    """Named after the operator at its entry."""
+    epoch: int
+    """The first epoch with the new function."""
+    channels_before: int
+    """How many channels the region had."""
+    channels: int
+    """How many it has now; as many as before if only keys have other owners."""
+    reason: str
+    """Why, in a sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FileProgress:
+    """Files of a source whose epochs are sized by us (`epochSize`)."""
+
+    taken: int | None
+    """How many the epoch took; null if Spark does not say."""
+    limit: int
+    """How many it might have taken."""
+    next: int
+    """How many the next epoch may take."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ExecutorProgress:
+    """The executors, where they follow the channels (`maxExecutors`)."""
+
+    present: int
+    """How many there are."""
+    target: int
+    """How many Spark was asked for in all."""
+    given_back: tuple[str, ...] = ()
+    """The identities of those given back since the epoch before."""
 
 
 @dataclasses.dataclass(frozen=True)
 class EpochProgress:
-    """What happened in an epoch.
-
-    Attributes
-    ----------
-    epoch : int
-        Its number.
-    rows_in, rows_out : int
-        Tuples read from the source and given to the sink.
-    channels : dict
-        How many channels each region had; a region is named after the operator at its entry.
-    duration_ms : dict
-        Where the time went, as the driver saw it: begin, job, merge, sink, commit, total.
-    stages : list of dict
-        What the splitters did (level 0), and per stage and channel: rows in and out, seconds in all, seconds in
-        operators, seconds in state.
-    state_rows, state_bytes : int
-        What was written to the checkpoint for this epoch.
-    in_flight : int
-        Tuples that were fed back and wait for the next epoch.
-    met : dict
-        What operators met and did not like, by operator: tuples that came too late, nulls where a key or a time
-        should be, steps backwards.
-    changes : list of dict
-        Regions that have another partitioning function from the next epoch on: channels before and after, and why.
-    hot_keys : str
-        Why aggregations run in two steps, so that hot keys can be split; empty: they run as written.
-    epoch_files : dict
-        For every source whose files per epoch are adapted: how many it took, its limit, and that of the next epoch.
-    epoch_size : str
-        Why the next epoch may take so many; or, where an adapted size had to be given up, why.
-    executors : dict
-        With ``maxExecutors`` on a cluster: how many are present, how many Spark was asked for in all (target), and
-        the identities of those given back since the epoch before.
-    skipped : bool
-        The epoch had been committed before and was not run again.
-    """
+    """What happened in an epoch."""
 
     epoch: int
+    """Its number; epochs of a checkpoint count from 0."""
     rows_in: int
+    """Tuples read from the sources."""
     rows_out: int
-    channels: dict[str, int]
-    duration_ms: dict[str, int]
-    stages: list[dict[str, Any]]
-    state_rows: int
-    state_bytes: int
+    """Tuples given to the sinks."""
+    channels: Mapping[str, int]
+    """How many channels each region had; a region is named after the operator at its entry."""
+    duration_ms: DurationProgress
+    """Where the time went, as the driver saw it."""
+    stages: Sequence[TaskProgress] = ()
+    """What each task did."""
+    state_rows: int = 0
+    """Keys whose state was written to the checkpoint."""
+    state_bytes: int = 0
+    """What was written to the checkpoint for that, with segments that were compacted."""
     in_flight: int = 0
-    met: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
-    changes: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """Tuples that were fed back and wait for the next epoch."""
+    anomalies: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
+    """Bad input by operator, and what it was: tuples that came too late, nulls where a key or a time should be, steps
+    backwards."""
+    changes: Sequence[Change] = ()
+    """Regions that have another partitioning function from the next epoch on."""
     hot_keys: str = ""
-    epoch_files: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    """Why aggregations run in two steps, so that hot keys can be in parts; empty: they run as written."""
+    epoch_files: Mapping[str, FileProgress] = dataclasses.field(default_factory=dict)
+    """Source → its files, for every source whose files per epoch are adapted."""
     epoch_size: str = ""
-    executors: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Why the next epoch may take so many files; or, where an adapted size had to be given up, why."""
+    executors: ExecutorProgress | None = None
+    """The executors, with `maxExecutors` on a cluster; else null."""
     skipped: bool = False
+    """The epoch had been committed before and was not run again."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``lastProgress`` shows it."""
+        shown: dict[str, Any] = _shown(self)
+        return shown
 
 
-def met_in(reports: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """What operators counted, over all channels."""
+def _shown(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {field.name: _shown(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _shown(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_shown(each) for each in value]
+    return value
+
+
+def anomalies_in(reports: Iterable[Report]) -> dict[str, dict[str, int]]:
+    """What operators counted, over all tasks."""
     found: dict[str, dict[str, int]] = {}
     for report in reports:
-        for operator, what, number in report.get("met", ()):
-            counts = found.setdefault(operator, {})
-            counts[what] = counts.get(what, 0) + number
+        if isinstance(report, (SplitReport, ChannelReport)):
+            for each in report.anomalies:
+                counts = found.setdefault(each.operator, {})
+                counts[each.what] = counts.get(each.what, 0) + each.count
     return found

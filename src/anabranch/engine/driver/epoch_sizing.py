@@ -21,6 +21,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.control.epoch_size import EpochSize, TakenEpoch
+from anabranch.engine.driver.epoch_progress import FileProgress
+from anabranch.engine.reports import SplitReport
 
 if TYPE_CHECKING:
     from anabranch.engine.driver.adaptation import EpochFacts
@@ -117,8 +119,8 @@ class EpochSizing:
         """Replace the limits after an epoch; whether it was cut short by one that is still on its way up."""
         rows: dict[str, int] = {}
         for report in facts.reports:
-            if report["level"] == 0:
-                for source, count in report.get("sources", {}).items():
+            if isinstance(report, SplitReport):
+                for source, count in report.sources.items():
                     rows[source] = rows.get(source, 0) + count
         taken = facts.taken_files
         if self._read_limits is None or taken is None or not taken.files:
@@ -129,7 +131,7 @@ class EpochSizing:
             ours = {source: rows.get(source, 0) for source in taken.limits}
             decision = self._size.handle(
                 TakenEpoch(
-                    facts.durations_s["total"] + facts.bookkeeping_s,
+                    facts.durations_s.total + facts.bookkeeping_s,
                     overhead_s,
                     taken.files,
                     ours,
@@ -162,16 +164,12 @@ class EpochSizing:
             for source, files in limits.items()
         }
 
-    def shown(self, taken: TakenFiles | None) -> dict[str, dict[str, int]]:
+    def shown(self, taken: TakenFiles | None) -> dict[str, FileProgress]:
         """For the progress: files taken of each source, files it might have taken, and the next epoch may."""
         if taken is None:
             return {}
         return {
-            source: {
-                **({"taken": taken.files[source]} if source in taken.files else {}),
-                "limit": limit,
-                "next": self.limits[source],
-            }
+            source: FileProgress(taken.files.get(source), limit, self.limits[source])
             for source, limit in taken.limits.items()
         }
 

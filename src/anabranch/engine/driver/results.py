@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgpack
 import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Layout
+from anabranch.engine.reports import Report, from_bytes
 from anabranch.engine.worker.exchange import FAILURE, HEADER, REPORT, RESULT, is_relative, result_of
 from anabranch.engine.worker.output_mergers import merged
 from anabranch.engine.worker.packets import Positions, piece_of, unpack
@@ -19,7 +18,7 @@ class Results:
 
     def __init__(self, rows: pa.Table, layout: Layout) -> None:
         self._layout = layout
-        self.reports: list[dict[str, Any]] = []
+        self.reports: list[Report] = []
         self._parts: dict[int, list[tuple[bytes, int, pa.Buffer]]] = {at: [] for at in range(len(layout.exits))}
         self._positions = Positions()
         failures: dict[tuple[bytes, str], None] = {}
@@ -30,7 +29,7 @@ class Results:
                     exit_number, edge, place = result_of(order)
                     self._parts[exit_number].append((place, edge, payload.as_buffer()))
                 elif kind == REPORT:
-                    self.reports.append(msgpack.unpackb(payload.as_buffer()))
+                    self.reports.append(from_bytes(payload.as_buffer()))
                 elif kind == HEADER:
                     self._positions.add(msgpack.unpackb(payload.as_buffer()))
                 else:
@@ -49,7 +48,8 @@ class Results:
         found = self._layout.exits[number]
         schema = found.node.schema.arrow
         if not all(self._layout.edges[at].ordered for at in found.edges):
-            return pa.Table.from_batches([unpack(payload, schema) for _, _, payload in self._parts[number]], schema)
+            parts = sorted(self._parts[number], key=lambda part: part[:2])  # what one channel made stays in its order
+            return pa.Table.from_batches([unpack(payload, schema) for _, _, payload in parts], schema)
         # By place: what is sorted already is then sorted quickly.
         parts = sorted(self._parts[number], key=lambda part: part[0])
         bases = [self._base(place, edge) for place, edge, _ in parts]

@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -22,11 +21,19 @@ from typing import Any
 import cloudpickle
 
 from anabranch.compiler.explaining.running import Running
+from anabranch.compiler.layout.stages import Layout
 from anabranch.control import Decision
 from anabranch.control.elastic_options import ElasticOptions
+from anabranch.engine.clock import MACHINE_CLOCK, Clock
 from anabranch.engine.driver.adaptation import Adaptation, EpochFacts
 from anabranch.engine.driver.balancing import Balancing, BalancingSettings
-from anabranch.engine.driver.epoch_progress import EpochProgress, met_in
+from anabranch.engine.driver.epoch_progress import (
+    DurationProgress,
+    EpochDurations,
+    EpochProgress,
+    TaskProgress,
+    anomalies_in,
+)
 from anabranch.engine.driver.epoch_sizing import EpochSizing
 from anabranch.engine.driver.feedback import FeedbackStore, in_flight
 from anabranch.engine.driver.results import Results
@@ -35,7 +42,9 @@ from anabranch.engine.driver.sink import Sink
 from anabranch.engine.driver.slot_need import need_of
 from anabranch.engine.driver.waiting import Surroundings
 from anabranch.engine.job import Executor, Job
-from anabranch.engine.worker.output_mergers import MergerTask, Target, mergeable
+from anabranch.engine.reports import ChannelReport, SplitReport
+from anabranch.engine.worker.output_files import Target, unordered
+from anabranch.engine.worker.output_mergers import MergerTask, mergeable
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
 from anabranch.engine.worker.tasks import LevelTask, MergeTask, Program
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
@@ -44,6 +53,7 @@ from anabranch.program.graph import Keyed
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
+from anabranch.state.files import MemoryFiles
 from anabranch.state.layouts import Layouts
 from anabranch.state.lineage import (
     KeyRoute,
@@ -80,6 +90,7 @@ class EpochRunner:
         on_decision: Callable[[str, Decision], None] | None = None,
         balancing: BalancingSettings | None = None,
         sizing: EpochSizing | None = None,
+        machine_clock: Clock = MACHINE_CLOCK,
     ) -> None:
         self._surroundings = surroundings if surroundings is not None else Surroundings()
         self._program = program
@@ -91,13 +102,15 @@ class EpochRunner:
         self._backing = None if shared else backing  # where files are shared nothing has to travel
         self._run_merges = run_merges
         self._snapshots = snapshots
-        self._clock = clock if clock is not None else lambda: now_ms()
+        self._machine_clock = machine_clock
+        self._clock = clock if clock is not None else lambda: int(machine_clock.now_s() * 1000)
         self._merging: Future[list[Any]] | None = None
         self._busy: list[str] = []
         self._sinks = list(sinks)
         self._mergers = mergers
         self._source_tasks: int | None = None  # in the last epoch
-        self._targets = self._merge_targets() if mergers else {}
+        self._targets = self._file_targets(mergeable) if mergers else {}
+        self._direct = self._file_targets(unordered)
         self._report = report
         self._lock = threading.Lock()
         self._pickled = cloudpickle.dumps(program)
@@ -169,18 +182,19 @@ class EpochRunner:
                 raise
             return True
 
-    def _merge_targets(self) -> dict[int, Target]:
-        """The outputs that mergers write: those whose sink takes files, and whose tuples know their positions."""
+    def _file_targets(self, suits: Callable[[Layout, int], bool]) -> dict[int, Target]:
+        """The outputs that tasks write: those whose sink takes files, and that suit these tasks."""
         found = {number: sink.target() for number, sink in enumerate(self._sinks)}
         layout = self._program.layout
-        return {at: target for at, target in found.items() if target is not None and mergeable(layout, at)}
+        return {at: target for at, target in found.items() if target is not None and suits(layout, at)}
 
     def running(self) -> Running:
         """What is decided about the layout now."""
         scaling = self.adaptation.scaling
         channels = {**self._channels_now(), **{each.name: each.channels for each in scaling.status()}}
         merged = frozenset(self._targets)
-        return Running(self._program.layout, channels, self._source_tasks, self._mergers if merged else 0, merged)
+        mergers, direct = self._mergers if merged else 0, frozenset(self._direct)
+        return Running(self._program.layout, channels, self._source_tasks, mergers, merged, direct)
 
     def _channels_now(self) -> dict[str, int]:
         return {region: self._layouts.function(region).channels for region in self._regions.values()}
@@ -188,7 +202,7 @@ class EpochRunner:
     def _run_batch(self, batch: Any, number: int) -> None:
         committed = self._manifest.facts.get("batch", self._manifest.epoch)
         if number <= committed:
-            self._report(EpochProgress(number, 0, 0, self._channels_now(), {"total": 0}, [], 0, 0, skipped=True))
+            self._report(EpochProgress(number, 0, 0, self._channels_now(), DurationProgress(), skipped=True))
             return
         if number != committed + 1:
             raise CheckpointError(
@@ -203,30 +217,32 @@ class EpochRunner:
         self._run_epoch(batch, number)
 
     def _run_epoch(self, batch: Any, number: int) -> None:
-        started, started_ms = time.perf_counter(), time.time() * 1000
+        passing_s = self._machine_clock.passing_s
+        started, started_ms = passing_s(), self._machine_clock.now_s() * 1000
         ready = self._surroundings.at_start(batch is not None)
         epoch = self._manifest.epoch + 1
         time_ms = max(self._clock(), self._manifest.facts.get("clock_ms", 0))
         clock_ms = self._checkpoint.begin(epoch, time_ms, drain=batch is None)
-        begun = time.perf_counter()
+        begun = passing_s()
         reach("epoch begun", epoch=epoch)
         results = self._job(batch, epoch, clock_ms)
-        ran = time.perf_counter()
+        ran = passing_s()
         reach("job done", epoch=epoch)
         tables = results.tables()
-        merged = time.perf_counter()
+        merged = passing_s()
         outputs = [table for at, table in enumerate(tables) if not self._program.layout.exits[at].loop]
-        files = [report.pop("file") for report in results.reports if "file" in report]
+        files = [file for report in results.reports for file in report.files]
         for at, (sink, table) in enumerate(zip(self._sinks, outputs, strict=True)):
-            if at in self._targets:
-                mine = sorted((file["range"], file["name"]) for file in files if file["exit"] == at)
-                sink.publish([name for _, name in mine], epoch)
+            if at in self._targets or at in self._direct:
+                mine = sorted((file.stage, file.number, file.name) for file in files if file.exit == at)
+                sink.publish([name for *_, name in mine], epoch)
             else:
                 sink.write(table, epoch)
-        written = time.perf_counter()
+        written = passing_s()
         reach("sink written", epoch=epoch)
-        records = [record for report in results.reports for record in report.get("segments", ())]
-        damaged = [name for report in results.reports for name in report.get("damaged", ())]
+        channel_reports = [report for report in results.reports if isinstance(report, ChannelReport)]
+        records = [record for report in channel_reports for record in report.segments]
+        damaged = [name for report in channel_reports for name in report.damaged]
         facts = {
             "batch": number,
             "clock_ms": clock_ms,
@@ -234,18 +250,11 @@ class EpochRunner:
             "adaptation": self.adaptation.to_facts(),
         }
         self._commit(epoch, facts, records, damaged)
-        finished = time.perf_counter()
+        finished = passing_s()
         reach("manifest written", epoch=epoch)
-        durations = {
-            "begin": begun - started,
-            "job": ran - begun,
-            "merge": merged - ran,
-            "sink": written - merged,
-            "commit": finished - written,
-            "total": finished - started,
-        }
-        splitters = [report for report in results.reports if report["level"] == 0]
-        rows_in, self._source_tasks = sum(report["rows_in"] for report in splitters), len(splitters)
+        durations = EpochDurations.between(started, begun, ran, merged, written, finished)
+        splitters = [report for report in results.reports if isinstance(report, SplitReport)]
+        rows_in, self._source_tasks = sum(report.rows_in for report in splitters), len(splitters)
         channels = self._channels_now()
         seen = EpochFacts(
             epoch,
@@ -269,18 +278,15 @@ class EpochRunner:
             EpochProgress(
                 epoch=epoch,
                 rows_in=rows_in,
-                rows_out=sum(table.num_rows for table in outputs) + sum(file["rows"] for file in files),
+                rows_out=sum(table.num_rows for table in outputs) + sum(file.rows for file in files),
                 channels=channels,
-                changes=[dataclasses.asdict(change) for change in changes],
-                duration_ms={name: round(seconds * 1000) for name, seconds in durations.items()},
-                stages=[
-                    {k: v for k, v in report.items() if k not in ("segments", "damaged", "met", "keys", "measured")}
-                    for report in results.reports
-                ],
+                changes=changes,
+                duration_ms=DurationProgress.of(durations),
+                stages=[TaskProgress.of(report) for report in results.reports],
                 state_rows=sum(record["rows"] for record in records if not record.get("parts")),
                 state_bytes=sum(record["bytes"] for record in records),
                 in_flight=self.in_flight,
-                met=met_in(results.reports),
+                anomalies=anomalies_in(results.reports),
                 hot_keys=self.adaptation.balancing.split_because,
                 epoch_files={} if sizing is None else sizing.shown(ready.taken_files),
                 epoch_size="" if sizing is None else sizing.reason,
@@ -293,7 +299,7 @@ class EpochRunner:
         layout = self._program.layout
         functions = {number: self._layouts.function(region) for number, region in self._regions.items()}
         splits = self.adaptation.balancing.splits()
-        common = (self._pickled, self._digest, epoch, clock_ms, functions, splits)
+        common = (self._pickled, self._digest, epoch, clock_ms, functions, splits, self._direct)
         state = self._version(epoch, clock_ms)
         fed_back = self._feedback.pieces(self._manifest.facts)
         while True:
@@ -329,6 +335,7 @@ class EpochRunner:
             merging=busy,
             transient=self._transient,
             backing=self._backing,
+            memory=self._checkpoint.files if isinstance(self._checkpoint.files, MemoryFiles) else None,
         )
 
     def _supply(self, name: str) -> bytes:
@@ -422,8 +429,3 @@ def describe_program(program: Program) -> dict[str, Any]:
             "output": str(node.schema),
         }
     return {"operators": list(operators.values())}
-
-
-def now_ms() -> int:
-    """The time, as epochs record it."""
-    return int(time.time() * 1000)

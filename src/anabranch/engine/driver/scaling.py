@@ -29,6 +29,7 @@ from anabranch.control import (
 )
 from anabranch.control.elastic_options import CHANNELS_MAX, ElasticOptions
 from anabranch.control.executor_planner import side_by_side
+from anabranch.engine.reports import ChannelReport, MergerReport, Report
 from anabranch.errors import ProgramError
 from anabranch.state.rescale_requests import RescaleRequests
 
@@ -234,14 +235,14 @@ class Scaling:
 
 def measured(facts: EpochFacts, target_s: float, warm_up: bool) -> EpochMeasurement:
     """An epoch as the controllers' signals want it: whose time it was, and what stood ready."""
-    times = stage_times(facts.reports, facts.durations_s["job"])
+    times = stage_times(facts.reports, facts.durations_s.job)
     names = [name for name, _ in sorted(facts.levels.items(), key=lambda each: each[1]) if name in times]
     by_level: dict[int, list[str]] = {}
     for name in names:
         by_level.setdefault(facts.levels[name], []).append(name)
     work = times.get(SOURCE, 0.0) + sum(max(times[name] for name in level) for level in by_level.values())
-    sink = facts.durations_s["merge"] + facts.durations_s["sink"] + _merger_s(facts.reports)
-    total = facts.durations_s["total"]
+    sink = facts.durations_s.merge + facts.durations_s.sink + _merger_s(facts.reports)
+    total = facts.durations_s.total
     return EpochMeasurement(
         epoch=facts.epoch,
         started_s=facts.started_s,
@@ -263,24 +264,22 @@ def overhead_s(facts: EpochFacts) -> float:
     return measured(facts, _TARGET_S, warm_up=False).overhead_s
 
 
-def _merger_s(reports: Sequence[Mapping[str, Any]]) -> float:
+def _merger_s(reports: Sequence[Report]) -> float:
     """The time of mergers that run as tasks: they are a part of writing the output."""
-    return max(
-        (report["seconds"] for report in reports if "seconds" in report and "began_s" not in report), default=0.0
-    )
+    return max((report.seconds for report in reports if isinstance(report, MergerReport)), default=0.0)
 
 
-def stage_times(reports: Sequence[Mapping[str, Any]], job_s: float) -> dict[str, float]:
+def stage_times(reports: Sequence[Report], job_s: float) -> dict[str, float]:
     """Stage → seconds from the start of its first task to the end of its last one.
 
     Clocks of different hosts differ: a stage lasts no longer than the job, and no less than its slowest task.
     """
     spans: dict[str, list[tuple[float, float]]] = {}
     for report in reports:
-        if "began_s" not in report:
-            continue  # a merger's: its time is that of the sink
-        name = SOURCE if report["level"] == 0 else report["name"]
-        spans.setdefault(name, []).append((report["began_s"], report["seconds"]))
+        if isinstance(report, MergerReport):
+            continue  # its time is that of the sink
+        name = report.name if isinstance(report, ChannelReport) else SOURCE
+        spans.setdefault(name, []).append((report.began_s, report.seconds))
     found = {}
     for name, tasks in spans.items():
         slowest = max(seconds for _, seconds in tasks)

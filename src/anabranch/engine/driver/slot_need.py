@@ -6,17 +6,16 @@ from collections.abc import Mapping
 
 from anabranch.control.executor_planner import SlotNeed, side_by_side, slots_used
 from anabranch.engine.driver.adaptation import EpochFacts
+from anabranch.engine.reports import MergerReport, SplitReport
 
 
 def need_of(
     facts: EpochFacts, channels: Mapping[str, int], channels_next: Mapping[str, int], keeps_hosts: bool
 ) -> SlotNeed:
     """What a query needs after an epoch that was committed with some channels, with those of the next epoch."""
-    others: dict[int, list[float]] = {}
-    for report in facts.reports:
-        # Of the source there are as many tasks as Spark likes, and mergers are a fixed number.
-        if "seconds" in report and (report["level"] == 0 or "began_s" not in report):
-            others.setdefault(report["level"], []).append(report["seconds"])
-    used = max((slots_used(seconds, facts.durations_s["total"]) for seconds in others.values()), default=0)
+    # Of the source there are as many tasks as Spark likes, and mergers are a fixed number.
+    split = [report.seconds for report in facts.reports if isinstance(report, SplitReport)]
+    merging = [report.seconds for report in facts.reports if isinstance(report, MergerReport)]
+    used = max(slots_used(seconds, facts.durations_s.total) if seconds else 0 for seconds in (split, merging))
     needed = side_by_side(channels_next, facts.levels)
     return SlotNeed(needed, max(needed, used, side_by_side(channels, facts.levels)), keeps_hosts)

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.control.executor_planner import SlotNeed
+from anabranch.engine.clock import MACHINE_CLOCK, Clock
+from anabranch.engine.driver.epoch_progress import ExecutorProgress
+from anabranch.engine.reports import Report, SplitReport
 
 if TYPE_CHECKING:
     from anabranch.engine.driver.epoch_sizing import EpochSizing, TakenFiles
@@ -63,11 +65,12 @@ class Ready:
         # What came between the last look and this start is not in it, but was ready for no time to speak of.
         return self.outstanding_rows
 
-    def waited_s(self, started_ms: float, reports: Sequence[Mapping[str, Any]]) -> float | None:
+    def waited_s(self, started_ms: float, reports: Sequence[Report]) -> float | None:
         """How long the oldest row stood ready; None if nobody knows."""
         if not (self.limited if self.left_before is None else self.left_before):
             return None  # follows from the rows: they came since the epoch before
-        written = [report["oldest_ms"] for report in reports if report.get("oldest_ms") is not None]
+        oldest = [report.oldest_ms for report in reports if isinstance(report, SplitReport)]
+        written = [each for each in oldest if each is not None]
         return max(0.0, started_ms - max(min(written), self.since_ms)) / 1000 if written else None
 
 
@@ -88,9 +91,9 @@ class Surroundings:
         """What stands ready, asked at the start of an epoch, which may be one that reads nothing."""
         return Ready()
 
-    def settled(self, need: SlotNeed) -> dict[str, Any]:
+    def settled(self, need: SlotNeed) -> ExecutorProgress | None:
         """An epoch was committed, and the next one needs this; what is to be told about executors, if anything."""
-        return {}
+        return None
 
 
 class SparkSurroundings(Surroundings):
@@ -120,6 +123,7 @@ class SparkSurroundings(Surroundings):
         sizing: EpochSizing | None = None,
         slots_now: Callable[[], int] | None = None,
         executors: QueryExecutors | None = None,
+        clock: Clock = MACHINE_CLOCK,
     ) -> None:
         self._slots = slots
         self._slots_now = slots_now if slots_now is not None else slots
@@ -127,7 +131,7 @@ class SparkSurroundings(Surroundings):
         self._limited = limited
         self.interval_s = interval_s
         self._sizing = sizing
-        self._since_ms = time.time() * 1000
+        self._since_ms = clock.now_s() * 1000
         self.last_progress: Callable[[], Mapping[str, Any] | None] = lambda: None
         self._seen: Any = None
         self._bookkeeping: list[float] = []
@@ -139,8 +143,8 @@ class SparkSurroundings(Surroundings):
     def slots_now(self) -> int:
         return max(1, self._slots_now())
 
-    def settled(self, need: SlotNeed) -> dict[str, Any]:
-        return self._executors.settled(need) if self._executors is not None else {}
+    def settled(self, need: SlotNeed) -> ExecutorProgress | None:
+        return self._executors.settled(need) if self._executors is not None else None
 
     def at_start(self, reads: bool = True) -> Ready:
         if self._executors is not None:

@@ -30,11 +30,12 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
-from anabranch.engine.worker.packets import data_place, pack, route
+from anabranch.engine.reports import ChannelReport, Report, RoutedKeys, SplitReport, to_bytes
+from anabranch.engine.worker.packets import data_place, number_place, pack, route
 from anabranch.engine.worker.stage import Leaving
 from anabranch.engine.worker.trails import Trails, encoded
 from anabranch.errors import AnabranchError, error_to_json
-from anabranch.partitioning.tally import Tally
+from anabranch.partitioning.counting.tally import Tally
 from anabranch.program.hashing import hash_columns
 
 ROW_COLUMNS = "slot int, order binary, payload binary"
@@ -101,13 +102,15 @@ class Outbox:
         self._next = self._slots.get(level + 1)
         self._whom = whom % self._next.count if self._next is not None else 0
         self._epoch = epoch
+        self._producer = number_place(whom)
+        self._packets = 0
         self._tallies: dict[int, Tally] = {}
 
     def leaving(self, leaving: Leaving, piece: bytes = b"") -> Iterator[Row]:
         """Tuples and punctuations that leave a stage."""
         edge, trails = leaving.edge, leaving.trails
         if len(trails[0]):
-            place = data_place(piece, int(trails[0][0]))
+            place = self._place(edge, piece, trails)
             if edge.target < 0:
                 schema = self._layout.steps[edge.source].node.schema.arrow
                 packet = pack(leaving.columns, schema, trails if edge.ordered else None)
@@ -120,6 +123,13 @@ class Outbox:
             for channel in range(self._functions[target.number].channels):
                 place = data_place(piece, int(leaving.marks[0][0]))
                 yield self._to(target, channel, _EDGE.pack(MARKS, edge.number) + place, payload)
+
+    def _place(self, edge: Edge, piece: bytes, trails: Trails) -> bytes:
+        """Where a packet stands among others: by its first position or, if it has none, behind its producer's last."""
+        if edge.ordered or piece:
+            return data_place(piece, int(trails[0][0]))
+        self._packets += 1
+        return data_place(self._producer, self._packets)
 
     def _data(self, edge: Edge, place: bytes, trails: Trails, columns: Sequence[pa.Array]) -> Iterator[Row]:
         target = self._layout.stages[self._layout.steps[edge.target].stage]
@@ -174,10 +184,10 @@ class Outbox:
         """The pieces that a splitter read, to all who make positions of numbers in them."""
         return self.everywhere(bytes([HEADER]), msgpack.packb(list(pieces)))
 
-    def report(self, report: Mapping[str, Any]) -> Row:
-        """What the task did, and what it counted of the keys it routed (by stage)."""
-        keys = [(number, tally.to_report()) for number, tally in self._tallies.items()]
-        return self._on(*report_row({**report, "keys": keys})[1:])
+    def report(self, report: SplitReport | ChannelReport) -> Row:
+        """What the task did, and what it counted of the keys it routed."""
+        keys = tuple(RoutedKeys(stage, tally.to_report()) for stage, tally in self._tallies.items())
+        return self._on(*report_row(dataclasses.replace(report, keys=keys))[1:])
 
     def handed_on(self, order: bytes, payload: bytes) -> Row:
         """What was not for the task that has it."""
@@ -188,9 +198,9 @@ class Outbox:
         return self._on(order, payload)
 
 
-def report_row(report: Mapping[str, Any]) -> Row:
+def report_row(report: Report) -> Row:
     """What a task did, to the driver."""
-    return 0, bytes([REPORT]), msgpack.packb(report)
+    return 0, bytes([REPORT]), to_bytes(report)
 
 
 def edge_of(order: bytes) -> tuple[int, bytes]:
@@ -212,7 +222,7 @@ def is_relative(layout: Layout, edge: Edge) -> bool:
 def needs_pieces(layout: Layout, level: int) -> bool:
     """Whether a level, or a later one, or the driver, gets numbers that count from the start of a piece."""
     for edge in layout.edges:
-        if is_relative(layout, edge) and (edge.crosses or edge.target < 0):
+        if edge.ordered and is_relative(layout, edge) and (edge.crosses or edge.target < 0):
             at = layout.depth + 1
             if edge.target >= 0:
                 at = layout.stages[layout.steps[edge.target].stage].depth

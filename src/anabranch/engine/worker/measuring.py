@@ -1,12 +1,11 @@
 """What a channel says about single keys: how long their tuples took, how large their state is.
 
-Only of the keys that took most, a bounded number (`partitioning/measured.py`): the driver places those by what they
+Only of the keys that took most, a bounded number (`key_costs.py`): the driver places those by what they
 cost, and all others by how frequent they are.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any
@@ -15,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Layout, Stage
+from anabranch.engine.clock import Clock
 from anabranch.engine.worker.batches import Batch, keys_of
 from anabranch.engine.worker.stage import StageRun
 from anabranch.engine.worker.timing import Stopwatch
-from anabranch.partitioning.measured import KeyTimes, approximate_bytes
+from anabranch.partitioning.counting.key_costs import KeyTimes, approximate_bytes
 from anabranch.program.graph import Node
 from anabranch.program.hashing import hash_columns
 from anabranch.state.table import Table
@@ -30,7 +30,7 @@ _SAMPLED = 32
 class Measuring:
     """Measures the keys of one channel of a stage in one epoch."""
 
-    def __init__(self, layout: Layout, stage: Stage, tables: Mapping[str, Table]) -> None:
+    def __init__(self, layout: Layout, stage: Stage, tables: Mapping[str, Table], clock: Clock) -> None:
         self._tables = tables
         self._times = KeyTimes()
         self._keys: dict[int, Any] = {}  # hash → the key, as tables have it
@@ -39,7 +39,7 @@ class Measuring:
         self._places = tuple(self._entry.key.index(name) for name in route)  # in the key
         # State is looked up by the whole key, so it can be told for a key of the route only if they are one.
         self._whole = self._places == tuple(range(len(self._entry.key)))
-        self.watch = Stopwatch(time.perf_counter) if stage.kind == "keyed" and self._places else None
+        self.watch = Stopwatch(clock.passing_s) if stage.kind == "keyed" and self._places else None
 
     def take(self, run: StageRun) -> None:
         """Take what a stage timed since the last call."""

@@ -6,7 +6,6 @@ A splitter also runs what needs no state and reads only its source: those steps 
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,11 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.engine.reports import SplitReport
 from anabranch.engine.worker.batches import Batch
 from anabranch.engine.worker.exchange import Outbox, Row, batches_of
+from anabranch.engine.worker.output_files import OutputFiles
 from anabranch.engine.worker.packets import number_place, text_place, unpack
 from anabranch.engine.worker.stage import Flow, StageRun
-from anabranch.engine.worker.tasks import Program, Task
+from anabranch.engine.worker.tasks import Program, Task, met
 from anabranch.errors import AnabranchError, OrderError
 from anabranch.operators import anomalies
 from anabranch.program.graph import Node
@@ -34,6 +35,11 @@ class _Splitter:
         self._pieces = pieces
         self._run = StageRun(program.layout, program.stage_of(source), {}, task.epoch, task.clock_ms)
         self.rows_in = 0
+
+    @property
+    def entered(self) -> dict[str, int]:
+        """Operator → tuples that entered it."""
+        return self._run.entered
 
     def leaving(self, piece: bytes, columns: Sequence[pa.Array]) -> Iterator[tuple[bytes, Any]]:
         """What leaves for a run of rows of a piece: (piece, leaving)."""
@@ -95,11 +101,12 @@ class SplitTask(Task):
 
     def rows(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[Row]:
         """What the task with this number sends."""
-        began, started = time.time(), time.perf_counter()
+        began, started = self.clock.now_s(), self.clock.passing_s()
         oldest: float | None = None
         anomalies.take()  # what an attempt that died left behind
         program = self.load()
         outbox = Outbox(program.layout, 0, self.functions, whom, self.epoch)
+        files = OutputFiles(program.layout, self.files, self.epoch, (0, whom))
         pieces: dict[bytes, int] = {}
         splitters = [_Splitter(self, program, source, pieces) for source in program.inputs]
         rows_out = 0
@@ -115,13 +122,18 @@ class SplitTask(Task):
                     columns = [part.column(at).cast(field.type) for at, field in enumerate(schema.arrow)]
                     for place, each in splitter.leaving(piece, columns):
                         rows_out += len(each.trails[0])
-                        yield from outbox.leaving(each, place)
+                        if not files.takes(each):
+                            yield from outbox.leaving(each, place)
         except AnabranchError as error:
+            files.abandon()
             yield from outbox.failure(error)
             return
+        written = files.close()
         yield from outbox.header(list(pieces.items()))
         read = {s.source.name: s.rows_in for s in splitters}
-        yield outbox.report(_report(began, started, read, rows_out, oldest))
+        seconds = self.clock.passing_s() - started
+        entered = _entered(splitters)
+        yield outbox.report(SplitReport(began, seconds, rows_out, read, oldest, entered, written, anomalies=met()))
 
     def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
@@ -140,46 +152,49 @@ class FeedbackTask(Task):
     """Takes tuples that were fed back: rows of (loop, number of the first tuple, an Arrow batch)."""
 
     def run(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
-        """The task of a partition of what was fed back; which one does not matter."""
-        return batches_of(self.rows(batches))
+        """The task of a partition of what was fed back."""
+        return batches_of(self.rows(batches, number))
 
-    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
+    def rows(self, batches: Iterator[pa.RecordBatch], whom: int = 0) -> Iterator[Row]:
         """What the task sends."""
-        began, started = time.time(), time.perf_counter()
+        began, started = self.clock.now_s(), self.clock.passing_s()
         anomalies.take()  # what an attempt that died left behind
         program = self.load()
         outbox = Outbox(program.layout, 0, self.functions, 0, self.epoch)
+        files = OutputFiles(program.layout, self.files, self.epoch, (-1, whom))
         pieces: dict[bytes, int] = {}
         rows_out = 0
+        splitters: list[_Splitter] = []
         try:
             for batch in batches:
                 for loop, first, payload in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                     source = program.loops[loop]
                     splitter = _Splitter(self, program, source, pieces)
+                    splitters.append(splitter)
                     columns = unpack(payload, source.schema.arrow).columns
                     for piece, each in splitter.leaving(number_place(first), columns):
                         rows_out += len(each.trails[0])
-                        yield from outbox.leaving(each, piece)
+                        if not files.takes(each):
+                            yield from outbox.leaving(each, piece)
         except AnabranchError as error:
+            files.abandon()
             yield from outbox.failure(error)
             return
+        written = files.close()
         yield from outbox.header(list(pieces.items()))
         # No row was read from a source. What was fed back is routed, and so counted, like any other.
-        yield outbox.report(_report(began, started, {}, rows_out, None))
+        seconds = self.clock.passing_s() - started
+        entered = _entered(splitters)
+        yield outbox.report(SplitReport(began, seconds, rows_out, operators=entered, files=written, anomalies=met()))
 
 
-def _report(began: float, started: float, read: dict[str, int], rows_out: int, oldest: float | None) -> dict[str, Any]:
-    """What a splitter did; `read` counts rows by source."""
-    return {
-        "level": 0,
-        "rows_in": sum(read.values()),
-        "sources": read,
-        "rows_out": rows_out,
-        "oldest_ms": oldest,
-        "began_s": began,
-        "seconds": time.perf_counter() - started,
-        "met": [[*what, number] for what, number in anomalies.take().items()],
-    }
+def _entered(splitters: Sequence[_Splitter]) -> dict[str, int]:
+    """Operator → tuples that entered it, in all stages of a task."""
+    found: dict[str, int] = {}
+    for splitter in splitters:
+        for name, rows in splitter.entered.items():
+            found[name] = found.get(name, 0) + rows
+    return found
 
 
 def _pieces(source: Node, order: str, batch: pa.RecordBatch, partition_number: int) -> Iterator[tuple[bytes, int, int]]:

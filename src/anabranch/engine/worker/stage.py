@@ -105,6 +105,8 @@ class StageRun:
         self._batches = 0
         self._takes_long = False
         self.timed: list[tuple[Batch | list[Any], np.ndarray]] = []
+        self.entered: dict[str, int] = {step.node.name: 0 for step in self._steps}
+        """Operator → tuples that entered it."""
         self._runs = self._made_runs(None)
         self._timed_runs = self._made_runs(watch) if watch is not None else {}
 
@@ -113,17 +115,12 @@ class StageRun:
         return {
             step.number: channel.step(step.node, self._tables, watch)
             for step in self._steps
-            if step.node.inputs and not isinstance(step.node.logic, Spread) and not self.takes_arrivals(step)
+            if step.node.inputs and not isinstance(step.node.logic, Spread) and not step.takes_arrivals
         }
-
-    @staticmethod
-    def takes_arrivals(step: Step) -> bool:
-        """Whether a step must see its inputs tuple by tuple in their common order, with what happens between."""
-        return isinstance(step.node.logic, Keyed) and (len(step.node.inputs) > 1 or step.waits)
 
     def run(self, entering: Flow | Arrival) -> list[Leaving]:
         """What leaves, for the tuples that entered."""
-        if isinstance(entering, Arrival) and not self.takes_arrivals(self._steps[0]):
+        if isinstance(entering, Arrival) and not self._steps[0].takes_arrivals:
             # One input, and punctuations pass by.
             (batch,) = entering.batches.values()
             entering = Flow(batch, entering.trails, [slot[entering.marks] for slot in entering.trails])
@@ -156,6 +153,7 @@ class StageRun:
         made: dict[int, Flow] = {}
         for at, step in enumerate(self._steps):
             arrived = entering if at == 0 else self._passed_on(made, step)
+            self.entered[step.node.name] += _size(arrived)
             out = self._apply(step, arrived, self._runs if watch is None else self._timed_runs)
             if watch is not None and seconds is not None and isinstance(arrived, Flow) and arrived.origins is not None:
                 spent = watch.take()
@@ -179,7 +177,7 @@ class StageRun:
 
     def _apply(self, step: Step, arrived: Flow | Arrival, runs: Mapping[int, Callable[[Batch, Any], Batch]]) -> Flow:
         if isinstance(arrived, Arrival):
-            assert self.takes_arrivals(step), "only the entry of a stage sees its inputs in their common order"
+            assert step.takes_arrivals, "only the entry of a stage sees its inputs in their common order"
             calls = _Calls(step, self._tables[step.node.name], self._epoch, self._clock_ms, self._watch)
             flow = calls.run(arrived)
             if calls.timed_keys:
@@ -226,6 +224,11 @@ class StageRun:
                 )
             trails = taken(out.trails, positions)
         return Leaving(edge, trails, batch.arrays(), out.marks if edge.punctuated else None)
+
+
+def _size(arrived: Flow | Arrival) -> int:
+    """How many tuples there are."""
+    return len(arrived.batch) if isinstance(arrived, Flow) else sum(map(len, arrived.batches.values()))
 
 
 def _origins(flow: Flow, positions: np.ndarray) -> np.ndarray | None:

@@ -1,6 +1,6 @@
 """How long operators work for a tuple: calls of user code, timed one by one.
 
-Which keys are expensive decides where they are placed (`partitioning/measured.py`), never what is computed. A channel
+Which keys are expensive decides where they are placed (`key_costs.py`), never what is computed. A channel
 runs whole batches, so a batch as a whole can only say what its keys cost together. The beginning of a batch therefore
 runs by itself, with a clock around every call of user code:
 

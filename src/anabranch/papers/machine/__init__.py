@@ -6,7 +6,7 @@ General layout, in the order the data flows:
     load.py costs.py operators.py      load curves; costs, keys, sizes; what channels compute
     source.py links.py hosts.py        tuples as they arrive; bounded queues with delay; shared machines
     nodes.py         splitter, channel and merger: anabranch.flow with time added
-    stores.py        keyed state, donated and collected as anabranch.partitioning.migration says
+    stores.py        keyed state, donated and collected as anabranch.papers.streaming.migration says
     regions.py       what outlives a generation: function, planner, controller, accounts
     flows.py         generations: drain, migrate, go on; failures and recovery (wiring.py builds their nodes)
     world.py         the events;  result.py  what a run has shown
@@ -16,10 +16,10 @@ General layout, in the order the data flows:
 
 from anabranch.papers.machine.costs import Spread
 from anabranch.papers.machine.description import Cluster, Fault, Host, Region, Rescaling, Source, WorldDescription
-from anabranch.papers.machine.load import Bursts, Constant, Replay, Sine, Steps
 from anabranch.papers.machine.result import MigrationRecord, RegionSample, Result, Sample
 from anabranch.papers.machine.simulate import simulate
 from anabranch.papers.machine.world import StandStill, World
+from anabranch.sim.load import Bursts, Constant, Replay, Sine, Steps
 
 __all__ = [
     "Bursts",

@@ -18,11 +18,12 @@ from anabranch.control.bounds import Bounds
 from anabranch.control.controller import Policy
 from anabranch.engine.merging.ordering import Strategy
 from anabranch.papers.machine.costs import Spread, finite
-from anabranch.papers.machine.load import Constant, Curve
-from anabranch.partitioning.function import GROUP_BITS_DEFAULT, PartitioningFunction
-from anabranch.partitioning.planner import PlannerSettings
+from anabranch.partitioning.function import PartitioningFunction
+from anabranch.partitioning.placing.planner import PlannerSettings
 from anabranch.partitioning.resources import Resources
+from anabranch.program.hashing import GROUP_BITS
 from anabranch.program.model import Selectivity
+from anabranch.sim.load import Constant, Curve
 
 _ALWAYS_MORE = Constant(math.inf)
 _NOBODY = Constant(0.0)
@@ -91,7 +92,7 @@ class Region:
     """How state and cost of a key grow with its frequency."""
     key_bytes: float = 100.0
     """Mean bytes of state per key."""
-    group_bits: int = GROUP_BITS_DEFAULT
+    group_bits: int = GROUP_BITS
     numbered: bool = False
     """Whether to use sequence numbers even where round-robin would do."""
     pulse_every: int | None = None

@@ -29,8 +29,8 @@ from anabranch.papers.machine.nodes import MergerNode, SplitterNode
 from anabranch.papers.machine.result import MigrationRecord
 from anabranch.papers.machine.stores import Package, Store
 from anabranch.papers.machine.wiring import wire
+from anabranch.papers.streaming.migration import Migration, migration
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.migration import Migration, migration
 
 if TYPE_CHECKING:
     from anabranch.papers.machine.world import World

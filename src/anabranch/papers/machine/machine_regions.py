@@ -19,10 +19,11 @@ from anabranch.papers.machine.costs import cost_factors, state_bytes, zipf
 from anabranch.papers.machine.description import Region
 from anabranch.papers.machine.machine_operators import Value, emitter, result_of, step
 from anabranch.papers.machine.stores import KeyTable, Store
-from anabranch.partitioning.counting import LossyCounter
+from anabranch.partitioning.counting.lossy_counter import LossyCounter
+from anabranch.partitioning.counting.workload import Workload
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.planner import Period, Planner, PlannerSettings, Replace
-from anabranch.partitioning.workload import Workload
+from anabranch.partitioning.placing.planner import Period, Planner, PlannerSettings, Replace
+from anabranch.program.hashing import key_groups
 
 if TYPE_CHECKING:
     from anabranch.papers.machine.flows import Flow
@@ -212,7 +213,7 @@ class RegionState:
         hashes = self.table.hashes[np.asarray(self.keys_counted)]
         counter = LossyCounter(COUNTER_EPSILON)
         counter.add(hashes)
-        groups = (hashes >> np.uint64(64 - self.description.group_bits)).astype(np.int64)
+        groups = key_groups(hashes, self.description.group_bits)
         rows = np.bincount(groups, minlength=1 << self.description.group_bits)
         return Workload.of_counter(counter, 2 * COUNTER_EPSILON, domain=len(self.table.hashes), group_rows=rows)
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.merging.merger_base import Merger
 from anabranch.engine.merging.punctuation import Punctuation
-from anabranch.papers.channel import Channel
 from anabranch.papers.machine.hosts import HostState
 from anabranch.papers.machine.links import MARKER, Clock, Link
-from anabranch.papers.splitter import ShuffleSplitter, Splitter
+from anabranch.papers.streaming.channel import Channel
+from anabranch.papers.streaming.splitter import ShuffleSplitter, Splitter
 
 if TYPE_CHECKING:
     from anabranch.papers.machine.flows import Flow, RegionState

@@ -17,13 +17,13 @@ from anabranch.control.bounds import Bounds
 from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.paper_policy import PaperPolicy
 from anabranch.papers.machine.description import Cluster, Host, PolicyMaker, Region, Rescaling, Source, WorldDescription
-from anabranch.papers.machine.load import Constant, Curve
 from anabranch.papers.machine.result import Result
 from anabranch.papers.machine.world import World
 from anabranch.papers.safe_plan import Joint, SafeOperator, safe_plan
 from anabranch.papers.safe_regions import Rules
-from anabranch.partitioning.planner import PlannerSettings
+from anabranch.partitioning.placing.planner import PlannerSettings
 from anabranch.program.model import Selectivity
+from anabranch.sim.load import Constant, Curve
 
 POLICIES: dict[str, PolicyMaker | None] = {"default": DefaultPolicy, "paper": PaperPolicy, "fixed": None}
 COST_S = 20e-6

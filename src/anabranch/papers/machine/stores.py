@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from anabranch.papers.machine.costs import key_hashes
+from anabranch.papers.streaming.migration import Migration
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.migration import Migration
+from anabranch.program.hashing import key_groups
 
 
 class KeyTable:
@@ -23,7 +22,7 @@ class KeyTable:
 
     def __init__(self, keys: int, salt: int, group_bits: int, bytes_of: Sequence[float]) -> None:
         self.hashes = key_hashes(keys, salt)
-        self.group_of: list[int] = (self.hashes >> np.uint64(64 - group_bits)).astype(np.int64).tolist()
+        self.group_of: list[int] = key_groups(self.hashes, group_bits).tolist()
         self.key_of: dict[int, int] = {value: key for key, value in enumerate(self.hashes.tolist())}
         self.bytes_of = bytes_of
 

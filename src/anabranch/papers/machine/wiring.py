@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.merging.merger import make_merger
-from anabranch.papers.channel import Channel
 from anabranch.papers.machine.hosts import place
 from anabranch.papers.machine.links import Link
 from anabranch.papers.machine.nodes import ChannelNode, MergerNode, SplitterNode
-from anabranch.papers.splitter import ShuffleSplitter, Splitter
+from anabranch.papers.streaming.channel import Channel
+from anabranch.papers.streaming.splitter import ShuffleSplitter, Splitter
 
 if TYPE_CHECKING:
     from anabranch.papers.machine.flows import Flow

@@ -3,17 +3,19 @@
 A name can be rebound (``len = my_len``), so everything here is looked up with the object a name stands
 for. What is in no table is unknown, and unknown is never safe.
 
-    effects.py                              what an entry says
-    functions.py, arrays.py, classes.py     what may be called: the standard library, numpy, classes
-    methods.py                              what may be done with a value
-    impurities.py                           what makes a result depend on more than the arguments
-    lookup.py                               finding a function in all of these
+    effects.py              what an entry says
+    library_functions.py    functions of Python and its standard library
+    library_classes.py      classes of it, and class methods
+    array_functions.py      functions of numpy
+    value_methods.py        what may be done with a value
+    impurities.py           what makes a result depend on more than the arguments
+    lookup.py               finding a function in all of these
 """
 
 from anabranch.compiler.reading.known.effects import Effect
 from anabranch.compiler.reading.known.impurities import IMPURE
 from anabranch.compiler.reading.known.lookup import effect_of, impurity_of, impurity_of_module
-from anabranch.compiler.reading.known.methods import (
+from anabranch.compiler.reading.known.value_methods import (
     ALL_MUTATORS,
     CONTAINERS,
     DATA_TYPES,

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.compiler.reading.known.arrays import ARRAY_FUNCTIONS
-from anabranch.compiler.reading.known.classes import CLASS_METHODS, TYPES
+from anabranch.compiler.reading.known.array_functions import ARRAY_FUNCTIONS
 from anabranch.compiler.reading.known.effects import Effect
-from anabranch.compiler.reading.known.functions import FUNCTIONS
 from anabranch.compiler.reading.known.impurities import IMPURE, IMPURE_METHODS, IMPURE_MODULES
+from anabranch.compiler.reading.known.library_classes import CLASS_METHODS, TYPES
+from anabranch.compiler.reading.known.library_functions import FUNCTIONS
 from anabranch.compiler.reading.values import PLAIN
 
 _FUNCTIONS: dict[Any, Effect] = {**FUNCTIONS, **ARRAY_FUNCTIONS}

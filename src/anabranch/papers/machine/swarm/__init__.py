@@ -8,9 +8,9 @@ shrinking.py       from a world that fails to the smallest found that fails in t
 printing.py        a world as Python text
 """
 
-from anabranch.papers.machine.swarm.printing import source_of
 from anabranch.papers.machine.swarm.random_worlds import random_world
 from anabranch.papers.machine.swarm.shrinking import shrink
 from anabranch.papers.machine.swarm.trial import failures
+from anabranch.sim.printing import source_of
 
 __all__ = ["failures", "random_world", "shrink", "source_of"]

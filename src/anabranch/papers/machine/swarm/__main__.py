@@ -11,10 +11,11 @@ import sys
 import time
 from collections import Counter
 
-from anabranch.papers.machine.swarm.printing import test_of
 from anabranch.papers.machine.swarm.random_worlds import random_world
 from anabranch.papers.machine.swarm.shrinking import shrink
-from anabranch.papers.machine.swarm.trial import failures, kind_of
+from anabranch.papers.machine.swarm.trial import failures
+from anabranch.sim.printing import test_of
+from anabranch.sim.smallest import kind_of
 
 WORLDS_PER_SEED = 1_000_000
 

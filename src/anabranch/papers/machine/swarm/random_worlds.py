@@ -24,11 +24,11 @@ from anabranch.papers.machine.description import (
     WorldDescription,
     joints,
 )
-from anabranch.papers.machine.load import Bursts, Constant, Curve, Sine, Steps
-from anabranch.partitioning.construct import Construction, ConstructionSettings
-from anabranch.partitioning.planner import PlannerSettings
+from anabranch.partitioning.placing.construct import Construction, ConstructionSettings
+from anabranch.partitioning.placing.planner import PlannerSettings
 from anabranch.partitioning.resources import Resources
 from anabranch.program.model import Selectivity
+from anabranch.sim.load import Bursts, Constant, Curve, Sine, Steps
 
 CONTROL_EVERY = 10
 COST_S = 0.001

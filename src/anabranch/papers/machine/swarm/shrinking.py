@@ -1,8 +1,4 @@
-"""From a world that fails to a small one that fails in the same way.
-
-Greedy: try one simplification after the other, keep each that still fails, until none does. "In the same way" is: one
-of the same checkers complains; else a shrunk world could end up showing something else.
-"""
+"""What makes a world of the papers' machine simpler, for shrinking one that fails."""
 
 from __future__ import annotations
 
@@ -12,10 +8,9 @@ from dataclasses import replace
 from anabranch.control.bounds import Bounds
 from anabranch.papers.machine.costs import Spread
 from anabranch.papers.machine.description import Cluster, Host, Region, WorldDescription
-from anabranch.papers.machine.load import Constant, Steps
-from anabranch.papers.machine.swarm.trial import failures, kind_of
-
-TRIALS_MAX = 400
+from anabranch.papers.machine.swarm.trial import failures
+from anabranch.sim.load import Constant, Steps
+from anabranch.sim.smallest import TRIALS_MAX, smallest
 
 
 def shrink(
@@ -24,21 +19,7 @@ def shrink(
     trials_max: int = TRIALS_MAX,
 ) -> tuple[WorldDescription, list[str]]:
     """The smallest world found, and what is wrong with it."""
-    complaints = fails(description)
-    kinds = {kind_of(complaint) for complaint in complaints}
-    trials = 0
-    shrunk = True
-    while shrunk and complaints:
-        shrunk = False
-        for smaller in simpler(description):
-            if trials >= trials_max:
-                return description, complaints
-            trials += 1
-            found = fails(smaller)
-            if kinds & {kind_of(complaint) for complaint in found}:
-                description, complaints, shrunk = smaller, found, True
-                break
-    return description, complaints
+    return smallest(description, fails, simpler, trials_max)
 
 
 def simpler(world: WorldDescription) -> Iterator[WorldDescription]:

@@ -6,8 +6,8 @@ import math
 
 from anabranch.papers.machine.checkers import Recorder, check_run, check_saso
 from anabranch.papers.machine.description import WorldDescription
-from anabranch.papers.machine.load import Steps
 from anabranch.papers.machine.world import StandStill, World
+from anabranch.sim.load import Steps
 
 EVENTS_MAX = 300_000
 """A small world takes some thousands."""
@@ -37,8 +37,3 @@ def failures(description: WorldDescription) -> list[str]:
                     complaints += check_saso(description, within, number, start, rate)
             start += length_s
     return complaints
-
-
-def kind_of(complaint: str) -> str:
-    """What was violated, without the numbers."""
-    return complaint.split(":", 1)[0]

@@ -1,0 +1,217 @@
+"""Reading one operator: its code is followed with one tuple, until nothing new is learned about its state.
+
+Here the handlers of all the files meet. Whatever goes wrong on the way, a fault of our own too, ends as a fact of
+kind UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import types
+from typing import Any
+
+from anabranch.compiler.reading import (
+    assigning,
+    attributes,
+    calls,
+    comprehensions,
+    displays,
+    emitting,
+    names,
+    operations,
+    statements,
+    subscripts,
+)
+from anabranch.compiler.reading.facts import Kind
+from anabranch.compiler.reading.kinds import static_attribute
+from anabranch.compiler.reading.reading_state import Handlers, Reading, TooLargeError
+from anabranch.compiler.reading.source_code import NoSource, tree_of
+from anabranch.compiler.reading.values import EMIT, ROW_TYPES, TUPLE, Callback, Iterator, Kept, Site, Text, Value
+from anabranch.program.graph import Location, StateField
+from anabranch.program.schema import Schema
+
+_MOST_PASSES = 8
+INTERNAL = "the compiler failed on it"
+
+_HANDLERS = Handlers(
+    expressions={
+        **names.EXPRESSIONS,
+        **attributes.EXPRESSIONS,
+        **subscripts.EXPRESSIONS,
+        **displays.EXPRESSIONS,
+        **comprehensions.EXPRESSIONS,
+        **operations.EXPRESSIONS,
+        **assigning.EXPRESSIONS,
+        **calls.EXPRESSIONS,
+        **emitting.EXPRESSIONS,
+    },
+    statements={**assigning.STATEMENTS, **statements.STATEMENTS},
+    call=calls.call,
+)
+
+
+def _read_until_settled(reading: Reading, target: Any, method: str | None, fields: tuple[StateField, ...]) -> None:
+    """Read the call of `target` (or of its method) with one tuple, until nothing new is learned."""
+    try:
+        for _ in range(_MOST_PASSES):
+            before = reading.heap.version
+            _read_once(reading, target, method, fields)
+            if before == reading.heap.version or not (reading.lazy or reading.fields or reading.keyed):
+                break
+        else:
+            reading.unknown(None, "its state cannot be followed")
+        _look_for_aliases(reading)
+    except TooLargeError:
+        reading.unknown(None, "it is too large to be followed")
+    except RecursionError:
+        reading.unknown(None, "it is nested too deeply to be followed")
+    except Exception as problem:
+        # A fault of ours must not stop the user's program: it runs on one thread. Tests look for it.
+        reading.unknown(None, f"{INTERNAL}: {type(problem).__name__}: {problem}")
+
+
+def _read_once(reading: Reading, target: Any, method: str | None, fields: tuple[StateField, ...]) -> None:
+    reading.passes += 1
+    reading.facts.emissions.clear()
+    reading.returns.clear()
+    reading.active.clear()
+    reading.flow.variables.clear()
+    reading.flow.least = reading.flow.most = 0
+    reading.flow.alive = True
+    row = Value(types=ROW_TYPES, objects=frozenset({TUPLE}), text=Text("t"))
+    for field in fields:
+        if field.factory is not None:
+            made = reading.call(reading.shared(field.factory, f"the factory of {field.name}"), [], {}, reading.start)
+        else:
+            made = reading.shared(field.default, f"the default of {field.name}")
+        reading.keep(field.name, made, reading.start)
+    for identity, name in reading.keyed.items():
+        held = reading.facts.objects.get(identity)
+        if isinstance(held, dict) and held:
+            reading.keep(name, Value(types=frozenset(map(type, held.values()))), reading.start)
+    path = "self" if not isinstance(target, (types.FunctionType, type)) else target.__name__
+    value = reading.shared(target, path)
+    if method is not None and not (method == "__call__" and _is_function(target)):
+        value = attributes.attribute_of(reading, value, method, reading.start)
+    arguments = [row, Value(types=frozenset({Callback}), concrete=(EMIT,))] if reading.takes_emit else [row]
+    reading.result = reading.call(value, arguments, {}, reading.start)
+
+
+def _look_for_aliases(reading: Reading) -> None:
+    """One object in two places of the state would be two objects after a restart."""
+    seen: dict[Any, str] = {}
+    names = [*reading.fields, *reading.keyed.values()]
+    for field in names:
+        inside = reading.heap.at(Kept(field)).attributes.get("value")
+        start = {Kept(field), *(inside.objects if inside is not None else ())}
+        for each in reading.heap.reach(start):
+            if isinstance(each, Kept) and each.field != field:
+                value = reading.kept(each.field)
+                if not value.is_scalar and not value.is_nothing:
+                    _aliased(reading, each.field, field)
+            if not isinstance(each, Site):
+                continue
+            kept = reading.heap.at(each)
+            if kept.kinds <= {tuple, frozenset, Iterator}:
+                continue
+            if seen.setdefault(each, field) != field:
+                _aliased(reading, seen[each], field)
+            places = {place for place in kept.stored_at if place[0] != "field"}
+            fields = {place for place in kept.stored_at if place[0] == "field"}
+            if len(places) + bool(fields) > 1 or any(place[2] for place in places):
+                _aliased(reading, field, field)
+        if field in reading.restored and inside is not None and not inside.is_scalar:
+            _aliased(reading, field, field, reading.restored[field])
+
+
+def _aliased(reading: Reading, first: str, second: str, location: Location | None = None) -> None:
+    where = f"both {first} and {second}" if first != second else f"two places of {first}"
+    text = f"may keep one object in {where}: changing it here would change it there"
+    reading.facts.add(Kind.ALIAS, text, location or reading.place(reading.tree))
+
+
+def _is_function(target: Any) -> bool:
+    return isinstance(target, (types.FunctionType, functools.partial, types.MethodType)) or not hasattr(
+        type(target), "__dict__"
+    )
+
+
+def top_function(target: Any, method: str | None) -> types.FunctionType | None:
+    """The Python function that takes the tuple, if it can be named without running anything."""
+    found = target
+    if method is not None and not (method == "__call__" and _is_function(target)):
+        found = static_attribute(type(target), method)
+    for _ in range(8):
+        if isinstance(found, functools.partial):
+            found = found.func
+        elif isinstance(found, types.MethodType):
+            found = found.__func__
+        elif isinstance(found, functools._lru_cache_wrapper):
+            found = found.__wrapped__
+        elif isinstance(found, (staticmethod, classmethod)):
+            found = found.__func__
+        elif not isinstance(found, (types.FunctionType, type, types.BuiltinFunctionType)):
+            found = static_attribute(type(found), "__call__")
+        else:
+            break
+    return found if isinstance(found, types.FunctionType) else None
+
+
+def read(
+    target: Any,
+    method: str | None,
+    schema: Schema | None,
+    fields: tuple[StateField, ...] = (),
+    keyed: dict[int, str] | None = None,
+    fallback: Location | None = None,
+    objects: dict[int, Any] | None = None,
+) -> Reading:
+    """Read an operator once, with these dicts taken for state."""
+    reading = Reading(_HANDLERS, schema, keyed or {}, {field.name: field for field in fields})
+    reading.facts.objects.update(objects or {})
+    function = top_function(target, method)
+    owner = target.__self__ if isinstance(target, types.MethodType) else target
+    reading.operator = owner
+    if function is not None:
+        reading.frame.file = function.__code__.co_filename
+        tree = tree_of(function)
+        reading.tree = ast.Constant(None, lineno=function.__code__.co_firstlineno, col_offset=0)
+        reading.start = reading.tree
+        if not isinstance(tree, NoSource):
+            reading.tree = tree
+            names = [each.arg for each in (*tree.args.posonlyargs, *tree.args.args)]
+            bound = (
+                1 if (method is not None and not _is_function(target)) or isinstance(target, types.MethodType) else 0
+            )
+            reading.takes_emit = len(names) > bound + 1 and names[bound + 1] == "emit"
+    elif fallback is not None:
+        reading.frame.file = fallback.file
+        reading.start = reading.tree = ast.Constant(None, lineno=fallback.line, col_offset=0)
+    _refuse_threads(reading, owner)
+    _read_until_settled(reading, target, method, fields)
+    return reading
+
+
+def _refuse_threads(reading: Reading, owner: Any) -> None:
+    """A thread may change anything at any time: an operator that has one is never followed."""
+    if isinstance(owner, (types.FunctionType, type, functools.partial)):
+        return
+    for base in type(owner).__mro__:
+        if base is object or base.__module__.startswith("anabranch."):
+            continue
+        for member in vars(base).values():
+            if isinstance(member, types.FunctionType):
+                for name in member.__code__.co_names:
+                    found = member.__globals__.get(name)
+                    module = found.__name__ if isinstance(found, types.ModuleType) else getattr(found, "__module__", "")
+                    if isinstance(module, str) and module.split(".")[0] in _THREADED:
+                        reading.facts.add(
+                            Kind.UNKNOWN,
+                            f"{type(owner).__name__}.{member.__name__} uses {module}: a "
+                            "thread may change its attributes",
+                            Location(member.__code__.co_filename, member.__code__.co_firstlineno),
+                        )
+
+
+_THREADED = {"threading", "_thread", "concurrent", "multiprocessing", "asyncio"}

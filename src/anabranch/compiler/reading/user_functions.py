@@ -1,0 +1,328 @@
+"""Following calls into user classes and functions: binding arguments, reading the body, what comes back."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import types
+from typing import Any
+
+from anabranch.compiler.reading import known
+from anabranch.compiler.reading.displays import make_display, make_object
+from anabranch.compiler.reading.emitting import leave
+from anabranch.compiler.reading.facts import Emission
+from anabranch.compiler.reading.frames import ActiveCall, Flow, Frame, local_names
+from anabranch.compiler.reading.kinds import is_record, static_attribute
+from anabranch.compiler.reading.names import assign_name
+from anabranch.compiler.reading.reading_state import Extra, Reading
+from anabranch.compiler.reading.source_code import NoSource, tree_of
+from anabranch.compiler.reading.tameness import is_plain_class
+from anabranch.compiler.reading.values import (
+    NONE,
+    NOTHING,
+    PLAIN_VALUE,
+    Iterator,
+    LocalFunction,
+    Site,
+    Value,
+    is_scalar_type,
+    join,
+    join_all,
+)
+from anabranch.program.schema import Row
+
+_DEEPEST = 24
+
+
+def construct(
+    reading: Reading, kind: type, arguments: list[Value], keywords: dict[str, Value], node: ast.AST, extra: Extra
+) -> Value:
+    everything = [*arguments, *keywords.values()]
+    if issubclass(kind, BaseException):
+        for value in everything:
+            reading.use(value, node)
+        made = make_object(reading, node, frozenset({kind}), join_all(everything), "exception")
+        for name in ("__new__", "__setattr__", "__getattribute__", "__init__"):
+            member = static_attribute(kind, name)
+            if isinstance(member, (types.FunctionType, staticmethod)):
+                if name != "__init__" or not isinstance(member, types.FunctionType):
+                    return reading.unknown(node, f"makes a {kind.__name__}, which has its own {name}")
+                call_function(reading, member, [made, *arguments], keywords, node, extra)
+        return made
+    if issubclass(kind, known.ENUM):
+        if not is_scalar_type(kind):
+            return reading.unknown(node, f"makes a {kind.__name__}, which has special methods of its own")
+        return Value(types=frozenset({kind}))
+    if issubclass(kind, Row):
+        return reading.unknown(node, "makes a tuple by its class: use t.but(…), a tuple or a dict")
+    fields = getattr(kind, "_fields", None)
+    if issubclass(kind, tuple) and isinstance(fields, tuple) and is_record(kind):
+        return _record(reading, kind, fields, kind.__new__.__defaults__ or (), arguments, keywords, node, extra)
+    if dataclasses.is_dataclass(kind) and is_record(kind) and "__post_init__" not in dir(kind):
+        names = tuple(field.name for field in dataclasses.fields(kind) if field.init)
+        plain_defaults = all(
+            field.default_factory is dataclasses.MISSING or known.effect_of(field.default_factory) is not None
+            for field in dataclasses.fields(kind)
+        )
+        generated = getattr(kind.__init__, "__code__", None)
+        if plain_defaults and generated is not None and generated.co_filename.startswith("<"):
+            return _record(reading, kind, names, (), arguments, keywords, node, extra)
+    if not is_plain_class(reading, kind):
+        for value in everything:
+            reading.escape(value, node)
+        return reading.unknown(node, f"makes a {kind.__name__}, whose special methods are not known")
+    made = make_object(reading, node, frozenset({kind}), NOTHING, "instance")
+    start = static_attribute(kind, "__init__")
+    if isinstance(start, types.FunctionType):
+        call_function(reading, start, [made, *arguments], keywords, node, extra)
+    return made
+
+
+def _record(
+    reading: Reading,
+    kind: type,
+    names: tuple[str, ...],
+    defaults: tuple[Any, ...],
+    arguments: list[Value],
+    keywords: dict[str, Value],
+    node: ast.AST,
+    extra: Extra,
+) -> Value:
+    for value in (*arguments, *keywords.values()):
+        reading.use(value, node, how="puts it into a record")
+    if extra.places is not None or extra.names is not None:
+        inner = join(extra.places or NOTHING, extra.names or NOTHING)
+        made = make_object(
+            reading, node, frozenset({kind}), join(inner, join_all([*arguments, *keywords.values()])), "record"
+        )
+        (site,) = made.objects
+        for name in names:
+            reading.heap.put_attribute(site, name, reading.heap.at(site).content)
+        reading.heap.lose_parts(site)
+        return made
+    parts: dict[str | int, Value] = dict(zip(names, arguments, strict=False))
+    parts.update(keywords)
+    for name in names:
+        if name not in parts:
+            default = static_attribute(kind, name)
+            if dataclasses.is_dataclass(kind) and default is not inspect.Parameter.empty:
+                parts[name] = reading.shared(default, f"{kind.__name__}.{name}")
+            elif name in getattr(kind, "_field_defaults", {}):
+                parts[name] = reading.shared(kind._field_defaults[name], f"{kind.__name__}.{name}")  # type: ignore[attr-defined]
+            else:
+                parts[name] = PLAIN_VALUE if dataclasses.is_dataclass(kind) else NOTHING
+    made = make_display(reading, node, frozenset({kind}), {name: parts[name] for name in names}, "record")
+    (site,) = made.objects
+    for name in names:
+        reading.heap.put_attribute(site, name, parts[name])
+    return made
+
+
+def call_function(
+    reading: Reading,
+    function: types.FunctionType,
+    arguments: list[Value],
+    keywords: dict[str, Value],
+    node: ast.AST,
+    extra: Extra,
+) -> Value:
+    tree = tree_of(function)
+    if isinstance(tree, NoSource):
+        for value in (*arguments, *keywords.values()):
+            reading.escape(value, node)
+        return reading.unknown(node, f"calls {function.__qualname__}: {tree.reason}")
+    return call_tree(reading, tree, function, arguments, keywords, node, extra)
+
+
+def call_tree(
+    reading: Reading,
+    tree: Any,
+    function: Any,
+    arguments: list[Value],
+    keywords: dict[str, Value],
+    node: ast.AST,
+    extra: Extra,
+) -> Value:
+    """Read the body of a function with these arguments."""
+    if isinstance(tree, ast.AsyncFunctionDef):
+        return reading.unknown(node, f"calls {tree.name}, which is asynchronous")
+    bound = _bind(reading, tree, function, arguments, keywords, node, extra)
+    if bound is None:
+        return NOTHING  # raises: the arguments do not fit
+    key = id(tree)
+    active = reading.active.get(key)
+    if active is not None:
+        active.recursive = True
+        for name, value in bound.items():
+            joined = join(active.arguments.get(name, NOTHING), value)
+            if joined != active.arguments.get(name):
+                active.arguments[name], active.grown = joined, True
+        return active.result
+    if len(reading.active) > _DEEPEST:
+        return reading.unknown(node, "calls go too deep to be followed")
+    active = reading.active[key] = ActiveCall(bound)
+    try:
+        for _ in range(8):
+            active.grown = False
+            result = join(active.result, _run(reading, tree, function, dict(active.arguments), node))
+            stable = result == active.result and not active.grown
+            active.result = result
+            if stable or not active.recursive:
+                return result
+        return reading.unknown(node, "a recursion cannot be followed")
+    finally:
+        del reading.active[key]
+
+
+def _run(reading: Reading, tree: Any, function: Any, bound: dict[str, Value], node: ast.AST) -> Value:
+    caller_frame, caller_flow = reading.frame, reading.flow
+    frame = make_frame(reading, tree, function)
+    caller_path = reading.path
+    reading.path = (*caller_path, id(node))
+    reading.frame = frame
+    reading.flow = Flow({})
+    for name, value in bound.items():
+        assign_name(reading, name, value, tree)
+    try:
+        run_body(reading, tree)
+    finally:
+        reading.frame, reading.flow, reading.path = caller_frame, caller_flow, caller_path
+    if frame.is_generator:
+        content = join_all(each.value for each in frame.yields)
+        lazy = reading.lazy
+        made = make_object(reading, tree, frozenset({Iterator}), content, "generator")
+        # The operator itself is read to its end before anything else happens.
+        reading.lazy = lazy or len(reading.path) > 0
+        (site,) = made.objects
+        least = min([flow.least for flow, _ in frame.exits], default=0)
+        most = max([flow.most for flow, _ in frame.exits], default=2)
+        if isinstance(site, Site):
+            reading.generators[site] = (least, most, list(frame.yields))
+        return made
+    # What an inner function emitted through a callback counts for the operator.
+    least = min([flow.least for flow, _ in frame.exits], default=0)
+    most = max([flow.most for flow, _ in frame.exits], default=0)
+    reading.flow.emit(least, most)
+    return frame.returned
+
+
+def make_frame(reading: Reading, tree: Any, function: Any) -> Frame:
+    names, captured, global_names, nonlocal_names, yields = local_names(tree)
+    if isinstance(function, LocalFunction):
+        parent = function.frame
+        return Frame(
+            tree,
+            parent.file,
+            parent.globals,
+            parent.closure,
+            function=parent.function,
+            parent=parent,
+            locals=names,
+            captured=captured,
+            global_names=global_names,
+            nonlocal_names=nonlocal_names,
+            is_generator=yields,
+            cells=reading.cells.setdefault(id(tree), {}),
+        )
+    closure: dict[str, Value] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            closure[name] = reading.shared(cell.cell_contents, name, route=("closure", function, name))
+            reading.facts.objects[id(cell)] = cell
+            reading.facts.touched.setdefault(id(cell), name)
+        except ValueError:
+            closure[name] = NOTHING
+    return Frame(
+        tree,
+        function.__code__.co_filename,
+        function.__globals__,
+        closure,
+        function=function,
+        locals=names,
+        captured=captured,
+        global_names=global_names,
+        nonlocal_names=nonlocal_names,
+        is_generator=yields,
+        cells=reading.cells.setdefault(id(tree), {}),
+    )
+
+
+def _bind(
+    reading: Reading,
+    tree: Any,
+    function: Any,
+    arguments: list[Value],
+    keywords: dict[str, Value],
+    node: ast.AST,
+    extra: Extra,
+) -> dict[str, Value] | None:
+    spec = tree.args
+    places = [each.arg for each in (*spec.posonlyargs, *spec.args)]
+    only = [each.arg for each in spec.kwonlyargs]
+    defaults = _defaults(reading, tree, function)
+    bound: dict[str, Value] = dict(zip(places, arguments, strict=False))
+    rest = arguments[len(places) :]
+    named = dict(keywords)
+    for name in list(named):
+        if name in places or name in only:
+            bound[name] = named.pop(name)
+    unknown = join(extra.places or NOTHING, extra.names or NOTHING)
+    starred = extra.places is not None or extra.names is not None
+    for name in (*places, *only):
+        if name not in bound:
+            if name in defaults:
+                bound[name] = join(defaults[name], unknown) if starred else defaults[name]
+            elif starred:
+                bound[name] = unknown
+            else:
+                return None
+    if spec.vararg is not None:
+        if extra.places is None:
+            bound[spec.vararg.arg] = make_display(
+                reading, spec.vararg, frozenset({tuple}), dict(enumerate(rest)), "args"
+            )
+        else:
+            bound[spec.vararg.arg] = make_object(
+                reading, spec.vararg, frozenset({tuple}), join(extra.places, join_all(rest)), "args*"
+            )
+    elif rest:
+        return None
+    if spec.kwarg is not None:
+        if extra.names is None:
+            bound[spec.kwarg.arg] = make_display(reading, spec.kwarg, frozenset({dict}), dict(named), "kwargs")
+        else:
+            bound[spec.kwarg.arg] = make_object(
+                reading, spec.kwarg, frozenset({dict}), join(extra.names, join_all(named.values())), "kwargs*"
+            )
+    elif named:
+        return None
+    return bound
+
+
+def _defaults(reading: Reading, tree: Any, function: Any) -> dict[str, Value]:
+    if isinstance(function, LocalFunction):
+        return dict(function.defaults)
+    spec = tree.args
+    places = [each.arg for each in (*spec.posonlyargs, *spec.args)]
+    values = function.__defaults__ or ()
+    found = {
+        name: reading.shared(value, f"the default of {name}", route=("default", function, name))
+        for name, value in zip(places[len(places) - len(values) :], values, strict=True)
+    }
+    for name, value in (function.__kwdefaults__ or {}).items():
+        found[name] = reading.shared(value, f"the default of {name}", route=("default", function, name))
+    return found
+
+
+def run_body(reading: Reading, tree: Any) -> None:
+    frame = reading.frame
+    if isinstance(tree, ast.Lambda):
+        value = reading.evaluate(tree.body)
+        leave(reading, value, tree.body)
+        return
+    reading.run(tree.body)
+    if reading.flow.alive:
+        frame.returned = join(frame.returned, NONE)
+        frame.exits.append((reading.flow.copy(), None))
+        reading.returns.setdefault(id(tree), []).append(Emission(NONE, reading.place(tree.body[-1])))

@@ -1,0 +1,155 @@
+"""What the tasks of an epoch tell the driver: a report of each splitter, channel and merger.
+
+    task ─► SplitReport | ChannelReport | MergerReport ─► to_bytes ═ shuffle, Spark ═► from_bytes ─► driver
+
+Between the two border functions a report is an object of its class; what it is, is what its class says. A task that
+runs twice reports twice, and only the report of the attempt that Spark delivers is seen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+
+
+@dataclasses.dataclass(frozen=True)
+class Anomaly:
+    """Input that an operator met and had to follow its policy for."""
+
+    operator: str
+    what: str
+    """late, null, backwards, …: what it was."""
+    count: int
+
+
+@dataclasses.dataclass(frozen=True)
+class RoutedKeys:
+    """What a task counted of the keys it routed to a stage."""
+
+    stage: int
+    tally: Mapping[str, Any]
+    """As `partitioning.tally.Tally` packs it, and `Counted` reads it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WrittenFile:
+    """A file of output that a task wrote, under a name that nobody reads yet."""
+
+    exit: int
+    stage: int
+    """Together with `number`, its place among the files of the epoch."""
+    number: int
+    """Of the task: the channel, or the merger's range."""
+    name: str
+    rows: int
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitReport:
+    """What a splitter did, or the task that takes what was fed back."""
+
+    began_s: float
+    """When it began, by the clock of its host, in seconds since 1970."""
+    seconds: float
+    rows_out: int = 0
+    sources: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Source → rows read of it."""
+    oldest_ms: float | None = None
+    """When the oldest file it read was written; None if it read none."""
+    operators: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Operator → tuples that entered it."""
+    files: tuple[WrittenFile, ...] = ()
+    """Output it wrote itself."""
+    keys: tuple[RoutedKeys, ...] = ()
+    anomalies: tuple[Anomaly, ...] = ()
+
+    @property
+    def rows_in(self) -> int:
+        """Rows read, of all sources."""
+        return sum(self.sources.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class ChannelReport:
+    """What a channel of a stage did."""
+
+    stage: int
+    name: str
+    """The operator at the stage's entry."""
+    depth: int
+    """How many shuffles lie between the sources and the stage."""
+    channel: int
+    began_s: float
+    seconds: float
+    rows_in: int = 0
+    rows_out: int = 0
+    busy_seconds: float = 0.0
+    """In operators."""
+    state_seconds: float = 0.0
+    """Writing state."""
+    segments: tuple[dict[str, Any], ...] = ()
+    """Records of the segments it wrote."""
+    damaged: tuple[str, ...] = ()
+    """Segments that it could not read, and did without."""
+    measured: Mapping[str, Any] | None = None
+    """What single keys cost, as `partitioning.measured.KeyTimes` packs it; None where nothing was timed."""
+    operators: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Operator → tuples that entered it."""
+    files: tuple[WrittenFile, ...] = ()
+    """Output it wrote itself."""
+    keys: tuple[RoutedKeys, ...] = ()
+    anomalies: tuple[Anomaly, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class MergerReport:
+    """What a merger did: its time is a part of writing the output."""
+
+    depth: int
+    seconds: float
+    files: tuple[WrittenFile, ...]
+
+    @property
+    def rows_in(self) -> int:
+        """Tuples put in order."""
+        return sum(file.rows for file in self.files)
+
+
+Report = SplitReport | ChannelReport | MergerReport
+
+_KINDS: Mapping[str, type] = {"split": SplitReport, "channel": ChannelReport, "merger": MergerReport}
+_NAMES: Mapping[type, str] = {kind: name for name, kind in _KINDS.items()}
+
+
+def to_bytes(report: Report) -> bytes:
+    """A report as it travels."""
+    fields = {name: _plain(value) for name, value in vars(report).items()}
+    return msgpack.packb([_NAMES[type(report)], fields])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return vars(value) if dataclasses.is_dataclass(value) else value
+
+
+def from_bytes(data: Any) -> Report:
+    """The report that travelled; `data` is what `to_bytes` gave, or a buffer of it.
+
+    Examples
+    --------
+    >>> from_bytes(to_bytes(SplitReport(0.0, 0.5, sources={"in": 3}))).rows_in
+    3
+    """
+    kind, fields = msgpack.unpackb(data)
+    for name, made in (("files", WrittenFile), ("keys", RoutedKeys), ("anomalies", Anomaly)):
+        if name in fields:
+            fields[name] = tuple(made(**each) for each in fields[name])
+    for name in ("segments", "damaged"):
+        if name in fields:
+            fields[name] = tuple(fields[name])
+    found: Report = _KINDS[kind](**fields)
+    return found

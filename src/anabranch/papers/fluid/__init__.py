@@ -1,0 +1,1 @@
+"""Regions as pipes: what controllers are developed on, and measured by."""

@@ -1,0 +1,1 @@
+"""What is known of a region's keys: counted in tasks, put together in the driver."""

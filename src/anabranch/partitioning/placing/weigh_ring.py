@@ -1,0 +1,120 @@
+"""Weighing the ring: how many replicas every channel gets, so that its tail makes up for its hot keys.
+
+Pour the tail over channels of different heights (their hot keys) and it comes to one level: that is what
+every channel should have in all, and one that stands higher gets no tail. Channels within the band around
+the level are left alone; those outside are brought to its edge. The ring follows roughly, because replicas
+given up by one channel go to whoever stands next on the ring, so this is repeated a few times.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anabranch.partitioning.placing.metrics import channel_loads
+from anabranch.partitioning.placing.placement_problem import Placement
+from anabranch.partitioning.placing.weigh_problem import Loads, WeighProblem, Weights
+from anabranch.partitioning.ring import REPLICAS_DEFAULT, Places, WeighableItems
+
+WEIGHT_LIMIT = 2 * REPLICAS_DEFAULT
+_ROUNDS = 16
+
+
+class Tail:
+    """The tail's load on every channel, as a function of the ring's weights."""
+
+    def __init__(self, problem: WeighProblem) -> None:
+        self._problem = problem
+        groups = Places.of_items(np.arange(len(problem.tail_loads), dtype=np.uint64))
+        self._items = WeighableItems(groups, problem.channels, WEIGHT_LIMIT)
+        self._pulls = problem.along_tail(problem.tail_loads)
+
+    def loads(self, weights: Weights) -> Loads:
+        """The load of every channel, one column per resource."""
+        return channel_loads(self._problem.tail_loads, self._items.owners(weights), self._problem.channels)
+
+    def shares(self, weights: Weights) -> Loads:
+        """The share of the tail every channel has, as one number; see `along_tail`."""
+        owners = self._items.owners(weights)
+        return channel_loads(self._pulls[:, None], owners, self._problem.channels)[:, 0]
+
+
+def water_level(hot: Loads, tail: float) -> Loads:
+    """The level up to which a tail fills channels that already hold hot keys; channels run last.
+
+    A channel that stands above the level gets nothing.
+    """
+    ascending = np.sort(hot, axis=-1)
+    filled = np.cumsum(ascending, axis=-1)
+    counts = np.arange(1, hot.shape[-1] + 1)
+    levels = (tail + filled) / counts
+    # With the m lowest channels filled, the level is right if it does not reach the next one.
+    following = np.concatenate([ascending[..., 1:], np.full((*hot.shape[:-1], 1), np.inf)], axis=-1)
+    right = (levels <= following).argmax(axis=-1)
+    return np.take_along_axis(levels, right[..., None], axis=-1)[..., 0]
+
+
+def weigh_ring(problem: WeighProblem, tail: Tail, placement: Placement, weights: Weights) -> Weights:
+    """Weights that bring all channels into the band, as far as hot keys and the ring's grain allow."""
+    hot = problem.along_tail(channel_loads(problem.key_loads, placement, problem.channels))
+    level = float(water_level(hot, 1.0))
+    reachable = hot < level
+    goal = float(problem.goals.min())
+    weights = _admit(weights, hot, level)
+    best, best_spread = weights, np.inf
+    for _ in range(_ROUNDS):
+        shares = tail.shares(weights)
+        filled = (shares + hot)[reachable]
+        spread = float(filled.max() / max(filled.min(), 1e-300)) if filled.size else 1.0
+        excess = float(shares[~reachable].sum())
+        if spread + excess < best_spread:
+            best, best_spread = weights, spread + excess
+        if spread <= goal and excess == 0:
+            break
+        targets = _targets(shares, hot, level, goal)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.clip(np.nan_to_num(targets / shares, nan=1.0, posinf=2.0), 0.5, 2.0)
+        ratio[~reachable] = 0.0
+        stepped = np.rint(weights * ratio).astype(np.int64)
+        # Rounding must not stop a small weight from growing.
+        stepped = np.where((ratio > 1) & (stepped == weights), weights + 1, stepped)
+        weights = np.clip(stepped, 0, WEIGHT_LIMIT)
+        if not weights.any():
+            break
+    return best
+
+
+def _admit(weights: Weights, hot: Loads, level: float) -> Weights:
+    """Give channels without a weight the one that should bring them to the water level."""
+    fresh = weights == 0
+    wanted = np.where(fresh, np.maximum(level - hot, 0.0), 0.0)
+    share = min(float(wanted.sum()), 0.9)
+    if share > 0:
+        present = max(int(weights.sum()), 1 if (~fresh).any() else 0)
+        total = present * share / (1 - share) if present else REPLICAS_DEFAULT * fresh.sum()
+        weights = weights + np.rint(total * wanted / wanted.sum()).astype(np.int64)
+    weights = np.minimum(weights, WEIGHT_LIMIT)
+    return weights if weights.any() else np.full_like(weights, REPLICAS_DEFAULT)
+
+
+def _targets(shares: Loads, hot: Loads, level: float, goal: float) -> Loads:
+    """Tail shares that put every channel inside the band around the level, with the least change.
+
+    Outside: to the nearest edge. Then the sum is put right by lowering the highest or raising the lowest.
+    """
+    # A little inside of the goal, because the ring follows the targets only roughly.
+    reach = 1 + 0.8 * (goal - 1)
+    low, high = 2 * level / (1 + reach), 2 * level * reach / (1 + reach)
+    targets = np.maximum(np.clip(shares + hot, low, high) - hot, 0.0)
+    if targets.sum() > 1:
+        lower, upper = 0.0, high
+        for _ in range(40):
+            middle = (lower + upper) / 2
+            over = np.minimum(targets, np.maximum(middle - hot, 0.0)).sum() > 1
+            lower, upper = (lower, middle) if over else (middle, upper)
+        return np.minimum(targets, np.maximum(upper - hot, 0.0))
+    lower, upper = low, float((hot + 1).max())
+    for _ in range(40):
+        middle = (lower + upper) / 2
+        over = np.maximum(targets, middle - hot).sum() > 1
+        lower, upper = (lower, middle) if over else (middle, upper)
+    return np.maximum(targets, lower - hot)

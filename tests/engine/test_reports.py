@@ -1,0 +1,69 @@
+"""What tasks report comes to the driver as it was, and only what is meant to be shown is shown."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.engine.driver.epoch_progress import TaskProgress
+from anabranch.engine.reports import (
+    Anomaly,
+    ChannelReport,
+    MergerReport,
+    RoutedKeys,
+    SplitReport,
+    WrittenFile,
+    from_bytes,
+    to_bytes,
+)
+
+seconds = st.floats(0, 1e9)
+counts = st.integers(0, 2**40)
+names = st.text(max_size=5)
+anomalies = st.lists(st.builds(Anomaly, names, names, counts), max_size=3).map(tuple)
+tallies = st.dictionaries(names, st.binary(max_size=9) | counts, max_size=3)
+keys = st.lists(st.builds(RoutedKeys, counts, tallies), max_size=3).map(tuple)
+files = st.lists(st.builds(WrittenFile, counts, counts, counts, names, counts), max_size=2).map(tuple)
+records = st.fixed_dictionaries({"name": names, "rows": counts, "data": st.binary(max_size=9)})
+reports = st.one_of(
+    st.builds(
+        SplitReport,
+        seconds,
+        seconds,
+        counts,
+        st.dictionaries(names, counts, max_size=3),
+        st.none() | seconds,
+        st.dictionaries(names, counts, max_size=3),
+        files,
+        keys,
+        anomalies,
+    ),
+    st.builds(
+        ChannelReport,
+        stage=counts,
+        name=names,
+        depth=counts,
+        channel=counts,
+        began_s=seconds,
+        seconds=seconds,
+        rows_in=counts,
+        segments=st.lists(records, max_size=2).map(tuple),
+        damaged=st.lists(names, max_size=2).map(tuple),
+        measured=st.none() | tallies,
+        operators=st.dictionaries(names, counts, max_size=3),
+        files=files,
+        keys=keys,
+        anomalies=anomalies,
+    ),
+    st.builds(MergerReport, counts, seconds, files),
+)
+
+
+@given(report=reports)
+def test_a_report_arrives_as_it_was_sent(report):
+    assert from_bytes(to_bytes(report)) == report
+
+
+@given(report=reports)
+def test_of_a_report_the_same_is_shown_whatever_the_task_told_the_driver_beside_it(report):
+    shown = vars(TaskProgress.of(report))
+    assert shown["rows_in"] == report.rows_in and shown["seconds"] == report.seconds
+    assert not shown.keys() & {"segments", "damaged", "measured", "keys", "anomalies", "file"}
