@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.api.stream import Stream, compiled
+from anabranch.api.stream import Stream
+from anabranch.compiler.layout.compile import compiled
 from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.control.source_spreading import SpreadSettings
