@@ -17,8 +17,20 @@ from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.envelope import seal, unseal
 from anabranch.state.files import LocalFiles
 from anabranch.state.ownership import Ownership
+from anabranch.state.records import SegmentRecord
 
-RECORD = {"name": "Sum/000000000001-00000-abc.segment", "channel": 0, "epoch": 1, "rows": 3, "bytes": 9, "checksum": 7}
+RECORD = SegmentRecord(
+    name="Sum/000000000001-00000-abc.segment",
+    operator="Sum",
+    channel=0,
+    generation=0,
+    route=("k",),
+    first=1,
+    last=1,
+    rows=3,
+    bytes=9,
+    checksum=7,
+)
 
 
 @pytest.fixture

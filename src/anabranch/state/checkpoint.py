@@ -31,6 +31,7 @@ from anabranch.state.lineage import files_of
 from anabranch.state.ownership import DIRECTORY as OWNERS
 from anabranch.state.ownership import Ownership
 from anabranch.state.program_changes import compare
+from anabranch.state.records import SegmentRecord
 
 _log = logging.getLogger("anabranch")
 
@@ -56,20 +57,27 @@ class Manifest:
     """
 
     epoch: int
-    segments: Mapping[str, Sequence[Mapping[str, Any]]]
+    segments: Mapping[str, Sequence[SegmentRecord]]
     facts: Mapping[str, Any]
     owner: int = dataclasses.field(default=0, compare=False)
     program: str = dataclasses.field(default="", compare=False)
 
     def to_bytes(self, query: str) -> bytes:
-        return seal("manifest", query, to_json(dataclasses.asdict(self)).encode())
+        segments = {operator: [record.to_fields() for record in records] for operator, records in self.segments.items()}
+        fields = {"epoch": self.epoch, "facts": self.facts, "owner": self.owner, "program": self.program}
+        return seal("manifest", query, to_json({**fields, "segments": segments}).encode())
 
     @classmethod
     def from_bytes(cls, data: bytes, query: str | None, name: str) -> Manifest:
         content = unseal(data, "manifest", query, name)
         try:
-            return cls(**json.loads(content))
-        except (ValueError, TypeError) as problem:
+            fields = json.loads(content)
+            segments = {
+                operator: [SegmentRecord.of_fields(each) for each in records]
+                for operator, records in fields.pop("segments").items()
+            }
+            return cls(segments=segments, **fields)
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise damaged(name, problem) from None
 
 
