@@ -86,7 +86,10 @@ PROGRAMS = {"keyed": keyed, "loop": loop, "join": join}
 def rows_of(seed: int, epochs: int, rows: int) -> list[list[tuple[int, str, float]]]:
     """Input: some keys frequent, some names long."""
     return [
-        [((n * n + at * seed) % 7, "abcde"[(at + n) % 5] * (1 + at % 2), float((at * 3 + n + seed) % 9)) for at in range(rows)]
+        [
+            ((n * n + at * seed) % 7, "abcde"[(at + n) % 5] * (1 + at % 2), float((at * 3 + n + seed) % 9))
+            for at in range(rows)
+        ]
         for n in range(epochs)
     ]
 
