@@ -85,13 +85,11 @@ PROGRAMS = {"keyed": keyed, "loop": loop, "join": join}
 
 def rows_of(seed: int, epochs: int, rows: int) -> list[list[tuple[int, str, float]]]:
     """Input: some keys frequent, some names long."""
-    return [
-        [
-            ((n * n + at * seed) % 7, "abcde"[(at + n) % 5] * (1 + at % 2), float((at * 3 + n + seed) % 9))
-            for at in range(rows)
-        ]
-        for n in range(epochs)
-    ]
+
+    def row(n: int, at: int) -> tuple[int, str, float]:
+        return (n * n + at * seed) % 7, "abcde"[(at + n) % 5] * (1 + at % 2), float((at * 3 + n + seed) % 9)
+
+    return [[row(n, at) for at in range(rows)] for n in range(epochs)]
 
 
 class DirectorySink(TableSink):
@@ -129,9 +127,11 @@ class LocalQuery:
         The checkpoint and the outputs.
     channels, seed : int
         How it runs; what comes out is the same for any.
+    kept : int
+        How many epochs back the checkpoint goes.
     """
 
-    def __init__(self, streams: list[ab.Stream], place: Path, channels: int = 2, seed: int = 0) -> None:
+    def __init__(self, streams: list[ab.Stream], place: Path, channels: int = 2, seed: int = 0, kept: int = 10) -> None:
         self._location = place / "checkpoint"
         self._log = LocalFiles(str(self._location))
         self.sinks = [DirectorySink(place / f"out-{at}", each.schema) for at, each in enumerate(streams)]
@@ -143,6 +143,7 @@ class LocalQuery:
             sinks=self.sinks,
             batches=BatchLog(self._log),
             clocks_ms=[1_000_000],
+            versions_kept=kept,
         )
         nodes = {node.name: node for stream in streams for node in upstream(stream._node)}
         self._sources = [node for node in nodes.values() if isinstance(node.logic, Source)]

@@ -164,9 +164,7 @@ def damages(copies: Copies, flips: int, seed: int) -> Iterator[Damage]:
 def found(copy: Path, kind: str) -> Path | None:
     """The file of a kind."""
     place, pattern, which = KINDS[kind]
-    there = sorted(
-        path for path in copy.glob(f"{place}/{pattern}") if path.is_file() and not path.name.endswith(".tmp")
-    )
+    there = sorted(path for path in copy.glob(f"{place}/{pattern}") if path.is_file())
     if pattern == "*":
         there.sort(key=lambda path: int(path.name))
     return there[which] if len(there) >= abs(which) and there else None

@@ -116,6 +116,7 @@ class ParallelRun:
         sinks: Sequence[Sink] = (),
         batches: BatchNotes | None = None,
         files: Files | None = None,
+        versions_kept: int = 10,
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
         nodes = [stream._node for stream in ends]
@@ -132,7 +133,7 @@ class ParallelRun:
         used = list(sinks) or self.sinks
         self.progress: list[EpochProgress] = []
         files = files if files is not None else LocalFiles(f"{checkpoint}/anabranch")
-        held = Checkpoint(files)
+        held = Checkpoint(files, versions_kept)
         self.checkpoint = held
         pieces = {source.name: "files" for source in self._sources}
         outputs = [OutputOrder(order) for order in orders]

@@ -115,25 +115,31 @@ class Machine:
             if driver.mine:
                 driver.stop_at(point)
 
-    def start(self, make: Callable[[], LocalQuery], last: int | None = None) -> Driver:
-        """Another driver. It stands before its start."""
+    def start(self, make: Callable[[], LocalQuery], last: int | None = None, drains: bool = False) -> Driver:
+        """Another driver. It stands before its start. `drains`: behind its last batch it runs what was fed back."""
 
         def body(driver: Driver) -> None:
             driver.query = make()
             driver.query.batches(last)
+            while drains and driver.query.run.drain():
+                pass
 
         driver = Driver(body)
         self.drivers.append(driver)
         return driver
 
 
-def check(streams: list[Any], place: Path, message: str) -> None:
-    """A last driver, undisturbed, ends the query; then everything is as one thread leaves it."""
+def check(streams: list[Any], place: Path, message: str, meant: list[Any] | None = None) -> None:
+    """A last driver, undisturbed, ends the query; then everything is as one thread leaves it.
+
+    `meant` is the program as one thread sees it, if epochs without input are among those of the source.
+    """
     query = LocalQuery(streams, place)
     query.batches()
-    assert query.outputs() == expected(streams), f"output of {message}"
+    meant = streams if meant is None else meant
+    assert query.outputs() == expected(meant), f"output of {message}"
     held = query.state()
-    for operator, values in expected_state(streams).items():
+    for operator, values in expected_state(meant).items():
         assert held[operator] == values, f"state of {operator} of {message}"
     left = [str(path) for path in place.rglob("*") if path.name.endswith(".tmp") or path.name.startswith("_stag")]
     assert not left, f"left behind by {message}"
@@ -195,11 +201,17 @@ def _rescale(query: LocalQuery, chance: random.Random) -> None:
         return
 
 
-def frozen(program: str, point: str, epoch: int, ahead: int | None, place: Path) -> bool:
-    """A driver is frozen at a point, another takes over and runs so many batches, the first wakes up; whether it was."""
-    streams = PROGRAMS[program](rows_of(4, 8, 6))
+def frozen(
+    program: str, point: str, epoch: int, ahead: int | None, place: Path, drains_after: int | None = None, kept: int = 2
+) -> bool:
+    """A driver is frozen at a point, another runs so many batches, the first wakes up; whether it was frozen."""
+    rows = rows_of(4, 8, 6)
+    streams = meant = PROGRAMS[program](rows)
+    if drains_after is not None:
+        meant = PROGRAMS[program]([*rows[: drains_after + 1], [], *rows[drains_after + 1 :]])
     with Machine() as machine:
-        first = machine.start(lambda: LocalQuery(streams, place, 2, 1, kept=2))
+        drains = drains_after is not None
+        first = machine.start(lambda: LocalQuery(streams, place, 2, 1, kept), drains_after, drains)
         reached: list[int] = []
         faults_handler = machine._reached
 
@@ -213,14 +225,12 @@ def frozen(program: str, point: str, epoch: int, ahead: int | None, place: Path)
             first.move()
         was = not first.ended
         batch = max([int(path.name) for path in (place / "checkpoint/offsets").iterdir()], default=0)
-        second = machine.start(
-            lambda: LocalQuery(streams, place, 3, 2, kept=2), None if ahead is None else batch + ahead
-        )
+        second = machine.start(lambda: LocalQuery(streams, place, 3, 2, kept), None if ahead is None else batch + ahead)
         second.finish()
         assert second.problem is None, f"{program}, {point}: the successor failed: {second.problem!r}"
         delivered = second.query.outputs()
         first.finish()
         assert first.problem is None or isinstance(first.problem, (CheckpointError, SinkError)), repr(first.problem)
         assert second.query.outputs() == delivered, f"{program}, {point}: output changed after the thaw"
-    check(streams, place, f"{program} frozen at {point!r} in epoch {epoch}")
+    check(streams, place, f"{program} frozen at {point!r} in epoch {epoch}", meant)
     return was

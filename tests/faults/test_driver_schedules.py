@@ -3,12 +3,14 @@
 import os
 
 import pytest
-from faults.driver_schedules import Machine, check, frozen, schedule
 
 from anabranch import faults
 from anabranch.errors import StorageError
+from anabranch.state.checkpoint import Checkpoint
+from anabranch.state.files import LocalFiles
 from anabranch.state.ownership import Ownership
 from benchmarks._query_in_process import PROGRAMS, LocalQuery, rows_of
+from tests.faults.driver_schedules import Machine, check, frozen, schedule
 
 pytestmark = pytest.mark.faults
 
@@ -34,17 +36,18 @@ def test_a_driver_frozen_at_any_point_changes_nothing_when_it_wakes_up(tmp_path,
 
 
 def test_a_driver_frozen_while_it_drains_changes_nothing_when_it_wakes_up(tmp_path):
-    for at, point in enumerate(["epoch begun", "sink checked", "feedback kept", "commit checked"]):
+    for at, point in enumerate(["epoch begun", "sink checked", "feedback kept", "commit checked", "manifest written"]):
         assert frozen("loop", point, 8, None, tmp_path / str(at))
+        assert frozen("loop", point, 4, None, tmp_path / f"{at} before its input has ended", drains_after=3)
 
 
-def test_drivers_that_do_not_look_whether_they_are_the_owner_are_caught(tmp_path, monkeypatch):
-    """The check can fail: without the fence a driver that wakes up goes on."""
+def test_drivers_without_fences_are_caught(tmp_path, monkeypatch):
+    """The check can fail: a driver that looks for no owner, and replaces what is there, goes on when it wakes up."""
     monkeypatch.setattr(Ownership, "check", lambda self: None)
-    with pytest.raises(AssertionError):
-        for at, point in enumerate(["epoch begun", "job done", "manifest written"]):
-            frozen("loop", point, 8, None, tmp_path / str(at))
-            frozen("loop", point, 5, None, tmp_path / f"{at}-5")
+    monkeypatch.setattr(LocalFiles, "create", lambda self, name, data: self.write(name, data) is None)
+    monkeypatch.setattr(Checkpoint, "begun", lambda self, epoch: None)
+    with pytest.raises(AssertionError, match="output"):
+        frozen("loop", "manifest written", 3, 3, tmp_path, drains_after=3, kept=10)
 
 
 @pytest.mark.parametrize("program", sorted(PROGRAMS))

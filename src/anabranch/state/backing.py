@@ -47,7 +47,7 @@ def open_backing_store(url: str, query: str) -> BackingStore:
 
 
 def _without_secrets(url: str) -> str:
-    """A URL as it may be shown: whoever and whatever is said before the host, and after a question mark, is left out."""
+    """A URL as it may be shown: what is said before the host and after a question mark is left out."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return "…"

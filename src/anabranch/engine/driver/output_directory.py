@@ -55,7 +55,8 @@ class OutputDirectory:
             if names:
                 raise SinkError(
                     f"the output path {path} exists and holds other content ({', '.join(names[:3])}"
-                    f"{', …' if len(names) > 3 else ''}). Choose an empty or new path."
+                    f"{', …' if len(names) > 3 else ''}), and no {MARK} that would say whose it is. Choose an empty or "
+                    "new path; if this is the output of this query, restore that file from a copy."
                 )
             return
         query, owner, format_name = found
