@@ -18,8 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-import cloudpickle
-
+from anabranch.compiler.explaining.running import Running
 from anabranch.compiler.layout.stages import Layout
 from anabranch.control import Decision
 from anabranch.control.elastic_options import ElasticOptions
@@ -49,6 +48,7 @@ from anabranch.engine.worker.tasks import LevelTask, MergeTask, Program
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
 from anabranch.faults import reach
 from anabranch.program.graph import Keyed
+from anabranch.program.travelling import packed
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
@@ -111,11 +111,12 @@ class EpochRunner:
         self._busy: list[str] = []
         self._sinks = list(sinks)
         self._mergers = mergers
+        self._source_tasks: int | None = None  # in the last epoch
         self._targets = self._file_targets(mergeable) if mergers else {}
         self._direct = self._file_targets(unordered)
         self._report = report
         self._lock = threading.Lock()
-        self._pickled = cloudpickle.dumps(program)
+        self._pickled = packed(program, [step.node for step in program.layout.steps])
         self._digest = hashlib.sha256(self._pickled).hexdigest()
         keyed = {node.name: node.logic for _, node in program.layout.stateful() if isinstance(node.logic, Keyed)}
         self._fields = {name: {f.name: f.initial() for f in logic.fields} for name, logic in keyed.items()}
@@ -189,6 +190,14 @@ class EpochRunner:
         found = {number: sink.target() for number, sink in enumerate(self._sinks)}
         layout = self._program.layout
         return {at: target for at, target in found.items() if target is not None and suits(layout, at)}
+
+    def running(self) -> Running:
+        """What is decided about the layout now."""
+        scaling = self.adaptation.scaling
+        channels = {**self._channels_now(), **{each.name: each.channels for each in scaling.status()}}
+        merged = frozenset(self._targets)
+        mergers, direct = self._mergers if merged else 0, frozenset(self._direct)
+        return Running(self._program.layout, channels, self._source_tasks, mergers, merged, direct)
 
     def _channels_now(self) -> dict[str, int]:
         return {region: self._layouts.function(region).channels for region in self._regions.values()}
@@ -268,7 +277,8 @@ class EpochRunner:
         finished = passing_s()
         reach("manifest written", epoch=epoch)
         durations = EpochDurations.between(started, begun, ran, merged, written, finished)
-        rows_in = sum(report.rows_in for report in results.reports if isinstance(report, SplitReport))
+        splitters = [report for report in results.reports if isinstance(report, SplitReport)]
+        rows_in, self._source_tasks = sum(report.rows_in for report in splitters), len(splitters)
         channels = self._channels_now()
         seen = EpochFacts(
             epoch,
