@@ -68,7 +68,8 @@ class StreamingQuery:
         self._progress: deque[EpochProgress] = deque(maxlen=_PROGRESS_KEPT)
         self._listeners = Listeners(listeners)
         self.sinks = list(sinks)
-        files = open_files(spark, f"{location}/anabranch")
+        durable = options.durability == "power"
+        files = open_files(spark, f"{location}/anabranch", durable)
         held = Checkpoint(files, options.versions_kept)
         elastic = options.elastic
         self._plans: dict[Form, Plan] = {}
@@ -79,7 +80,7 @@ class StreamingQuery:
 
         splitting = "off" if split_hot_keys == "auto" and not options.balancing.enabled else split_hot_keys
         forms = Forms(program_of, splitting, spread_names)
-        log = BatchLog(open_files(spark, location))
+        log = BatchLog(open_files(spark, location, durable))
         first = forms.first(held)
         draft = forms.program(first)
         description = describe_program(draft)

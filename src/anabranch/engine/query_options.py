@@ -25,6 +25,7 @@ class QueryOptions:
     mergers: int = 0
     split_hot_keys: str = "auto"
     spread: str = "auto"
+    durability: str = "process"
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> QueryOptions:
@@ -42,4 +43,5 @@ class QueryOptions:
             values.get("mergers", 0),
             values.get("splitHotKeys", "auto"),
             values.get("spread", "auto"),
+            values.get("durability", "process"),
         )
