@@ -94,7 +94,9 @@ def test_what_explain_says_is_what_spark_ran(spark, tmp_path, capsys, name):
     writer = stream.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).option("channels", 3)
     mergers = 2 if name in ("colocated", "opmon") else 0
     if mergers:
-        query = writer.option("mergers", mergers).format("parquet").trigger(availableNow=True).start(str(tmp_path / "out"))
+        query = (
+            writer.option("mergers", mergers).format("parquet").trigger(availableNow=True).start(str(tmp_path / "out"))
+        )
     else:
         query = writer.format("memory").queryName(f"explained_{name}").trigger(availableNow=True).start()
     query.awaitTermination()
