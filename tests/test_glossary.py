@@ -24,7 +24,6 @@ EXCEPTIONS: set[str] = {
     "`Splits`",
     "anomaly",
     "compaction",
-    "ownership",
     "task index",
 }
 
