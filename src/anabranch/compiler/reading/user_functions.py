@@ -62,7 +62,7 @@ def construct(
     if dataclasses.is_dataclass(kind) and tame and "__post_init__" not in dir(kind):
         names = tuple(field.name for field in dataclasses.fields(kind) if field.init)
         plain_defaults = all(
-            field.default_factory is dataclasses.MISSING or known.effect_of(field.default_factory) is not None
+            _is_missing(field.default_factory) or known.effect_of(field.default_factory) is not None
             for field in dataclasses.fields(kind)
         )
         generated = getattr(kind.__init__, "__code__", None)
@@ -77,6 +77,11 @@ def construct(
     if isinstance(start, types.FunctionType):
         call_function(reading, start, [made, *arguments], keywords, node, extra)
     return made
+
+
+def _is_missing(default: Any) -> bool:
+    """By its type: a class that was pickled has a marker of its own."""
+    return type(default) is type(dataclasses.MISSING)
 
 
 def _record(
