@@ -39,7 +39,7 @@ from anabranch.sim.fast_tasks import FastTasks
 from anabranch.sim.hosts import slots_at
 from anabranch.sim.inputs import FileSource, InputFile, Inputs
 from anabranch.sim.job_time import JobTime
-from anabranch.sim.ledger import Delivery, Ledger, Scaled, WatchedFiles
+from anabranch.sim.ledger import Asked, Delivery, Ledger, Scaled, WatchedFiles
 from anabranch.sim.load import full_at
 from anabranch.sim.real_tasks import RealTasks
 from anabranch.sim.simulated_run import SimulatedEpoch, SimulatedRun
@@ -109,6 +109,7 @@ class Simulation:
         self._crashes: list[tuple[float, str]] = []
         self._spark_progress: dict[str, Any] | None = None
         self._asked: set[int] = set()
+        self.asked: list[Asked] = []
         self._started_s = 0.0
         self.runner: SwitchingRunner
 
@@ -197,7 +198,9 @@ class Simulation:
         for at, asked in enumerate(self.situation.asked):
             if asked.epoch == number and at not in self._asked and scaling.regions:
                 self._asked.add(at)
-                scaling.rescale(scaling.regions[asked.region % len(scaling.regions)], asked.channels)
+                region = scaling.regions[asked.region % len(scaling.regions)]
+                scaling.rescale(region, asked.channels)
+                self.asked.append(Asked(region, number, asked.channels))
 
     def _reach(self, point: str, facts: Mapping[str, Any]) -> None:
         self._reached[point] = self._reached.get(point, 0) + 1

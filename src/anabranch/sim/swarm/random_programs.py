@@ -291,4 +291,6 @@ def random_recipe(chance: random.Random, steps_max: int = 4) -> Recipe:
         steps.append((name, reads))
         made += 3 if name in ("route", "split") else 1
     ends = chance.sample(range(sources, made), min(chance.choice([0, 0, 1]), made - sources))
-    return Recipe(sources, tuple(steps), (made - 1, *ends), loop, chance.randrange(made))
+    # The loop is read by something, and every output comes from a source.
+    outputs = (made - 1, *ends) if not loop else (*range(sources), made - 1, *ends)
+    return Recipe(sources, tuple(steps), outputs, loop, chance.randrange(made))
