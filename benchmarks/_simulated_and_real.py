@@ -33,8 +33,9 @@ from anabranch.sim.situation import ALWAYS_MORE, Keys, Situation
 from anabranch.sim.work_costs import WorkCosts
 
 SLOTS = 8
-ROWS_PER_FILE = 200
-FILES = 1_500
+ROWS_PER_FILE = 100
+FILES = 1_000
+EPOCH_TARGET = "4 seconds"
 
 
 @dataclass(frozen=True)
@@ -102,20 +103,20 @@ def keyed(stream: ab.Stream, name: str, seconds: float, by: str = "k") -> ab.Str
     return stream.process(worker(seconds), by=by, schema="k long, n long", name=name)
 
 
-CALIBRATION = Case("calibration", lambda rows: keyed(rows, "calibrated", 0.003), {"calibrated": 0.003})
+CALIBRATION = Case("calibration", lambda rows: keyed(rows, "calibrated", 0.006), {"calibrated": 0.006})
 CASES = (
     Case(
         "stateless, spread",
-        lambda rows: rows.spread(name="spread").map(stateless(0.004), schema="k long, n long", name="heavy"),
-        {"heavy": 0.004},
+        lambda rows: rows.spread(name="spread").map(stateless(0.010), schema="k long, n long", name="heavy"),
+        {"heavy": 0.010},
     ),
-    Case("keyed, paced", lambda rows: keyed(rows, "work", 0.005), {"work": 0.005}, Constant(600.0)),
+    Case("keyed, paced", lambda rows: keyed(rows, "work", 0.010), {"work": 0.010}, Constant(260.0)),
     Case(
         "two regions",
-        lambda rows: keyed(keyed(rows, "first", 0.002), "second", 0.004, by="n"),
-        {"first": 0.002, "second": 0.004},
+        lambda rows: keyed(keyed(rows, "first", 0.005), "second", 0.008, by="k"),
+        {"first": 0.005, "second": 0.008},
     ),
-    Case("skewed", lambda rows: keyed(rows, "work", 0.004), {"work": 0.004}, keys=Keys(1_000, 1.1)),
+    Case("skewed", lambda rows: keyed(rows, "work", 0.010), {"work": 0.010}, keys=Keys(1_000, 1.1)),
 )
 
 
@@ -287,7 +288,7 @@ def simulated(case: Case, costs: WorkCosts, seconds: float, options: Mapping[str
 
 def compare(session: Any, root: Path, seconds: float, cases: Sequence[Case] = CASES) -> dict[str, dict[str, Any]]:
     """All cases, on Spark and simulated."""
-    options = {"initialChannels": "1", "maxChannels": str(SLOTS)}
+    options = {"initialChannels": "1", "maxChannels": str(SLOTS), "epochTarget": EPOCH_TARGET}
     costs = calibrated(session, root, min(20.0, seconds / 3))
     found = {}
     for case in cases:

@@ -35,8 +35,8 @@ RoutedBy = Callable[[str, int, Any], int]
 """Operator, hash of a stored key, the key → the hash it is routed by, which may be that of a part of it."""
 
 
-def check_manifests(ledger: Ledger, files: WatchedFiles | None) -> list[str]:
-    """Epochs, generations and times only go forward; what is named is there, if there are files."""
+def check_manifests(ledger: Ledger, files: WatchedFiles | None, kept: int = 1) -> list[str]:
+    """Epochs, generations and times only go forward; if there are files, what the last manifests name is there."""
     complaints = [f"manifests: {problem}" for problem in ledger.damaged]
     for before, after in pairwise(ledger.manifests):
         if after["epoch"] != before["epoch"] + 1:
@@ -47,11 +47,12 @@ def check_manifests(ledger: Ledger, files: WatchedFiles | None) -> list[str]:
                     f"manifests: {fact} went from {before['facts'][fact]} to {after['facts'][fact]} "
                     f"in epoch {after['epoch']}"
                 )
-    for manifest in ledger.manifests[-1:] if files is not None else ():
+    newest = ledger.manifests[-1]["epoch"] if ledger.manifests else 0
+    for manifest in [each for each in ledger.manifests if each["epoch"] > newest - kept] if files is not None else ():
         for records in manifest["segments"].values():
             for record in records:
                 if files is not None and files.read(f"state/{record['name']}") is None and not record.get("transient"):
-                    complaints.append(f"manifests: {record['name']} is named and not there")
+                    complaints.append(f"manifests: {record['name']} of epoch {manifest['epoch']} is not there")
     return complaints
 
 
@@ -204,11 +205,12 @@ def check_asked(ledger: Ledger, asked: Sequence[Asked]) -> list[str]:
     complaints = []
     for each in asked:
         after = [manifest for manifest in ledger.manifests if manifest["facts"]["batch"] > each.batch]
-        # It may be asked for something else before an epoch has ended.
-        again = any(other.region == each.region and other is not each and other.batch == each.batch for other in asked)
+        # It may be asked for something else before an epoch has ended, or before the one that has it.
+        same = [other for other in asked if other.region == each.region]
+        wanted = {other.channels for other in same if each.batch <= other.batch <= each.batch + 1}
         regions = [manifest["facts"]["regions"].get(each.region) for manifest in after]
         found = [region["channels"] for region in regions if region is not None]
-        if found and not again and each.channels not in found[:1]:
+        if found and found[0] not in wanted:
             complaints.append(
                 f"asked: {each.region} was to have {each.channels} channels from after micro-batch {each.batch} on, "
                 f"and has {found[0]}"

@@ -38,7 +38,8 @@ def judged(world: SwarmWorld) -> tuple[list[str], SimulatedRun | None]:
 
 def _complaints(world: SwarmWorld, simulation: Simulation) -> list[str]:
     ledger, files, situation = simulation.ledger, simulation.files, world.situation
-    complaints = checks.check_manifests(ledger, None if simulation.is_fast else files)
+    kept = max(2, situation.versions_kept)
+    complaints = checks.check_manifests(ledger, None if simulation.is_fast else files, kept)
     complaints += checks.check_once(ledger)
     complaints += checks.check_bounds(ledger, situation.options.channels_min, situation.options.channels_max)
     complaints += checks.check_asked(ledger, simulation.asked)
@@ -58,7 +59,7 @@ def _complaints(world: SwarmWorld, simulation: Simulation) -> list[str]:
 
     complaints += checks.check_owners(ledger, files, routed_by)
     simulation.restarted()
-    return complaints + checks.check_leaks(ledger, files, max(2, situation.versions_kept))
+    return complaints + checks.check_leaks(ledger, files, kept)
 
 
 def _has_parts(simulation: Simulation) -> bool:
@@ -73,7 +74,8 @@ def _has_parts(simulation: Simulation) -> bool:
 def check_control(world: SwarmWorld, run: SimulatedRun) -> list[str]:
     """Controllers that nothing disturbs: enough channels, not far too many, and at rest in the end."""
     load = world.situation.load
-    assert isinstance(load, Steps)
+    if not isinstance(load, Steps):
+        return _check_sizes(world, run)
     ((region, cost_s),) = world.regions
     complaints = []
     start_s = 0.0
@@ -98,6 +100,15 @@ def check_control(world: SwarmWorld, run: SimulatedRun) -> list[str]:
             complaints.append(f"control: channels do not come to rest: {channels}")
         most_before = channels[-1]
     return complaints + _check_balance(late, region)
+
+
+def _check_sizes(world: SwarmWorld, run: SimulatedRun) -> list[str]:
+    """A source that always has more: epochs last about as long as the user wants."""
+    target_s = world.situation.options.epoch_s(None)
+    late = [each.duration_s for each in run.epochs[len(run.epochs) // 2 :]]
+    if not late or not target_s / 2.5 < median(late) < 2.5 * target_s:
+        return [f"control: epochs last {median(late or [0.0]):.1f} s where {target_s:.1f} s are wanted"]
+    return []
 
 
 def _turns(channels: Sequence[int]) -> int:

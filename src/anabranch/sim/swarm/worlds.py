@@ -164,6 +164,8 @@ def _region_world(chance: Random, seed: int) -> SwarmWorld:
 def _control_world(chance: Random, seed: int) -> SwarmWorld:
     """Load that takes some channels, then perhaps much less: enough slots, many keys, no trouble."""
     cost_s = 0.01
+    if chance.random() < 0.3:
+        return _sized_world(chance, seed)
     busy = chance.choice([1.5, 3.0])
     goes_down = chance.random() < 0.5
     rates = (busy / cost_s, 0.15 * busy / cost_s) if goes_down else (busy / cost_s,)
@@ -179,6 +181,24 @@ def _control_world(chance: Random, seed: int) -> SwarmWorld:
             costs=WorkCosts(operators={"region0": cost_s}),
             options=ElasticOptions(channels_max=12, channels_initial=chance.choice([1, 2]), period_s=2.0),
             interval_s=1.0,
+            keys_default=Keys(500),
+            seed=seed,
+        ),
+    )
+
+
+def _sized_world(chance: Random, seed: int) -> SwarmWorld:
+    """A source that always has more, of files of some size."""
+    cost_s = chance.choice([0.0005, 0.01])
+    return SwarmWorld(
+        regions=(("region0", cost_s),),
+        settles=True,
+        situation=Situation(
+            rows_per_file=chance.choice([50, 400]),
+            epochs_max=30,
+            hosts=(SimulatedHost(slots=12),),
+            costs=WorkCosts(operators={"region0": cost_s}),
+            options=ElasticOptions(channels_max=12, channels_initial=chance.choice([1, 4]), period_s=2.0),
             keys_default=Keys(500),
             seed=seed,
         ),
