@@ -28,6 +28,7 @@ from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.runner import EpochRunner, describe_program
 from anabranch.engine.worker.exchange import ROWS, batches_of
 from anabranch.engine.worker.tasks import BATCH_ROWS, Program
+from anabranch.program.model import OutputOrder
 from anabranch.spark.job import Job
 from anabranch.spark.sinks import NoopSink
 from anabranch.state.checkpoint import Checkpoint
@@ -71,9 +72,9 @@ def _batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(batch.columns, ["p", "q"])
 
 
-def runner_of(make: Callable[[Any], Any], ordered: bool, place: Path) -> EpochRunner:
-    stream = make(ab.from_rows([], programs.COLUMNS, name="source"))
-    program = Program.of(compiled([stream._node]), {"source": "files"}, ordered)
+def runner_of(make: Callable[[Any, bool], Any], ordered: bool, place: Path) -> EpochRunner:
+    stream = make(ab.from_rows([], programs.COLUMNS, name="source"), ordered)
+    program = Program.of(compiled([stream._node]), {"source": "files"}, [OutputOrder("total" if ordered else "none")])
     files = LocalFiles(f"{place}/anabranch")
     held = Checkpoint(files)
     held.bind(describe_program(program))
@@ -95,8 +96,8 @@ def _merge_nothing(task: Any, wanted: Any) -> Any:
 def overhead(name: str, times: int, rows: int, epochs: int) -> float:
     """How much more processor time an epoch takes with order, in this process: the median of pairs of epochs."""
 
-    def make(stream: Any) -> Any:
-        return programs.overhead_program(name, stream, times)
+    def make(stream: Any, ordered: bool) -> Any:
+        return programs.overhead_program(name, stream, times, ordered)
 
     epoch_pieces = [pieces_of(rows, 10_000, 1 + number) for number in range(3)]
     used: dict[bool, list[float]] = {True: [], False: []}

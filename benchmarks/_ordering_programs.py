@@ -31,6 +31,11 @@ class Work(ab.Operator):
         yield (t.k, t.j, self.total)
 
 
+@ab.model(ordering="tolerant")
+class TolerantWork(Work):
+    """The same, declared not to mind the order in which tuples come: between regions nothing is numbered for it."""
+
+
 class Selective(ab.Operator):
     """Real work; emits a tuple for one in two, or several for each."""
 
@@ -100,8 +105,8 @@ class SleepyMap:
         return (t.k, t.j, t.x)
 
 
-def overhead_program(name: str, stream: ab.Stream, times: int) -> ab.Stream:
-    """A program of the first part."""
+def overhead_program(name: str, stream: ab.Stream, times: int, ordered: bool = True) -> ab.Stream:
+    """A program of the first part; without order its operators do not mind it either."""
     if name == "round-robin":
         return stream.map(Mapped(times), schema=COLUMNS)
     if name == "sequence numbers":
@@ -111,8 +116,9 @@ def overhead_program(name: str, stream: ab.Stream, times: int) -> ab.Stream:
     if name == "relaxed and pulses":
         return stream.process(Selective(times=times, copies=2), by="k", schema=COLUMNS)
     if name == "shuffle":
-        half = Work(times=times // 2)
-        return stream.process(half, by="k", schema=COLUMNS).process(Work(times=times // 2), by="j", schema=COLUMNS)
+        kind = Work if ordered else TolerantWork
+        first = stream.process(kind(times=times // 2), by="k", schema=COLUMNS)
+        return first.process(kind(times=times // 2), by="j", schema=COLUMNS)
     if name.endswith(":1"):
         return stream.process(Rare(times=times, every=int(name[:-2])), by="k", schema=COLUMNS)
     if name.startswith("1:"):

@@ -12,7 +12,7 @@ from anabranch.engine.driver.epoch_progress import EpochDurations, ExecutorProgr
 from anabranch.engine.driver.scaling import Scaling
 from anabranch.engine.driver.slot_need import need_of
 from anabranch.engine.driver.waiting import SparkSurroundings
-from anabranch.engine.reports import ChannelReport, MergedFile, MergerReport, SplitReport
+from anabranch.engine.reports import ChannelReport, MergerReport, SplitReport, WrittenFile
 from anabranch.spark.cluster import ApplicationExecutors, QueryExecutors, executors_of
 
 BOUNDS = ExecutorBounds(executors_max=4, patience_s=10.0)
@@ -195,7 +195,7 @@ def test_an_epoch_needs_the_channels_before_and_after_it_and_what_the_source_mad
     reports = [
         *(SplitReport(0.0, 1.0) for _ in range(5)),
         *(ChannelReport(1, "a", 1, at, 0.0, 1.0) for at in range(9)),
-        *(MergerReport(2, 0.001, MergedFile(0, at, "file", 9)) for at in range(7)),
+        *(MergerReport(2, 0.001, (WrittenFile(0, 2, at, "file", 9),)) for at in range(7)),
     ]
     facts = EpochFacts(0, 0.0, EpochDurations(total=3.0), 0, reports, {"a": 1, "b": 1})
     assert need_of(facts, {"a": 2, "b": 1}, {"a": 1, "b": 1}, False) == SlotNeed(2, 5, False)

@@ -35,6 +35,7 @@ from anabranch.engine.worker.exchange import ROWS, batches_of
 from anabranch.engine.worker.tasks import LevelTask, MergeTask, Program
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.program.graph import Node, Source
+from anabranch.program.model import OutputOrder
 from anabranch.program.origins import RowsOrigin
 from anabranch.program.schema import Row
 from anabranch.state.backing import BackingStore
@@ -99,6 +100,7 @@ class ParallelRun:
         backing: BackingStore | None = None,
         balancing: BalancingSettings | None = None,
         split_hot_keys: bool | str = False,
+        orders: Sequence[str] = (),
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
         nodes = [stream._node for stream in ends]
@@ -115,9 +117,12 @@ class ParallelRun:
         self.progress: list[EpochProgress] = []
         files = LocalFiles(f"{checkpoint}/anabranch")
         held = Checkpoint(files)
-        orders = {source.name: "files" for source in self._sources}
-        program = Program.of(plan, orders)
-        split = Program.of(compiled(nodes, split_hot_keys=True), orders) if split_hot_keys == "auto" else None
+        pieces = {source.name: "files" for source in self._sources}
+        outputs = [OutputOrder(order) for order in orders]
+        program = Program.of(plan, pieces, outputs)
+        split = None
+        if split_hot_keys == "auto":
+            split = Program.of(compiled(nodes, split_hot_keys=True), pieces, outputs)
         if split is not None and begins_split(program, split, held):
             program, split = split, None
         self.changes = held.bind(describe_program(program), allow_state_loss)

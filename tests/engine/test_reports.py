@@ -7,10 +7,10 @@ from anabranch.engine.driver.epoch_progress import TaskProgress
 from anabranch.engine.reports import (
     Anomaly,
     ChannelReport,
-    MergedFile,
     MergerReport,
     RoutedKeys,
     SplitReport,
+    WrittenFile,
     from_bytes,
     to_bytes,
 )
@@ -21,6 +21,7 @@ names = st.text(max_size=5)
 anomalies = st.lists(st.builds(Anomaly, names, names, counts), max_size=3).map(tuple)
 tallies = st.dictionaries(names, st.binary(max_size=9) | counts, max_size=3)
 keys = st.lists(st.builds(RoutedKeys, counts, tallies), max_size=3).map(tuple)
+files = st.lists(st.builds(WrittenFile, counts, counts, counts, names, counts), max_size=2).map(tuple)
 records = st.fixed_dictionaries({"name": names, "rows": counts, "data": st.binary(max_size=9)})
 reports = st.one_of(
     st.builds(
@@ -31,6 +32,7 @@ reports = st.one_of(
         st.dictionaries(names, counts, max_size=3),
         st.none() | seconds,
         st.dictionaries(names, counts, max_size=3),
+        files,
         keys,
         anomalies,
     ),
@@ -47,10 +49,11 @@ reports = st.one_of(
         damaged=st.lists(names, max_size=2).map(tuple),
         measured=st.none() | tallies,
         operators=st.dictionaries(names, counts, max_size=3),
+        files=files,
         keys=keys,
         anomalies=anomalies,
     ),
-    st.builds(MergerReport, counts, seconds, st.builds(MergedFile, counts, counts, names, counts)),
+    st.builds(MergerReport, counts, seconds, files),
 )
 
 

@@ -15,6 +15,7 @@ from anabranch.compiler.layout.plan import Plan
 from anabranch.control import Decision
 from anabranch.control.elastic_options import ElasticOptions, seconds_of
 from anabranch.errors import AnabranchError, ProgramError
+from anabranch.program.model import OutputOrder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +43,7 @@ class StreamingQuery:
         options: dict[str, str],
         listeners: Iterable[Listener] = (),
         split_plan: Plan | None = None,
+        orders: Sequence[OutputOrder] = (),
     ) -> None:
         from anabranch.engine.driver.balancing import BalancingSettings
         from anabranch.engine.driver.runner import EpochRunner, describe_program
@@ -65,9 +67,8 @@ class StreamingQuery:
         self.sinks = list(sinks)
         files = open_files(spark, f"{location}/anabranch")
         held = Checkpoint(files, versions_kept(options))
-        ordered = options.get("order", "total") != "none"
-        draft = Program.of(plan, {}, ordered)
-        split = None if split_plan is None else Program.of(split_plan, {}, ordered)
+        draft = Program.of(plan, {}, orders)
+        split = None if split_plan is None else Program.of(split_plan, {}, orders)
         if split is not None and split_plan is not None and begins_split(draft, split, held):
             plan, draft, split = split_plan, split, None
         self._plans = (plan, split_plan)

@@ -12,6 +12,7 @@ from anabranch.compiler.layout.hot_key_split import has_parts
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.errors import ProgramError, SinkError
 from anabranch.program.graph import Node
+from anabranch.program.model import OutputOrder
 
 if TYPE_CHECKING:
     from anabranch.api.session import Session
@@ -46,8 +47,9 @@ class DataStreamWriter:
     def also(self, other: DataStreamWriter) -> DataStreamWriter:
         """Write another stream in the same query: ``a.writeStream.also(b.writeStream.option("path", "b")).start("a")``.
 
-        The streams may share operators and sources, which then run once. Format, path and the format's options are
-        each writer's own; the checkpoint, the trigger, the name and the channels are those of the first.
+        The streams may share operators and sources, which then run once. Format, path, the format's options and
+        ``order`` are each writer's own (``order`` is the first's where nothing is said); the checkpoint, the trigger,
+        the name and the channels are those of the first.
         """
         if not isinstance(other, DataStreamWriter):
             raise ProgramError(f"also({other!r}): expected another stream's writer: also(stream.writeStream.format(…))")
@@ -69,7 +71,9 @@ class DataStreamWriter:
         Ours are ``checkpointLocation``; ``snapshotInterval``, such as ``"20 epochs"`` or ``"5 minutes"``, how often
         each channel's state is merged into one snapshot beyond what is merged anyway; ``versionsKept``, how many
         epochs back a checkpoint can be read (10); ``allowStateLoss``, to go on with a program that has less state;
-        ``order``, ``"total"`` or, where the order of the output and between regions does not matter, ``"none"``;
+        ``order`` of this output: ``"total"``, that of one thread; ``"key"``, only tuples of one key of the region they
+        come from stand in their order; ``"none"``. What operators need they have anyway. Parquet files that are not in
+        total order are written by the channels themselves;
         ``mergers``, how many tasks put large outputs in order and write them (parquet on a path that all hosts share;
         by default the driver does).
 
@@ -155,8 +159,6 @@ class DataStreamWriter:
             self.queryName(queryName)
         self.options(**options)
         lowered = {key.lower(): value for key, value in self._options.items()}
-        if lowered.get("order", "total") not in ("total", "none"):
-            raise ProgramError(f"option order={lowered['order']!r}: expected 'total' or 'none'")
         checkpoint = lowered.get("checkpointlocation")
         writers = [self, *self._others]
         sinks = [self._sink(path), *(other._sink(None) for other in self._others)]
@@ -178,11 +180,18 @@ class DataStreamWriter:
             lowered,
             self._session.listeners.functions,
             compiled(nodes, split_hot_keys=True) if splits else None,
+            [writer._order(lowered.get("order", "total")) for writer in writers],
         )
 
     @property
     def _is_durable(self) -> bool:
         return self._function is not None or self._format in _FILE_FORMATS
+
+    def _order(self, default: str) -> OutputOrder:
+        chosen = next((value for key, value in self._options.items() if key.lower() == "order"), default)
+        if chosen not in {each.value for each in OutputOrder}:
+            raise ProgramError(f"option order={chosen!r}: expected 'total', 'key' or 'none'")
+        return OutputOrder(chosen)
 
     def _elastic(self, options: dict[str, str]) -> ElasticOptions:
         try:

@@ -35,12 +35,14 @@ class RoutedKeys:
 
 
 @dataclasses.dataclass(frozen=True)
-class MergedFile:
-    """A file that a merger wrote, under a name that nobody reads yet."""
+class WrittenFile:
+    """A file of output that a task wrote, under a name that nobody reads yet."""
 
     exit: int
-    range: int
-    """Its place among the files of the epoch: the number of the merger."""
+    stage: int
+    """Together with `number`, its place among the files of the epoch."""
+    number: int
+    """Of the task: the channel, or the merger's range."""
     name: str
     rows: int
 
@@ -59,6 +61,8 @@ class SplitReport:
     """When the oldest file it read was written; None if it read none."""
     operators: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Operator → tuples that entered it."""
+    files: tuple[WrittenFile, ...] = ()
+    """Output it wrote itself."""
     keys: tuple[RoutedKeys, ...] = ()
     anomalies: tuple[Anomaly, ...] = ()
 
@@ -94,6 +98,8 @@ class ChannelReport:
     """What single keys cost, as `partitioning.measured.KeyTimes` packs it; None where nothing was timed."""
     operators: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Operator → tuples that entered it."""
+    files: tuple[WrittenFile, ...] = ()
+    """Output it wrote itself."""
     keys: tuple[RoutedKeys, ...] = ()
     anomalies: tuple[Anomaly, ...] = ()
 
@@ -104,12 +110,12 @@ class MergerReport:
 
     depth: int
     seconds: float
-    file: MergedFile
+    files: tuple[WrittenFile, ...]
 
     @property
     def rows_in(self) -> int:
         """Tuples put in order."""
-        return self.file.rows
+        return sum(file.rows for file in self.files)
 
 
 Report = SplitReport | ChannelReport | MergerReport
@@ -139,9 +145,7 @@ def from_bytes(data: Any) -> Report:
     3
     """
     kind, fields = msgpack.unpackb(data)
-    if "file" in fields:
-        fields["file"] = MergedFile(**fields["file"])
-    for name, made in (("keys", RoutedKeys), ("anomalies", Anomaly)):
+    for name, made in (("files", WrittenFile), ("keys", RoutedKeys), ("anomalies", Anomaly)):
         if name in fields:
             fields[name] = tuple(made(**each) for each in fields[name])
     for name in ("segments", "damaged"):

@@ -61,6 +61,14 @@ class Ordering(enum.Enum):
     TOLERANT = "tolerant"
 
 
+class OutputOrder(enum.Enum):
+    """What order the tuples of an output must have: that of one thread, that within each key, or any."""
+
+    TOTAL = "total"
+    KEY = "key"
+    NONE = "none"
+
+
 @dataclasses.dataclass(frozen=True)
 class Property:
     """A value, why it is believed, and the line that shows it."""

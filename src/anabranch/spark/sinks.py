@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.engine.driver.sink import TableSink
-from anabranch.engine.worker.output_mergers import STAGED, Target
+from anabranch.engine.worker.output_files import STAGED, Target
 from anabranch.errors import SinkError
 from anabranch.program.ddl import to_ddl
 from anabranch.program.schema import Schema
@@ -71,7 +71,7 @@ class FileSink:
         self.check(owner)
         for name in self._files.names(""):
             if name.startswith(STAGED):
-                self._files.delete(name)  # a merger's, of an epoch that was cut off
+                self._files.delete(name)  # a task's, of an epoch that was cut off
         if self._files.read(_MARK) is None:
             self._files.write(_MARK, json.dumps({"owner": owner, "format": self._format}).encode())
 
@@ -91,9 +91,11 @@ class FileSink:
 
     def publish(self, files: Sequence[str], epoch: int) -> None:
         local = local_path(self._path)
-        assert local is not None, "mergers write to paths that all processes can open"
+        assert local is not None, "tasks write to paths that all processes can open"
         prefix = f"part-{epoch:012d}-"
-        before = [name for name in self._files.names("") if name.startswith(prefix)]
+        # What attempts left that were repeated goes with what an earlier run of the epoch had published.
+        superseded = (prefix, f"{STAGED}{epoch:012d}-")
+        before = [name for name in self._files.names("") if name.startswith(superseded) and name not in files]
         published = [f"{prefix}{number:05d}.parquet" for number in range(len(files))]
         for staged, name in zip(files, published, strict=True):
             os.replace(f"{local}/{staged}", f"{local}/{name}")

@@ -14,7 +14,8 @@ the number of shuffles before them, run side by side; an epoch is one job with a
 would have met the tuples: the place of its source tuple, then for everything that made several tuples of one
 which of them it is, and for every fork which of the edges it took. The numbers are in *slots*; which edge was
 taken is the same for all tuples of an edge, so that slot holds a constant of the plan and is never sent. Two
-trails that agree up to a slot mean the same by it: wherever two streams part, a slot tells them apart.
+trails that agree up to a slot mean the same by it: wherever two streams part, a slot tells them apart. Edges that
+lead to nobody who minds carry none (`order_needs`).
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from collections.abc import Iterator, Mapping
 
 from anabranch.compiler.layout.plan import Plan, PlannedOperator
 from anabranch.compiler.layout.runnable import is_single, runnable
-from anabranch.errors import ProgramError
 from anabranch.program.graph import (
     Feedback,
     Keyed,
     Node,
+    Port,
     Punctuate,
     Source,
     Spread,
@@ -36,7 +37,7 @@ from anabranch.program.graph import (
     carrying_punctuations,
     fed_back,
 )
-from anabranch.program.model import Selectivity, State
+from anabranch.program.model import Ordering, Selectivity, State
 
 # Per slot: the constant it holds, or None if it is sent with each tuple.
 Slots = tuple[int | None, ...]
@@ -100,6 +101,8 @@ class Step:
         Whether what leaves gets another slot: which of the tuples with its trail so far it is.
     tick : int or None
         The position at which the start of the epoch stands for an operator that waits for time to pass.
+    minds_order : bool
+        Whether what it does depends on the order of its tuples; if it has a key, of those of one key.
     """
 
     number: int
@@ -110,11 +113,17 @@ class Step:
     slots: Slots = ()
     refines: bool = False
     tick: int | None = None
+    minds_order: bool = True
 
     @property
     def waits(self) -> bool:
         """Whether keys are called at punctuations or at the start of epochs."""
         return isinstance(self.node.logic, Keyed) and bool(self.node.logic.punctuated or self.node.logic.ticked)
+
+    @property
+    def takes_arrivals(self) -> bool:
+        """Whether it must see its inputs tuple by tuple in their common order, with what happens between."""
+        return isinstance(self.node.logic, Keyed) and (len(self.node.inputs) > 1 or self.waits)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,26 +200,12 @@ class Layout:
         return [self.edges[number] for number in self.steps[stage.steps[0]].inputs]
 
 
-def lay_out(plan: Plan, ordered: bool = True) -> Layout:
-    """The steps and stages of a plan.
-
-    With `ordered` false tuples are only routed: each goes to the right channel, and nothing is put in order, neither
-    at the exits nor where the channels of one stage feed the next.
-    """
+def lay_out(plan: Plan) -> Layout:
+    """The steps and stages of a plan, every edge with trails: `order_needs` takes them off where nobody needs them."""
     draft = _Draft(plan)
     for operator in plan.operators:
         draft.place(operator)
-    layout = draft.finished()
-    if ordered:
-        return layout
-    for step in layout.steps:
-        if step.waits or len(step.node.inputs) > 1 or isinstance(step.node.logic, Punctuate):
-            raise ProgramError(
-                f"operator {step.node.title} depends on the order between streams or on punctuations; it cannot run "
-                "with option order='none'"
-            )
-    edges = tuple(dataclasses.replace(edge, ordered=False) for edge in layout.edges)
-    return dataclasses.replace(layout, edges=edges)
+    return draft.finished()
 
 
 @dataclasses.dataclass
@@ -241,6 +236,10 @@ class _Draft:
             for place, source in enumerate(node.inputs):
                 self._readers[source.id].append((node.id, place))
         self._prolific = {o.node.id: o.model.selectivity.value is Selectivity.ANY for o in plan.operators}
+        self._minds = {
+            o.node.id: o.model.ordering.value is not Ordering.TOLERANT and not isinstance(o.node.logic, Port)
+            for o in plan.operators
+        }
         self._node_of: list[Node] = []  # per step, as the user wrote it
         self._key_names = _key_names(plan)
 
@@ -315,7 +314,7 @@ class _Draft:
             edges.append(len(self._edges))
             carries = branch.punctuated and node.id in self._punctuated
             self._edges.append(Edge(len(self._edges), branch.step, number, place, branch.digits, punctuated=carries))
-        self._steps.append(Step(number, copy, stage, tuple(edges)))
+        self._steps.append(Step(number, copy, stage, tuple(edges), minds_order=self._minds[node.id]))
         self._node_of.append(node)
         return number
 

@@ -48,7 +48,8 @@ class Results:
         found = self._layout.exits[number]
         schema = found.node.schema.arrow
         if not all(self._layout.edges[at].ordered for at in found.edges):
-            return pa.Table.from_batches([unpack(payload, schema) for _, _, payload in self._parts[number]], schema)
+            parts = sorted(self._parts[number], key=lambda part: part[:2])  # what one channel made stays in its order
+            return pa.Table.from_batches([unpack(payload, schema) for _, _, payload in parts], schema)
         # By place: what is sorted already is then sorted quickly.
         parts = sorted(self._parts[number], key=lambda part: part[0])
         bases = [self._base(place, edge) for place, edge, _ in parts]

@@ -20,6 +20,7 @@ from typing import Any
 
 import cloudpickle
 
+from anabranch.compiler.layout.stages import Layout
 from anabranch.control import Decision
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
@@ -40,8 +41,9 @@ from anabranch.engine.driver.sink import Sink
 from anabranch.engine.driver.slot_need import need_of
 from anabranch.engine.driver.waiting import Surroundings
 from anabranch.engine.job import Executor, Job
-from anabranch.engine.reports import ChannelReport, MergerReport, SplitReport
-from anabranch.engine.worker.output_mergers import MergerTask, Target, mergeable
+from anabranch.engine.reports import ChannelReport, SplitReport
+from anabranch.engine.worker.output_files import Target, unordered
+from anabranch.engine.worker.output_mergers import MergerTask, mergeable
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
 from anabranch.engine.worker.tasks import LevelTask, MergeTask, Program
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
@@ -105,7 +107,8 @@ class EpochRunner:
         self._busy: list[str] = []
         self._sinks = list(sinks)
         self._mergers = mergers
-        self._targets = self._merge_targets() if mergers else {}
+        self._targets = self._file_targets(mergeable) if mergers else {}
+        self._direct = self._file_targets(unordered)
         self._report = report
         self._lock = threading.Lock()
         self._pickled = cloudpickle.dumps(program)
@@ -177,11 +180,11 @@ class EpochRunner:
                 raise
             return True
 
-    def _merge_targets(self) -> dict[int, Target]:
-        """The outputs that mergers write: those whose sink takes files, and whose tuples know their positions."""
+    def _file_targets(self, suits: Callable[[Layout, int], bool]) -> dict[int, Target]:
+        """The outputs that tasks write: those whose sink takes files, and that suit these tasks."""
         found = {number: sink.target() for number, sink in enumerate(self._sinks)}
         layout = self._program.layout
-        return {at: target for at, target in found.items() if target is not None and mergeable(layout, at)}
+        return {at: target for at, target in found.items() if target is not None and suits(layout, at)}
 
     def _channels_now(self) -> dict[str, int]:
         return {region: self._layouts.function(region).channels for region in self._regions.values()}
@@ -218,11 +221,11 @@ class EpochRunner:
         tables = results.tables()
         merged = passing_s()
         outputs = [table for at, table in enumerate(tables) if not self._program.layout.exits[at].loop]
-        files = [report.file for report in results.reports if isinstance(report, MergerReport)]
+        files = [file for report in results.reports for file in report.files]
         for at, (sink, table) in enumerate(zip(self._sinks, outputs, strict=True)):
-            if at in self._targets:
-                mine = sorted((file.range, file.name) for file in files if file.exit == at)
-                sink.publish([name for _, name in mine], epoch)
+            if at in self._targets or at in self._direct:
+                mine = sorted((file.stage, file.number, file.name) for file in files if file.exit == at)
+                sink.publish([name for *_, name in mine], epoch)
             else:
                 sink.write(table, epoch)
         written = passing_s()
@@ -285,7 +288,7 @@ class EpochRunner:
         layout = self._program.layout
         functions = {number: self._layouts.function(region) for number, region in self._regions.items()}
         splits = self.adaptation.balancing.splits()
-        common = (self._pickled, self._digest, epoch, clock_ms, functions, splits)
+        common = (self._pickled, self._digest, epoch, clock_ms, functions, splits, self._direct)
         state = self._version(epoch, clock_ms)
         fed_back = self._feedback.pieces(self._manifest.facts)
         while True:

@@ -1,6 +1,6 @@
 """Where output goes, in order, once: what the driver asks of a sink.
 
-A sink gets the merged output of an epoch as one table, or files that mergers wrote. Writing the same epoch again must
+A sink gets the merged output of an epoch as one table, or files that tasks wrote. Writing the same epoch again must
 leave what writing it once leaves.
 """
 
@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from anabranch.engine.worker.output_mergers import Target
+from anabranch.engine.worker.output_files import Target
 
 
 class Sink(Protocol):
@@ -27,17 +27,17 @@ class Sink(Protocol):
         """Put an epoch's output there; again, if it is there already."""
 
     def target(self) -> Target | None:
-        """Where mergers may write files for this sink; None if it takes tables only."""
+        """Where tasks may write files for this sink; None if it takes tables only."""
 
     def publish(self, files: Sequence[str], epoch: int) -> None:
-        """Make files that mergers wrote an epoch's output."""
+        """Make files that tasks wrote an epoch's output."""
 
 
 class TableSink:
     """A sink that takes tables only."""
 
     def target(self) -> Target | None:
-        """Mergers cannot write here."""
+        """Tasks cannot write here."""
         return None
 
     def publish(self, files: Sequence[str], epoch: int) -> None:

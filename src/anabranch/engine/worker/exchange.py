@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.reports import ChannelReport, Report, RoutedKeys, SplitReport, to_bytes
-from anabranch.engine.worker.packets import data_place, pack, route
+from anabranch.engine.worker.packets import data_place, number_place, pack, route
 from anabranch.engine.worker.stage import Leaving
 from anabranch.engine.worker.trails import Trails, encoded
 from anabranch.errors import AnabranchError, error_to_json
@@ -102,13 +102,15 @@ class Outbox:
         self._next = self._slots.get(level + 1)
         self._whom = whom % self._next.count if self._next is not None else 0
         self._epoch = epoch
+        self._producer = number_place(whom)
+        self._packets = 0
         self._tallies: dict[int, Tally] = {}
 
     def leaving(self, leaving: Leaving, piece: bytes = b"") -> Iterator[Row]:
         """Tuples and punctuations that leave a stage."""
         edge, trails = leaving.edge, leaving.trails
         if len(trails[0]):
-            place = data_place(piece, int(trails[0][0]))
+            place = self._place(edge, piece, trails)
             if edge.target < 0:
                 schema = self._layout.steps[edge.source].node.schema.arrow
                 packet = pack(leaving.columns, schema, trails if edge.ordered else None)
@@ -121,6 +123,13 @@ class Outbox:
             for channel in range(self._functions[target.number].channels):
                 place = data_place(piece, int(leaving.marks[0][0]))
                 yield self._to(target, channel, _EDGE.pack(MARKS, edge.number) + place, payload)
+
+    def _place(self, edge: Edge, piece: bytes, trails: Trails) -> bytes:
+        """Where a packet stands among others: by its first position or, if it has none, behind its producer's last."""
+        if edge.ordered or piece:
+            return data_place(piece, int(trails[0][0]))
+        self._packets += 1
+        return data_place(self._producer, self._packets)
 
     def _data(self, edge: Edge, place: bytes, trails: Trails, columns: Sequence[pa.Array]) -> Iterator[Row]:
         target = self._layout.stages[self._layout.steps[edge.target].stage]
@@ -213,7 +222,7 @@ def is_relative(layout: Layout, edge: Edge) -> bool:
 def needs_pieces(layout: Layout, level: int) -> bool:
     """Whether a level, or a later one, or the driver, gets numbers that count from the start of a piece."""
     for edge in layout.edges:
-        if is_relative(layout, edge) and (edge.crosses or edge.target < 0):
+        if edge.ordered and is_relative(layout, edge) and (edge.crosses or edge.target < 0):
             at = layout.depth + 1
             if edge.target >= 0:
                 at = layout.stages[layout.steps[edge.target].stage].depth

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,21 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.compiler.layout.stages import Exit, Layout
-from anabranch.engine.reports import MergedFile, MergerReport
+from anabranch.engine.reports import MergerReport, WrittenFile
 from anabranch.engine.worker.exchange import RESULT, Row, batches_of, report_row, result_of
+from anabranch.engine.worker.output_files import Target, staged_name
 from anabranch.engine.worker.packets import merge, unpack
 from anabranch.engine.worker.tasks import Task
 from anabranch.engine.worker.trails import Trails, decoded, filled
-
-STAGED = "_staged-"
-
-
-@dataclasses.dataclass(frozen=True)
-class Target:
-    """Where mergers write the tuples of an exit: a directory that every process can open."""
-
-    directory: str
-    compression: str
 
 
 def mergeable(layout: Layout, number: int) -> bool:
@@ -72,11 +62,11 @@ class MergerTask(Task):
             target = self.targets[exit_number]
             started = self.clock.passing_s()
             table = merged(layout, layout.exits[exit_number], found)
-            name = f"{STAGED}{self.epoch:012d}-{number:05d}-{uuid.uuid4().hex[:12]}.parquet"
+            name = staged_name(self.epoch, number)
             path = os.path.join(target.directory, name)
             pq.write_table(table, path, compression=target.compression, store_schema=False)
-            file = MergedFile(exit_number, number, name, table.num_rows)
-            yield report_row(MergerReport(layout.depth + 1, self.clock.passing_s() - started, file))
+            file = WrittenFile(exit_number, layout.depth + 1, number, name, table.num_rows)
+            yield report_row(MergerReport(layout.depth + 1, self.clock.passing_s() - started, (file,)))
 
 
 def merged(layout: Layout, found: Exit, parts: Sequence[tuple[int, Any]], bases: Sequence[int] = ()) -> pa.Table:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from anabranch.engine.reports import SplitReport
 from anabranch.engine.worker.batches import Batch
 from anabranch.engine.worker.exchange import Outbox, Row, batches_of
+from anabranch.engine.worker.output_files import OutputFiles
 from anabranch.engine.worker.packets import number_place, text_place, unpack
 from anabranch.engine.worker.stage import Flow, StageRun
 from anabranch.engine.worker.tasks import Program, Task, met
@@ -105,6 +106,7 @@ class SplitTask(Task):
         anomalies.take()  # what an attempt that died left behind
         program = self.load()
         outbox = Outbox(program.layout, 0, self.functions, whom, self.epoch)
+        files = OutputFiles(program.layout, self.files, self.epoch, (0, whom))
         pieces: dict[bytes, int] = {}
         splitters = [_Splitter(self, program, source, pieces) for source in program.inputs]
         rows_out = 0
@@ -120,16 +122,18 @@ class SplitTask(Task):
                     columns = [part.column(at).cast(field.type) for at, field in enumerate(schema.arrow)]
                     for place, each in splitter.leaving(piece, columns):
                         rows_out += len(each.trails[0])
-                        yield from outbox.leaving(each, place)
+                        if not files.takes(each):
+                            yield from outbox.leaving(each, place)
         except AnabranchError as error:
+            files.abandon()
             yield from outbox.failure(error)
             return
+        written = files.close()
         yield from outbox.header(list(pieces.items()))
         read = {s.source.name: s.rows_in for s in splitters}
         seconds = self.clock.passing_s() - started
-        yield outbox.report(
-            SplitReport(began, seconds, rows_out, read, oldest, operators=_entered(splitters), anomalies=met())
-        )
+        entered = _entered(splitters)
+        yield outbox.report(SplitReport(began, seconds, rows_out, read, oldest, entered, written, anomalies=met()))
 
     def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
@@ -148,15 +152,16 @@ class FeedbackTask(Task):
     """Takes tuples that were fed back: rows of (loop, number of the first tuple, an Arrow batch)."""
 
     def run(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
-        """The task of a partition of what was fed back; which one does not matter."""
-        return batches_of(self.rows(batches))
+        """The task of a partition of what was fed back."""
+        return batches_of(self.rows(batches, number))
 
-    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
+    def rows(self, batches: Iterator[pa.RecordBatch], whom: int = 0) -> Iterator[Row]:
         """What the task sends."""
         began, started = self.clock.now_s(), self.clock.passing_s()
         anomalies.take()  # what an attempt that died left behind
         program = self.load()
         outbox = Outbox(program.layout, 0, self.functions, 0, self.epoch)
+        files = OutputFiles(program.layout, self.files, self.epoch, (-1, whom))
         pieces: dict[bytes, int] = {}
         rows_out = 0
         splitters: list[_Splitter] = []
@@ -169,14 +174,18 @@ class FeedbackTask(Task):
                     columns = unpack(payload, source.schema.arrow).columns
                     for piece, each in splitter.leaving(number_place(first), columns):
                         rows_out += len(each.trails[0])
-                        yield from outbox.leaving(each, piece)
+                        if not files.takes(each):
+                            yield from outbox.leaving(each, piece)
         except AnabranchError as error:
+            files.abandon()
             yield from outbox.failure(error)
             return
+        written = files.close()
         yield from outbox.header(list(pieces.items()))
         # No row was read from a source. What was fed back is routed, and so counted, like any other.
         seconds = self.clock.passing_s() - started
-        yield outbox.report(SplitReport(began, seconds, rows_out, operators=_entered(splitters), anomalies=met()))
+        entered = _entered(splitters)
+        yield outbox.report(SplitReport(began, seconds, rows_out, operators=entered, files=written, anomalies=met()))
 
 
 def _entered(splitters: Sequence[_Splitter]) -> dict[str, int]:

@@ -115,17 +115,12 @@ class StageRun:
         return {
             step.number: channel.step(step.node, self._tables, watch)
             for step in self._steps
-            if step.node.inputs and not isinstance(step.node.logic, Spread) and not self.takes_arrivals(step)
+            if step.node.inputs and not isinstance(step.node.logic, Spread) and not step.takes_arrivals
         }
-
-    @staticmethod
-    def takes_arrivals(step: Step) -> bool:
-        """Whether a step must see its inputs tuple by tuple in their common order, with what happens between."""
-        return isinstance(step.node.logic, Keyed) and (len(step.node.inputs) > 1 or step.waits)
 
     def run(self, entering: Flow | Arrival) -> list[Leaving]:
         """What leaves, for the tuples that entered."""
-        if isinstance(entering, Arrival) and not self.takes_arrivals(self._steps[0]):
+        if isinstance(entering, Arrival) and not self._steps[0].takes_arrivals:
             # One input, and punctuations pass by.
             (batch,) = entering.batches.values()
             entering = Flow(batch, entering.trails, [slot[entering.marks] for slot in entering.trails])
@@ -182,7 +177,7 @@ class StageRun:
 
     def _apply(self, step: Step, arrived: Flow | Arrival, runs: Mapping[int, Callable[[Batch, Any], Batch]]) -> Flow:
         if isinstance(arrived, Arrival):
-            assert self.takes_arrivals(step), "only the entry of a stage sees its inputs in their common order"
+            assert step.takes_arrivals, "only the entry of a stage sees its inputs in their common order"
             calls = _Calls(step, self._tables[step.node.name], self._epoch, self._clock_ms, self._watch)
             flow = calls.run(arrived)
             if calls.timed_keys:

@@ -15,6 +15,7 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
+from anabranch.compiler.layout.order_needs import with_needed_order
 from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, lay_out
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
@@ -34,14 +35,16 @@ from anabranch.engine.worker.exchange import (
     slots_of,
 )
 from anabranch.engine.worker.measuring import Measuring
+from anabranch.engine.worker.output_files import OutputFiles, Target
 from anabranch.engine.worker.packets import Positions, piece_of, unpack
-from anabranch.engine.worker.stage import Arrival, Flow, StageRun, by_range
+from anabranch.engine.worker.stage import Arrival, Flow, Leaving, StageRun, by_range
 from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
 from anabranch.errors import AnabranchError
 from anabranch.operators import anomalies
 from anabranch.operators.epoch_clock import set_epoch_time
 from anabranch.operators.hot_key_parts import Splits, set_splits
 from anabranch.program.graph import Feedback, Node
+from anabranch.program.model import OutputOrder
 from anabranch.program.schema import to_values
 from anabranch.state.store import StateVersion
 
@@ -61,9 +64,9 @@ class Program:
     orders: Mapping[str, str]
 
     @classmethod
-    def of(cls, plan: Plan, orders: Mapping[str, str], ordered: bool = True) -> Program:
-        """The program that a plan describes."""
-        return cls(lay_out(plan, ordered), dict(orders))
+    def of(cls, plan: Plan, orders: Mapping[str, str], outputs: Sequence[OutputOrder] = ()) -> Program:
+        """The program that a plan describes; `outputs` is the order of each output, total where nothing is said."""
+        return cls(with_needed_order(lay_out(plan), outputs), dict(orders))
 
     @property
     def sources(self) -> list[Node]:
@@ -103,6 +106,7 @@ class Task:
     clock_ms: int
     functions: Mapping[int, Any]  # stage → its partitioning function
     splits: Mapping[str, Splits]  # operator → its keys that are split
+    files: Mapping[int, Target]  # exit → where whoever makes its tuples writes them, for those that need no order
     clock: Clock = dataclasses.field(default=MACHINE_CLOCK, kw_only=True)
 
     def load(self) -> Program:
@@ -139,6 +143,8 @@ class LevelTask(Task):
         outbox = Outbox(program.layout, self.level, self.functions, slot, self.epoch)
         later = self.level < program.layout.depth
         hands_on_pieces = slot == 0 and (needs_pieces(program.layout, self.level + 1) or (later and bool(self.merged)))
+        place = slots_of(program.layout, self.level, self.functions).stage_of(slot)
+        files = OutputFiles(program.layout, self.files, self.epoch, place)
         try:
             channel = _Channel(self, program, slot)  # opens its state, and may find that this host lacks some of it
             for order, payload in arriving:
@@ -152,20 +158,21 @@ class LevelTask(Task):
                         yield from outbox.everywhere(order, payload.as_py())
                 elif kind in (DATA, MARKS):
                     for leaving in channel.take(kind, *edge_of(order), payload):
-                        yield from self._sent(leaving, outbox, channel)
+                        yield from self._sent(leaving, outbox, channel, files)
                 else:
                     yield outbox.handed_on(order, payload.as_py())
             for leaving in channel.finish():
-                yield from self._sent(leaving, outbox, channel)
-            yield outbox.report(channel.report())
+                yield from self._sent(leaving, outbox, channel, files)
+            yield outbox.report(dataclasses.replace(channel.report(), files=files.close()))
         except AnabranchError as error:
+            files.abandon()
             yield from outbox.failure(error)
 
-    def _sent(self, leaving: Any, outbox: Outbox, channel: _Channel) -> Iterator[Row]:
+    def _sent(self, leaving: Leaving, outbox: Outbox, channel: _Channel, files: OutputFiles) -> Iterator[Row]:
         if leaving.edge.target < 0 and leaving.edge.place in self.merged:
             for number, part in by_range(leaving, channel.total, self.mergers):
                 yield outbox.result(part, number)
-        else:
+        elif not files.takes(leaving):
             yield from outbox.leaving(leaving)
 
 
@@ -177,8 +184,9 @@ def _sorted_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.
 class _Channel:
     """One channel of a stage for one epoch.
 
-    Where the tuples come straight from a source, rows arrive in order and are worked off as they come. What
-    comes from other channels, or by several edges, is brought into order when all is there.
+    Where the tuples come straight from a source, rows arrive in order and are worked off as they come; so are those
+    without trails, because whoever minds order gets them only where they come in order anyway. What else comes from
+    other channels, or by several edges, is brought into order when all is there.
     """
 
     def __init__(self, task: LevelTask, program: Program, slot: int) -> None:
@@ -195,10 +203,9 @@ class _Channel:
         self._waiting: dict[int, list[tuple[Trails, pa.RecordBatch]]] = {}
         self._marks: dict[int, list[Trails]] = {}
         self._size = 0
-        simple = len(self._edges) == 1 and not StageRun.takes_arrivals(self._entry)
-        self._streams = simple and all(
-            not e.ordered or (is_relative(self._layout, e) and not e.punctuated) for e in self._edges.values()
-        )
+        edges = list(self._edges.values())
+        simple = len(edges) == 1 and is_relative(self._layout, edges[0]) and not edges[0].punctuated
+        self._streams = not self._entry.takes_arrivals and (simple or not any(edge.ordered for edge in edges))
         self._nodes = program.layout.nodes(self._stage)
         self._state = task.state(self._number)
         tables = self._state.open(self._nodes)
@@ -241,11 +248,11 @@ class _Channel:
             yield from self._flush()
 
     def _flush(self) -> Iterator[Any]:
-        ((number, parts),) = self._waiting.items()
-        self._waiting, self._size = {}, 0
-        trails = joined([trails for trails, _ in parts])
-        batch = _table_batch(self._columns(self._edges[number]), range(len(trails[0])), [rows for _, rows in parts])
-        yield from self._worked(Flow(batch, trails), len(batch))
+        waiting, self._waiting, self._size = self._waiting, {}, 0
+        for number, parts in waiting.items():
+            trails = joined([trails for trails, _ in parts])
+            batch = _table_batch(self._columns(self._edges[number]), range(len(trails[0])), [rows for _, rows in parts])
+            yield from self._worked(Flow(batch, trails), len(batch))
 
     def _worked(self, entering: Flow | Arrival, rows_in: int) -> Iterator[Any]:
         begun = self._clock.passing_s()

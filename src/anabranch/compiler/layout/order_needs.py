@@ -1,0 +1,110 @@
+"""Order only where somebody needs it: which edges carry trails.
+
+    source ── map ──► key k ──► key l ──► output, order none
+                   ·         │          ·
+                   none      trails     none
+
+A trail is what brings tuples that come from several places into the order of one thread. An edge between stages, or
+out of the program, carries trails if
+
+- it leads out, to an output that is in total order (or in that within keys, and the output has several edges);
+- punctuations travel on it, or its stage begins with an operator that reads several streams or waits: these stand
+  between tuples, and only trails say between which;
+- the stage it enters must pass trails on, because an edge that leaves it carries them;
+- the stage it enters has a step that minds order, and its tuples would not come in order without: they come from the
+  channels of another stage, or by several edges. That holds for order within keys as well: the tuples of one key come
+  from several channels, and nobody else knows which was first.
+
+What comes by one edge straight from a source, or from a stage of one channel, comes in order anyway: packets are
+sorted by where their producer stood. So a program of one keyed region whose output need not be in total order sends
+no trails at all, and each of its keys still sees its tuples in order.
+
+What is left on the edges is closed under reachability: the least set of edges these rules demand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from anabranch.compiler.layout.stages import Edge, Exit, Layout, Stage
+from anabranch.errors import ProgramError
+from anabranch.program.model import OutputOrder
+
+
+def with_needed_order(layout: Layout, outputs: Sequence[OutputOrder] = ()) -> Layout:
+    """The layout with trails only where they are needed; `outputs` are the orders of its outputs, total by default."""
+    needed = {number for at, each in enumerate(layout.exits) for number in _of_exit(layout, at, each, outputs)}
+    while True:
+        found = needed | _demanded(layout, needed)
+        if found == needed:
+            break
+        needed = found
+    edges = tuple(
+        dataclasses.replace(edge, ordered=edge.number in needed) if _leaves(edge) else edge for edge in layout.edges
+    )
+    return dataclasses.replace(layout, edges=edges)
+
+
+def _leaves(edge: Edge) -> bool:
+    return edge.crosses or edge.target < 0
+
+
+def _of_exit(layout: Layout, at: int, found: Exit, outputs: Sequence[OutputOrder]) -> tuple[int, ...]:
+    """The edges of an exit that must carry trails whatever else does."""
+    order = outputs[at] if at < len(outputs) else OutputOrder.TOTAL
+    if found.loop or order is OutputOrder.NONE:
+        return ()
+    if order is OutputOrder.KEY:
+        stages = [layout.stages[layout.steps[layout.edges[number].source].stage] for number in found.edges]
+        for stage in stages:
+            if stage.kind not in ("keyed", "single"):
+                raise ProgramError(
+                    f"option order='key': the tuples of {found.node.title} come from {stage.name!r}, which has no key. "
+                    "Choose 'none' (any order) or 'total', or put an operator with a key before the output"
+                )
+        if len(stages) == 1:
+            return ()  # one channel has all tuples of a key, in order
+    return found.edges
+
+
+def _demanded(layout: Layout, needed: set[int]) -> set[int]:
+    """The edges that must carry trails if these do."""
+    found: set[int] = set()
+    for stage in layout.stages:
+        entry = layout.steps[stage.steps[0]]
+        inputs = layout.inputs_of(stage)
+        loses_order = _minds(layout, stage) and not _arrives_in_order(layout, inputs)
+        stands_between = entry.takes_arrivals or any(edge.punctuated for edge in inputs)
+        if loses_order or stands_between or _passes_on(layout, stage, needed):
+            found.update(entry.inputs)
+    for each in layout.exits:
+        # What is fed back is numbered anew, in the order in which it was kept: if somebody minds that, it must be one.
+        if each.loop and _observed(layout, each, needed):
+            found.update(each.edges)
+    return found
+
+
+def _passes_on(layout: Layout, stage: Stage, needed: set[int]) -> bool:
+    return any(number in needed for step in stage.steps for number in layout.steps[step].outputs)
+
+
+def _minds(layout: Layout, stage: Stage) -> bool:
+    return any(layout.steps[step].minds_order for step in stage.steps)
+
+
+def _arrives_in_order(layout: Layout, inputs: Sequence[Edge]) -> bool:
+    kinds = [layout.stages[layout.steps[edge.source].stage].kind for edge in inputs]
+    return kinds in (["source"], ["single"])
+
+
+def _observed(layout: Layout, loop: Exit, needed: set[int]) -> bool:
+    """Whether somebody behind a feedback edge minds the order of what comes back."""
+    stage = next(each for each in layout.stages if each.kind == "source" and each.name == loop.loop)
+    for step in stage.steps:
+        for number in layout.steps[step].outputs:
+            target = layout.edges[number].target
+            crosses = layout.edges[number].crosses
+            if number in needed or (crosses and _minds(layout, layout.stages[layout.steps[target].stage])):
+                return True
+    return False
