@@ -14,7 +14,6 @@ import os
 import shutil
 import uuid
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +24,8 @@ from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import mergeable
 from anabranch.state.files import LocalFiles
 from anabranch.state.layouts import Layouts
-from anabranch.state.segment import describe, write_segment
+from anabranch.state.records import SegmentRecord
+from anabranch.state.segment import checksum_of, write_segment
 
 HISTORY_EPOCHS = 43
 """Epochs since the large merge: 2 · 16 + 2 · 4 + 3, so that every tier that fills up has some segments."""
@@ -36,7 +36,7 @@ def segment_rows(keys: int, touched: int, epochs: int = HISTORY_EPOCHS) -> list[
     records: list[dict[str, int]] = [{"rows": keys, "epochs": 0}]
     for _ in range(epochs):
         records.insert(0, {"rows": min(touched, keys), "epochs": 1})
-        found = mergeable(records)
+        found = mergeable([record["rows"] for record in records])
         if found is not None:
             merged, records = records[: found[1]], records[found[1] :]
             covered = sum(record["epochs"] for record in merged)
@@ -75,7 +75,7 @@ def fill(checkpoint: Path, operator: str, fields: list[str], held: int, touched:
     log = Checkpoint(files)
     before = log.latest()
     random = np.random.default_rng(held)
-    records: list[dict[str, Any]] = []
+    records: list[SegmentRecord] = []
     layout = Layouts.from_facts(before.facts).by_operator()[operator]
     (route,) = [each["routes"][operator] for each in before.facts["regions"].values() if operator in each["routes"]]
     assert layout.channels == channels, f"the query ran with {layout.channels} channels, not {channels}"
@@ -88,17 +88,20 @@ def fill(checkpoint: Path, operator: str, fields: list[str], held: int, touched:
             data = channel.segment(rows, fields, random)
             name = f"{operator}/{last:012d}-{channel.number:05d}-{age:012x}.segment"
             files.write(f"state/{name}", memoryview(data))
-            facts = {
-                "name": name,
-                "operator": operator,
-                "channel": channel.number,
-                "generation": layout.generation,
-                "route": route,
-                "first": 0 if is_oldest else last,
-                "last": last,
-                "rows": rows,
-            }
-            records.append(describe(data, **facts))
+            records.append(
+                SegmentRecord(
+                    name=name,
+                    operator=operator,
+                    channel=channel.number,
+                    generation=layout.generation,
+                    route=tuple(route),
+                    first=0 if is_oldest else last,
+                    last=last,
+                    rows=rows,
+                    bytes=data.size,
+                    checksum=checksum_of(data),
+                )
+            )
     manifest = Manifest(before.epoch, {operator: records}, before.facts)
     files.write(f"epochs/{before.epoch:012d}.json", manifest.to_bytes())
     return sizes

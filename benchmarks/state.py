@@ -295,7 +295,7 @@ class Bench:
         """Functions of the state layer on the files of a channel with half of 5 M keys."""
         files = LocalFiles(str(self.root / f"held-{HELD[-1]}" / "anabranch"))
         records = [r for r in Checkpoint(files).latest().segments[OPERATOR] if r["channel"] == 0]
-        segments = [Segment(str(files.path(f"state/{record['name']}")), record["checksum"]) for record in records]
+        segments = [Segment(str(files.path(f"state/{record.name}")), record.checksum) for record in records]
         node = program(None, self.root)._node
         route = KeyRoute(("key",), (pa.int64(),), ("key",))
         known = np.array(segments[-1].values("key"))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from anabranch.engine.driver import epoch_progress
+from anabranch.program.options import OPTIONS
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -66,6 +67,15 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         epoch_progress.ExecutorProgress,
     )
 }
+
+
+def options_table() -> list[str]:
+    """All options of a query."""
+    rows = ((f"`{each.name}`", each.kind.expected, each.default, each.doc) for each in OPTIONS)
+    return table(("option", "is", "by default", "means"), rows)
+
+
+TABLES["options"] = options_table
 
 
 def written(text: str) -> str:

@@ -41,6 +41,8 @@ from anabranch.program.schema import Row
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
+from anabranch.state.lineage import LargeMerge
+from anabranch.state.records import SegmentRecord
 
 __all__ = ["ParallelRun", "TaskDied", "run_parallel", "run_sequential"]
 
@@ -215,8 +217,8 @@ class ParallelRun:
                 continue
         raise TaskDied(f"channel {slot} died four times")
 
-    def _merge(self, task: MergeTask, wanted: list[Any]) -> Future[list[Any]]:
-        done: Future[list[Any]] = Future()
+    def _merge(self, task: MergeTask, wanted: list[LargeMerge]) -> Future[list[SegmentRecord]]:
+        done: Future[list[SegmentRecord]] = Future()
         try:
             done.set_result([task(each) for each in wanted])
         except AnabranchError as problem:  # as on Spark, where a merge is a job of its own

@@ -12,9 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from gated_programs import HELD_KEY, build_gated
-from programs import COLUMNS, exact
-from standalone import DRIVER_SECONDS_MAX, Process, StandaloneCluster, wait_for
 
 import anabranch as ab
 from anabranch.engine.sequential import SequentialRun
@@ -22,6 +19,9 @@ from anabranch.program.graph import Keyed, upstream
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
 from anabranch.state.segment import Segment
+from tests.cluster.gated_programs import HELD_KEY, build_gated
+from tests.cluster.standalone import DRIVER_SECONDS_MAX, Process, StandaloneCluster, wait_for
+from tests.programs import COLUMNS, exact
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -134,8 +134,8 @@ def read_state(checkpoint: Checkpoint, epochs: int) -> dict[str, dict[Any, tuple
     found: dict[str, dict[Any, tuple[Any, ...]]] = {}
     for operator, records in manifest.segments.items():
         newest: dict[Any, tuple[Any, ...] | None] = {}
-        for record in sorted(records, key=lambda record: -record["last"]):
-            segment = Segment(f"{checkpoint.files.root}/state/{record['name']}", record["checksum"])
+        for record in sorted(records, key=lambda record: -record.last):
+            segment = Segment(f"{checkpoint.files.root}/state/{record.name}", record.checksum)
             dead = segment.values("dead") if segment.has_dead else [False] * len(segment)
             fields = zip(*(segment.values(f"field.{name}") for name in segment.fields), strict=True)
             for key, values, is_dead in zip(segment.values("key"), fields, dead, strict=True):

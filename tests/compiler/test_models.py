@@ -13,7 +13,7 @@ from anabranch.compiler.models.analysis import analyse
 from anabranch.compiler.models.inference import infer_output_schema
 from anabranch.errors import ProgramError
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Process
-from anabranch.program.model import Selectivity, State, StoreDeclaration, model
+from anabranch.program.model import Selectivity, State, model
 from anabranch.program.schema import Schema
 from tests.compiler.programs import SCHEMA, Builder
 
@@ -114,20 +114,6 @@ def test_declared_partitioned_but_writes_what_all_keys_share_is_refused():
 def test_a_declaration_that_does_not_exist_is_refused():
     with pytest.raises(ProgramError, match="model\\(state='pure'\\): no such state; valid: 'stateless'"):
         model(state="pure")
-
-
-def test_a_store_with_a_declared_model_is_case_3():
-    @model(state="partitioned", key="k")
-    class Visits:
-        visits = StoreDeclaration()
-
-        def __call__(self, t):
-            for name in (t.k, t.l):
-                self.visits.put(name, 1)
-            yield t
-
-    found = analyse(node(Process(Visits())))
-    assert (found.state.value, found.case, found.key.columns) == (State.PARTITIONED, 3, ("k",))
 
 
 # -- sharing ----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from anabranch.engine.reports import (
     from_bytes,
     to_bytes,
 )
+from anabranch.state.records import SegmentRecord
 
 seconds = st.floats(0, 1e9)
 counts = st.integers(0, 2**40)
@@ -22,7 +23,29 @@ anomalies = st.lists(st.builds(Anomaly, names, names, counts), max_size=3).map(t
 tallies = st.dictionaries(names, st.binary(max_size=9) | counts, max_size=3)
 keys = st.lists(st.builds(RoutedKeys, counts, tallies), max_size=3).map(tuple)
 files = st.lists(st.builds(WrittenFile, counts, counts, counts, names, counts), max_size=2).map(tuple)
-records = st.fixed_dictionaries({"name": names, "rows": counts, "data": st.binary(max_size=9)})
+
+
+def records(inner):
+    return st.builds(
+        SegmentRecord,
+        name=names,
+        operator=names,
+        channel=counts,
+        generation=counts,
+        route=st.lists(names, max_size=2).map(tuple),
+        first=counts,
+        last=counts,
+        rows=counts,
+        bytes=counts,
+        checksum=counts,
+        transient=st.booleans(),
+        made=st.none() | counts,
+        parts=inner,
+        adopted=st.lists(names, max_size=2).map(tuple),
+        data=st.none() | st.binary(max_size=9),
+    )
+
+
 reports = st.one_of(
     st.builds(
         SplitReport,
@@ -45,7 +68,7 @@ reports = st.one_of(
         began_s=seconds,
         seconds=seconds,
         rows_in=counts,
-        segments=st.lists(records, max_size=2).map(tuple),
+        segments=st.lists(records(st.lists(records(st.just(())), max_size=2).map(tuple)), max_size=2).map(tuple),
         damaged=st.lists(names, max_size=2).map(tuple),
         measured=st.none() | tallies,
         operators=st.dictionaries(names, counts, max_size=3),

@@ -12,8 +12,20 @@ from anabranch.engine.worker.tasks import Program
 from anabranch.errors import CheckpointError
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.files import LocalFiles
+from anabranch.state.records import SegmentRecord
 
-RECORD = {"name": "Sum/000000000001-00000-abc.segment", "channel": 0, "epoch": 1, "rows": 3, "bytes": 9, "checksum": 7}
+RECORD = SegmentRecord(
+    name="Sum/000000000001-00000-abc.segment",
+    operator="Sum",
+    channel=0,
+    generation=0,
+    route=("k",),
+    first=1,
+    last=1,
+    rows=3,
+    bytes=9,
+    checksum=7,
+)
 
 
 @pytest.fixture

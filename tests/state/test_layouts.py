@@ -12,9 +12,15 @@ from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.placing.construct import evened, resized
 from anabranch.sim.owners import owners_of
 from anabranch.state.layouts import Layout, Layouts
+from anabranch.state.records import SegmentRecord
 
 ROUTES = {"sum": {"Sum": ("k",), "Fine": ("k",)}, "all": {"All": ()}}
 CHANNELS = {"sum": 3, "all": 1}
+
+
+def record(channel: int, generation: int, route=("k",), **more) -> SegmentRecord:
+    facts = {"name": "s", "operator": "Sum", "first": 0, "last": 0, "rows": 1, "bytes": 1, "checksum": 0}
+    return SegmentRecord(channel=channel, generation=generation, route=route, **facts, **more)
 
 
 def started() -> Layouts:
@@ -75,8 +81,7 @@ def test_functions_are_kept_while_a_record_or_a_part_of_one_refers_to_them():
     for channels in (4, 5, 6, 7):
         layouts = layouts.replaced("sum", resized(layouts.function("sum"), channels))
     assert len(layouts.functions) == 6
-    record = {"generation": 2, "parts": [{"generation": 3}]}
-    pruned = layouts.pruned({"Sum": [record], "Gone": [{"generation": 4}]})
+    pruned = layouts.pruned({"Sum": [record(0, 2, parts=(record(0, 3),))], "Gone": [record(0, 4)]})
     current = {region.generation for region in layouts.regions.values()}
     assert set(pruned.functions) == {2, 3, 4} | current
     assert set(pruned.pruned({}).functions) == current
@@ -112,10 +117,6 @@ def test_facts_that_do_not_fit_are_refused_with_a_sentence(change):
 
 def test_a_checkpoint_that_is_new_has_no_facts():
     assert Layouts.from_facts({}).started(ROUTES, CHANNELS).layout("sum").generation == 0
-
-
-def record(channel: int, generation: int, route=("k",), **more) -> dict:
-    return {"name": "s", "channel": channel, "generation": generation, "route": list(route), **more}
 
 
 def test_what_was_routed_otherwise_or_under_an_unknown_function_may_be_anyones():

@@ -27,6 +27,7 @@ from anabranch.state.lineage import (
     without_damaged,
     without_old_parts,
 )
+from anabranch.state.records import SegmentRecord
 from anabranch.state.segment import write_segment
 from anabranch.state.store import StateVersion, TaskState
 
@@ -67,10 +68,10 @@ class World:
         self.node = stream.process(Kept(), by=by, ttl=TIME_TO_LIVE if expires else None, name="kept")._node
         self.keys = {"kept": KeyRoute(by, (pa.int64(),) * len(by), ("k",))}
         self.layouts = Layouts().started({"kept": {"kept": ("k",)}}, {"kept": 2})
-        self.segments: dict[str, list[dict[str, Any]]] = {"kept": []}
+        self.segments: dict[str, list[SegmentRecord]] = {"kept": []}
         self.epoch = 0
         self.model: dict[Any, tuple[int, int]] = {}  # key → value, and when it expires
-        self.waiting: list[dict[str, Any]] | None = None  # merges that were made and not committed
+        self.waiting: list[SegmentRecord] | None = None  # merges that were made and not committed
         self.busy: frozenset[str] = frozenset()
         self.written: dict[tuple[str, int], dict[Any, str]] = {}
         self.functions: dict[int, bytes] = {}
@@ -103,7 +104,7 @@ class World:
 
     def write(self, numbers: list[int]) -> None:
         """An epoch that adds one to the value of some keys."""
-        records: list[dict[str, Any]] = []
+        records: list[SegmentRecord] = []
         version = self.version()
         for channel, mine in self.by_owner(numbers).items():
             state = version(channel)
@@ -141,7 +142,7 @@ class World:
             return
         wanted = large_merges(self.segments, self.layouts.by_operator(), self.keys, 0, everything)
         version = self.version()
-        self.busy = frozenset(record["name"] for _, _, records in wanted for record in records)
+        self.busy = frozenset(record.name for _, _, records in wanted for record in records)
         self.waiting = []
         for operator, channel, records in wanted:
             state = version(channel)
@@ -150,33 +151,34 @@ class World:
 
     def damage(self, which: int) -> None:
         """A merge is found to be damaged; what it was made of takes its place."""
-        merges = [record["name"] for record in self.segments["kept"] if record.get("parts")]
+        merges = [record.name for record in self.segments["kept"] if record.parts]
         if merges:
             name = merges[which % len(merges)]
             self.files.delete(name)
             self.segments["kept"] = without_damaged(self.segments["kept"], [name])
             self.waiting, self.busy = None, frozenset()  # may be made of it
 
-    def commit(self, records: list[dict[str, Any]], land: bool = False) -> None:
+    def commit(self, records: list[SegmentRecord], land: bool = False) -> None:
         """As the driver does, every second epoch with the merges that are waiting."""
         known = self.segments["kept"]
-        landing: list[dict[str, Any]] = []
+        landing: list[SegmentRecord] = []
         if self.waiting is not None and (land or self.epoch % 2):
             landing, self.waiting, self.busy = self.waiting, None, frozenset()
         for record in [*records, *landing]:
-            known = after_merge(known, record) if record.get("parts") else [record, *known]
+            known = after_merge(known, record) if record.parts else [record, *known]
         known = without_old_parts(known, self.epoch - PARTS_KEPT)
         layout = self.layouts.by_operator()["kept"]
         segments = {"kept": without_adopted(known, layout, ("k",))}
         layouts = self.layouts.pruned(segments)
         # What the manifest keeps is all that there is.
-        self.segments = json.loads(json.dumps(segments))
+        kept = json.loads(json.dumps([record.to_fields() for record in segments["kept"]]))
+        self.segments = {"kept": [SegmentRecord.of_fields(fields) for fields in kept]}
         self.layouts = Layouts.from_facts(json.loads(json.dumps(layouts.to_facts())))
         self.remove_what_no_record_names()
         self.epoch += 1
 
     def remove_what_no_record_names(self) -> None:
-        waiting = {record["name"] for record in self.waiting or ()}
+        waiting = {record.name for record in self.waiting or ()}
         for name in self.files.names("kept"):
             if f"kept/{name}" not in files_of(self.segments) | waiting:
                 self.files.delete(f"kept/{name}")
@@ -205,7 +207,7 @@ class World:
             asked = [self.key(number) for number in mine]
             assert {k: v for k, (v,) in table._find(asked).items()} == {k: found[k] for k in asked if k in found}
         self.functions.update({g: function.to_bytes() for g, function in self.layouts.functions.items()})
-        check_records(self.segments["kept"], self.functions, self.rows, self.written)
+        check_records([record.to_fields() for record in self.segments["kept"]], self.functions, self.rows, self.written)
 
     def rows(self, record: dict[str, Any]) -> list[tuple[int, Any]]:
         rows = rows_of(Path(self.root) / record["name"])
@@ -254,9 +256,9 @@ def test_reading_state_is_reading_a_dict_whatever_functions_follow_one_another(f
         world.settle()
         # What everyone adopted is gone: only current lineages are left, and only the current function.
         generation = world.layouts.layout("kept").generation
-        assert {record["generation"] for record in world.segments["kept"]} <= {generation}
+        assert {record.generation for record in world.segments["kept"]} <= {generation}
         assert set(world.layouts.functions) == {generation}
-        assert all(not record["adopted"] for record in world.segments["kept"] if record.get("adopted"))
+        assert not any(record.adopted for record in world.segments["kept"])
 
 
 # -- what chance seldom finds ----------------------------------------------------------------------------
@@ -285,7 +287,7 @@ def test_what_one_channel_adopted_counts_before_what_another_still_needs(tmp_pat
     adopt(world, 0)
     world.replace(PartitioningFunction((1,)))
     world.check()
-    assert world.version()(0).visible("kept")[0]["first"] == 0  # although the merge begins with the oldest epoch
+    assert world.version()(0).visible("kept")[0].first == 0  # although the merge begins with the oldest epoch
 
 
 def test_a_removed_key_does_not_come_back_from_a_segment_that_others_still_need(tmp_path):
@@ -303,9 +305,9 @@ def test_a_removed_key_does_not_come_back_from_the_parts_of_a_damaged_merge(tmp_
     adopt(world, 1)
     assert len(world.segments["kept"]) == 2
     adopt(world, 0)
-    merges = sorted(record["channel"] for record in world.segments["kept"] if record.get("parts"))
+    merges = sorted(record.channel for record in world.segments["kept"] if record.parts)
     assert merges == [0, 1]
-    world.damage([record["channel"] for record in world.segments["kept"]].index(1))
+    world.damage([record.channel for record in world.segments["kept"]].index(1))
     world.replace(PartitioningFunction((1,)))
     world.check()
 
@@ -313,9 +315,9 @@ def test_a_removed_key_does_not_come_back_from_the_parts_of_a_damaged_merge(tmp_
 def test_a_segment_goes_when_the_last_channel_that_needs_it_has_adopted_it(tmp_path):
     world, _, _ = two_owners(str(tmp_path))
     world.commit([])
-    old = {record["name"] for record in world.segments["kept"]}
+    old = {record.name for record in world.segments["kept"]}
     adopt(world, 0)
-    assert old <= {record["name"] for record in world.segments["kept"]}
+    assert old <= {record.name for record in world.segments["kept"]}
     adopt(world, 1)
-    assert not old & {record["name"] for record in world.segments["kept"]}
+    assert not old & {record.name for record in world.segments["kept"]}
     assert old <= files_of(world.segments)  # in case a merge is damaged

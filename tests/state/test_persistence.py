@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 import pytest
-from programs import COLUMNS, build, exact
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
@@ -15,6 +14,7 @@ from anabranch.errors import CheckpointError, ProgramError, StateError
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader
 from anabranch.testing import ParallelRun, run_parallel
+from tests.programs import COLUMNS, build, exact
 
 
 class Count(ab.Operator):
@@ -160,23 +160,23 @@ def damage(path: Path, how: str) -> None:
 @pytest.mark.parametrize("how", ["truncated", "bit-flipped", "missing"])
 def test_a_damaged_merge_is_replaced_by_what_it_was_made_of(tmp_path, how):
     stream = long_run(tmp_path)
-    merged = next(record for record in records(tmp_path) if record.get("parts"))
-    damage(tmp_path / "anabranch/state" / merged["name"], how)
+    merged = next(record for record in records(tmp_path) if record.parts)
+    damage(tmp_path / "anabranch/state" / merged.name, how)
     run = ParallelRun(stream, str(tmp_path), channels=1)
     run.run_epochs()
     expected = stream.run_sequential()
     assert exact(run.output) == exact(expected)[-len(run.output) :]
-    assert merged["name"] not in {record["name"] for record in records(tmp_path)}
+    assert merged.name not in {record.name for record in records(tmp_path)}
 
 
 @pytest.mark.parametrize("how", ["truncated", "bit-flipped", "missing"])
 def test_a_damaged_changelog_is_refused_with_its_name(tmp_path, how):
     stream = long_run(tmp_path)
-    newest = max(records(tmp_path), key=lambda record: record["last"])
-    if newest.get("parts"):  # damage the merge and all it was made of
-        for part in newest["parts"]:
-            damage(tmp_path / "anabranch/state" / part["name"], how)
-    damage(tmp_path / "anabranch/state" / newest["name"], how)
+    newest = max(records(tmp_path), key=lambda record: record.last)
+    if newest.parts:  # damage the merge and all it was made of
+        for part in newest.parts:
+            damage(tmp_path / "anabranch/state" / part.name, how)
+    damage(tmp_path / "anabranch/state" / newest.name, how)
     before = sorted(os.listdir(tmp_path / "anabranch/epochs"))
     with pytest.raises(CheckpointError, match=r"segment.*Restore the file"):
         ParallelRun(stream, str(tmp_path), channels=1).run_epochs()

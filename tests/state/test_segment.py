@@ -15,7 +15,7 @@ from anabranch.program.calling import key_of
 from anabranch.program.hashing import hash_columns
 from anabranch.state import lineage
 from anabranch.state.lineage import KeyRoute
-from anabranch.state.segment import Segment, describe, merge_segments, write_segment
+from anabranch.state.segment import Segment, checksum_of, merge_segments, write_segment
 from anabranch.state.table import SegmentCache, Table
 
 
@@ -181,7 +181,7 @@ def written(tmp_path):
     data = write_segment(hash_columns([pa.array([1, 2, 3])]), [1, 2, 3], ("total",), [[0.5, 1.5, 2.5]])
     path = tmp_path / "one.segment"
     path.write_bytes(data)
-    return path, describe(data)["checksum"]
+    return path, checksum_of(data)
 
 
 def test_a_whole_file_is_read(written):
@@ -227,7 +227,7 @@ def test_the_cache_keeps_segments_open_and_forgets_the_least_used(tmp_path):
     for name in "abc":
         (tmp_path / name).write_bytes(data)
     cache = SegmentCache(limit=2)
-    checksum = describe(data)["checksum"]
+    checksum = checksum_of(data)
     a = cache.get(str(tmp_path / "a"), checksum)
     assert cache.get(str(tmp_path / "a"), checksum) is a
     cache.get(str(tmp_path / "b"), checksum)

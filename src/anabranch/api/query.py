@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from anabranch.api.events import Decided, EpochEnded, ExecutorsChanged, Listener, Listeners, Rescaled
 from anabranch.compiler.layout.plan import Plan
 from anabranch.control import Decision
-from anabranch.control.elastic_options import ElasticOptions, seconds_of
-from anabranch.errors import AnabranchError, ProgramError
+from anabranch.engine.query_options import QueryOptions
+from anabranch.errors import AnabranchError
 from anabranch.program.model import OutputOrder
+from anabranch.program.options import seconds_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,15 +38,13 @@ class StreamingQuery:
         plan: Plan,
         sinks: Sequence[Any],
         checkpoint: str,
-        elastic: ElasticOptions,
+        options: QueryOptions,
         trigger: dict[str, Any],
         name: str | None,
-        options: dict[str, str],
         listeners: Iterable[Listener] = (),
         split_plan: Plan | None = None,
         orders: Sequence[OutputOrder] = (),
     ) -> None:
-        from anabranch.engine.driver.balancing import BalancingSettings
         from anabranch.engine.driver.runner import EpochRunner, describe_program
         from anabranch.engine.driver.switching import SwitchingRunner, begins_split
         from anabranch.engine.driver.waiting import SparkSurroundings
@@ -66,19 +65,18 @@ class StreamingQuery:
         self._listeners = Listeners(listeners)
         self.sinks = list(sinks)
         files = open_files(spark, f"{location}/anabranch")
-        held = Checkpoint(files, versions_kept(options))
+        held = Checkpoint(files, options.versions_kept)
+        elastic = options.elastic
         draft = Program.of(plan, {}, orders)
         split = None if split_plan is None else Program.of(split_plan, {}, orders)
         if split is not None and split_plan is not None and begins_split(draft, split, held):
             plan, draft, split = split_plan, split, None
         self._plans = (plan, split_plan)
         description = describe_program(draft)
-        allow_state_loss = options.get("allowstateloss") == "true"
         # All that can be wrong is found before the first file is written.
-        snapshots = SnapshotInterval.parse(options["snapshotinterval"]) if "snapshotinterval" in options else None
-        backing = open_backing_store(options["migrationstore"], location) if "migrationstore" in options else None
-        balancing = BalancingSettings.of_options(options)
-        held.check(description, allow_state_loss)
+        store = options.migration_store
+        backing = None if store is None else open_backing_store(store, location)
+        held.check(description, options.allow_state_loss)
         for sink in sinks:
             sink.check(location)
         read = {operator.node.name: operator.node for operator in plan.operators}
@@ -121,17 +119,17 @@ class StreamingQuery:
                 sinks,
                 self._ended,
                 merges,
-                snapshots,
+                None if options.snapshots is None else SnapshotInterval(options.snapshots),
                 surroundings=surroundings,
                 backing=backing,
                 on_decision=lambda region, decision: self._listeners.tell(Decided(region, decision)),
-                mergers=mergers_of(options),
-                balancing=balancing,
+                mergers=options.mergers,
+                balancing=options.balancing,
                 sizing=sizing,
             )
 
-        self._runner = SwitchingRunner(runner_of, draft, split if balancing.enabled else None, held)
-        self.changes = held.bind(description, allow_state_loss)
+        self._runner = SwitchingRunner(runner_of, draft, split if options.balancing.enabled else None, held)
+        self.changes = held.bind(description, options.allow_state_loss)
         for sink in sinks:
             sink.prepare(location)
         writer = sources.dataframe.writeStream.foreachBatch(self._runner).option("checkpointLocation", location)
@@ -331,19 +329,3 @@ class Drain(threading.Thread):
         if self.ident is not None and threading.current_thread() is not self:
             self.join(None if timeout is None else max(0.0, timeout))
         return not self.is_alive()
-
-
-def mergers_of(options: dict[str, str]) -> int:
-    """The option mergers; 0: the driver merges."""
-    text = options.get("mergers", "0")
-    if not text.isdigit() or int(text) > 4096:
-        raise ProgramError(f"option mergers={text!r}: expected a whole number from 0 to 4096")
-    return int(text)
-
-
-def versions_kept(options: dict[str, str]) -> int:
-    """The option versionsKept."""
-    text = options.get("versionskept", "10")
-    if not text.isdigit() or int(text) < 2:
-        raise ProgramError(f"option versionsKept={text!r}: expected a whole number, 2 or more")
-    return int(text)

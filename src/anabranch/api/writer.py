@@ -9,26 +9,17 @@ from typing import TYPE_CHECKING, Any
 from anabranch.api.query import StreamingQuery
 from anabranch.api.stream import compiled
 from anabranch.compiler.layout.hot_key_split import has_parts
-from anabranch.control.elastic_options import ElasticOptions
+from anabranch.engine.query_options import QueryOptions
 from anabranch.errors import ProgramError, SinkError
 from anabranch.program.graph import Node
 from anabranch.program.model import OutputOrder
+from anabranch.program.options import check_names, is_ours, read_options
 
 if TYPE_CHECKING:
     from anabranch.api.session import Session
 
 _FILE_FORMATS = ("parquet", "json", "csv", "orc", "text")
 _FORMATS = (*_FILE_FORMATS, "console", "memory", "noop")
-# What the writer itself takes; other options go to the format.
-_OWN_OPTIONS = {
-    *("checkpointlocation", "path", "allowstateloss", "snapshotinterval", "versionskept"),
-    *("channels", "minchannels", "maxchannels", "initialchannels"),
-    *("minexecutors", "maxexecutors", "executoridletimeout"),
-    *("policy", "adaptationperiod", "epochtarget", "epochsize", "congestionthreshold"),
-    *("changesensitivity", "levels"),
-    *("order", "mergers", "migrationstore"),
-    *("balancing", "imbalancetolerance", "partitioning", "splithotkeys"),
-}
 
 
 class DataStreamWriter:
@@ -66,40 +57,12 @@ class DataStreamWriter:
         return self
 
     def option(self, key: str, value: Any) -> DataStreamWriter:
-        """Set an option.
+        """Set an option; docs/options.md lists ours.
 
-        Ours are ``checkpointLocation``; ``snapshotInterval``, such as ``"20 epochs"`` or ``"5 minutes"``, how often
-        each channel's state is merged into one snapshot beyond what is merged anyway; ``versionsKept``, how many
-        epochs back a checkpoint can be read (10); ``allowStateLoss``, to go on with a program that has less state;
-        ``order`` of this output: ``"total"``, that of one thread; ``"key"``, only tuples of one key of the region they
-        come from stand in their order; ``"none"``. What operators need they have anyway. Parquet files that are not in
-        total order are written by the channels themselves;
-        ``mergers``, how many tasks put large outputs in order and write them (parquet on a path that all hosts share;
-        by default the driver does).
-
-        How many channels a region has is found out while it runs, between ``minChannels`` (1) and ``maxChannels`` (as
-        many as tasks run at once); ``initialChannels`` is where a new query begins, ``channels`` pins the number.
-        ``epochTarget``, such as ``"2 seconds"``, is how long tuples may stand ready before that is called congestion
-        (the trigger's interval, or a second); ``adaptationPeriod``, such as ``"5 seconds"`` or ``"8 epochs"``, how
-        often it is looked at; ``congestionThreshold`` (0.05) how much of it is tolerated; ``policy`` is ``default`` or
-        ``paper``, the controller of the *Elastic* paper as printed, which takes ``changeSensitivity`` (0.5; from 0 to
-        1) and ``levels``, the numbers of channels it walks on: ``paper``, ``doubling`` or ``single``. ``epochSize`` is
-        ``auto`` (how many files of ``from_files`` an epoch takes is found out, so that one that cannot take all there
-        is lasts about the epoch target, or the trigger's interval, or two seconds) or ``fixed``. ``migrationStore``, a
-        PostgreSQL URL, is where state waits for its new owner on a cluster whose hosts cannot open the checkpoint's
-        files.
-
-        On a cluster without dynamic allocation ``maxExecutors`` lets the executors follow the channels: as many are
-        asked for as the channels have use for, and those that were superfluous for ``executorIdleTimeout`` (60
-        seconds) are given back, down to ``minExecutors`` (1). Without it their number is left alone.
-
-        ``balancing`` is ``auto`` (frequent keys are found and placed so that channels are equally loaded) or ``off``
-        (consistent hashing only); ``imbalanceTolerance`` (1.2) is how many times the load of the least loaded channel
-        the most loaded one may have; ``partitioning`` is how keys are placed: ``weigh``, or ``scan``, ``redist``,
-        ``readj`` or ``consistent`` of the *Partitioning* paper. ``splitHotKeys`` lets several channels work on a key
-        that is too hot for one, in aggregations over punctuated and time windows whose partial results combine exactly.
-        That costs these a shuffle more: ``auto`` begins without and goes over to it when a key turns out to need it,
-        ``on`` begins with it, ``off`` never does it. Others go to the format.
+        Those most often said: ``checkpointLocation``; ``channels`` to pin the number of channels, ``maxChannels`` to
+        bound it; ``epochTarget``, such as ``"2 seconds"``, how long tuples may stand ready; ``snapshotInterval``, such
+        as ``"20 epochs"``; ``order="none"`` where order does not matter. Others go to the format, unless they look like
+        one of ours misspelt.
         """
         self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
@@ -158,52 +121,34 @@ class DataStreamWriter:
         if queryName is not None:
             self.queryName(queryName)
         self.options(**options)
-        lowered = {key.lower(): value for key, value in self._options.items()}
-        checkpoint = lowered.get("checkpointlocation")
         writers = [self, *self._others]
+        for writer in writers:
+            check_names(writer._options)
+        chosen = QueryOptions.parse(self._options)
+        checkpoint = chosen.checkpoint
         sinks = [self._sink(path), *(other._sink(None) for other in self._others)]
         if checkpoint is None:
             if any(writer._is_durable for writer in writers):
                 raise SinkError("a checkpoint location is needed: .option('checkpointLocation', 'checkpoint/')")
             checkpoint = tempfile.mkdtemp(prefix="anabranch-checkpoint-")
         nodes = [writer._node for writer in writers]
-        mode = self._splits_hot_keys(lowered)
-        splits = mode == "auto" and has_parts(nodes)
+        splits = chosen.split_hot_keys == "auto" and has_parts(nodes)
         return StreamingQuery(
             self._session.spark,
-            compiled(nodes, mode == "on"),
+            compiled(nodes, chosen.split_hot_keys == "on"),
             sinks,
             str(checkpoint),
-            self._elastic(lowered),
+            chosen,
             self._trigger,
             self._name,
-            lowered,
             self._session.listeners.functions,
             compiled(nodes, split_hot_keys=True) if splits else None,
-            [writer._order(lowered.get("order", "total")) for writer in writers],
+            [OutputOrder(read_options(writer._options).get("order", chosen.order)) for writer in writers],
         )
 
     @property
     def _is_durable(self) -> bool:
         return self._function is not None or self._format in _FILE_FORMATS
-
-    def _order(self, default: str) -> OutputOrder:
-        chosen = next((value for key, value in self._options.items() if key.lower() == "order"), default)
-        if chosen not in {each.value for each in OutputOrder}:
-            raise ProgramError(f"option order={chosen!r}: expected 'total', 'key' or 'none'")
-        return OutputOrder(chosen)
-
-    def _elastic(self, options: dict[str, str]) -> ElasticOptions:
-        try:
-            return ElasticOptions.parse(options)
-        except ValueError as problem:
-            raise ProgramError(str(problem)) from None
-
-    def _splits_hot_keys(self, options: dict[str, str]) -> str:
-        chosen = options.get("splithotkeys", "auto")
-        if chosen not in ("auto", "on", "off"):
-            raise ProgramError(f"option splitHotKeys={chosen!r}: expected 'auto', 'on' or 'off'")
-        return chosen
 
     def _sink(self, path: str | None) -> Any:
         from anabranch.spark import sinks
@@ -224,5 +169,5 @@ class DataStreamWriter:
                 raise SinkError("format 'memory' needs a name for its view: .queryName('result')")
             return sinks.MemorySink(spark, self._name, schema)
         assert path is not None, "checked above"
-        own = {key: value for key, value in self._options.items() if key.lower() not in _OWN_OPTIONS}
+        own = {key: value for key, value in self._options.items() if not is_ours(key)}
         return sinks.FileSink(spark, str(path), self._format, own, schema)

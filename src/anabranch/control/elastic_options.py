@@ -11,8 +11,7 @@ maxExecutors, minExecutors, executorIdleTimeout
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.control.bounds import Bounds
@@ -22,18 +21,11 @@ from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.executor_planner import ExecutorBounds
 from anabranch.control.levels import LEVEL_FUNCTIONS
 from anabranch.control.paper_policy import PaperPolicy
+from anabranch.errors import ProgramError
+from anabranch.program.options import read_options
 
-CHANNELS_MAX = 4096
-POLICIES = ("default", "paper")
-EPOCH_SIZES = ("auto", "fixed")
 # With a fixed cost of 0.3 s an epoch, 85 % of such an epoch is work, and three of them, an adaptation period, last 6 s.
 EPOCH_S = 2.0
-_UNITS_S: Mapping[str, float] = {
-    unit: seconds
-    for units, seconds in (("ms millisecond milliseconds", 0.001), ("s second seconds", 1.0), ("minute minutes", 60.0))
-    for unit in units.split()
-}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,44 +61,33 @@ class ElasticOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ElasticOptions:
-        """From a query's options, names in lower case. ValueError says which one is wrong, and what is expected."""
-        given = {
-            "channels": _channels(options, "channels"),
-            "channels_min": _channels(options, "minChannels"),
-            "channels_max": _channels(options, "maxChannels"),
-            "channels_initial": _channels(options, "initialChannels"),
-            "epoch_target_s": _seconds(options, "epochTarget"),
-            "congestion_threshold": _share(options, "congestionThreshold"),
-            "change_sensitivity": _sensitivity(options),
-            "executors_max": _channels(options, "maxExecutors"),
-            "executors_min": _channels(options, "minExecutors"),
-            "executor_idle_s": _seconds(options, "executorIdleTimeout"),
-            **_period(options),
-        }
-        policy = _one_of(options, "policy", POLICIES)
-        levels = _one_of(options, "levels", tuple(LEVEL_FUNCTIONS))
-        size = _one_of(options, "epochSize", EPOCH_SIZES)
-        chosen = {name: value for name, value in given.items() if value is not None}
-        parsed = cls(**chosen, policy=policy, levels=levels, epoch_size=size)  # type: ignore[arg-type]
-        papers = [name for name in ("changeSensitivity", "levels") if name.lower() in options]
-        if papers and policy != "paper":
-            raise ValueError(f"option {papers[0]} has no effect without policy='paper'; give both, or neither")
-        bounded = [name for name in ("minChannels", "maxChannels", "initialChannels") if name.lower() in options]
+        """From a query's options. ProgramError says which one is wrong, and what is expected."""
+        said = read_options(options)
+        period = said.get("adaptationPeriod")
+        if period is not None:
+            said.update(period_epochs=period.epochs, period_s=period.seconds)
+        parsed = cls(**{field: said[name] for name, field in _FIELDS.items() if name in said})
+        papers = [name for name in ("changeSensitivity", "levels") if name in said]
+        if papers and parsed.policy != "paper":
+            raise ProgramError(f"option {papers[0]} has no effect without policy='paper'; give both, or neither")
+        bounded = [name for name in ("minChannels", "maxChannels", "initialChannels") if name in said]
         if parsed.channels is not None and bounded:
-            raise ValueError(
+            raise ProgramError(
                 f"option channels={parsed.channels} pins the number of channels, so {', '.join(bounded)} cannot be "
                 "given beside it; leave one of them out"
             )
         if parsed.channels_max is not None and parsed.channels_min > parsed.channels_max:
-            raise ValueError(f"option minChannels={parsed.channels_min} is more than maxChannels={parsed.channels_max}")
+            raise ProgramError(
+                f"option minChannels={parsed.channels_min} is more than maxChannels={parsed.channels_max}"
+            )
         initial = parsed.channels_initial
         if initial is not None and parsed.bounds(initial).clamp(initial) != initial:
-            raise ValueError(f"option initialChannels={initial} is not between minChannels and maxChannels")
-        idle = [name for name in ("minExecutors", "executorIdleTimeout") if name.lower() in options]
+            raise ProgramError(f"option initialChannels={initial} is not between minChannels and maxChannels")
+        idle = [name for name in ("minExecutors", "executorIdleTimeout") if name in said]
         if idle and parsed.executors_max is None:
-            raise ValueError(f"option {idle[0]} has no effect without maxExecutors; give both, or neither")
+            raise ProgramError(f"option {idle[0]} has no effect without maxExecutors; give both, or neither")
         if parsed.executors_max is not None and parsed.executors_min > parsed.executors_max:
-            raise ValueError(
+            raise ProgramError(
                 f"option minExecutors={parsed.executors_min} is more than maxExecutors={parsed.executors_max}"
             )
         return parsed
@@ -148,81 +129,20 @@ class ElasticOptions:
         return DefaultPolicy(bounds, options)
 
 
-def _channels(options: Mapping[str, str], name: str) -> int | None:
-    text = options.get(name.lower())
-    if text is None:
-        return None
-    if not text.isdigit() or not 1 <= int(text) <= CHANNELS_MAX:
-        raise ValueError(f"option {name}={text!r}: expected a whole number from 1 to {CHANNELS_MAX}")
-    return int(text)
-
-
-def seconds_of(text: str) -> float | None:
-    """A duration such as ``2``, ``1.5 seconds``, ``500 ms``; None if it is none."""
-    text = text.strip().lower()
-    try:
-        seconds = float(text)
-    except ValueError:
-        found = _DURATION.match(text)
-        unit = _UNITS_S.get(found[2]) if found else None
-        if found is None or unit is None:
-            return None
-        seconds = float(found[1]) * unit
-    return seconds if 0 < seconds < float("inf") else None
-
-
-def _seconds(options: Mapping[str, str], name: str) -> float | None:
-    text = options.get(name.lower())
-    if text is None:
-        return None
-    seconds = seconds_of(text)
-    if seconds is None:
-        raise ValueError(f"option {name}={text!r}: expected a time, such as '2 seconds' or '500 ms'")
-    return seconds
-
-
-def _period(options: Mapping[str, str]) -> dict[str, float | int]:
-    text = options.get("adaptationperiod")
-    if text is None:
-        return {}
-    epochs = re.match(r"(\d+)\s*epochs?\Z", text.strip().lower())
-    if epochs and int(epochs[1]) >= 1:
-        return {"period_epochs": int(epochs[1]), "period_s": 0.0}
-    seconds = seconds_of(text)
-    if seconds is None:
-        raise ValueError(f"option adaptationPeriod={text!r}: expected such as '5 seconds' or '8 epochs'")
-    return {"period_s": seconds}
-
-
-def _one_of(options: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
-    """What was chosen; the first of the choices if nothing was."""
-    chosen = options.get(name.lower(), choices[0])
-    if chosen not in choices:
-        raise ValueError(f"option {name}={chosen!r}: expected one of {', '.join(choices)}")
-    return chosen
-
-
-def _sensitivity(options: Mapping[str, str]) -> float | None:
-    text = options.get("changesensitivity")
-    if text is None:
-        return None
-    try:
-        sensitivity = float(text)
-    except ValueError:
-        sensitivity = -1.0
-    if not 0 <= sensitivity <= 1:
-        raise ValueError(f"option changeSensitivity={text!r}: expected a number from 0 to 1, such as 0.5")
-    return sensitivity
-
-
-def _share(options: Mapping[str, str], name: str) -> float | None:
-    text = options.get(name.lower())
-    if text is None:
-        return None
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < 1:
-        raise ValueError(f"option {name}={text!r}: expected a number from 0 to below 1; 0.01 to 0.3 is good")
-    return share
+_FIELDS: Mapping[str, str] = {
+    "channels": "channels",
+    "minChannels": "channels_min",
+    "maxChannels": "channels_max",
+    "initialChannels": "channels_initial",
+    "policy": "policy",
+    "changeSensitivity": "change_sensitivity",
+    "levels": "levels",
+    "period_s": "period_s",
+    "period_epochs": "period_epochs",
+    "epochTarget": "epoch_target_s",
+    "congestionThreshold": "congestion_threshold",
+    "epochSize": "epoch_size",
+    "maxExecutors": "executors_max",
+    "minExecutors": "executors_min",
+    "executorIdleTimeout": "executor_idle_s",
+}

@@ -14,6 +14,8 @@ from typing import Any
 
 import msgpack
 
+from anabranch.state.records import SegmentRecord
+
 
 @dataclasses.dataclass(frozen=True)
 class Anomaly:
@@ -90,8 +92,8 @@ class ChannelReport:
     """In operators."""
     state_seconds: float = 0.0
     """Writing state."""
-    segments: tuple[dict[str, Any], ...] = ()
-    """Records of the segments it wrote."""
+    segments: tuple[SegmentRecord, ...] = ()
+    """The segments it wrote."""
     damaged: tuple[str, ...] = ()
     """Segments that it could not read, and did without."""
     measured: Mapping[str, Any] | None = None
@@ -133,6 +135,8 @@ def to_bytes(report: Report) -> bytes:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
+    if isinstance(value, SegmentRecord):
+        return value.to_fields()
     return vars(value) if dataclasses.is_dataclass(value) else value
 
 
@@ -148,8 +152,8 @@ def from_bytes(data: Any) -> Report:
     for name, made in (("files", WrittenFile), ("keys", RoutedKeys), ("anomalies", Anomaly)):
         if name in fields:
             fields[name] = tuple(made(**each) for each in fields[name])
-    for name in ("segments", "damaged"):
-        if name in fields:
-            fields[name] = tuple(fields[name])
+    if "segments" in fields:
+        fields["segments"] = tuple(SegmentRecord.of_fields(each) for each in fields["segments"])
+        fields["damaged"] = tuple(fields["damaged"])
     found: Report = _KINDS[kind](**fields)
     return found

@@ -61,6 +61,13 @@ class Ordering(enum.Enum):
     TOLERANT = "tolerant"
 
 
+class Cause(enum.Enum):
+    """Where a belief comes from."""
+
+    SEEN = "the code or the operator's kind shows it"
+    DECLARED = "the author declared it"
+
+
 class OutputOrder(enum.Enum):
     """What order the tuples of an output must have: that of one thread, that within each key, or any."""
 
@@ -71,11 +78,12 @@ class OutputOrder(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Property:
-    """A value, why it is believed, and the line that shows it."""
+    """A value, why it is believed (for people), the line that shows it, and where the belief comes from."""
 
     value: Any
     reason: str
     location: Location | None = None
+    cause: Cause = Cause.SEEN
 
     @property
     def text(self) -> str:
@@ -282,20 +290,3 @@ def declaration_of(*candidates: Any) -> Declaration | None:
             if isinstance(declared, Declaration):
                 return declared
     return None
-
-
-class StoreDeclaration:
-    """What ``ab.store()`` leaves in a class body: state the operator uses through an API (case 3).
-
-    Its methods are ``put(key, value)``, ``get(key, default=None)``, ``has(key)`` and ``remove(key)``. The
-    compiler treats it as a dict that is state: if every access uses one key of the tuple, that key is
-    found; if not, the class must be declared with ``@model(state="partitioned", key=…)``.
-    """
-
-    is_anabranch_store = True
-
-    def __init__(self) -> None:
-        self.name = ""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name

@@ -33,7 +33,8 @@ from anabranch.sim.job_time import JobTime
 from anabranch.sim.real_tasks import timed, work_s
 from anabranch.sim.situation import Keys, Situation
 from anabranch.state.compaction import INLINE_ROWS
-from anabranch.state.lineage import inline_merge, own, visible
+from anabranch.state.lineage import LargeMerge, inline_merge, own, visible
+from anabranch.state.records import SegmentRecord
 from anabranch.state.store import StateVersion
 
 _TIMED_MAX = 4096
@@ -224,7 +225,7 @@ class FastTasks:
         state: StateVersion,
         touched: np.ndarray | None,
         drawn: _Drawn | None,
-    ) -> tuple[Any, ...]:
+    ) -> tuple[SegmentRecord, ...]:
         """The records of what the channel would have written, merged as its tiers say."""
         written = []
         for node in layout.nodes(stage):
@@ -242,43 +243,45 @@ class FastTasks:
                 written.append(self._merged(node.name, channel, state, mine[:count]))
         return tuple(written)
 
-    def _seen(self, state: StateVersion, operator: str, channel: int) -> list[Any]:
+    def _seen(self, state: StateVersion, operator: str, channel: int) -> list[SegmentRecord]:
         records = state.segments.get(operator, ())
         return visible(records, channel, state.layouts[operator], state.keys[operator].route)
 
     def _record(
         self, operator: str, channel: int, state: StateVersion, rows: int, each: int, first: int, last: int
-    ) -> dict[str, Any]:
-        return {
-            "name": f"{operator}/{last:012d}-{channel:05d}-{next(self._names):012x}.segment",
-            "operator": operator,
-            "channel": channel,
-            "generation": state.layouts[operator].generation,
-            "route": list(state.keys[operator].route),
-            "first": first,
-            "last": last,
-            "rows": rows,
-            "bytes": rows * each,
-            "checksum": 0,
-        }
+    ) -> SegmentRecord:
+        return SegmentRecord(
+            name=f"{operator}/{last:012d}-{channel:05d}-{next(self._names):012x}.segment",
+            operator=operator,
+            channel=channel,
+            generation=state.layouts[operator].generation,
+            route=state.keys[operator].route,
+            first=first,
+            last=last,
+            rows=rows,
+            bytes=rows * each,
+            checksum=0,
+        )
 
-    def _merged(self, operator: str, channel: int, state: StateVersion, records: Sequence[Any]) -> dict[str, Any]:
+    def _merged(
+        self, operator: str, channel: int, state: StateVersion, records: Sequence[SegmentRecord]
+    ) -> SegmentRecord:
         """The record of a merge: about as many keys as the largest part and a share of the others."""
-        rows = max(record["rows"] for record in records)
-        each = max(1, round(records[0]["bytes"] / max(1, records[0]["rows"])))
-        first, last = min(r["first"] for r in records), max(r["last"] for r in records)
+        rows = max(record.rows for record in records)
+        each = max(1, round(records[0].bytes / max(1, records[0].rows)))
+        first, last = min(r.first for r in records), max(r.last for r in records)
         merged = self._record(operator, channel, state, rows, each, first, last)
-        foreign = {r["name"] for r in records if r["generation"] != state.layouts[operator].generation}
-        adopted = {name for record in records for name in record.get("adopted", ())}
-        return {
-            **merged,
-            "adopted": sorted(adopted | foreign),
-            "made": state.epoch,
-            "parts": [{k: v for k, v in r.items() if k != "parts"} for r in records],
-        }
+        foreign = {r.name for r in records if r.generation != state.layouts[operator].generation}
+        adopted = {name for record in records for name in record.adopted}
+        return dataclasses.replace(
+            merged,
+            adopted=tuple(sorted(adopted | foreign)),
+            made=state.epoch,
+            parts=tuple(dataclasses.replace(r, parts=()) for r in records),
+        )
 
-    def merge(self, task: MergeTask, wanted: list[Any]) -> Future[list[Any]]:
+    def merge(self, task: MergeTask, wanted: list[LargeMerge]) -> Future[list[SegmentRecord]]:
         """Merges beside the epochs, done at once."""
-        done: Future[list[Any]] = Future()
+        done: Future[list[SegmentRecord]] = Future()
         done.set_result([self._merged(operator, channel, task.state, records) for operator, channel, records in wanted])
         return done

@@ -196,7 +196,7 @@ def saving_s(report: Report, costs: WorkCosts) -> float:
     """What a task took for its state."""
     if not isinstance(report, ChannelReport):
         return 0.0
-    return costs.key_s * sum(record["rows"] for record in report.segments)
+    return costs.key_s * sum(record.rows for record in report.segments)
 
 
 def work_s(report: Report | None, costs: WorkCosts) -> float:

@@ -34,6 +34,7 @@ from anabranch.engine.driver.waiting import Ready, SparkSurroundings
 from anabranch.engine.worker.tasks import MergeTask, Program
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.program.graph import Node, Source
+from anabranch.program.options import Period
 from anabranch.program.origins import RowsOrigin
 from anabranch.sim.fast_tasks import FastTasks
 from anabranch.sim.hosts import slots_at
@@ -253,7 +254,7 @@ class Simulation:
             self.inputs.replace(sizing.limits)
             sizing.begin(self.inputs)
         surroundings = _SimulatedSurroundings(self, sizing)
-        snapshots = None if situation.snapshot_epochs is None else SnapshotInterval(epochs=situation.snapshot_epochs)
+        snapshots = None if situation.snapshot_epochs is None else SnapshotInterval(Period(situation.snapshot_epochs))
 
         def runner_of(program: Program) -> EpochRunner:
             return EpochRunner(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -14,6 +13,8 @@ from anabranch.engine.job import Job
 from anabranch.engine.worker.exchange import ROW_COLUMNS
 from anabranch.engine.worker.tasks import MergeTask
 from anabranch.spark.source import OrderedSources
+from anabranch.state.lineage import LargeMerge
+from anabranch.state.records import SegmentRecord
 
 # If an executor is lost, Spark repeats the tasks whose output is lost with it, and compares checksums of what
 # they write. Ours differ, because packets carry reports: times, names of segments. Spark then repeats all that
@@ -93,8 +94,8 @@ class SparkMerges:
         self._context = spark.sparkContext
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="anabranch-merge")
 
-    def __call__(self, task: MergeTask, wanted: list[Any]) -> Future[list[Any]]:
-        def run() -> list[Any]:
+    def __call__(self, task: MergeTask, wanted: list[LargeMerge]) -> Future[list[SegmentRecord]]:
+        def run() -> list[SegmentRecord]:
             # Half of the slots at most: the others are for the epochs, which must not wait for what is never needed.
             tasks = min(len(wanted), max(1, self._context.defaultParallelism // 2))
             return self._context.parallelize(wanted, tasks).map(task).collect()

@@ -20,6 +20,7 @@ from typing import Any
 from anabranch.errors import CheckpointError
 from anabranch.state.files import Files
 from anabranch.state.lineage import files_of
+from anabranch.state.records import SegmentRecord
 from anabranch.state.segment import to_json
 
 FORMAT = 1
@@ -41,11 +42,12 @@ class Manifest:
     """
 
     epoch: int
-    segments: Mapping[str, Sequence[Mapping[str, Any]]]
+    segments: Mapping[str, Sequence[SegmentRecord]]
     facts: Mapping[str, Any]
 
     def to_bytes(self) -> bytes:
-        body = to_json({"epoch": self.epoch, "segments": self.segments, "facts": self.facts})
+        segments = {operator: [record.to_fields() for record in records] for operator, records in self.segments.items()}
+        body = to_json({"epoch": self.epoch, "segments": segments, "facts": self.facts})
         return to_json({"format": MANIFEST_FORMAT, "checksum": zlib.crc32(body.encode()), "manifest": body}).encode()
 
     @classmethod
@@ -58,7 +60,11 @@ class Manifest:
             if zlib.crc32(body.encode()) != outer["checksum"]:
                 raise CheckpointError(f"{name} is damaged: its checksum does not fit")
             fields = json.loads(body)
-            return cls(fields["epoch"], fields["segments"], fields["facts"])
+            segments = {
+                operator: [SegmentRecord.of_fields(each) for each in records]
+                for operator, records in fields["segments"].items()
+            }
+            return cls(fields["epoch"], segments, fields["facts"])
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise CheckpointError(f"{name} is damaged: {problem}") from None
 

@@ -13,11 +13,9 @@ made of is kept until no manifest that is kept names it, so that a damaged merge
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from anabranch.errors import ProgramError
+from anabranch.program.options import Period
 
 FAN_IN = 4
 
@@ -25,31 +23,18 @@ FAN_IN = 4
 class SnapshotInterval:
     """How often all segments of a channel become one, beyond what the tiers do: every n epochs, or seconds."""
 
-    def __init__(self, epochs: int | None = None, seconds: float | None = None) -> None:
-        self._epochs = epochs
-        self._milliseconds = None if seconds is None else seconds * 1000
+    def __init__(self, period: Period) -> None:
+        self._epochs = period.epochs
+        self._milliseconds = period.seconds * 1000
         self._last: tuple[int, int] | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> SnapshotInterval:
-        """From an option: ``"20 epochs"``, ``"30 seconds"``, ``"5 minutes"``, ``"1 hour"``."""
-        match = re.fullmatch(r"\s*(\d+)\s*(epoch|second|minute|hour)s?\s*", text.lower())
-        if match is None or int(match[1]) < 1:
-            raise ProgramError(
-                f"snapshotInterval={text!r}: expected for example '20 epochs', '30 seconds' or '5 minutes'"
-            )
-        number, unit = int(match[1]), match[2]
-        if unit == "epoch":
-            return cls(epochs=number)
-        return cls(seconds=number * {"second": 1, "minute": 60, "hour": 3600}[unit])
 
     def due(self, epoch: int, clock_ms: int) -> bool:
         """Whether a snapshot is due after this epoch; if so, the next one counts from here."""
         if self._last is None:
             self._last = (epoch, clock_ms)
             return False
-        by_epochs = self._epochs is not None and epoch - self._last[0] >= self._epochs
-        by_time = self._milliseconds is not None and clock_ms - self._last[1] >= self._milliseconds
+        by_epochs = self._epochs > 0 and epoch - self._last[0] >= self._epochs
+        by_time = self._milliseconds > 0 and clock_ms - self._last[1] >= self._milliseconds
         if by_epochs or by_time:
             self._last = (epoch, clock_ms)
             return True
@@ -69,17 +54,17 @@ def tier(rows: int) -> int:
     return number
 
 
-def mergeable(records: Sequence[Mapping[str, Any]]) -> tuple[int, int] | None:
-    """The range of neighbours (newest first) that should be merged next, or None.
+def mergeable(rows: Sequence[int]) -> tuple[int, int] | None:
+    """The range of neighbours, given by their rows (newest first), that should be merged next, or None.
 
     A run of four or more from the newest on, none of a higher tier than those of the run are; the oldest
     such run, so that one merge does the work of several.
     """
     best = None
     highest = 0
-    for count, record in enumerate(records, start=1):
-        highest = max(highest, tier(record["rows"]))
-        same = sum(1 for each in records[:count] if tier(each["rows"]) == highest)
+    for count, number in enumerate(rows, start=1):
+        highest = max(highest, tier(number))
+        same = sum(1 for each in rows[:count] if tier(each) == highest)
         if same >= FAN_IN:
             best = (0, count)
     return best

@@ -30,8 +30,8 @@ from anabranch.errors import CheckpointError
 from anabranch.partitioning.function import PartitioningFunction, sharing
 from anabranch.partitioning.placing.construct import evened, resized
 from anabranch.program.hashing import GROUP_BITS
+from anabranch.state.records import SegmentRecord
 
-Record = Mapping[str, Any]
 Route = tuple[str, ...]
 
 _ONE_CHANNEL = PartitioningFunction.even(1)
@@ -74,16 +74,16 @@ class Layout:
         """The key groups a channel may hold keys of, as a mask: its own, and those of hot keys it was given."""
         return self.function.held_groups(channel)
 
-    def shares(self, record: Record, channel: int, route: Route) -> bool:
+    def shares(self, record: SegmentRecord, channel: int, route: Route) -> bool:
         """Whether a segment of another generation may hold keys that a channel now owns."""
         # After a change of the program that routes by other columns, a segment may hold anyone's keys; and one that
         # was not routed by any holds everyone's.
-        if not route or tuple(record["route"]) != route:
+        if not route or record.route != route:
             return True
-        function = self.earlier.get(record["generation"])
-        if function is None or record["channel"] >= function.channels:
+        function = self.earlier.get(record.generation)
+        if function is None or record.channel >= function.channels:
             return True  # reading too much is right; reading too little is not
-        return bool(sharing(function, self.function)[record["channel"], channel])
+        return bool(sharing(function, self.function)[record.channel, channel])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Layouts:
             for operator, route in region.routes.items()
         }
 
-    def pruned(self, segments: Mapping[str, Sequence[Record]]) -> Layouts:
+    def pruned(self, segments: Mapping[str, Sequence[SegmentRecord]]) -> Layouts:
         """The layouts without functions that neither a region nor a record (or a part of one) refers to."""
         used = {region.generation for region in self.regions.values()} | set(_generations(segments))
         if used >= self.functions.keys():
@@ -231,9 +231,9 @@ class Layouts:
             raise CheckpointError(f"the manifest's partitioning functions cannot be read: {problem}") from None
 
 
-def _generations(segments: Mapping[str, Iterable[Record]]) -> Iterable[int]:
+def _generations(segments: Mapping[str, Iterable[SegmentRecord]]) -> Iterable[int]:
     for records in segments.values():
         for record in records:
-            yield record["generation"]
-            for part in record.get("parts", ()):
-                yield part["generation"]
+            yield record.generation
+            for part in record.parts:
+                yield part.generation

@@ -22,7 +22,11 @@ import pyarrow as pa
 
 from anabranch.program.hashing import hash_columns
 from anabranch.state.compaction import mergeable
-from anabranch.state.layouts import Layout, Record
+from anabranch.state.layouts import Layout, Route
+from anabranch.state.records import SegmentRecord
+
+# An operator, a channel, and its segments to merge, newest first.
+LargeMerge = tuple[str, int, list[SegmentRecord]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,73 +59,77 @@ class KeyRoute:
         return hash_columns([pa.array(columns[at], self.types[at]) for at in places])
 
 
-def own(records: Iterable[Record], channel: int, layout: Layout) -> list[Record]:
+def own(records: Iterable[SegmentRecord], channel: int, layout: Layout) -> list[SegmentRecord]:
     """The lineage of a channel, newest first."""
-    mine = [r for r in records if r["channel"] == channel and r["generation"] == layout.generation]
+    mine = [r for r in records if r.channel == channel and r.generation == layout.generation]
     return sorted(mine, key=_newest_first)
 
 
-def inherited(records: Iterable[Record], channel: int, layout: Layout, route: tuple[str, ...]) -> list[Record]:
+def inherited(
+    records: Iterable[SegmentRecord], channel: int, layout: Layout, route: tuple[str, ...]
+) -> list[SegmentRecord]:
     """What a channel still reads of others' lineages, newest first."""
     records = list(records)
-    adopted = {name for record in own(records, channel, layout) for name in record.get("adopted", ())}
+    adopted = {name for record in own(records, channel, layout) for name in record.adopted}
     found = [
         record
         for record in records
-        if record["generation"] != layout.generation
-        and record["name"] not in adopted
+        if record.generation != layout.generation
+        and record.name not in adopted
         and layout.shares(record, channel, route)
     ]
     return sorted(found, key=_newest_first)
 
 
-def others_remain(records: Iterable[Record], channel: int, layout: Layout, route: tuple[str, ...]) -> bool:
+def others_remain(records: Iterable[SegmentRecord], channel: int, layout: Layout, route: Route) -> bool:
     """Whether there are segments of other generations, adopted or not, that may hold keys of a channel.
 
     While there are, or could be again in place of a damaged merge, the channel must not forget that a key was
     removed: a later generation might find it there.
     """
     return any(
-        each["generation"] != layout.generation and layout.shares(each, channel, route)
+        each.generation != layout.generation and layout.shares(each, channel, route)
         for record in records
-        for each in (record, *record.get("parts", ()))
+        for each in (record, *record.parts)
     )
 
 
-def _newest_first(record: Record) -> tuple[int, int]:
-    return -record["last"], record["channel"]
+def _newest_first(record: SegmentRecord) -> tuple[int, int]:
+    return -record.last, record.channel
 
 
-def visible(records: Iterable[Record], channel: int, layout: Layout, route: tuple[str, ...]) -> list[Record]:
+def visible(
+    records: Iterable[SegmentRecord], channel: int, layout: Layout, route: tuple[str, ...]
+) -> list[SegmentRecord]:
     """All a channel reads, newest first. What it wrote itself is newer than all it inherited."""
     records = list(records)
     return own(records, channel, layout) + inherited(records, channel, layout, route)
 
 
-def inline_merge(records: Sequence[Record], rows_max: int, busy: frozenset[str] = frozenset()) -> int:
+def inline_merge(records: Sequence[SegmentRecord], rows_max: int, busy: frozenset[str] = frozenset()) -> int:
     """How many of a channel's newest segments it should merge when it saves; 0 for none.
 
     Segments that are being merged already (`busy`) are left alone, or that work would be for nothing.
     """
-    free = next((at for at, record in enumerate(records) if record["name"] in busy), len(records))
-    records = records[:free]
-    found = mergeable(records)
+    free = next((at for at, record in enumerate(records) if record.name in busy), len(records))
+    rows = [record.rows for record in records[:free]]
+    found = mergeable(rows)
     if found is None:
         return 0
     count = found[1]
-    while count > 1 and sum(record["rows"] for record in records[:count]) > rows_max:
-        smaller = mergeable(records[: count - 1])
+    while count > 1 and sum(rows[:count]) > rows_max:
+        smaller = mergeable(rows[: count - 1])
         count = smaller[1] if smaller is not None else 0
     return count if count > 1 else 0
 
 
 def large_merges(
-    segments: Mapping[str, Sequence[Record]],
+    segments: Mapping[str, Sequence[SegmentRecord]],
     layouts: Mapping[str, Layout],
     keys: Mapping[str, KeyRoute],
     rows_max: int,
     everything: bool = False,
-) -> list[tuple[str, int, list[Record]]]:
+) -> list[LargeMerge]:
     """The merges to make beside the epochs: (operator, channel, its visible segments to merge, newest first).
 
     A channel that inherited adopts everything it sees; otherwise the tiers decide, where they ask for more
@@ -134,66 +142,55 @@ def large_merges(
         layout = layouts[operator]
         for channel in range(layout.channels):
             seen = visible(records, channel, layout, keys[operator].route)
-            if any(record["generation"] != layout.generation for record in seen) or (everything and len(seen) > 1):
+            if any(record.generation != layout.generation for record in seen) or (everything and len(seen) > 1):
                 found.append((operator, channel, seen))
                 continue
-            range_ = mergeable(seen)
-            if range_ is not None and sum(r["rows"] for r in seen[: range_[1]]) > rows_max:
+            range_ = mergeable([record.rows for record in seen])
+            if range_ is not None and sum(r.rows for r in seen[: range_[1]]) > rows_max:
                 found.append((operator, channel, seen[: range_[1]]))
     return found
 
 
-def after_merge(records: Sequence[Record], merged: Record) -> list[Record]:
+def after_merge(records: Sequence[SegmentRecord], merged: SegmentRecord) -> list[SegmentRecord]:
     """The records with a merge in place of what it was made of; unchanged if that is not there any more."""
-    names = {part["name"] for part in merged["parts"]}
-    if not names <= {record["name"] for record in records}:
+    names = {part.name for part in merged.parts}
+    if not names <= {record.name for record in records}:
         return list(records)
     lineage = {
-        part["name"]
-        for part in merged["parts"]
-        if part["channel"] == merged["channel"] and part["generation"] == merged["generation"]
+        part.name for part in merged.parts if part.channel == merged.channel and part.generation == merged.generation
     }
-    return [merged, *(record for record in records if record["name"] not in lineage)]
+    return [merged, *(record for record in records if record.name not in lineage)]
 
 
-def without_adopted(records: Sequence[Record], layout: Layout, route: tuple[str, ...]) -> list[Record]:
+def without_adopted(records: Sequence[SegmentRecord], layout: Layout, route: Route) -> list[SegmentRecord]:
     """The records without those that every channel has adopted, and without memories of what is gone."""
-    needed = {r["name"] for channel in range(layout.channels) for r in visible(records, channel, layout, route)}
-    kept = [record for record in records if record["name"] in needed]
+    needed = {r.name for channel in range(layout.channels) for r in visible(records, channel, layout, route)}
+    kept = [record for record in records if record.name in needed]
     known = files_of({"": kept})
     return [
-        {**record, "adopted": [name for name in record["adopted"] if name in known]}
-        if any(name not in known for name in record.get("adopted", ()))
+        dataclasses.replace(record, adopted=tuple(name for name in record.adopted if name in known))
+        if any(name not in known for name in record.adopted)
         else record
         for record in kept
     ]
 
 
-def without_damaged(records: Sequence[Record], damaged: Iterable[str]) -> list[Record]:
+def without_damaged(records: Sequence[SegmentRecord], damaged: Iterable[str]) -> list[SegmentRecord]:
     """The records with damaged merges replaced by what they were made of."""
     broken = set(damaged)
     return [
-        part
-        for record in records
-        for part in (record["parts"] if record["name"] in broken and record.get("parts") else [record])
+        part for record in records for part in (record.parts if record.name in broken and record.parts else (record,))
     ]
 
 
-def without_old_parts(records: Sequence[Record], before: int) -> list[Record]:
+def without_old_parts(records: Sequence[SegmentRecord], before: int) -> list[SegmentRecord]:
     """The records; merges made before an epoch no longer remember what they were made of, so that it can go."""
     return [
-        {key: value for key, value in record.items() if key != "parts"}
-        if record.get("made", before) < before
-        else record
+        dataclasses.replace(record, parts=()) if record.made is not None and record.made < before else record
         for record in records
     ]
 
 
-def files_of(segments: Mapping[str, Sequence[Record]]) -> set[str]:
+def files_of(segments: Mapping[str, Sequence[SegmentRecord]]) -> set[str]:
     """The names of all files that records, or the parts a merge could be replaced by, refer to."""
-    return {
-        each["name"]
-        for records in segments.values()
-        for record in records
-        for each in (record, *record.get("parts", ()))
-    }
+    return {each.name for records in segments.values() for record in records for each in (record, *record.parts)}

@@ -19,8 +19,8 @@ from anabranch.program.hashing import hash_columns, key_groups
 from anabranch.program.schema import Schema
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.files import Files
-from anabranch.state.layouts import Record
 from anabranch.state.lineage import KeyRoute
+from anabranch.state.records import SegmentRecord
 from anabranch.state.segment import Segment, merge_segments, same_key
 
 
@@ -118,7 +118,7 @@ class CheckpointReader:
             keys=len(merged),
             key_groups=len(np.unique(key_groups(merged.hashes))),
             segments=len(records),
-            bytes=sum(record["bytes"] for record in records),
+            bytes=sum(record.bytes for record in records),
         )
 
     def groups(self, operator: str) -> dict[int, int]:
@@ -187,20 +187,20 @@ class CheckpointReader:
             known = ", ".join(name for name, each in self._operators.items() if each["key"]) or "none"
             raise CheckpointError(f"no operator {operator!r} with state in this checkpoint; with state: {known}")
         if operator not in self._merged:
-            records = sorted(self.manifest.segments.get(operator, ()), key=lambda record: -record["last"])
+            records = sorted(self.manifest.segments.get(operator, ()), key=lambda record: -record.last)
             # A channel's own segments are newer than those it inherited, so sorting all by epoch is right for
             # every key: of two segments with one key, the later epoch is the one that counts.
             segments = [segment for record in records for segment in self._open(record)]
             self._merged[operator] = Segment(merge_segments(segments, drop_dead=True))
         return self._merged[operator]
 
-    def _open(self, record: Record) -> list[Segment]:
-        data = self._files.read(f"state/{record['name']}")
+    def _open(self, record: SegmentRecord) -> list[Segment]:
+        data = self._files.read(f"state/{record.name}")
         try:
             if data is None:
-                raise CheckpointError(f"the state segment {self._files.root}/state/{record['name']} is missing")
-            return [Segment(pa.py_buffer(data), record["checksum"])]
+                raise CheckpointError(f"the state segment {self._files.root}/state/{record.name} is missing")
+            return [Segment(pa.py_buffer(data), record.checksum)]
         except CheckpointError:
-            if not record.get("parts"):
+            if not record.parts:
                 raise
-            return [segment for part in record["parts"] for segment in self._open(part)]
+            return [segment for part in record.parts for segment in self._open(part)]

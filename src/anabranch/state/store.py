@@ -32,9 +32,10 @@ from anabranch.program.graph import Keyed, Node
 from anabranch.state.backing import BackingStore
 from anabranch.state.compaction import INLINE_ROWS
 from anabranch.state.files import Files, LocalFiles
-from anabranch.state.layouts import Layout, Record
+from anabranch.state.layouts import Layout
 from anabranch.state.lineage import KeyRoute, files_of, inline_merge, others_remain, own, visible
-from anabranch.state.segment import EXPIRES, NEVER, Segment, describe, merge_segments
+from anabranch.state.records import SegmentRecord
+from anabranch.state.segment import EXPIRES, NEVER, Segment, checksum_of, merge_segments
 from anabranch.state.table import SegmentCache, Table
 
 _segments = SegmentCache()
@@ -81,7 +82,7 @@ class StateVersion:
     layouts: Mapping[str, Layout]
     keys: Mapping[str, KeyRoute]
     fields: Mapping[str, Mapping[str, Any]]
-    segments: Mapping[str, Sequence[Record]]
+    segments: Mapping[str, Sequence[SegmentRecord]]
     supplied: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     merging: frozenset[str] = frozenset()
     transient: frozenset[str] = frozenset()
@@ -102,7 +103,7 @@ class TaskState:
         self._working = working
         self._files = LocalFiles(version.root) if version.shared else working
         self._tables: dict[str, Table] = {}
-        self._records: dict[str, list[Record]] = {}
+        self._records: dict[str, list[SegmentRecord]] = {}
         self.damaged: list[str] = []
 
     def open(self, nodes: Sequence[Node]) -> dict[str, Table]:
@@ -125,7 +126,7 @@ class TaskState:
             raise MissingSegments(missing)
         return self._tables
 
-    def visible(self, operator: str) -> list[Record]:
+    def visible(self, operator: str) -> list[SegmentRecord]:
         """The segments this channel reads of an operator, newest first."""
         version = self._version
         records = version.segments.get(operator, ())
@@ -140,7 +141,7 @@ class TaskState:
         """All that this channel owns of an operator's state before the epoch, as one segment."""
         return Segment(self._merged(operator, self._segments_of(self.visible(operator)), drop_dead=True))
 
-    def _read(self, record: Record, missing: list[str]) -> list[Segment]:
+    def _read(self, record: SegmentRecord, missing: list[str]) -> list[Segment]:
         """A segment; if it is damaged and was merged from others that are still there, those."""
         try:
             return [self._segment(record)]
@@ -148,21 +149,21 @@ class TaskState:
             missing.extend(problem.names)
             return []
         except CheckpointError as problem:
-            if record.get("transient"):
+            if record.transient:
                 return []  # its host is gone, or its disk was cleaned: it begins anew
-            parts = record.get("parts", ())
+            parts = record.parts
             if not parts:
                 raise CheckpointError(
-                    f"{problem}. It holds changes of epochs {record['first']} to {record['last']} of operator "
-                    f"{record['operator']} that are nowhere else. Restore the file, or start anew with another "
+                    f"{problem}. It holds changes of epochs {record.first} to {record.last} of operator "
+                    f"{record.operator} that are nowhere else. Restore the file, or start anew with another "
                     "checkpointLocation and output path."
                 ) from None
-            self.damaged.append(record["name"])
+            self.damaged.append(record.name)
             return [segment for part in parts for segment in self._read(part, missing)]
 
-    def _segment(self, record: Record) -> Segment:
-        name, checksum = record["name"], record["checksum"]
-        if record.get("transient"):
+    def _segment(self, record: SegmentRecord) -> Segment:
+        name, checksum = record.name, record.checksum
+        if record.transient:
             return _segments.get(str(self._working.path(name)), checksum)
         if self._version.memory is not None:
             held = self._version.memory.read(f"state/{name}")
@@ -200,9 +201,9 @@ class TaskState:
         except OSError:
             self._working.delete(name)
 
-    def save(self, nodes: Sequence[Node]) -> list[dict[str, Any]]:
+    def save(self, nodes: Sequence[Node]) -> list[SegmentRecord]:
         """Write what changed, merge where that is due; the records of the new segments, for the manifest."""
-        written: list[dict[str, Any]] = []
+        written: list[SegmentRecord] = []
         for node in nodes:
             if node.name not in self._tables:
                 continue
@@ -218,7 +219,7 @@ class TaskState:
             count = inline_merge(mine, INLINE_ROWS, self._version.merging)
             if count:
                 is_all = count == len(seen)
-                written.append(self.merge(node.name, mine[:count], is_all, new={record["name"]: data}))
+                written.append(self.merge(node.name, mine[:count], is_all, new={record.name: data}))
         if not self._version.shared or self._version.transient:
             self._clean()
         return written
@@ -233,11 +234,11 @@ class TaskState:
                     self._working.delete(f"{operator}/{name}")
 
     def merge(
-        self, operator: str, records: Sequence[Record], is_all: bool, new: Mapping[str, pa.Buffer] | None = None
-    ) -> dict[str, Any]:
+        self, operator: str, records: Sequence[SegmentRecord], is_all: bool, new: Mapping[str, pa.Buffer] | None = None
+    ) -> SegmentRecord:
         """Merge segments (newest first) into one of this channel's lineage; its record."""
         version, layout = self._version, self._version.layouts[operator]
-        foreign = [r["name"] for r in records if r["generation"] != layout.generation]
+        foreign = [r.name for r in records if r.generation != layout.generation]
         known, route = version.segments.get(operator, ()), version.keys[operator].route
         data = self._merged(
             operator,
@@ -245,21 +246,25 @@ class TaskState:
             drop_dead=is_all and not others_remain(known, self._channel, layout, route),
             is_restricted=bool(foreign),
         )
-        first = min(record["first"] for record in records)
-        merged = self._write(operator, data, len(Segment(data)), max(r["last"] for r in records), first)
-        adopted = {name for record in records for name in record.get("adopted", ())}
-        merged["adopted"] = sorted(adopted | set(foreign))
-        merged["made"] = self._version.epoch
-        merged["parts"] = [{k: v for k, v in r.items() if k not in ("parts", "data")} for r in records]
-        return merged
+        first = min(record.first for record in records)
+        merged = self._write(operator, data, len(Segment(data)), max(r.last for r in records), first)
+        adopted = {name for record in records for name in record.adopted}
+        return dataclasses.replace(
+            merged,
+            adopted=tuple(sorted(adopted | set(foreign))),
+            made=self._version.epoch,
+            parts=tuple(dataclasses.replace(each, parts=(), data=None) for each in records),
+        )
 
-    def _segments_of(self, records: Sequence[Record], new: Mapping[str, pa.Buffer] | None = None) -> list[Segment]:
+    def _segments_of(
+        self, records: Sequence[SegmentRecord], new: Mapping[str, pa.Buffer] | None = None
+    ) -> list[Segment]:
         """The segments that records describe; those of this task are not in any file yet."""
         missing: list[str] = []
         segments = []
         for record in records:
-            if new and record["name"] in new:
-                segments.append(Segment(new[record["name"]]))
+            if new and record.name in new:
+                segments.append(Segment(new[record.name]))
             else:
                 segments += self._read(record, missing)
         if missing:
@@ -285,21 +290,23 @@ class TaskState:
             defaults[EXPIRES] = NEVER
         return defaults
 
-    def _write(self, operator: str, data: pa.Buffer, rows: int, last: int, first: int | None = None) -> dict[str, Any]:
+    def _write(self, operator: str, data: pa.Buffer, rows: int, last: int, first: int | None = None) -> SegmentRecord:
         # The name is unique: a repeated task must not touch what another attempt wrote.
         name = f"{operator}/{last:012d}-{self._channel:05d}-{uuid.uuid4().hex[:12]}.segment"
-        facts: dict[str, Any] = {
-            "name": name,
-            "operator": operator,
-            "channel": self._channel,
-            "generation": self._version.layouts[operator].generation,
-            "route": list(self._version.keys[operator].route),
-            "first": last if first is None else first,
-            "last": last,
-            "rows": rows,
-        }
-        if operator in self._version.transient:
-            facts["transient"] = True
+        record = SegmentRecord(
+            name=name,
+            operator=operator,
+            channel=self._channel,
+            generation=self._version.layouts[operator].generation,
+            route=self._version.keys[operator].route,
+            first=last if first is None else first,
+            last=last,
+            rows=rows,
+            bytes=data.size,
+            checksum=checksum_of(data),
+            transient=operator in self._version.transient,
+        )
+        if record.transient:
             self._keep(name, memoryview(data))
         elif self._version.memory is not None:
             self._version.memory.write(f"state/{name}", memoryview(data))
@@ -315,8 +322,8 @@ class TaskState:
             self._keep(name, memoryview(data))
             if self._version.backing is not None:
                 self._version.backing.donate(name, memoryview(data))
-            facts["data"] = data.to_pybytes()
-        return describe(data, **facts)
+            record = dataclasses.replace(record, data=data.to_pybytes())
+        return record
 
 
 def working_directory(root: str) -> str:

@@ -3,7 +3,7 @@
 import collections
 from collections import Counter, OrderedDict, defaultdict
 
-from anabranch.program.model import StoreDeclaration, model
+from anabranch.program.model import model
 
 from tests.compiler.corpus import expect, expect_function
 
@@ -715,26 +715,3 @@ class ConditionalKey:
             k = t.name
         self.counts[k] += 1
         yield t.but(count=self.counts[k])
-
-
-# -- case 3 -----------------------------------------------------------------------------------------------
-
-
-@expect("partitioned", key="id")
-class UsesStore:
-    visits = StoreDeclaration()
-
-    def __call__(self, t):
-        n = self.visits.get(t.id, 0) + 1
-        self.visits.put(t.id, n)
-        yield t.but(count=n)
-
-
-@expect("unknown")
-class StoreWithTwoKeys:
-    visits = StoreDeclaration()
-
-    def __call__(self, t):
-        self.visits.put(t.id, 1)
-        self.visits.put(t.count, 1)
-        yield t

@@ -28,6 +28,7 @@ from anabranch.program.graph import (
     Process,
 )
 from anabranch.program.model import (
+    Cause,
     Declaration,
     Input,
     Key,
@@ -126,8 +127,7 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
             blocks, key = (state,), None
     elif found.dicts and found.key is not None:
         key = found.key
-        stores = any(getattr(found.facts.objects[i], "is_anabranch_store", False) for i in found.dicts)
-        case = 3 if stores else 2
+        case = 2
         names = ", ".join(sorted(found.dicts.values()))
         state = Property(
             State.PARTITIONED, f"{names} is always indexed with {found.key.text}", found.key_location or here
@@ -176,29 +176,30 @@ def _declare(node: Node, model: Model, found: Inference | None, declared: Declar
         changes.update(_declared_state(node, model, found, declared))
     if declared.selectivity is not None:
         _check_selectivity(node, model, found, declared.selectivity)
-        changes["selectivity"] = Property(declared.selectivity, _SAID, node.location)
+        changes["selectivity"] = _said(declared.selectivity, node)
     if declared.forwards is not None:
         names = node.schema.names if declared.forwards == "*" else declared.forwards
         source = node.inputs[0].schema if node.inputs else node.schema
         for name in names:
             if name not in node.schema or name not in source:
                 raise ProgramError(f"{node.title}: declared to forward {name!r}, which is not in its input and output")
-        changes["forwarding"] = Property({name: name for name in names}, _SAID, node.location)
+        changes["forwarding"] = _said({name: name for name in names}, node)
     if declared.inputs is not None:
         wanted = declared.inputs * max(1, len(node.inputs)) if len(declared.inputs) == 1 else declared.inputs
         if len(wanted) != max(1, len(node.inputs)):
             raise ProgramError(
                 f"{node.title}: declared {len(wanted)} input ports, but it has {max(1, len(node.inputs))}"
             )
-        changes["inputs"] = Property(wanted, _SAID, node.location)
+        changes["inputs"] = _said(wanted, node)
     if declared.output is not None:
-        changes["output"] = Property(declared.output, _SAID, node.location)
+        changes["output"] = _said(declared.output, node)
     if declared.ordering is not None:
-        changes["ordering"] = Property(declared.ordering, _SAID, node.location)
+        changes["ordering"] = _said(declared.ordering, node)
     return dataclasses.replace(model, **changes)
 
 
-_SAID = "its author declared it"
+def _said(value: Any, node: Node) -> Property:
+    return Property(value, "its author declared it", node.location, Cause.DECLARED)
 
 
 def _declared_state(node: Node, model: Model, found: Inference | None, declared: Declaration) -> dict[str, Any]:
@@ -216,14 +217,14 @@ def _declared_state(node: Node, model: Model, found: Inference | None, declared:
                 f"{model.state.location}); remove the declaration"
             )
         return {
-            "state": Property(State.STATELESS, _SAID, node.location),
+            "state": _said(State.STATELESS, node),
             "blocks": (),
             "key": None,
             "remedy": "",
             "ordering": Property(Ordering.TOLERANT, ORDERING_REASONS[Ordering.TOLERANT], node.location),
         }
     if declared.state is State.UNKNOWN:
-        blocked = Property(State.UNKNOWN, _SAID, node.location)
+        blocked = _said(State.UNKNOWN, node)
         return {
             "state": blocked,
             "blocks": (blocked,),
@@ -263,28 +264,20 @@ def _declared_state(node: Node, model: Model, found: Inference | None, declared:
         )
     if model.state.value is State.PARTITIONED:
         return {}
-    if model.logic is None and found is not None and not _is_managed(node, found):
+    if model.logic is None and found is not None and not isinstance(node.logic, Keyed):
         raise ProgramError(
             f"{node.title}: declared to be partitioned by {', '.join(columns)}, but its state "
             "is not managed: "
             f"{model.state.reason} ({model.state.location}); declare the state with ab.state() or ab.store()"
         )
     return {
-        "state": Property(State.PARTITIONED, _SAID, node.location),
+        "state": _said(State.PARTITIONED, node),
         "blocks": (),
         "remedy": "",
         "case": 3,
         "key": Key(columns, function=node.key_function),
         "ordering": Property(Ordering.PER_KEY, ORDERING_REASONS[Ordering.PER_KEY], node.location),
     }
-
-
-def _is_managed(node: Node, found: Inference) -> bool:
-    """All state the operator has is declared with ``ab.state()`` or ``ab.store()``."""
-    if isinstance(node.logic, Keyed):
-        return True
-    stores = [found.facts.objects.get(identity) for identity in found.dicts]
-    return bool(stores) and all(getattr(held, "is_anabranch_store", False) for held in stores)
 
 
 def _is_mapping(found: Inference | None, identity: Identity) -> bool:

@@ -16,6 +16,7 @@ from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.inference import infer
 from anabranch.compiler.reading.facts import KEEPING, TRUSTED, Fact, Facts, Kind
 from anabranch.errors import ProgramError
+from anabranch.operators.library_operator import LibraryOperator
 from anabranch.program.graph import (
     Feedback,
     FlatMap,
@@ -108,7 +109,7 @@ def built_in_model(node: Node, read: list[Inference]) -> Model | None:
 
 
 def _is_library(target: Any) -> bool:
-    return type(target).__module__.startswith("anabranch.operators")
+    return isinstance(target, LibraryOperator)
 
 
 _SOURCE_REMEDY = "nothing to do: its tuples are numbered and split right behind it"
@@ -254,7 +255,7 @@ def ordered_blocks(found: Inference) -> list[Any]:
 def block_of(fact: Fact, before: str = "") -> Block:
     """A fact that keeps an operator sequential, as its model tells it."""
     written = fact.path if fact.kind is Kind.WRITE else ""
-    return Block(State.UNKNOWN, before + fact.text, fact.location, fact.kind in KEEPING, written)
+    return Block(State.UNKNOWN, before + fact.text, fact.location, keeps=fact.kind in KEEPING, written=written)
 
 
 def remedy_of(node: Node, found: Inference) -> str:

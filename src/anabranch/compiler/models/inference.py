@@ -49,8 +49,8 @@ def infer(
     fields : tuple of StateField
         Attributes that are declared as state of a key (case 1).
     """
-    keyed = _stores(target)
-    guessed = {} if fields or keyed else _own_dicts(target)
+    keyed: dict[int, str] = {}
+    guessed = {} if fields else _own_dicts(target)
     first = _read_with_guess(target, method, schema, guessed, fallback) if guessed else None
     if first is not None:
         keyed = {identity: name for identity, (name, _) in guessed.items()}
@@ -96,17 +96,6 @@ def _read_with_guess(
     reading = read(target, method, schema, (), keyed, fallback, objects)
     right = reading.facts.stored == set(guessed) and not reading.facts.of(*BLOCKING, Kind.WRITE)
     return reading if right and all(_one_way(reading.facts.routes.get(each)) for each in guessed) else None
-
-
-def _stores(target: Any) -> dict[int, str]:
-    """State the class declares with ``ab.store()`` (case 3)."""
-    owner = target.__self__ if isinstance(target, types.MethodType) else target
-    found: dict[int, str] = {}
-    for base in reversed(type(owner).__mro__):
-        for name, member in vars(base).items():
-            if getattr(member, "is_anabranch_store", False):
-                found[id(member)] = name
-    return found
 
 
 def _dicts_written(facts: Facts, fields: tuple[StateField, ...]) -> dict[int, str]:

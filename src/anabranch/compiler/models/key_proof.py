@@ -53,9 +53,7 @@ def find_key(found: Inference) -> None:
         found.facts.add(Kind.INDEX, text, other.location)
         found.blocks = found.facts.of(*BLOCKING)
         return
-    if any(
-        not getattr(found.facts.objects[i], "is_anabranch_store", False) and found.facts.objects[i] for i in found.dicts
-    ):
+    if any(found.facts.objects[i] for i in found.dicts):
         found.facts.add(
             Kind.INDEX,
             "its dicts are filled at the start and indexed in different ways",

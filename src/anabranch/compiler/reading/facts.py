@@ -54,7 +54,6 @@ class Access:
     location: Location
     #: The texts and types of the parts, where the key is a tuple; else of the key itself.
     parts: tuple[tuple[Text | None, Types], ...]
-    is_tuple: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

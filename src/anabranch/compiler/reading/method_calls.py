@@ -49,8 +49,6 @@ _WITH_OUTPUT = {"dot", "argmax", "argmin", "any", "all", "max", "min", "round"}
 #: Methods that put an argument away or hand it back without looking at it.
 _KEEPERS = {"get", "setdefault", "append", "appendleft", "insert", "pop", "put"}
 
-_STORE_METHODS = {"put", "get", "has", "remove"}
-
 
 def call_method(
     reading: Reading, receiver: Value, name: str, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
@@ -227,8 +225,6 @@ def _method_of_state(
         reading.whole(handle, node, f"calls .{name}() with keywords")
         return PLAIN_VALUE
     count = len(arguments)
-    if getattr(receiver.only, "is_anabranch_store", False):
-        return _method_of_store(reading, receiver, handle, name, arguments, node)
     if isinstance(receiver.only, set):
         if name in ("add", "discard", "remove", "__contains__") and count == 1:
             test_contains(reading, receiver, arguments[0], node)
@@ -281,20 +277,6 @@ def _update_entry(reading: Reading, receiver: Value, handle: Handle, argument: V
         return NONE
     reading.whole(handle, node, f"calls .update() on {handle.path}")
     return NONE
-
-
-def _method_of_store(
-    reading: Reading, receiver: Value, handle: Handle, name: str, arguments: list[Value], node: ast.AST
-) -> Value:
-    if name not in _STORE_METHODS or not arguments:
-        reading.whole(handle, node, f"calls .{name}() on {handle.path}")
-        return PLAIN_VALUE
-    if name == "put" and len(arguments) == 2:
-        store_entry(reading, receiver, arguments[0], arguments[1], node)
-        return NONE
-    default = arguments[1] if len(arguments) == 2 else NONE
-    found = read_entry(reading, receiver, arguments[0], node, create=False, default=default)
-    return scalar(bool) if name == "has" else found
 
 
 def _method_of_row(

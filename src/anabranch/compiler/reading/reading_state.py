@@ -405,7 +405,7 @@ class Reading:
             parts = tuple((part.text, part.types) for part in shape.values())
         else:
             parts = ((key.text, key.types),)
-        found = Access(handle.identity, handle.path, key.text, self.place(node), parts, is_tuple)
+        found = Access(handle.identity, handle.path, key.text, self.place(node), parts)
         self.facts.accesses.setdefault((handle.identity, key.text, parts, found.location), found)
 
     def handle_of(self, value: Value) -> Handle | None:

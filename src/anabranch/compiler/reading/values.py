@@ -214,9 +214,6 @@ class Value:
         """No value reaches here (the bottom of the lattice)."""
         return self.types is not None and not self.types and not self.objects
 
-    def may_be(self, *kinds: type) -> bool:
-        return self.types is None or Plain in self.types or any(kind in self.types for kind in kinds)
-
     @property
     def only(self) -> Any:
         """The one object this is, or `UNKNOWN`."""

@@ -150,8 +150,6 @@ def rewrite(found: Inference, target: Any, method: str | None, mode: str) -> Key
     dicts = []
     for identity, name in found.dicts.items():
         held = found.facts.objects[identity]
-        if getattr(held, "is_anabranch_store", False):
-            return None  # case 3: the operator already uses managed state
         routes = found.facts.routes[identity]
         dicts.append(_Dict(name, tuple(routes[0]), isinstance(held, set), identity in found.finer, _copied(held)))
     target = _with_own_dicts(found, target, dicts)

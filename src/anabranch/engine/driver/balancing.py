@@ -30,6 +30,7 @@ from anabranch.partitioning.placing.hot_key_ways import plan_splits, resplit
 from anabranch.partitioning.placing.planner import Period, Planner, PlannerSettings, Replace
 from anabranch.partitioning.resources import TOLERANCE_DEFAULT, Growth, Resources
 from anabranch.program.graph import Keyed
+from anabranch.program.options import read_options
 
 _SPLIT_PATIENCE = 3
 """Periods in a row: the way to a program in two steps is not gone back."""
@@ -62,24 +63,15 @@ class BalancingSettings:
 
     @staticmethod
     def of_options(options: Mapping[str, str]) -> BalancingSettings:
-        """Read the writer's options (names in lower case); ProgramError for what they cannot mean."""
-        chosen = options.get("balancing", "auto")
-        if chosen not in ("auto", "off"):
-            raise ProgramError(f"option balancing={chosen!r}: expected 'auto' or 'off'")
-        text = options.get("imbalancetolerance", str(TOLERANCE_DEFAULT))
-        try:
-            tolerance = float(text)
-        except ValueError:
-            tolerance = 0.0
-        if not 1.0 <= tolerance < float("inf"):
-            raise ProgramError(f"option imbalanceTolerance={text!r}: expected a number of at least 1, such as 1.2")
-        construction = options.get("partitioning", Construction.WEIGH.value)
-        choices = [each.value for each in Construction]
-        if construction not in choices:
-            raise ProgramError(f"option partitioning={construction!r}: expected one of {', '.join(choices)}")
-        if "partitioning" in options and chosen == "off":
+        """From a query's options; ProgramError for what they cannot mean."""
+        said = read_options(options)
+        if "partitioning" in said and said.get("balancing") == "off":
             raise ProgramError("option partitioning has no effect with balancing='off'; leave one of them out")
-        return BalancingSettings(chosen == "auto", tolerance, construction=Construction(construction))
+        return BalancingSettings(
+            said.get("balancing", "auto") == "auto",
+            said.get("imbalanceTolerance", TOLERANCE_DEFAULT),
+            construction=Construction(said.get("partitioning", Construction.WEIGH.value)),
+        )
 
 
 class Balancing:

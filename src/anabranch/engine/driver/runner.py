@@ -56,6 +56,7 @@ from anabranch.state.files import MemoryFiles
 from anabranch.state.layouts import Layouts
 from anabranch.state.lineage import (
     KeyRoute,
+    LargeMerge,
     after_merge,
     files_of,
     large_merges,
@@ -63,6 +64,7 @@ from anabranch.state.lineage import (
     without_damaged,
     without_old_parts,
 )
+from anabranch.state.records import SegmentRecord
 from anabranch.state.rescale_requests import RescaleRequests
 from anabranch.state.store import StateVersion
 
@@ -80,7 +82,7 @@ class EpochRunner:
         shared: bool,
         sinks: Sequence[Sink],
         report: Callable[[EpochProgress], None],
-        run_merges: Callable[[MergeTask, list[Any]], Future[list[Any]]],
+        run_merges: Callable[[MergeTask, list[LargeMerge]], Future[list[SegmentRecord]]],
         snapshots: SnapshotInterval | None = None,
         clock: Callable[[], int] | None = None,
         mergers: int = 0,
@@ -103,7 +105,7 @@ class EpochRunner:
         self._snapshots = snapshots
         self._machine_clock = machine_clock
         self._clock = clock if clock is not None else lambda: int(machine_clock.now_s() * 1000)
-        self._merging: Future[list[Any]] | None = None
+        self._merging: Future[list[SegmentRecord]] | None = None
         self._busy: list[str] = []
         self._sinks = list(sinks)
         self._mergers = mergers
@@ -118,7 +120,7 @@ class EpochRunner:
         self._transient = frozenset(name for name, logic in keyed.items() if logic.transient)
         latest = checkpoint.latest()
         durable = {
-            operator: [record for record in records if not record.get("transient")]
+            operator: [record for record in records if not record.transient]
             for operator, records in latest.segments.items()
         }
         self._manifest = Manifest(latest.epoch, durable, latest.facts)
@@ -272,8 +274,8 @@ class EpochRunner:
                 changes=changes,
                 duration_ms=DurationProgress.of(durations),
                 stages=[TaskProgress.of(report) for report in results.reports],
-                state_rows=sum(record["rows"] for record in records if not record.get("parts")),
-                state_bytes=sum(record["bytes"] for record in records),
+                state_rows=sum(record.rows for record in records if not record.parts),
+                state_bytes=sum(record.bytes for record in records),
                 in_flight=self.in_flight,
                 anomalies=anomalies_in(results.reports),
                 hot_keys=self.adaptation.balancing.split_because,
@@ -346,14 +348,14 @@ class EpochRunner:
             )
         return problem
 
-    def _commit(self, epoch: int, facts: Mapping[str, Any], records: list[dict[str, Any]], damaged: list[str]) -> None:
+    def _commit(self, epoch: int, facts: Mapping[str, Any], records: list[SegmentRecord], damaged: list[str]) -> None:
         segments = {operator: list(known) for operator, known in self._manifest.segments.items()}
         for record in [*records, *self._merged_beside()]:
-            data = record.pop("data", None)
-            if data is not None:
-                self._checkpoint.files.write(f"state/{record['name']}", data)
-            known = segments.setdefault(record["operator"], [])
-            segments[record["operator"]] = after_merge(known, record) if record.get("parts") else [record, *known]
+            if record.data is not None:
+                self._checkpoint.files.write(f"state/{record.name}", record.data)
+                record = dataclasses.replace(record, data=None)
+            known = segments.setdefault(record.operator, [])
+            segments[record.operator] = after_merge(known, record) if record.parts else [record, *known]
         layouts = self._layouts.by_operator()
         for operator, known in segments.items():
             whole = without_old_parts(without_damaged(known, damaged), epoch - self._checkpoint.kept)
@@ -379,10 +381,10 @@ class EpochRunner:
         wanted = large_merges(self._manifest.segments, layouts, self._keys, INLINE_ROWS, everything=due)
         if wanted:
             version = self._version(epoch, clock_ms)
-            self._busy = [record["name"] for _, _, records in wanted for record in records]
+            self._busy = [record.name for _, _, records in wanted for record in records]
             self._merging = self._run_merges(MergeTask(version), wanted)
 
-    def _merged_beside(self) -> list[dict[str, Any]]:
+    def _merged_beside(self) -> list[SegmentRecord]:
         """The records of merges that are done."""
         if self._merging is None or not self._merging.done():
             return []

@@ -27,10 +27,11 @@ from anabranch.control import (
     Rescale,
     Unpin,
 )
-from anabranch.control.elastic_options import CHANNELS_MAX, ElasticOptions
+from anabranch.control.elastic_options import ElasticOptions
 from anabranch.control.executor_planner import side_by_side
 from anabranch.engine.reports import ChannelReport, MergerReport, Report
 from anabranch.errors import ProgramError
+from anabranch.program.options import CHANNELS_MAX
 from anabranch.state.rescale_requests import RescaleRequests
 
 if TYPE_CHECKING:

@@ -46,6 +46,8 @@ from anabranch.operators.hot_key_parts import Splits, set_splits
 from anabranch.program.graph import Feedback, Node
 from anabranch.program.model import OutputOrder
 from anabranch.program.schema import to_values
+from anabranch.state.lineage import LargeMerge
+from anabranch.state.records import SegmentRecord
 from anabranch.state.store import StateVersion
 
 # Rows that go through the operators together: enough to make the work per batch small.
@@ -216,7 +218,7 @@ class _Channel:
         self._rows_in = self._rows_out = 0
         self._busy = 0.0
         self._saving = 0.0
-        self._segments: list[dict[str, Any]] = []
+        self._segments: list[SegmentRecord] = []
 
     def _columns(self, edge: Edge) -> Any:
         return self._layout.steps[edge.source].node.schema
@@ -334,7 +336,7 @@ class _Channel:
     def _measured(self) -> Mapping[str, Any] | None:
         if self._measuring.watch is None:
             return None
-        rows = sum(record["rows"] for record in self._state.visible(self._entry.node.name))
+        rows = sum(record.rows for record in self._state.visible(self._entry.node.name))
         return self._measuring.report(rows)
 
 
@@ -377,7 +379,7 @@ class MergeTask:
 
     state: StateVersion
 
-    def __call__(self, wanted: tuple[str, int, list[Any]]) -> dict[str, Any]:
+    def __call__(self, wanted: LargeMerge) -> SegmentRecord:
         operator, channel, records = wanted
         state = self.state(channel)
         return state.merge(operator, records, is_all=len(records) == len(state.visible(operator)))

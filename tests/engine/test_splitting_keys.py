@@ -5,24 +5,23 @@ import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from programs import exact
 
 import anabranch as ab
 from anabranch import agg
 from anabranch.api.session import from_epochs
 from anabranch.api.stream import compiled
-from anabranch.api.writer import DataStreamWriter
 from anabranch.compiler.layout.hot_key_split import with_split_aggregations
 from anabranch.compiler.layout.stages import lay_out
 from anabranch.engine.driver.balancing import Balancing, BalancingSettings
+from anabranch.engine.query_options import QueryOptions
 from anabranch.engine.sequential import run_epochs
-from anabranch.errors import ProgramError
 from anabranch.operators.hot_key_parts import Splits, set_splits
 from anabranch.partitioning.counting.workload import Workload
 from anabranch.partitioning.placing.hot_key_ways import resplit
 from anabranch.program.graph import upstream
 from anabranch.program.hashing import hash_columns, with_part, without_part
 from anabranch.testing import ParallelRun, run_sequential
+from tests.programs import exact
 
 SCHEMA = "k string, f double, n long, d date, ends boolean"
 EXACT = {
@@ -288,11 +287,8 @@ def test_only_regions_that_would_be_in_parts_as_a_whole_are_looked_at():
 
 
 def test_the_option_is_auto_unless_the_user_says_otherwise():
-    writer = DataStreamWriter(None, counts([[]])._node)
-    assert writer._splits_hot_keys({}) == "auto"
-    assert writer._splits_hot_keys({"splithotkeys": "off"}) == "off"
-    with pytest.raises(ProgramError, match="expected 'auto', 'on' or 'off'"):
-        writer._splits_hot_keys({"splithotkeys": "yes"})
+    assert QueryOptions.parse({}).split_hot_keys == "auto"
+    assert QueryOptions.parse({"splithotkeys": "off"}).split_hot_keys == "off"
 
 
 @settings(max_examples=60, deadline=None, phases=NO_SHRINKING)

@@ -1,0 +1,43 @@
+"""What the options of a query say, together: read, checked against each other, typed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from anabranch.control.elastic_options import ElasticOptions
+from anabranch.engine.driver.balancing import BalancingSettings
+from anabranch.program.options import Period, read_options
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryOptions:
+    """The options of a query. What they mean is in `program/options`; these are their values."""
+
+    elastic: ElasticOptions = dataclasses.field(default_factory=ElasticOptions)
+    balancing: BalancingSettings = dataclasses.field(default_factory=BalancingSettings)
+    checkpoint: str | None = None
+    allow_state_loss: bool = False
+    snapshots: Period | None = None
+    versions_kept: int = 10
+    migration_store: str | None = None
+    order: str = "total"
+    mergers: int = 0
+    split_hot_keys: str = "auto"
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> QueryOptions:
+        """From texts by name, others than ours passed over. ProgramError says which is wrong, and what is expected."""
+        values = read_options(given)
+        return cls(
+            ElasticOptions.parse(given),
+            BalancingSettings.of_options(given),
+            values.get("checkpointLocation"),
+            values.get("allowStateLoss", False),
+            values.get("snapshotInterval"),
+            values.get("versionsKept", 10),
+            values.get("migrationStore"),
+            values.get("order", "total"),
+            values.get("mergers", 0),
+            values.get("splitHotKeys", "auto"),
+        )

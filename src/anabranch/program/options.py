@@ -1,0 +1,326 @@
+"""Every option of a query: its name, what it may be, what it is if nobody says, what it means. One row each.
+
+    writer.option("maxChannels", 8)  ─► known_options  is it ours, the format's, or a slip of the pen?
+                                     └► read_options   text ─► value; ProgramError says what was expected
+
+What the values do together (bounds that contradict each other, one option that needs another) is said where they are
+used: `control/elastic_options`, `engine/driver/balancing`, `engine/query_options`. docs/options.md is written from this
+table (`make docs`). A new option is a new row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from anabranch.errors import ProgramError
+
+CHANNELS_MAX = 4096
+
+_UNITS_S: Mapping[str, float] = {
+    unit: seconds
+    for units, seconds in (
+        ("ms msec msecs millisecond milliseconds", 0.001),
+        ("s sec secs second seconds", 1.0),
+        ("min mins minute minutes", 60.0),
+        ("h hour hours", 3600.0),
+        ("d day days", 86_400.0),
+        ("w week weeks", 604_800.0),
+    )
+    for unit in units.split()
+}
+_AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+
+
+def seconds_of(text: str) -> float | None:
+    """The duration that a text says, in seconds; None if it says none, or nothing above zero.
+
+    Examples
+    --------
+    >>> seconds_of("2"), seconds_of("1.5 seconds"), seconds_of("500 ms"), seconds_of("1 hour 30 minutes")
+    (2.0, 1.5, 0.5, 5400.0)
+    >>> seconds_of("soon") is None
+    True
+    """
+    text = text.strip().lower().removeprefix("interval ")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds, at = 0.0, 0
+        while at < len(text):
+            amount = _AMOUNT.match(text, at)
+            if amount is None or amount[2] not in _UNITS_S:
+                return None
+            seconds, at = seconds + float(amount[1]) * _UNITS_S[amount[2]], amount.end()
+    return seconds if 0 < seconds < float("inf") else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Period:
+    """So many epochs, or so many seconds; the other is 0."""
+
+    epochs: int = 0
+    seconds: float = 0.0
+
+
+# -- what an option may be: text → value; ValueError: it is not that ------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """What an option may be."""
+
+    expected: str
+    """Ends the sentence "expected …"."""
+    parse: Callable[[str], Any]
+
+
+def _whole(least: int, most: int | None = None) -> Kind:
+    def parse(text: str) -> int:
+        if not text.isdigit() or int(text) < least or (most is not None and int(text) > most):
+            raise ValueError
+        return int(text)
+
+    return Kind(f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most}", parse)
+
+
+def _number(least: float, most: float, expected: str, below: bool = False) -> Kind:
+    def parse(text: str) -> float:
+        value = float(text)
+        if not (least <= value < most if below else least <= value <= most):  # also for NaN
+            raise ValueError
+        return value
+
+    return Kind(expected, parse)
+
+
+def _one_of(*choices: str) -> Kind:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError
+        return text
+
+    return Kind(f"one of {', '.join(choices)}", parse)
+
+
+def _duration(text: str) -> float:
+    seconds = seconds_of(text)
+    if seconds is None:
+        raise ValueError
+    return seconds
+
+
+def _period(text: str) -> Period:
+    epochs = re.fullmatch(r"\s*(\d+)\s*epochs?\s*", text.lower())
+    if epochs is None:
+        return Period(seconds=_duration(text))
+    if int(epochs[1]) < 1:
+        raise ValueError
+    return Period(epochs=int(epochs[1]))
+
+
+def _truth(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+TEXT = Kind("a text", str)
+DURATION = Kind("a time, such as '2 seconds', '500 ms' or '1 hour'", _duration)
+PERIOD = Kind("for example '20 epochs', '30 seconds' or '5 minutes'", _period)
+TRUTH = Kind("true or false", _truth)
+CHANNELS = _whole(1, CHANNELS_MAX)
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """An option of a query."""
+
+    name: str
+    kind: Kind
+    default: str
+    """What it is if nobody says, for people."""
+    doc: str
+    """What it means, in a sentence or three."""
+
+    def parse(self, text: str) -> Any:
+        """The value; ProgramError if it cannot be one."""
+        try:
+            return self.kind.parse(text)
+        except (ValueError, KeyError):
+            raise ProgramError(f"option {self.name}={text!r}: expected {self.kind.expected}") from None
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "checkpointLocation",
+        TEXT,
+        "none; needed where output is kept",
+        "The directory of the query's checkpoint.",
+    ),
+    Option("path", TEXT, "none", "Where files go; also the argument of `start`."),
+    # -- state
+    Option(
+        "snapshotInterval",
+        PERIOD,
+        "never",
+        "How often each channel's state is compacted into one segment, beyond what is compacted anyway.",
+    ),
+    Option("versionsKept", _whole(2), "10", "How many epochs back a checkpoint can be read."),
+    Option("allowStateLoss", TRUTH, "false", "Go on with a program that has less state than the checkpoint."),
+    Option(
+        "migrationStore",
+        TEXT,
+        "none",
+        "A PostgreSQL URL: where state waits for its new owner on a cluster whose hosts cannot open the "
+        "checkpoint's files.",
+    ),
+    # -- order and output
+    Option(
+        "order",
+        _one_of("total", "key", "none"),
+        "total",
+        "Of an output: that of one thread; only tuples of one key of the region they come from stand in their order; "
+        "any. What operators need they have anyway. Parquet files that are not in total order are written by the "
+        "channels themselves.",
+    ),
+    Option(
+        "mergers",
+        _whole(0, CHANNELS_MAX),
+        "0: the driver does",
+        "How many tasks put large outputs in order and write them: parquet, on a path that all hosts share.",
+    ),
+    # -- channels
+    Option("channels", CHANNELS, "found out while the query runs", "Pins the number of channels of every region."),
+    Option("minChannels", CHANNELS, "1", "The fewest channels a region may get."),
+    Option("maxChannels", CHANNELS, "as many as tasks run at once", "The most channels a region may get."),
+    Option("initialChannels", CHANNELS, "as many as tasks run at once", "Channels of a region that has no history."),
+    Option(
+        "policy",
+        _one_of("default", "paper"),
+        "default",
+        "Which controller decides: ours, or that of the *Elastic* paper.",
+    ),
+    Option(
+        "changeSensitivity",
+        _number(0, 1, "a number from 0 to 1, such as 0.5"),
+        "the paper's",
+        "Of `policy=paper`: by how much throughput must change to count as a change.",
+    ),
+    Option(
+        "levels",
+        _one_of("paper", "doubling", "single"),
+        "paper",
+        "Of `policy=paper`: which numbers of channels it walks on.",
+    ),
+    Option("adaptationPeriod", PERIOD, "5 seconds", "How often the number of channels is looked at."),
+    Option(
+        "epochTarget",
+        DURATION,
+        "the trigger's interval, or 1 second",
+        "How long tuples may stand ready before that is called congestion.",
+    ),
+    Option(
+        "congestionThreshold",
+        _number(0, 1, "a number from 0 to below 1; 0.01 to 0.3 is good", below=True),
+        "0.05",
+        "How much congestion is tolerated.",
+    ),
+    Option(
+        "epochSize",
+        _one_of("auto", "fixed"),
+        "auto",
+        "`auto`: how many files of `from_files` an epoch takes is found out, so that one that cannot take all "
+        "there is lasts about the epoch target, or the trigger's interval, or two seconds. `fixed`: what "
+        "Spark gives.",
+    ),
+    # -- executors
+    Option(
+        "maxExecutors",
+        CHANNELS,
+        "their number is left alone",
+        "Lets the executors follow the channels, on a cluster without dynamic allocation: as many are asked "
+        "for as the channels have use for, up to this.",
+    ),
+    Option("minExecutors", CHANNELS, "1", "Superfluous executors are given back down to this; with `maxExecutors`."),
+    Option(
+        "executorIdleTimeout",
+        DURATION,
+        "60 seconds",
+        "How long executors must be superfluous to be given back; with `maxExecutors`.",
+    ),
+    # -- balancing
+    Option(
+        "balancing",
+        _one_of("auto", "off"),
+        "auto",
+        "`auto`: frequent keys are found and placed so that channels are equally loaded. `off`: consistent "
+        "hashing only.",
+    ),
+    Option(
+        "imbalanceTolerance",
+        _number(1, float("inf"), "a number of at least 1, such as 1.2", below=True),
+        "1.2",
+        "How many times the load of the least loaded channel the most loaded one may have.",
+    ),
+    Option(
+        "partitioning",
+        _one_of("consistent", "scan", "redist", "readj", "weigh"),
+        "weigh",
+        "How partitioning functions are built: `weigh` is ours, `scan`, `redist` and `readj` are those of the "
+        "*Partitioning* paper, `consistent` knows of no frequent keys.",
+    ),
+    Option(
+        "splitHotKeys",
+        _one_of("auto", "on", "off"),
+        "auto",
+        "Lets several channels work on a key that is too hot for one, in aggregations whose partial results "
+        "combine exactly, for a shuffle more: `auto` goes over to it when a key turns out to need it, `on` "
+        "begins with it, `off` never does it.",
+    ),
+)
+
+_BY_NAME: Mapping[str, Option] = {option.name.lower(): option for option in OPTIONS}
+
+# What Spark's writers of files and its console know. Beside these, anything that is not close to a name of ours passes
+# too: formats may have more.
+_OF_FORMATS = """
+    charset charToEscapeQuoteEscaping codec compression dateFormat datetimeRebaseMode delimiter emptyValue encoding
+    escape escapeQuotes header ignoreLeadingWhiteSpace ignoreNullFields ignoreTrailingWhiteSpace int96RebaseMode lineSep
+    locale maxRecordsPerFile mergeSchema mode multiLine nullValue numRows pathGlobFilter pretty quote quoteAll
+    recursiveFileLookup sep timestampFormat timestampNTZFormat timeZone truncate wholetext
+""".lower().split()
+_CLOSE = 0.8
+
+
+def is_ours(name: str) -> bool:
+    """Whether an option is the query's; others are the format's."""
+    return name.lower() in _BY_NAME
+
+
+def check_names(names: Iterable[str]) -> None:
+    """ProgramError for a name that is neither ours nor the format's but close to one of ours: a slip of the pen.
+
+    Examples
+    --------
+    >>> check_names(["maxChannels", "compression", "anything.else"])
+    >>> check_names(["maxChanels"])
+    Traceback (most recent call last):
+        ...
+    anabranch.errors.ProgramError: unknown option 'maxChanels': did you mean 'maxChannels'? docs/options.md has all
+    """
+    for name in names:
+        if is_ours(name) or name.lower() in _OF_FORMATS:
+            continue
+        close = difflib.get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=_CLOSE)
+        if close:
+            meant = _BY_NAME[close[0]].name
+            raise ProgramError(f"unknown option {name!r}: did you mean {meant!r}? docs/options.md has all")
+
+
+def read_options(given: Mapping[str, str]) -> dict[str, Any]:
+    """The values of our options among those that were given, by name; names are compared without case."""
+    return {
+        _BY_NAME[name.lower()].name: _BY_NAME[name.lower()].parse(text) for name, text in given.items() if is_ours(name)
+    }

@@ -1,0 +1,75 @@
+"""What a manifest says of a segment: its file, whose state it holds, who wrote it when, and what it was made of.
+
+A record is made by the task that wrote the segment, travels in its report, and is kept in manifests for as long as the
+segment counts. It is a dict only on the way (`to_fields`, `of_fields`): docs/checkpoint.md has the form.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+_Data = bytes  # a field has that name
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRecord:
+    """A segment, as manifests know it."""
+
+    name: str
+    """Its file, below ``state/``."""
+    operator: str
+    """Whose state."""
+    channel: int
+    """Which channel wrote it."""
+    generation: int
+    """The ownership it was written under: that generation's function says whose keys it holds."""
+    route: tuple[str, ...]
+    """The columns that keys were routed by."""
+    first: int
+    """The first epoch whose changes it holds."""
+    last: int
+    """The last one."""
+    rows: int
+    bytes: int
+    checksum: int
+    """CRC-32 of the whole file."""
+    transient: bool = False
+    """Not in the checkpoint but on the host that wrote it."""
+    made: int | None = None
+    """Of a compaction: the epoch in or before which it was made."""
+    parts: tuple[SegmentRecord, ...] = ()
+    """Of a compaction: what it was made of, while that is kept."""
+    adopted: tuple[str, ...] = ()
+    """Of a compaction: segments of older generations whose keys it took over."""
+    data: _Data | None = dataclasses.field(default=None, repr=False)
+    """The segment itself, where it must travel to the checkpoint with the record; never in a manifest."""
+
+    def to_fields(self) -> dict[str, Any]:
+        """As a dict of plain values; what a segment does not have is left out."""
+        fields = {name: getattr(self, name) for name in _ALWAYS}
+        fields["route"] = list(self.route)
+        if self.transient:
+            fields["transient"] = True
+        if self.made is not None:
+            fields["made"] = self.made
+        if self.parts:
+            fields["parts"] = [part.to_fields() for part in self.parts]
+        if self.adopted:
+            fields["adopted"] = list(self.adopted)
+        if self.data is not None:
+            fields["data"] = self.data
+        return fields
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, Any]) -> SegmentRecord:
+        """From what `to_fields` gave. TypeError or KeyError for anything else."""
+        given = dict(fields)
+        given["route"] = tuple(given["route"])
+        given["parts"] = tuple(cls.of_fields(part) for part in given.get("parts", ()))
+        given["adopted"] = tuple(given.get("adopted", ()))
+        return cls(**given)
+
+
+_ALWAYS = tuple(field.name for field in dataclasses.fields(SegmentRecord) if field.default is dataclasses.MISSING)
