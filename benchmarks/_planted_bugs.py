@@ -34,7 +34,6 @@ from anabranch.state import store, table
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.layouts import Layout, Layouts
 from anabranch.state.rescale_requests import RescaleRequests
-from anabranch.state.store import TaskState
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ def _routes_by_the_next_group(self: PartitioningFunction, hashes: Any) -> Any:
 _visible = store.visible
 _merge_segments = store.merge_segments
 _after_merge = commit.after_merge
-_write = TaskState._write
+_without_adopted = commit.without_adopted
 
 
 def _oldest_first(*arguments: Any) -> Any:
@@ -143,17 +142,13 @@ def _adopts_others_keys(segments: Any, *arguments: Any, **options: Any) -> Any:
 def _drops_what_came_since(records: Any, merged: Any) -> Any:
     """A merge made beside the epochs takes the place of what was written meanwhile, too."""
     found = _after_merge(records, merged)
-    return [record for record in found if record is merged or _last(record) <= _last(merged)]
+    return [record for record in found if record is merged or record.last <= merged.last]
 
 
-def _last(record: Any) -> int:
-    return record["last"] if isinstance(record, dict) else record.last
-
-
-def _dated_by_the_oldest(
-    self: TaskState, operator: str, data: Any, rows: int, last: int, first: int | None = None
-) -> Any:
-    return _write(self, operator, data, rows, last if first is None else first, first)
+def _goes_with_the_first_adoption(records: Any, *arguments: Any) -> Any:
+    """What one channel has adopted is dropped, whoever else needs it."""
+    adopted = {name for record in records for name in record.adopted}
+    return [record for record in _without_adopted(records, *arguments) if record.name not in adopted]
 
 
 def _always_unchanged(value: Any) -> bool:
@@ -248,7 +243,8 @@ BUGS = (
     Bug("state", "a merge keeps keys of others", ((store, "merge_segments"),), _adopts_others_keys),
     Bug("state", "changes in place are not seen", ((table, "_is_unchanged"),), _always_unchanged),
     Bug("compaction", "a merge hides what came since", ((commit, "after_merge"),), _drops_what_came_since),
-    Bug("compaction", "a merge is as old as its oldest part", ((TaskState, "_write"),), _dated_by_the_oldest),
+    Bug("compaction", "what one channel adopted is lost to others", ((commit, "without_adopted"),),
+        _goes_with_the_first_adoption),
     Bug("feedback", "the last tuple sent back is lost", ((FeedbackStore, "keep"),), _keeps_all_but_one),
     Bug("order", "a header lacks a piece", ((Outbox, "header"),), _forgets_the_last_piece),
     Bug("order", "pieces are counted as they arrive", ((Positions, "base"),), _in_the_order_of_arrival),

@@ -4,11 +4,11 @@
     python -m benchmarks simulator --quick    about 4: shorter runs on Spark
     python -m benchmarks simulator --no-spark planted bugs and speed only
 
-Four questions. *Planted bugs*: each of the bugs of `_planted_bugs.py`, all in code of the product, is planted, and random
-worlds are run until a checker complains; CPU time, a minute at most for each. *The swarm*: worlds per minute of CPU
-without a bug, and what a world is like. *Simulated and real*: four programs on Spark and in the simulator, with costs
-measured on a fifth one. *Speed*: 100 channels and a million tuples. The figures of the papers are made by `experiments/`,
-whose report leaves docs/reproduction.json; if it is there, its counts are added.
+Four questions. *Planted bugs*: each of the bugs of `_planted_bugs.py`, all in code of the product, is planted, and
+random worlds are run until a checker complains; CPU time, a minute at most for each. *The swarm*: worlds per minute of
+CPU without a bug, and what a world is like. *Simulated and real*: four programs on Spark and in the simulator, with
+costs measured on a fifth one. *Speed*: 100 channels and a million tuples. The figures of the papers are made by
+`experiments/`, whose report leaves docs/reproduction.json; if it is there, its counts are added.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def hundred_channels(tuples: int) -> float:
     run = Simulation(stream, situation, fast=True).run()
     spent = (time.process_time() - started) * 1_000_000 / run.rows_in
     print(
-        f"100 channels on 14 hosts, {run.rows_in:,} tuples in {len(run.epochs)} epochs: {spent:.1f} s of CPU per million "
-        f"tuples; {run.throughput:,.0f} tuples a second, epochs of {median(e.duration_s for e in run.epochs):.2f} s"
+        f"100 channels on 14 hosts, {run.rows_in:,} tuples in {len(run.epochs)} epochs: {spent:.1f} s of CPU per "
+        f"million tuples; {run.throughput:,.0f} tuples a second, epochs of {median(e.duration_s for e in run.epochs):.2f} s"
     )
     return round(spent, 1)
 

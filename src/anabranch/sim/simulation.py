@@ -207,6 +207,7 @@ class Simulation:
         self._reached[point] = self._reached.get(point, 0) + 1
         if any(crash.point == point and crash.time == self._reached[point] for crash in self.situation.crashes):
             if point in _IN_TASKS:
+                self._crashes.append((self.clock.at_s, point))
                 raise TaskDied(point)
             raise DriverDied(point)
 

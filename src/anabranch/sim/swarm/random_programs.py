@@ -277,8 +277,8 @@ CHEAP = ("filter", "halve", "rekey", "repeat", "spread", "union", "punctuate")
 def random_recipe(chance: random.Random, steps_max: int = 4) -> Recipe:
     """A random program of up to so many steps, at least one of which has state."""
     sources = chance.choice([1, 1, 1, 2])
-    loop = chance.random() < 0.1
-    names = sorted({*STEPS, *MORE, *TWO, "route", "split"} - {"nothing"})
+    loop = chance.random() < 0.15
+    names = [*sorted({*STEPS, *MORE, *TWO, "route", "split"} - {"nothing"}), "timed"]
     stateful = [name for name in names if name not in (*CHEAP, "route", "split")]
     steps: list[tuple[str, tuple[int, ...]]] = []
     made = sources + loop

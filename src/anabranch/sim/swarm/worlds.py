@@ -233,8 +233,9 @@ def _asked(chance: Random, epochs: int, most: int) -> tuple[AskedChannels, ...]:
 
 def _crashes(chance: Random, epochs: int, in_tasks: bool) -> tuple[Crash, ...]:
     points = [point for point in POINTS if in_tasks or point != "segment written"]
+    points += [point for point in points if "replaced" not in point]
     crashes = []
-    for _ in range(chance.choice([0, 1, 1, 1, 2, 3])):
+    for _ in range(chance.choice([0, 1, 1, 2, 2, 3])):
         point = chance.choice(points)
         # Functions are replaced now and then, programs once; all other points are reached in every epoch.
         latest = 2 if "replaced" in point else epochs
