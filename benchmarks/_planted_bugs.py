@@ -124,7 +124,7 @@ def _routes_by_the_next_group(self: PartitioningFunction, hashes: Any) -> Any:
 _visible = store.visible
 _merge_segments = store.merge_segments
 _after_merge = commit.after_merge
-_without_adopted = commit.without_adopted
+_large_merges = commit.large_merges
 
 
 def _oldest_first(*arguments: Any) -> Any:
@@ -145,10 +145,14 @@ def _drops_what_came_since(records: Any, merged: Any) -> Any:
     return [record for record in found if record is merged or record.last <= merged.last]
 
 
-def _goes_with_the_first_adoption(records: Any, *arguments: Any) -> Any:
-    """What one channel has adopted is dropped, whoever else needs it."""
-    adopted = {name for record in records for name in record.adopted}
-    return [record for record in _without_adopted(records, *arguments) if record.name not in adopted]
+def _leaves_out_the_newest(*arguments: Any, **options: Any) -> Any:
+    """A channel that adopts what others wrote must take all it sees, or it hides what is newer."""
+    found = []
+    for operator, channel, records in _large_merges(*arguments, **options):
+        newest = max((r for r in records if r.channel != channel), key=lambda r: r.last, default=None)
+        kept = [record for record in records if record is not newest]
+        found.append((operator, channel, kept if kept else records))
+    return found
 
 
 def _always_unchanged(value: Any) -> bool:
@@ -243,8 +247,8 @@ BUGS = (
     Bug("state", "a merge keeps keys of others", ((store, "merge_segments"),), _adopts_others_keys),
     Bug("state", "changes in place are not seen", ((table, "_is_unchanged"),), _always_unchanged),
     Bug("compaction", "a merge hides what came since", ((commit, "after_merge"),), _drops_what_came_since),
-    Bug("compaction", "what one channel adopted is lost to others", ((commit, "without_adopted"),),
-        _goes_with_the_first_adoption),
+    Bug("compaction", "a compaction leaves out the newest it inherited", ((commit, "large_merges"),),
+        _leaves_out_the_newest),
     Bug("feedback", "the last tuple sent back is lost", ((FeedbackStore, "keep"),), _keeps_all_but_one),
     Bug("order", "a header lacks a piece", ((Outbox, "header"),), _forgets_the_last_piece),
     Bug("order", "pieces are counted as they arrive", ((Positions, "base"),), _in_the_order_of_arrival),

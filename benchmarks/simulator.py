@@ -142,9 +142,10 @@ def hundred_channels(tuples: int) -> float:
     started = time.process_time()
     run = Simulation(stream, situation, fast=True).run()
     spent = (time.process_time() - started) * 1_000_000 / run.rows_in
+    longest = max(epoch.duration_s for epoch in run.epochs)
     print(
         f"100 channels on 14 hosts, {run.rows_in:,} tuples in {len(run.epochs)} epochs: {spent:.1f} s of CPU per "
-        f"million tuples; {run.throughput:,.0f} tuples a second, epochs of {median(e.duration_s for e in run.epochs):.2f} s"
+        f"million tuples; {run.throughput:,.0f} tuples a second, epochs of at most {longest:.2f} s"
     )
     return round(spent, 1)
 

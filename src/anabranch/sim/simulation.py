@@ -80,7 +80,7 @@ class Simulation:
         self.ends = [stream._node for stream in ends]
         self._plan = compiled(self.ends, self.situation.split_hot_keys is True)
         self._sources = [each.node for each in self._plan.operators if isinstance(each.node.logic, Source)]
-        held = all(isinstance(node.logic.origin, RowsOrigin) for node in self._sources)  # type: ignore[union-attr]
+        held = all(_rows_of(node) for node in self._sources)
         self.is_fast = not held if fast is None else fast
         if not self.is_fast and not held:
             raise ProgramError("simulate: tasks can only run where sources hold rows (from_rows); say fast=True")
@@ -367,6 +367,12 @@ class _DeliveringSink(TableSink):
     def rows(self) -> tuple[Any, ...]:
         """What epochs delivered, in order."""
         return tuple(row for epoch in sorted(self._tables) for row in self._schema.rows(self._tables[epoch].columns))
+
+
+def _rows_of(source: Node) -> int:
+    """How many rows a source holds."""
+    origin = source.logic.origin if isinstance(source.logic, Source) else None
+    return sum(map(len, origin.epochs)) if isinstance(origin, RowsOrigin) else 0
 
 
 def _ordered(files: Sequence[InputFile]) -> list[InputFile]:
