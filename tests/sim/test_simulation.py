@@ -47,14 +47,15 @@ def test_it_delivers_what_one_thread_would_whatever_happens():
         load=Constant(60.0),
         rows_per_file=20,
         files_per_epoch=1,
-        channels=2,
+        initialChannels=2,
+        maxChannels=5,
         crashes=[Crash("sink written", 3), Crash("segment written", 5), Crash("manifest written", 8)],
         asked=[AskedChannels(4, 0, 5)],
         hosts=[SimulatedHost(2), SimulatedHost(2, absent_s=((1.0, 9.0),))],
     )
     assert list(run.outputs[0]) == totals().run_sequential()
     assert sorted(point for _, point in run.crashes) == ["manifest written", "segment written", "sink written"]
-    assert run.channels("total")[0] == 2 and run.channels("total")[-1] == 5
+    assert run.channels("total")[0] == 2 and 5 in run.channels("total")
     assert [epoch.number for epoch in run.epochs] == list(range(len(run.epochs)))
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.order_needs import with_needed_order
 from anabranch.compiler.layout.plan import Plan
-from anabranch.compiler.layout.stages import Edge, Layout, Stage, lay_out
+from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
 from anabranch.engine.reports import Anomaly, ChannelReport
 from anabranch.engine.worker.batches import Batch
@@ -68,7 +68,7 @@ class Program:
     @classmethod
     def of(cls, plan: Plan, orders: Mapping[str, str], outputs: Sequence[OutputOrder] = ()) -> Program:
         """The program that a plan describes; `outputs` is the order of each output, total where nothing is said."""
-        return cls(with_needed_order(lay_out(plan), outputs), dict(orders))
+        return cls(with_needed_order(plan.layout, outputs), dict(orders))
 
     @property
     def sources(self) -> list[Node]:

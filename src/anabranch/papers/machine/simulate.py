@@ -1,6 +1,6 @@
 """Try a program on a cluster before paying for it.
 
-A plan says which operators form regions, how they are joined, what they are partitioned by and how order is kept.
+The plan of the *Safe* paper says which operators form regions, how they are joined and what they are partitioned by.
 What it cannot know, the caller says: what a tuple costs in each operator, how many pass, how the keys are
 spread. The rest is the world of this package, with the real controllers, planners and mergers.
 """
@@ -12,14 +12,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
-from anabranch.compiler.layout.plan import Plan, PlannedOperator
-from anabranch.compiler.layout.strategies import Joint
+from anabranch.compiler.layout.plan import Plan
 from anabranch.control.bounds import Bounds
 from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.paper_policy import PaperPolicy
-from anabranch.papers.machine.description import Cluster, Host, PolicyMaker, Region, Rescaling, Source, WorldDescription
+from anabranch.papers.machine.description import (
+    Cluster,
+    Host,
+    MachineRegion,
+    MachineSource,
+    PolicyMaker,
+    Rescaling,
+    WorldDescription,
+)
 from anabranch.papers.machine.result import Result
 from anabranch.papers.machine.world import World
+from anabranch.papers.safe_plan import Joint, SafeOperator, safe_plan
+from anabranch.papers.safe_regions import Rules
 from anabranch.partitioning.placing.planner import PlannerSettings
 from anabranch.program.model import Selectivity
 from anabranch.sim.load import Constant, Curve
@@ -39,23 +48,23 @@ class Planned(Protocol):
     def plan(self) -> Plan: ...
 
 
-Program = Planned | Plan | Region | Sequence[Region]
+Program = Planned | Plan | MachineRegion | Sequence[MachineRegion]
 
 
 @dataclass(frozen=True)
-class Knowledge:
+class OperatorCosts:
     """What is known about the operators of a plan: seconds per tuple, and tuples out per tuple in, by name."""
 
     costs: Mapping[str, float]
     selectivities: Mapping[str, float]
 
-    def check(self, operators: Sequence[PlannedOperator]) -> None:
+    def check(self, operators: Sequence[SafeOperator]) -> None:
         names = {operator.name for operator in operators}
         for name in (*self.costs, *self.selectivities):
             if name not in names:
                 raise ValueError(f"the program has no operator {name!r}; it has {', '.join(sorted(names))}")
 
-    def cost_s(self, operators: Sequence[PlannedOperator]) -> float:
+    def cost_s(self, operators: Sequence[SafeOperator]) -> float:
         """Of a tuple that enters these operators, on average."""
         seconds, arriving = 0.0, 1.0
         for operator in operators:
@@ -63,7 +72,7 @@ class Knowledge:
             arriving *= self.selectivity(operator)
         return seconds
 
-    def selectivity(self, operator: PlannedOperator) -> float:
+    def selectivity(self, operator: SafeOperator) -> float:
         return self.selectivities.get(operator.name, SELECTIVITY[operator.model.selectivity.value])
 
 
@@ -138,11 +147,11 @@ def simulate(
     most = channels_max or sum(host.cores for host in network.hosts)
     maker = POLICIES[policy] if isinstance(policy, str) else policy
     bounds = Bounds(1, max(most, channels))
-    if isinstance(program, Region):
+    if isinstance(program, MachineRegion):
         regions = [program]
     elif isinstance(program, Planned | Plan):
         plan = program if isinstance(program, Plan) else program.plan()
-        regions = regions_of(plan, Knowledge(costs or {}, selectivities or {}))
+        regions = regions_of(plan, OperatorCosts(costs or {}, selectivities or {}))
         regions = [region if region.bounds.channels_max == 1 else replace(region, channels=channels, bounds=bounds,
                    key_bytes=key_bytes) for region in regions]  # fmt: skip
     else:
@@ -170,7 +179,7 @@ def simulate(
         for region in regions
     ]
     description = WorldDescription(
-        Source(load=lambda at: curve(at) / grain, keys=keys, skew=skew, stored=stored),
+        MachineSource(load=lambda at: curve(at) / grain, keys=keys, skew=skew, stored=stored),
         tuple(coarse),
         network,
         tuple(rescalings),
@@ -180,22 +189,24 @@ def simulate(
     return World(description).run(seconds).scaled(grain)
 
 
-def regions_of(plan: Plan, knowledge: Knowledge) -> list[Region]:
-    """The regions of a plan, sequential parts among them, as a world describes them.
+def regions_of(program: Plan, knowledge: OperatorCosts) -> list[MachineRegion]:
+    """The regions that *Safe* finds in a program, sequential parts among them, as a world describes them.
 
     Raises
     ------
     ValueError
         If the operators do not form a line, or something is told about an operator that is not there.
     """
+    ends = [program.operator(name).node for name in program.outputs]
+    plan = safe_plan(ends, Rules(emission_index=True, fans=True))
     knowledge.check(plan.operators)
     for before, after in zip(plan.operators, plan.operators[1:], strict=False):
         if [source.name for source in after.node.inputs] != [before.name]:
             raise ValueError(
                 f"the operators must form a line to be simulated, but {after.name} does not read {before.name} alone; "
-                "describe the regions by hand: simulate([Region(…), Region(…)])"
+                "describe the regions by hand: simulate([MachineRegion(…), MachineRegion(…)])"
             )
-    found: list[Region] = []
+    found: list[MachineRegion] = []
     key_texts: list[str] = []
     for process in plan.processes:
         operators = [plan.operator(name) for name in process.operators if plan.operator(name).node.inputs]
@@ -206,7 +217,7 @@ def regions_of(plan: Plan, knowledge: Knowledge) -> list[Region]:
         for operator in operators:
             emits = emits.then(operator.model.selectivity.value)
             selectivity *= knowledge.selectivity(operator)
-        region = Region(
+        region = MachineRegion(
             name="+".join(operator.name for operator in operators),
             cost_s=knowledge.cost_s(operators),
             selectivity=1.0 if emits is Selectivity.ONE else selectivity,
@@ -226,7 +237,7 @@ def regions_of(plan: Plan, knowledge: Knowledge) -> list[Region]:
     return found
 
 
-def _grain(curve: Curve, seconds: float, regions: Sequence[Region], cluster: Cluster) -> int:
+def _grain(curve: Curve, seconds: float, regions: Sequence[MachineRegion], cluster: Cluster) -> int:
     """How many tuples one must stand for, so that there are at most TUPLES_MAX."""
     moments = [curve(seconds * i / 200) for i in range(200)]
     rate = sum(moments) / len(moments)
