@@ -187,12 +187,15 @@ def _in_the_order_of_arrival(self: Positions, piece: bytes) -> int:
     return total
 
 
+_emission_index = trails.emission_index
+
+
 def _by_the_first_number(numbers: Any) -> Any:
     return np.argsort(numbers[0], kind="stable")
 
 
-def _all_the_first(positions: Any) -> Any:
-    return np.zeros(len(positions), dtype=np.int64)
+def _counted_backwards(positions: Any) -> Any:
+    return -_emission_index(positions)
 
 
 # -- decisions --------------------------------------------------------------------------------
@@ -254,8 +257,8 @@ BUGS = (
     Bug("order", "pieces are counted as they arrive", ((Positions, "base"),), _in_the_order_of_arrival),
     Bug("order", "only positions are compared", ((packets, "order_of"), (tasks, "order_of"), (trails, "order_of")),
         _by_the_first_number),
-    Bug("order", "what one tuple made has one number", ((stage, "emission_index"), (trails, "emission_index")),
-        _all_the_first),
+    Bug("order", "what one tuple made is counted backwards", ((stage, "emission_index"), (trails, "emission_index")),
+        _counted_backwards),
     Bug("scaling", "congestion is never seen", ((DefaultPolicy, "_weigh_congestion"),), _blind),
     Bug("scaling", "no channel is given back", ((DefaultPolicy, "_contract"),), _gives_nothing_back),
     Bug("scaling", "bounds are not kept", ((Bounds, "clamp"),), _not_clamped),

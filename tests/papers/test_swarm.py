@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from machine_bugs import BUGS, Bug, planted
 
 from anabranch.control import Bounds, DefaultPolicy, PaperPolicy
 from anabranch.papers import machine as sim
@@ -18,6 +17,7 @@ from anabranch.partitioning.placing.planner import PlannerSettings
 from anabranch.partitioning.resources import Growth, Resources
 from anabranch.program.model import Selectivity
 from anabranch.sim.printing import test_of as text_of_test
+from tests.papers.machine_bugs import BUGS, Bug, planted
 
 WORLDS = 150
 WORLDS_PER_BUG = 400
