@@ -18,8 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-import cloudpickle
-
 from anabranch.compiler.explaining.running import Running
 from anabranch.compiler.layout.stages import Layout
 from anabranch.control import Decision
@@ -50,6 +48,7 @@ from anabranch.engine.worker.tasks import LevelTask, MergeTask, Program
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
 from anabranch.faults import reach
 from anabranch.program.graph import Keyed
+from anabranch.program.travelling import packed
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
@@ -117,7 +116,7 @@ class EpochRunner:
         self._direct = self._file_targets(unordered)
         self._report = report
         self._lock = threading.Lock()
-        self._pickled = cloudpickle.dumps(program)
+        self._pickled = packed(program, [step.node for step in program.layout.steps])
         self._digest = hashlib.sha256(self._pickled).hexdigest()
         keyed = {node.name: node.logic for _, node in program.layout.stateful() if isinstance(node.logic, Keyed)}
         self._fields = {name: {f.name: f.initial() for f in logic.fields} for name, logic in keyed.items()}

@@ -7,10 +7,10 @@ with a digest, so that a worker that stays alive unpickles a program once and no
 from __future__ import annotations
 
 import dataclasses
+import decimal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import cloudpickle
 import msgpack
 import numpy as np
 import pyarrow as pa
@@ -46,6 +46,7 @@ from anabranch.operators.hot_key_parts import Splits, set_splits
 from anabranch.program.graph import Feedback, Node
 from anabranch.program.model import OutputOrder
 from anabranch.program.schema import to_values
+from anabranch.program.travelling import run_under, unpacked
 from anabranch.state.lineage import LargeMerge
 from anabranch.state.records import SegmentRecord
 from anabranch.state.store import StateVersion
@@ -95,7 +96,7 @@ class Program:
         return bytes([[each.name for each in self.sources].index(source.name)])
 
 
-_programs: dict[str, Program] = {}
+_programs: dict[str, tuple[Program, decimal.Context]] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,10 +116,12 @@ class Task:
         found = _programs.get(self.digest)
         if found is None:
             _programs.clear()  # a worker serves one query at a time; what it served before is garbage
-            found = _programs[self.digest] = cloudpickle.loads(self.program)
+            found = _programs[self.digest] = unpacked(self.program)
+        program, context = found
+        run_under(context)
         set_epoch_time(self.clock_ms)
         set_splits(self.splits)
-        return found
+        return program
 
 
 @dataclasses.dataclass(frozen=True)
