@@ -54,7 +54,7 @@ class SwarmWorld:
             if number == 0 and self.spread:
                 stream = stream.spread(name=name)
             else:
-                stream = stream.process(Count(), by="k", schema="k long", name=name)
+                stream = stream.process(TimesSeen(), by="k", schema="k long", name=name)
         return [stream]
 
     def _epochs(self, source: int) -> list[list[Any]]:
@@ -66,7 +66,7 @@ class SwarmWorld:
         return [rows[start:stop] for start, stop in zip([0, *cuts], [*cuts, count], strict=True)]
 
 
-class Count(ab.Operator):
+class TimesSeen(ab.Operator):
     """What regions without tuples would run."""
 
     seen: int = ab.state(default=0)
