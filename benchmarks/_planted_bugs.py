@@ -21,7 +21,6 @@ from anabranch.control.decision import Proposal
 from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.epoch_size import EpochSize
 from anabranch.engine.driver import runner as commit
-from anabranch.engine.driver import switching
 from anabranch.engine.driver.balancing import Balancing
 from anabranch.engine.driver.feedback import FeedbackStore
 from anabranch.engine.worker import packets, stage, tasks, trails
@@ -29,7 +28,6 @@ from anabranch.engine.worker.exchange import Outbox
 from anabranch.engine.worker.packets import Positions
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.placing.construct import resized
-from anabranch.sim import simulation
 from anabranch.state import store, table
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.layouts import Layout, Layouts
@@ -231,11 +229,6 @@ def _never_smaller(self: EpochSize, epoch: Any, budget: float) -> dict[str, floa
     return {source: 2.0 * limit for source, limit in self.limits.items()}
 
 
-def _always_as_written(plain: Any, split: Any, held: Any) -> bool:
-    """A restarted query takes the program as it was written, whatever its checkpoint has."""
-    return False
-
-
 BUGS = (
     Bug("commit", "a restart forgets the last commit", ((Checkpoint, "_manifests"),), _without_the_newest),
     Bug("commit", "an epoch that runs again has another time", ((Checkpoint, "begun"),), _never_recorded),
@@ -265,6 +258,4 @@ BUGS = (
     Bug("scaling", "what is asked by hand dies with the driver", ((RescaleRequests, "_write"),), _not_written),
     Bug("balancing", "a function for one channel fewer", ((Balancing, "function"),), _one_channel_short),
     Bug("sizing", "epochs only grow", ((EpochSize, "_wanted"),), _never_smaller),
-    Bug("switching", "a restart goes back to the program as written",
-        ((switching, "begins_split"), (simulation, "begins_split")), _always_as_written),
 )  # fmt: skip
