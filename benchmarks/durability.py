@@ -35,6 +35,7 @@ def epochs_ms(durable: bool, place: Path) -> list[float]:
 def main(arguments: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks durability", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two rounds instead of eight")
+    parser.add_argument("--mini", action="store_true", help="one round: that it runs")
     options = parser.parse_args(arguments)
     flushes: list[float] = []
     fsync = os.fsync
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> dict[str, Any]:
         fsync(descriptor)
         flushes.append((time.perf_counter() - started) * 1000)
 
-    rounds = 2 if options.quick else 8
+    rounds = 1 if options.mini else 2 if options.quick else 8
     found: dict[bool, list[float]] = {False: [], True: []}
     files.os.fsync = timed  # type: ignore[attr-defined]
     try:
