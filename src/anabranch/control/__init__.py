@@ -12,6 +12,7 @@ General layout, in the order the data flows:
       paper_policy.py         *Elastic* as printed (levels.py: its rapid scaling)
     decision.py             what a controller answers, with every reason
     executors.py            how many executors the channels have use for, and which may go
+    source_spreading.py     when what needs no state should have channels of its own
     operator_controller.py  *Operators*: workers inside one channel
     fluid.py                a model of regions under load
     saso.py                 the SASO numbers of any policy on it (saso_report.py: as tables)
