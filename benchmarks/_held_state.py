@@ -23,7 +23,6 @@ from anabranch.program.hashing import hash_columns
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import mergeable
 from anabranch.state.files import LocalFiles
-from anabranch.state.layouts import Layouts
 from anabranch.state.records import SegmentRecord
 from anabranch.state.segment import checksum_of, write_segment
 
@@ -76,8 +75,8 @@ def fill(checkpoint: Path, operator: str, fields: list[str], held: int, touched:
     before = log.latest()
     random = np.random.default_rng(held)
     records: list[SegmentRecord] = []
-    layout = Layouts.from_facts(before.facts).by_operator()[operator]
-    (route,) = [each["routes"][operator] for each in before.facts["regions"].values() if operator in each["routes"]]
+    layout = before.facts.layouts.by_operator()[operator]
+    (route,) = [each.routes[operator] for each in before.facts.layouts.regions.values() if operator in each.routes]
     assert layout.channels == channels, f"the query ran with {layout.channels} channels, not {channels}"
     for channel in channels_of(held, layout.function):
         sizes = segment_rows(len(channel.keys), touched // channels)
@@ -94,7 +93,7 @@ def fill(checkpoint: Path, operator: str, fields: list[str], held: int, touched:
                     operator=operator,
                     channel=channel.number,
                     generation=layout.generation,
-                    route=tuple(route),
+                    route=route,
                     first=0 if is_oldest else last,
                     last=last,
                     rows=rows,

@@ -26,6 +26,7 @@ from anabranch.api.stream import compiled
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage
 from anabranch.engine.worker.exchange import ROWS, batches_of
 from anabranch.engine.worker.tasks import BATCH_ROWS, Program
 from anabranch.program.model import OutputOrder
@@ -78,18 +79,11 @@ def runner_of(make: Callable[[Any, bool], Any], ordered: bool, place: Path) -> E
     files = LocalFiles(f"{place}/anabranch")
     held = Checkpoint(files)
     held.bind(describe_program(program))
-    elastic, balancing = ElasticOptions(channels=CHANNELS), BalancingSettings(enabled=False)
-    state = f"{files.root}/state"
-    return EpochRunner(
-        program, execute, elastic, held, state, True, [NoopSink()], _ignore, _merge_nothing, balancing=balancing
-    )
+    settings = EpochSettings(ElasticOptions(channels=CHANNELS), BalancingSettings(enabled=False))
+    return EpochRunner(program, settings, Storage(held), Backend(execute, _compact_nothing, [NoopSink()]), Observer())
 
 
-def _ignore(progress: Any) -> None:
-    pass
-
-
-def _merge_nothing(task: Any, wanted: Any) -> Any:
+def _compact_nothing(task: Any, wanted: Any) -> Any:
     raise AssertionError("so little state is never merged beside epochs")
 
 

@@ -173,7 +173,7 @@ def rescale_ours(session: ab.Session, root: Path, keys: int) -> Iterator[Rescali
 
 def layouts(place: Path) -> Layouts:
     """Who owns what, by the newest manifest."""
-    return Layouts.from_facts(CheckpointReader(LocalFiles(str(place / "anabranch"))).manifest.facts)
+    return CheckpointReader(LocalFiles(str(place / "anabranch"))).manifest.facts.layouts
 
 
 # -- Spark's own way ----------------------------------------------------------------------------------------------

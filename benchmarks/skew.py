@@ -190,13 +190,13 @@ def run(spark: SparkSession, system: str, source: Path, scratch: Path, names: np
         [stage for stage in epoch["stages"] if stage["kind"] == "channel"] for epoch in epochs[setting.settling :]
     ]
     rows = [[stage["rows_in"] for stage in each] for each in channels]
-    (region,) = query._runner.adaptation.scaling.regions
+    (region,) = query._runner.current.functions
     return Run(
         rows_per_second=setting.rows / statistics.median(spent[setting.settling :]),
         slowest_seconds=statistics.median(max(stage["busy_seconds"] for stage in each) for each in channels),
         busiest=statistics.median(max(each) * len(each) / sum(each) for each in rows),
         replacements=sum(len(epoch["changes"]) for epoch in epochs),
-        hot_keys=len(query._runner.current._layouts.function(region).hot_hashes),
+        hot_keys=len(query._runner.current.functions[region].hot_hashes),
     )
 
 

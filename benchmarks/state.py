@@ -154,7 +154,7 @@ def turns(cases: list[Case], warm_up: int, rounds: int) -> None:
                 case.epochs.clear()
         for case in cases:
             case.run()
-            while case.query._runner.current._merging is not None and not case.query._runner.current._merging.done():
+            while case.query._runner.current.is_compacting:
                 time.sleep(0.05)  # or the next case would pay for this one's merge
 
 

@@ -249,7 +249,7 @@ def test_a_program_goes_over_to_two_steps_when_a_key_is_too_hot_and_a_restarted_
     parts = [s.rows_in for s in run.progress[6].stages if s.name == "aggregate-parts"]
     assert max(parts) * 6 / sum(parts) < 1.25
     after = ParallelRun(out, str(tmp_path), channels=6, split_hot_keys="auto", balancing=EAGER, written=written)
-    assert "aggregate-parts" in after.runner._layouts.regions
+    assert "aggregate-parts" in after.runner.functions
     after.run_epochs()
     assert exact(after.output) == exact(out.run_sequential())
 
@@ -258,14 +258,14 @@ def test_a_program_without_a_hot_key_stays_as_it_was_written(tmp_path):
     out = counts(half_hot(6, 0.1))
     run = ParallelRun(out, str(tmp_path), channels=6, split_hot_keys="auto", balancing=EAGER)
     run.run_epochs()
-    assert set(run.runner._layouts.regions) == {"aggregate"}
+    assert set(run.runner.functions) == {"aggregate"}
     assert exact(run.output) == exact(out.run_sequential())
 
 
 def test_a_hot_key_with_little_work_does_not_pay_for_a_shuffle(tmp_path):
     run = ParallelRun(counts(half_hot(6, 0.6)), str(tmp_path), channels=6, split_hot_keys="auto")
     run.run_epochs()
-    assert set(run.runner._layouts.regions) == {"aggregate"}
+    assert set(run.runner.functions) == {"aggregate"}
 
 
 def test_only_regions_that_would_be_in_parts_as_a_whole_are_looked_at():
@@ -320,7 +320,7 @@ def test_going_over_to_two_steps_at_any_time_changes_nothing(
     run._switching._switch()
     if killed:
         run = started()
-    assert any(name.endswith("-parts") for name in run.runner._layouts.regions)
+    assert any(name.endswith("-parts") for name in run.runner.functions)
     assert all(each.hot_keys == "" for each in run.progress)
     keys = hash_columns([pa.array(["a", "b", "c", None])])
     restless = Restless(seed, keys)

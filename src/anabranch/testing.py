@@ -27,6 +27,7 @@ from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.epoch_progress import EpochProgress
 from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage
 from anabranch.engine.driver.sink import TableSink
 from anabranch.engine.driver.switching import SwitchingRunner, begins_split
 from anabranch.engine.job import Job
@@ -129,21 +130,14 @@ class ParallelRun:
             program, split = split, None
         self.changes = held.bind(describe_program(program), allow_state_loss)
 
+        elastic = ElasticOptions(channels=channels) if isinstance(channels, int) else channels
+        chosen = EpochSettings(elastic, balancing if balancing is not None else BalancingSettings())
+        clock = self._clock if clocks_ms else None
+        backend = Backend(self._execute, self._compact, self.sinks, epoch_time_ms=clock)
+
         def runner_of(program: Program) -> EpochRunner:
-            return EpochRunner(
-                program,
-                self._execute,
-                ElasticOptions(channels=channels) if isinstance(channels, int) else channels,
-                held,
-                f"{files.root}/state",
-                shared,
-                self.sinks,
-                self.progress.append,
-                self._merge,
-                clock=self._clock if clocks_ms else None,
-                backing=backing,
-                balancing=balancing,
-            )
+            observer = Observer(self.progress.append)
+            return EpochRunner(program, chosen, Storage(held, shared, backing), backend, observer)
 
         self._switching = SwitchingRunner(runner_of, program, split, held)
 
@@ -217,7 +211,7 @@ class ParallelRun:
                 continue
         raise TaskDied(f"channel {slot} died four times")
 
-    def _merge(self, task: MergeTask, wanted: list[LargeMerge]) -> Future[list[SegmentRecord]]:
+    def _compact(self, task: MergeTask, wanted: list[LargeMerge]) -> Future[list[SegmentRecord]]:
         done: Future[list[SegmentRecord]] = Future()
         try:
             done.set_result([task(each) for each in wanted])

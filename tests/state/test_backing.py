@@ -59,7 +59,7 @@ def run_on_strange_hosts(backing, path: Path, monkeypatch) -> tuple[bool, int]:
     run = ParallelRun(stream, str(path), channels=2, shared=False, backing=backing)
     for epoch in range(len(EPOCHS)):
         for region in run.runner.adaptation.scaling.regions:
-            run.runner.adaptation.scaling.rescale(region, chance.randint(1, 5))
+            run.runner.rescale(region, chance.randint(1, 5))
         shutil.rmtree(working_directory(f"{path}/anabranch/state"), ignore_errors=True)
         run.run_epochs(epoch, epoch)
     return exact(run.output) == exact(stream.run_sequential()), supplied

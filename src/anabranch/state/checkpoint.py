@@ -20,6 +20,7 @@ from typing import Any
 from anabranch.errors import CheckpointError
 from anabranch.state.files import Files
 from anabranch.state.lineage import files_of
+from anabranch.state.manifest_facts import ManifestFacts
 from anabranch.state.records import SegmentRecord
 from anabranch.state.segment import to_json
 
@@ -37,17 +38,17 @@ class Manifest:
         The epoch that was committed; -1 before the first.
     segments : mapping
         Operator → records of its segments, newest first.
-    facts : mapping
-        What the epoch was run with (channels, counts), for people and for the next epoch.
+    facts : ManifestFacts
+        What the epoch was run with, and what the next one needs.
     """
 
     epoch: int
     segments: Mapping[str, Sequence[SegmentRecord]]
-    facts: Mapping[str, Any]
+    facts: ManifestFacts = dataclasses.field(default_factory=ManifestFacts)
 
     def to_bytes(self) -> bytes:
         segments = {operator: [record.to_fields() for record in records] for operator, records in self.segments.items()}
-        body = to_json({"epoch": self.epoch, "segments": segments, "facts": self.facts})
+        body = to_json({"epoch": self.epoch, "segments": segments, "facts": self.facts.to_fields()})
         return to_json({"format": MANIFEST_FORMAT, "checksum": zlib.crc32(body.encode()), "manifest": body}).encode()
 
     @classmethod
@@ -64,7 +65,7 @@ class Manifest:
                 operator: [SegmentRecord.of_fields(each) for each in records]
                 for operator, records in fields["segments"].items()
             }
-            return cls(fields["epoch"], segments, fields["facts"])
+            return cls(fields["epoch"], segments, ManifestFacts.of_fields(fields["facts"]))
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise CheckpointError(f"{name} is damaged: {problem}") from None
 
@@ -155,7 +156,7 @@ class Checkpoint:
                 problem = problem or damage
         if problem is not None:
             raise problem
-        return Manifest(-1, {}, {})
+        return Manifest(-1, {})
 
     def _manifests(self) -> list[str]:
         return [name for name in self.files.names("epochs") if name.endswith(".json") and name[0].isdigit()]

@@ -129,9 +129,9 @@ class CheckpointReader:
         """For every key, the hash it is routed by: what a partitioning function is asked about."""
         segment, details = self._segment(operator), self._operators[operator]
         routes = {
-            tuple(each["routes"][operator])
-            for each in self.manifest.facts.get("regions", {}).values()
-            if operator in each["routes"]
+            region.routes[operator]
+            for region in self.manifest.facts.layouts.regions.values()
+            if operator in region.routes
         }
         names = tuple(details["key"])
         schema = Schema(parse_ddl(details["input"][0]))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from anabranch.engine.driver.balancing import Balancing
 from anabranch.engine.driver.epoch_progress import Change, EpochDurations
@@ -22,6 +21,7 @@ from anabranch.engine.driver.epoch_sizing import EpochSizing, TakenFiles
 from anabranch.engine.driver.scaling import Scaling, overhead_s
 from anabranch.engine.reports import Report
 from anabranch.state.layouts import Layouts
+from anabranch.state.manifest_facts import AdaptationFacts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,13 +100,25 @@ class Adaptation:
                 self.sizing.changed()
         return layouts, changes
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> AdaptationFacts:
         """What a restarted driver needs to go on, for the manifest."""
-        sizes = {} if self.sizing is None else {"sizing": self.sizing.to_facts()}
-        return {"scaling": self.scaling.to_facts(), "balancing": self.balancing.to_facts(), **sizes}
+        sizing = {} if self.sizing is None else self.sizing.to_facts()
+        return AdaptationFacts(self.scaling.to_facts(), self.balancing.to_facts(), sizing)
 
-    def restore(self, facts: Mapping[str, Any], layouts: Layouts) -> None:
+    def restore(self, facts: AdaptationFacts, layouts: Layouts) -> None:
         """Go on from an earlier driver's facts, with the layouts of now."""
         channels = {region: layouts.function(region).channels for region in self.scaling.regions}
-        self.scaling.restore(facts.get("scaling", {}), channels)
-        self.balancing.restore(facts.get("balancing", {}))
+        self.scaling.restore(facts.scaling, channels)
+        self.balancing.restore(facts.balancing)
+
+    def take_over(self, channels: Mapping[str, int], why: str) -> None:
+        """Go on from the program as written, whose regions had so many channels, with the one in two steps."""
+        self.balancing.split_because = why
+        before = dict(channels)
+        for part, whole in self.balancing.wholes.items():
+            # Partial windows have the work now, so they begin with the channels of what they are parts of.
+            before.setdefault(part, before.get(whole, 1))
+        for status in self.scaling.status():
+            wanted = before.get(status.name, status.channels)
+            if wanted != status.channels and not status.pinned:
+                self.scaling.rescale(status.name, wanted)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 
 from anabranch.engine.worker.tasks import BATCH_ROWS, Program
 from anabranch.errors import CheckpointError
 from anabranch.state.checkpoint import Checkpoint
+from anabranch.state.manifest_facts import FedBack
 
 
 class FeedbackStore:
@@ -19,9 +19,9 @@ class FeedbackStore:
         self._program = program
         self._checkpoint = checkpoint
 
-    def keep(self, epoch: int, tables: Sequence[pa.Table]) -> dict[str, Any]:
+    def keep(self, epoch: int, tables: Sequence[pa.Table]) -> dict[str, FedBack]:
         """Keep what was fed back for the next epoch; what of it, for the manifest."""
-        kept: dict[str, Any] = {}
+        kept: dict[str, FedBack] = {}
         for found, table in zip(self._program.layout.exits, tables, strict=True):
             if not found.loop:
                 continue
@@ -31,28 +31,23 @@ class FeedbackStore:
                 with pa.ipc.new_stream(sink, table.schema) as writer:
                     writer.write_table(table)
                 self._checkpoint.files.write(name, memoryview(sink.getvalue()))
-            kept[found.loop] = {"name": name, "rows": table.num_rows}
+            kept[found.loop] = FedBack(name, table.num_rows)
             self._checkpoint.files.delete(f"feedback/{epoch - self._checkpoint.kept:012d}-{found.loop}.arrow")
         return kept
 
-    def pieces(self, facts: Mapping[str, Any]) -> list[tuple[int, int, bytes]]:
-        """What was fed back in the epoch whose facts these are: (loop, first row, rows as an Arrow batch)."""
+    def pieces(self, fed_back: Mapping[str, FedBack]) -> list[tuple[int, int, bytes]]:
+        """What an epoch fed back, by loop, for the tasks of the next: (loop, first row, rows as an Arrow batch)."""
         found = []
         for number, loop in enumerate(self._program.loops):
-            kept = facts.get("feedback", {}).get(loop.name)
-            if not kept or not kept["rows"]:
+            kept = fed_back.get(loop.name)
+            if kept is None or not kept.rows:
                 continue
-            data = self._checkpoint.files.read(kept["name"])
+            data = self._checkpoint.files.read(kept.name)
             if data is None:
-                raise CheckpointError(f"{self._checkpoint.files.root}/{kept['name']} is missing from the checkpoint")
+                raise CheckpointError(f"{self._checkpoint.files.root}/{kept.name} is missing from the checkpoint")
             table = pa.ipc.open_stream(data).read_all().cast(loop.schema.arrow).combine_chunks()
             first = 0
             for batch in table.to_batches(max_chunksize=BATCH_ROWS):
                 found.append((number, first, batch.serialize().to_pybytes()))
                 first += len(batch)
         return found
-
-
-def in_flight(facts: Mapping[str, Any]) -> int:
-    """How many tuples were fed back in the epoch whose facts these are."""
-    return sum(each["rows"] for each in facts.get("feedback", {}).values())
