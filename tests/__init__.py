@@ -1,0 +1,1 @@
+"""The tests. What they share is imported as ``tests.programs``: by tests, by drivers and by Spark's workers alike."""

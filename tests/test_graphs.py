@@ -4,13 +4,13 @@ import dataclasses
 import os
 
 import pytest
-from graphs import Recipe, build, cases, clocks, data
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from programs import exact
 
 from anabranch.errors import ProgramError
 from anabranch.testing import ParallelRun, run_sequential
+from tests.graphs import Recipe, build, cases, clocks, data
+from tests.programs import exact
 
 RELAXED = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture]
 

@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from graphs import build as build_graph
-from graphs import cases, clocks
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from programs import COLUMNS, STEPS, Running, build, epochs, exact
 
 import anabranch as ab
 from anabranch import faults, testing
@@ -24,6 +21,9 @@ from anabranch.engine.worker.output_files import Target
 from anabranch.errors import ProgramError
 from anabranch.program.model import OutputOrder
 from anabranch.testing import ParallelRun, TaskDied, run_sequential
+from tests.graphs import build as build_graph
+from tests.graphs import cases, clocks
+from tests.programs import COLUMNS, STEPS, Running, build, epochs, exact
 
 RELAXED = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture]
 

@@ -5,11 +5,11 @@ import os
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import COLUMNS, build, epochs, exact, programs
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
 from anabranch.testing import ParallelRun, run_parallel
+from tests.programs import COLUMNS, build, epochs, exact, programs
 
 
 @settings(max_examples=int(os.environ.get("ANABRANCH_PROGRAMS", "150")), print_blob=True, deadline=None)

@@ -8,13 +8,10 @@ and every key had one owner in every epoch (an independent checker looks). A fai
 import random
 from pathlib import Path
 
-import graphs
 import numpy as np
 import pytest
-from faults.test_schedules import KEYED, DriverDied, check_state, random_row
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from programs import COLUMNS, STEPS, build, exact
 
 from anabranch import faults
 from anabranch.api.session import from_epochs
@@ -25,6 +22,9 @@ from anabranch.errors import ProgramError
 from anabranch.sim.owners import check_checkpoint
 from anabranch.state.codec import decode
 from anabranch.testing import ParallelRun, TaskDied, run_sequential
+from tests import graphs
+from tests.faults.test_schedules import KEYED, DriverDied, check_state, random_row
+from tests.programs import COLUMNS, STEPS, build, exact
 
 pytestmark = pytest.mark.faults
 

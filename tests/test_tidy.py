@@ -290,6 +290,18 @@ def shared_clock_breaches(text: str) -> list[str]:
     ]
 
 
+def shared_import_breaches(source: str, module: str) -> list[str]:
+    """One way to import what tests share: by its whole name, which Spark's workers can import too."""
+    shared = {path.stem for path in (ROOT / "tests").rglob("*.py")} | {
+        path.name for path in (ROOT / "tests").iterdir() if path.is_dir()
+    }
+    return [
+        f"line {found.line}: import it as tests.…{found.module}"
+        for found in imports(source, module)
+        if found.module.split(".")[0] in shared - {"benchmarks", "examples", "__init__"}
+    ]
+
+
 # ---- the rules, on this repository ----
 
 
@@ -317,6 +329,14 @@ def complaints(found: list[tuple[Path, list[str]]]) -> str:
 def test_the_package_keeps_the_rule(rule) -> None:
     assert modules(), "nothing to check"
     broken = complaints([(path, rule(path.read_text(encoding="utf-8"), module)) for path, module in modules()])
+    assert not broken, f"\n{broken}"
+
+
+def test_tests_import_what_they_share_by_its_whole_name() -> None:
+    tests = [(path, path.relative_to(ROOT).with_suffix("")) for path in sorted((ROOT / "tests").rglob("*.py"))]
+    broken = complaints(
+        [(path, shared_import_breaches(path.read_text(encoding="utf-8"), ".".join(name.parts))) for path, name in tests]
+    )
     assert not broken, f"\n{broken}"
 
 
@@ -527,3 +547,10 @@ def test_a_replaced_clock_of_the_process_is_found() -> None:
     assert shared_clock_breaches('monkeypatch.setattr(time, "sleep", print)')
     assert shared_clock_breaches('monkeypatch.setattr("time.sleep", print)')
     assert shared_clock_breaches('monkeypatch.setattr(measuring, "time", clock)') == []
+
+
+def test_another_way_to_import_what_tests_share_is_found() -> None:
+    for source in ("from programs import exact", "import graphs", "from faults.test_schedules import check_state"):
+        assert shared_import_breaches(source, "tests.spark.planted"), source
+    allowed = "from tests.programs import exact\nfrom benchmarks import state\nimport anabranch.state"
+    assert shared_import_breaches(allowed, "tests.spark.planted") == []

@@ -3,13 +3,13 @@
 import collections
 
 import pytest
-from programs import COLUMNS, exact
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
 from anabranch.compiler.layout.stages import lay_out
 from anabranch.errors import ProgramError
 from anabranch.testing import ParallelRun, run_parallel
+from tests.programs import COLUMNS, exact
 
 EPOCHS = [[((n * k) % 5, "abc"[k % 3], float((n + k) % 7)) for k in range(30)] for n in range(4)]
 

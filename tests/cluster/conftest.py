@@ -1,15 +1,10 @@
 """One standalone cluster for all tests of this folder, whole again before each of them."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-# The modules of this folder are imported by the tests, by the drivers and by the executors alike.
-sys.path.insert(0, str(Path(__file__).parent))
-
-from standalone import StandaloneCluster
+from tests.cluster.standalone import StandaloneCluster
 
 
 @pytest.fixture(scope="session")

@@ -7,13 +7,13 @@ import argparse
 import json
 import sys
 
-from gated_programs import build_gated
-from programs import COLUMNS
 from pyspark.sql import SparkSession
-from standalone import CHEAP_JVM, PYTHONPATH
 
 import anabranch as ab
 from anabranch.spark.java import ensure_java
+from tests.cluster.gated_programs import build_gated
+from tests.cluster.standalone import CHEAP_JVM, PYTHONPATH
+from tests.programs import COLUMNS
 
 
 def main() -> None:

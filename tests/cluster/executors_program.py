@@ -14,12 +14,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from driver_program import start_session
-from gated_programs import build_gated
-from programs import COLUMNS
-from test_executors_follow import write_rows
-
 import anabranch as ab
+from tests.cluster.driver_program import start_session
+from tests.cluster.gated_programs import build_gated
+from tests.cluster.test_executors_follow import write_rows
+from tests.programs import COLUMNS
 
 PHASE_SECONDS_MAX = 120
 EPOCHS_AFTERWARDS = 3

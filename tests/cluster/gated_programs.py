@@ -17,9 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from programs import COLUMNS, build
-
 import anabranch as ab
+from tests.programs import COLUMNS, build
 
 HELD_KEY = 1000
 _HOLD_SECONDS_MAX = 60

@@ -31,10 +31,9 @@ from anabranch.spark.java import ensure_java
 START_SECONDS_MAX = 60
 DRIVER_SECONDS_MAX = 120
 
-_HERE = Path(__file__).parent
 _SPARK_HOME = Path(pyspark.__file__).parent
-# What drivers and executors import: anabranch, the programs of all tests, the programs of these tests.
-PYTHONPATH = os.pathsep.join(map(str, [Path(anabranch.__file__).parents[1], _HERE.parent, _HERE]))
+# What drivers and executors import: anabranch, and the programs of the tests.
+PYTHONPATH = os.pathsep.join(map(str, [Path(anabranch.__file__).parents[1], Path(__file__).resolve().parents[2]]))
 # Short lives: cheap starts matter more than fast code.
 CHEAP_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"

@@ -12,9 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from gated_programs import HELD_KEY, build_gated
-from programs import COLUMNS, exact
-from standalone import DRIVER_SECONDS_MAX, Process, StandaloneCluster, wait_for
 
 import anabranch as ab
 from anabranch.engine.sequential import SequentialRun
@@ -22,6 +19,9 @@ from anabranch.program.graph import Keyed, upstream
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
 from anabranch.state.segment import Segment
+from tests.cluster.gated_programs import HELD_KEY, build_gated
+from tests.cluster.standalone import DRIVER_SECONDS_MAX, Process, StandaloneCluster, wait_for
+from tests.programs import COLUMNS, exact
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

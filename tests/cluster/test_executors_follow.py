@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from gated_programs import build_gated
-from programs import COLUMNS, exact
-from test_cluster import read_parts, read_state
 
 import anabranch as ab
 from anabranch.engine.sequential import SequentialRun
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
+from tests.cluster.gated_programs import build_gated
+from tests.cluster.test_cluster import read_parts, read_state
+from tests.programs import COLUMNS, exact
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -85,7 +85,7 @@ def closure_operator():
 
 
 def inlines(operator: ab.Operator) -> bool:
-    return inlined(type(operator).process, ("k", "x"), 2) is not None
+    return inlined(type(operator).process, ("k", "x"), ("k", "x")) is not None
 
 
 @pytest.mark.parametrize("operator", [Running(), PassesOn()])

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
-from epoch_world import EpochWorld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from anabranch.control import (
 )
 from anabranch.control.signals import EPOCHS_MIN
 from anabranch.papers.fluid.saso import reversals
+from tests.control.epoch_world import EpochWorld
 
 ONE = {"a": 1}
 

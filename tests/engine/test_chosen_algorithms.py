@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from programs import exact
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
@@ -15,6 +14,7 @@ from anabranch.errors import ProgramError
 from anabranch.partitioning.placing.construct import Construction
 from anabranch.partitioning.ring import REPLICAS_DEFAULT
 from anabranch.testing import ParallelRun
+from tests.programs import exact
 
 
 class Counted(ab.Operator):

@@ -4,7 +4,6 @@ import time
 
 import numpy as np
 import pyarrow as pa
-from programs import exact
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
@@ -13,6 +12,7 @@ from anabranch.engine.worker.timing import Stopwatch
 from anabranch.partitioning.counting.key_costs import ChannelTimes
 from anabranch.program.hashing import hash_columns
 from anabranch.testing import ParallelRun
+from tests.programs import exact
 
 
 class Clock:

@@ -1,17 +1,16 @@
-"""A driver that kills itself at a crash point: ``dying_driver.py WORK POINT EPOCH``. Run by test_driver_kills."""
+"""A driver that kills itself at a crash point: ``dying_driver.py WORK POINT EPOCH``.
+
+Run by test_driver_kills, which puts the root of the repository on PYTHONPATH, for the workers too.
+"""
 
 import os
 import signal
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from programs import COLUMNS, build
 
 import anabranch as ab
 from anabranch import faults
 from anabranch.api.session import from_epochs
+from tests.programs import COLUMNS, build
 
 STEPS = ["running", "jump by both"]
 
@@ -25,7 +24,6 @@ def main(work: str, point: str, epoch: int) -> None:
         if reached == point and facts["epoch"] == epoch:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1])
     faults.install(die)
     stream = build(from_epochs(epochs(), COLUMNS, session=ab.session()), STEPS)
     query = (

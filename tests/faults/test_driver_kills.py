@@ -1,5 +1,6 @@
 """A real driver, killed with SIGKILL at each crash point in turn, and started again from its checkpoint."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -7,11 +8,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from faults.dying_driver import STEPS, epochs
-from faults.test_schedules import check_state
-from programs import COLUMNS, build, exact
 
 from anabranch.api.session import from_epochs
+from tests.faults.dying_driver import STEPS, epochs
+from tests.faults.test_schedules import check_state
+from tests.programs import COLUMNS, build, exact
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(600)]
 
@@ -21,13 +22,17 @@ DEATHS = [("epoch begun", 0), ("job done", 1), ("sink written", 2), ("manifest w
 
 
 def test_a_driver_killed_at_every_point_loses_nothing_and_repeats_nothing(tmp_path):
-    script = str(Path(__file__).with_name("dying_driver.py"))
+    script = Path(__file__).with_name("dying_driver.py")
+    environment = {**os.environ, "PYTHONPATH": str(script.parents[2])}
+
+    def drive(point: str, epoch: int) -> subprocess.CompletedProcess:
+        command = [sys.executable, script, tmp_path, point, str(epoch)]
+        return subprocess.run(command, capture_output=True, text=True, env=environment)
+
     for point, epoch in DEATHS:
-        ended = subprocess.run(
-            [sys.executable, script, str(tmp_path), point, str(epoch)], capture_output=True, text=True
-        )
+        ended = drive(point, epoch)
         assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
-    ended = subprocess.run([sys.executable, script, str(tmp_path), "never", "99"], capture_output=True, text=True)
+    ended = drive("never", 99)
     assert ended.returncode == 0, ended.stderr[-2000:]
     stream = build(from_epochs(epochs(), COLUMNS), STEPS)
     parts = sorted((tmp_path / "out").glob("part-*"))

@@ -10,7 +10,6 @@ import random
 from pathlib import Path
 
 import pytest
-from programs import COLUMNS, STEPS, build, exact
 
 from anabranch import faults
 from anabranch.api.session import from_epochs
@@ -19,6 +18,7 @@ from anabranch.program.graph import Keyed, upstream
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader
 from anabranch.testing import ParallelRun, TaskDied
+from tests.programs import COLUMNS, STEPS, build, exact
 
 pytestmark = pytest.mark.faults
 

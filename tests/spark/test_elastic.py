@@ -5,13 +5,13 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from faults.test_schedules import check_state
-from programs import COLUMNS, build, exact, slow
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
 from anabranch.errors import ProgramError
 from anabranch.sim.owners import check_checkpoint
+from tests.faults.test_schedules import check_state
+from tests.programs import COLUMNS, build, exact, slow
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

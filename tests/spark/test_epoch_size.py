@@ -7,12 +7,12 @@ import time
 from statistics import median
 
 import pytest
-from programs import exact, slow
 
 import anabranch as ab
 from anabranch.errors import ProgramError
 from anabranch.spark import read_limits
 from anabranch.spark.read_limits import SparkReadLimits
+from tests.programs import exact, slow
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -1,14 +1,14 @@
 """Random graphs on Spark, against the sequential run; and what only Spark shows of several sources and feedback."""
 
 import pytest
-from graphs import build, cases
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
-from programs import COLUMNS, exact
 
 import anabranch as ab
 from anabranch.errors import ProgramError
 from anabranch.testing import run_sequential
+from tests.graphs import build, cases
+from tests.programs import COLUMNS, exact
 
 pytestmark = pytest.mark.spark
 

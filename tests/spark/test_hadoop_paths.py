@@ -5,12 +5,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from programs import COLUMNS, build, exact
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
 from anabranch.spark.hadoop_files import open_files, qualified
 from anabranch.state.store import working_directory
+from tests.programs import COLUMNS, build, exact
 
 pytestmark = pytest.mark.spark
 

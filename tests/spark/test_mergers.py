@@ -2,10 +2,10 @@
 
 import pyarrow.parquet as pq
 import pytest
-from programs import COLUMNS, build, exact
 
 import anabranch as ab
 from anabranch.testing import run_sequential
+from tests.programs import COLUMNS, build, exact
 
 pytestmark = pytest.mark.spark
 

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from programs import COLUMNS, Plain, build, epochs, exact, programs
 
 import anabranch as ab
 from anabranch import agg, tumbling
 from anabranch.api.session import from_epochs
+from tests.programs import COLUMNS, Plain, build, epochs, exact, programs
 
 pytestmark = pytest.mark.spark
 

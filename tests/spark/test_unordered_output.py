@@ -2,11 +2,11 @@
 
 import pyarrow.parquet as pq
 import pytest
-from programs import COLUMNS, Running, exact
 
 import anabranch as ab
 from anabranch.spark.sinks import FileSink
 from anabranch.testing import run_sequential
+from tests.programs import COLUMNS, Running, exact
 
 pytestmark = pytest.mark.spark
 

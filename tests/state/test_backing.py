@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import COLUMNS, build, exact
 
 from anabranch.api.session import from_epochs
 from anabranch.engine.driver.runner import EpochRunner
@@ -20,6 +19,7 @@ from anabranch.errors import ProgramError
 from anabranch.state.backing import PostgresStore, _connection, open_backing_store
 from anabranch.state.store import working_directory
 from anabranch.testing import ParallelRun
+from tests.programs import COLUMNS, build, exact
 
 EPOCHS = [[(n * k % 13, "ab"[k % 2], float(n + k)) for k in range(30)] for n in range(8)]
 

@@ -5,16 +5,15 @@ import os
 from pathlib import Path
 
 import pytest
-from programs import COLUMNS, build, exact
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
-from anabranch.engine.driver import runner
 from anabranch.engine.sequential import SequentialRun
 from anabranch.errors import CheckpointError, ProgramError, StateError
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader
 from anabranch.testing import ParallelRun, run_parallel
+from tests.programs import COLUMNS, build, exact
 
 
 class Count(ab.Operator):
@@ -45,11 +44,9 @@ class Names(ab.Operator):
         yield (t.k, f"{before} {list(self.last)} {self.more.names()}")
 
 
-def at_times(monkeypatch, stream, epochs, times, **options):
+def at_times(stream, epochs, times, **options):
     """The parallel and the sequential output when each epoch has a time of its own, in seconds."""
-    clock = iter(times)
-    monkeypatch.setattr(runner, "now_ms", lambda: next(clock) * 1000)
-    parallel = run_parallel(stream, **options)
+    parallel = run_parallel(stream, clocks_ms=[time * 1000 for time in times], **options)
     sequential = SequentialRun(stream._node)
     for time, rows in zip(times, epochs, strict=True):
         sequential.clock_ms = time * 1000
@@ -57,30 +54,27 @@ def at_times(monkeypatch, stream, epochs, times, **options):
     return exact(parallel), exact(sequential.output)
 
 
-def test_the_state_of_a_key_expires_after_its_time_to_live(monkeypatch):
+def test_the_state_of_a_key_expires_after_its_time_to_live():
     epochs = [[(1, "a", 0.0), (2, "a", 0.0)], [(1, "a", 0.0)], [(1, "a", 0.0), (2, "a", 0.0)], [(1, "a", 0.0)]]
     stream = from_epochs(epochs, COLUMNS).process(Count(), by="k", schema="k long, n long", ttl=60)
-    parallel, sequential = at_times(monkeypatch, stream, epochs, [100, 150, 170, 231])
+    parallel, sequential = at_times(stream, epochs, [100, 150, 170, 231])
     assert parallel == sequential
     assert sequential[-3:] == ["(k=1, n=3)", "(k=2, n=1)", "(k=1, n=1)"]
 
 
-def test_expired_keys_leave_the_checkpoint_when_segments_are_merged(monkeypatch, tmp_path):
+def test_expired_keys_leave_the_checkpoint_when_segments_are_merged(tmp_path):
     epochs = [[(n, "a", 0.0)] for n in range(12)]
     stream = from_epochs(epochs, COLUMNS).process(Count(), by="k", schema="k long, n long", ttl=3, name="count")
-    clock = iter(range(100, 200))
-    monkeypatch.setattr(runner, "now_ms", lambda: next(clock) * 1000)
-    ParallelRun(stream, str(tmp_path), channels=1).run_epochs()
+    clocks_ms = [second * 1000 for second in range(100, 112)]
+    ParallelRun(stream, str(tmp_path), channels=1, clocks_ms=clocks_ms).run_epochs()
     (summary,) = CheckpointReader(LocalFiles(str(tmp_path / "anabranch"))).stores()
     assert summary.keys < 8
 
 
-def test_maps_keep_expire_and_forget_entries(monkeypatch):
+def test_maps_keep_expire_and_forget_entries():
     epochs = [[(k, s, float((n + k) % 6)) for k in range(3) for s in "ab"] for n in range(9)]
     stream = from_epochs(epochs, COLUMNS).process(Names(), by="k", schema="k long, s string")
-    parallel, sequential = at_times(
-        monkeypatch, stream, epochs, [100, 101, 106, 111, 112, 130, 131, 132, 141], channels=2
-    )
+    parallel, sequential = at_times(stream, epochs, [100, 101, 106, 111, 112, 130, 131, 132, 141], channels=2)
     assert parallel == sequential
     assert any("['ones']" in row for row in sequential) and any("none [" in row for row in sequential[6:])
 

@@ -1,7 +1,6 @@
 """Looking into a checkpoint without running its program, from Python and from the command line."""
 
 import pytest
-from programs import COLUMNS, build
 
 from anabranch.api.session import from_epochs
 from anabranch.cli import main
@@ -11,6 +10,7 @@ from anabranch.state.compaction import SnapshotInterval
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader
 from anabranch.testing import ParallelRun
+from tests.programs import COLUMNS, build
 
 
 @pytest.fixture(scope="module")

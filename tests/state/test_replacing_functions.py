@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import COLUMNS, build, exact
 
 from anabranch.api.session import from_epochs
 from anabranch.papers.streaming.migration import Holdings, moved_keys
@@ -19,6 +18,7 @@ from anabranch.state.codec import decode
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader
 from anabranch.testing import ParallelRun
+from tests.programs import COLUMNS, build, exact
 
 KEYS = 9
 HASHES = hash_columns([pa.array(range(KEYS))]).tolist()

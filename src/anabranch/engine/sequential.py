@@ -6,18 +6,20 @@ disagrees with this file, the other way is wrong.
 
 An epoch begins with its time: operators that wait for time to pass are called, in the order of declaration.
 Then come the tuples that were fed back in the epoch before, then the tuples of each source, both in the order
-of declaration. Punctuations travel between the tuples.
+of declaration. Punctuations travel between the tuples. At the end of an epoch the time to live of every key whose
+state is another than before begins anew.
 """
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anabranch.errors import InputError, OperatorError, ProgramError
 from anabranch.operators.epoch_clock import set_epoch_time
+from anabranch.program.belongings import Belongings
 from anabranch.program.calling import Instances, emitted, key_of, operator_failed, route_of
 from anabranch.program.graph import (
     Feedback,
@@ -39,6 +41,7 @@ from anabranch.program.graph import (
     upstream,
 )
 from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
+from anabranch.state.codec import encode
 
 Consume = Callable[[Row], None]
 
@@ -62,8 +65,12 @@ class SequentialRun:
         self.clock_ms = clock_ms
         self._states: dict[str, tuple[Instances, dict[Any, Any]]] = {}
         self._ticks: list[Callable[[], None]] = []
+        self._ends: list[Callable[[], None]] = []
         self._ways: dict[int, int] = {}  # of the tuple that is on its way through a route
         nodes = upstream(*ends)
+        self._roots = [node.logic for node in nodes if not isinstance(node.logic, (Source, Feedback))]
+        self._mine: Belongings | None = None
+        self._is_within = False
         self._punctuated = carrying_punctuations(nodes)
         self._consumers: dict[int, list[Consume]] = {node.id: [] for node in nodes}
         self._listeners: dict[int, list[Callable[[], None]]] = {node.id: [] for node in nodes}
@@ -102,18 +109,44 @@ class SequentialRun:
 
     def epoch(self, inputs: Mapping[str, Iterable[Any]]) -> None:
         """An epoch: the rows of each source, by its name."""
+        with self._as_user_left_it():
+            self._epoch(inputs)
+
+    @contextlib.contextmanager
+    def _as_user_left_it(self) -> Iterator[None]:
+        """User code runs on the user's own objects, which hold in this run what the run made of them; and nothing of
+        that outside of it.
+        """
+        if self._is_within:
+            yield
+            return
+        theirs = Belongings(self._roots)
+        if self._mine is not None:
+            self._mine.put_back()
+        self._is_within = True
+        try:
+            yield
+        finally:
+            self._is_within = False
+            self._mine = Belongings(self._roots)
+            theirs.put_back()
+
+    def _epoch(self, inputs: Mapping[str, Iterable[Any]]) -> None:
         set_epoch_time(self.clock_ms)
-        for tick in self._ticks:
-            tick()
+        # What is fed back from now on, by a tick too, is for the next epoch.
         sent = [(loop, list(rows)) for loop, rows in self._loops.values()]
         for _, rows in self._loops.values():
             rows.clear()
+        for tick in self._ticks:
+            tick()
         for loop, rows in sent:
             for row in rows:
                 self._emit(loop, row)
         for name, node in self.sources.items():
             for number, row in enumerate(inputs.get(name, ())):
                 self._emit(node, input_row(node, row, number))
+        for end in self._ends:
+            end()
 
     def finish(self, epochs_max: int | None = None) -> None:
         """Epochs without input until nothing is in flight; at most so many."""
@@ -167,11 +200,9 @@ class SequentialRun:
                 self._emit_all(node, row, lambda: function(row))
 
         elif isinstance(logic, Process):
-            # A copy: a second run must not begin with the state of the first.
-            operator = copy.deepcopy(logic.operator)
 
             def consume(row: Row) -> None:
-                self._emit_all(node, row, lambda: getattr(operator, logic.method)(row))
+                self._emit_all(node, row, lambda: getattr(logic.operator, logic.method)(row))
 
         elif isinstance(logic, Route):
             choose = _failing(node, lambda row: route_of(logic, row))
@@ -210,6 +241,7 @@ class SequentialRun:
         self._states[node.name] = (instances, by_key)
         ttl_ms = logic.time_to_live_ms
         expires: dict[Any, int] = {}
+        touched: dict[Any, bytes] = {}  # keys of this epoch, with their state before it
         waiting: dict[Any, Row] = {}  # the keys that wait, in the order in which they began to
 
         def settle(key: Any, instance: Any, row: Row) -> None:
@@ -218,8 +250,6 @@ class SequentialRun:
                 waiting.setdefault(key, row)
             elif logic.waiting:
                 waiting.pop(key, None)
-            if ttl_ms is not None:
-                expires[key] = self.clock_ms + ttl_ms
             del values
 
         def consumer(place: int) -> Consume:
@@ -232,24 +262,35 @@ class SequentialRun:
                 instance = by_key.get(key)
                 if instance is None or self.clock_ms >= expires.get(key, self.clock_ms + 1):
                     instance = by_key[key] = instances.new()
-                before = None if ttl_ms is None else repr(instances.values(instance))
+                    expires.pop(key, None)
+                if ttl_ms is not None:
+                    touched.setdefault(key, encode(list(instances.values(instance))))
                 self._emit_all(node, row, lambda: getattr(instance, method)(row))
-                if ttl_ms is None or repr(instances.values(instance)) != before:
-                    settle(key, instance, row)
+                settle(key, instance, row)
 
             return consume
 
         def call_waiting(method: str, *arguments: Any) -> None:
             for key, row in list(waiting.items()):
                 instance = by_key[key]
+                if ttl_ms is not None:
+                    touched.setdefault(key, encode(list(instances.values(instance))))
                 self._emit_all(node, row, functools.partial(getattr(instance, method), *arguments))
                 settle(key, instance, row)
+
+        def ended() -> None:
+            for key, before in touched.items():
+                if encode(list(instances.values(by_key[key]))) != before:
+                    expires[key] = self.clock_ms + (ttl_ms or 0)
+            touched.clear()
 
         def punctuated() -> None:
             if logic.punctuated:
                 call_waiting(logic.punctuated)
             self._punctuate(node)
 
+        if ttl_ms is not None:
+            self._ends.append(ended)
         if logic.ticked:
             self._ticks.append(lambda: call_waiting(logic.ticked, self.clock_ms))
         return [consumer(place) for place in range(len(node.inputs))], punctuated
@@ -270,12 +311,13 @@ def run_epochs(outputs: Sequence[Node], clocks_ms: Sequence[int] = (), epochs_ma
     """
     run = SequentialRun(outputs)
     epochs = {name: _epochs(node) for name, node in run.sources.items()}
-    for number in range(max((len(each) for each in epochs.values()), default=0)):
-        run.clock_ms = clocks_ms[min(number, len(clocks_ms) - 1)] if clocks_ms else 0
-        run.epoch({name: each[number] for name, each in epochs.items() if number < len(each)})
-    if clocks_ms:
-        run.clock_ms = clocks_ms[-1]
-    run.finish(epochs_max)
+    with run._as_user_left_it():
+        for number in range(max((len(each) for each in epochs.values()), default=0)):
+            run.clock_ms = clocks_ms[min(number, len(clocks_ms) - 1)] if clocks_ms else 0
+            run.epoch({name: each[number] for name, each in epochs.items() if number < len(each)})
+        if clocks_ms:
+            run.clock_ms = clocks_ms[-1]
+        run.finish(epochs_max)
     return run
 
 

@@ -31,7 +31,7 @@ from anabranch.operators.windows import Count, Delta, EventTime, amount
 from anabranch.program.calling import canonical
 from anabranch.program.graph import FlatMap, Keyed, Logic, Map
 from anabranch.program.model import Selectivity
-from anabranch.program.schema import Schema, _restore_row
+from anabranch.program.schema import Schema, restored_row
 
 HOWS = ("inner", "left", "right", "outer")
 
@@ -123,8 +123,8 @@ class WindowJoin(LibraryOperator):
             yield self._pair(side, held[0], None)
 
     def _pair(self, side: int, t: Any, other: Any) -> Any:
-        first = _restore_row(self.names[side], t)
-        second = None if other is None else _restore_row(self.names[1 - side], other)
+        first = restored_row(self.names[side], t)
+        second = None if other is None else restored_row(self.names[1 - side], other)
         return self.combine(first, second) if side == 0 else self.combine(second, first)
 
 

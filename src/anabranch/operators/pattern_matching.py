@@ -25,7 +25,7 @@ from anabranch.operators.library_operator import BACKWARDS, Guard, LibraryOperat
 from anabranch.operators.windows import Count, Delta, amount
 from anabranch.program.graph import Keyed
 from anabranch.program.model import Selectivity
-from anabranch.program.schema import Schema, _restore_row
+from anabranch.program.schema import Schema, restored_row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,12 +116,12 @@ class Matched:
             raise AttributeError(f"no step {name!r}; steps: {', '.join(self.__dict__.get('_names', ()))}")
         place = self._names.index(name)
         taken = self._taken[place] if place < len(self._taken) else ()
-        return [_restore_row(self._columns, each) for each in taken]
+        return [restored_row(self._columns, each) for each in taken]
 
     @property
     def tuples(self) -> list[Any]:
         """All tuples of the match, in order."""
-        return [_restore_row(self._columns, each) for step in self._taken for each in step]
+        return [restored_row(self._columns, each) for step in self._taken for each in step]
 
 
 # A run: the step it is in, the number of the key's tuple it began with, the attribute of that tuple, and for each

@@ -53,9 +53,11 @@ def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | N
         what = f"returned the wrong type: {problem}"
         hint = "Return what the output schema says, or change the schema."
     else:
+        # Python turns a StopIteration that leaves a generator into another error, which does not know the line.
+        stopped = problem.__cause__ if isinstance(problem.__cause__, StopIteration) else None
         lines = [
             f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
-            for frame in traceback.extract_tb(problem.__traceback__)
+            for frame in traceback.extract_tb((stopped or problem).__traceback__)
             if not is_ours(frame.filename)
         ]
         what = f"raised {type(problem).__name__}: {problem}" + "".join("\n" + line for line in lines[-3:])

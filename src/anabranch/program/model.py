@@ -100,10 +100,13 @@ class Block(Property):
         The operator is seen to keep something; otherwise something it does could not be followed.
     written : str
         How the code reaches what it writes and what outlives the call: ``self.total``, ``counter``; or nothing.
+    shared : bool
+        Another operator uses what this one changes, or the other way round.
     """
 
     keeps: bool = True
     written: str = ""
+    shared: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

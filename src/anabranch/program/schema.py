@@ -59,10 +59,10 @@ class Row(tuple):
         return "(" + ", ".join(f"{n}={v!r}" for n, v in zip(self._fields, self, strict=True)) + ")"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore_row, (self._fields, tuple(self))
+        return restored_row, (self._fields, tuple(self))
 
 
-def _restore_row(fields: tuple[str, ...], values: tuple[Any, ...]) -> Row:
+def restored_row(fields: tuple[str, ...], values: tuple[Any, ...]) -> Row:
     return _row_class(fields)(values)
 
 

@@ -20,7 +20,8 @@ import msgpack
 import numpy as np
 
 from anabranch.errors import StateError
-from anabranch.program.schema import Row, _restore_row
+from anabranch.program.object_graph import Graph, Reference
+from anabranch.program.schema import Row, restored_row
 from anabranch.state.maps import StateMap, StateMaps
 
 VERSION = 1
@@ -124,9 +125,11 @@ _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] 
         lambda p: np.frombuffer(p[2], dtype=np.dtype(p[0])).reshape(p[1]).copy(),
     ),
     19: (np.generic, lambda v: [v.dtype.str, v.tobytes()], lambda p: np.frombuffer(p[1], np.dtype(p[0]))[0]),
-    20: (Row, lambda v: [list(v._fields), list(v)], lambda p: _restore_row(tuple(p[0]), tuple(p[1]))),
+    20: (Row, lambda v: [list(v._fields), list(v)], lambda p: restored_row(tuple(p[0]), tuple(p[1]))),
     21: (StateMap, StateMap.to_parts, StateMap.from_parts),
     22: (StateMaps, StateMaps.to_parts, StateMaps.from_parts),
+    23: (Graph, Graph.to_parts, Graph.from_parts),
+    24: (Reference, lambda v: v.number, Reference),
 }
 _NUMBERS = {kind: number for number, (kind, _, _) in _EXTENSIONS.items()}
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 from anabranch.errors import StateError
 from anabranch.program.calling import Instances, canonical_key
 from anabranch.program.graph import Keyed, Node
+from anabranch.state.codec import encode
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.segment import EXPIRES, Segment, write_segment
@@ -108,6 +109,7 @@ class Table:
         self._key = key
         self.live: dict[Any, Any] = {}
         self._loaded: dict[Any, tuple[Any, ...]] = {}
+        self._loaded_bytes: dict[Any, bytes] = {}  # of what can change in place, where it matters whether it did
 
     def load(self, touched: Iterable[Any]) -> dict[Any, Any]:
         """Make sure the instances of these keys are live; all live ones, by key."""
@@ -119,6 +121,8 @@ class Table:
                 new, restored = self.instances.new, self.instances.restored
                 for key, values in found.items():
                     live[key] = restored(values)
+                    if self._ttl_ms is not None and not _IMMUTABLE.issuperset(map(type, values)):
+                        self._loaded_bytes[key] = encode(list(values))
                 if len(found) < len(wanted):
                     for key in wanted:
                         if key not in found:
@@ -179,6 +183,11 @@ class Table:
         expired = [moment <= self._clock_ms for moment in segment.values(f"field.{EXPIRES}", rows)]
         return [a or b for a, b in zip(segment.dead_rows(rows), expired, strict=True)]
 
+    def _differs(self, key: Any, values: tuple[Any, ...], initial: tuple[Any, ...]) -> bool:
+        """Whether a key's state is another value than at the start of the epoch (for a new key: the initial one)."""
+        before = self._loaded_bytes.get(key)
+        return encode(list(values)) != (encode(list(self._loaded.get(key, initial))) if before is None else before)
+
     def _refuse_sharing(self, key: Any, values: tuple[Any, ...]) -> None:
         shared = shared_object(values)
         if shared is not None:
@@ -218,6 +227,9 @@ class Table:
             changed |= np.fromiter(map(is_not, values, olds), dtype=bool, count=len(keys))
             if not _IMMUTABLE.issuperset(map(type, values)):
                 changed |= np.fromiter((not _is_unchanged(value) for value in values), bool, len(keys))
+        if self._ttl_ms is not None:
+            # Time to live counts from the last epoch that left another value, not merely another object.
+            changed = np.fromiter(map(self._differs, keys, zip(*now, strict=True), repeat(initial)), bool, len(keys))
         if not changed.all():
             keys, now = list(compress(keys, changed)), [list(compress(values, changed)) for values in now]
         if any(not _IMMUTABLE.issuperset(map(type, values)) for values in now):

@@ -13,7 +13,7 @@ from anabranch.compiler.models.analysis import analyse_with_facts
 from anabranch.compiler.models.findings import Inference
 from anabranch.errors import ProgramError
 from anabranch.program.graph import Feedback, Loop, Node, Sink, Source
-from anabranch.program.model import Cause, Model, Ordering, Property, Selectivity, State
+from anabranch.program.model import Block, Cause, Model, Ordering, Property, Selectivity, State
 
 
 def compile_program(outputs: Sequence[Node], options: Options | None = None) -> Plan:
@@ -138,14 +138,14 @@ def _separate(order: list[Node], models: dict[int, Model], facts: dict[int, Infe
     for thing, writer in writers.items():
         for node in users[thing] if len(users[thing]) > 1 else ():
             model = models[node.id]
-            if model.is_safe and model.state.cause is not Cause.DECLARED:
+            if model.state.cause is not Cause.DECLARED:
                 other = writer if node is not writer else next(each for each in users[thing] if each is not node)
                 reason = f"shares {paths[thing]} with {other.title}, and {writer.name} changes it"
                 models[node.id] = _blocked(model, reason, node)
 
 
 def _blocked(model: Model, reason: str, node: Node) -> Model:
-    state = Property(State.UNKNOWN, reason, node.location)
+    state = Block(State.UNKNOWN, reason, node.location, shared=True)
     return dataclasses.replace(
         model,
         state=state,

@@ -6,13 +6,13 @@ compiler saw and what to change.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Mapping
 
 from anabranch.compiler.layout.plan import PlannedOperator
-from anabranch.errors import ProgramError
-from anabranch.program.graph import Feedback, FlatMap, Keyed, Node, Process, Source, StateField
+from anabranch.compiler.rewriting.whole_object import whole
+from anabranch.errors import ProgramError, StateError
+from anabranch.program.graph import Feedback, Filter, FlatMap, Keyed, Map, Node, Process, Source
 from anabranch.program.model import Block, State
 
 
@@ -45,43 +45,56 @@ def runnable(operator: PlannedOperator, copies: Mapping[int, Node]) -> Node:
             raise ProgramError(_explained(operator, "it has more state than what is kept for its key"))
     elif isinstance(node.logic, Process) and not single:
         logic = FlatMap(getattr(node.logic.operator, node.logic.method))
-    elif isinstance(node.logic, Process):
-        logic, key = _sequential_state(operator, node.logic), ()
-    elif operator.model.state.value is State.UNKNOWN and not _is_opaque(operator):
-        raise ProgramError(_explained(operator, "what it remembers could not be kept from one epoch to the next"))
+    elif operator.model.state.value is not State.STATELESS:
+        logic, key = _taken_over(operator), ()
     return dataclasses.replace(node, logic=logic, key=key, inputs=inputs)
 
 
-def _is_opaque(operator: PlannedOperator) -> bool:
-    """Whether an operator is sequential only because of what it calls, not because of what it is seen to keep.
+def _taken_over(operator: PlannedOperator) -> Keyed:
+    """An operator of the user's whose state is not partitioned, or not known to be: kept whole, in one channel.
+
+    Whatever its object holds is kept, and nothing else: so what is seen to be kept elsewhere is refused.
+    """
+    node, blocks = operator.node, operator.model.blocks
+    if any(isinstance(block, Block) and block.shared for block in blocks):
+        raise ProgramError(_explained(operator, "what operators share could not be kept from one epoch to the next"))
+    logic = node.logic
+    if isinstance(logic, Process):
+        target, method, mode = logic.operator, logic.method, "process"
+    elif isinstance(logic, (Map, Filter, FlatMap)) and not _is_seen_to_keep(operator):
+        target, method, mode = logic.function, None, type(logic).__name__.lower()
+    else:
+        raise ProgramError(_explained(operator, "what it remembers could not be kept from one epoch to the next"))
+    method = None if method == "__call__" and not isinstance(target, type) else method
+    outside = [
+        block for block in blocks if isinstance(block, Block) and block.written and not _is_inside(block.written)
+    ]
+    if outside:
+        raise ProgramError(_explained(operator, "only what is kept in attributes of self can be kept between epochs"))
+    try:
+        logic = whole(target, method, mode)
+    except StateError as problem:
+        remedy = f" Or {operator.remedy}." if operator.remedy else ""
+        raise ProgramError(f"operator {node.title}: {problem}{remedy}") from None
+    routes = [each.route[0] for each in getattr(getattr(operator.logic, "prototype", None), "dicts", ())]
+    own = {"operator", "closure", "default"} | ({"global"} if logic.prototype.prototype.has_own_globals else set())
+    if not own.issuperset(routes):
+        raise ProgramError(_explained(operator, "its key is computed, and its state is kept outside of its object"))
+    return logic
+
+
+def _is_seen_to_keep(operator: PlannedOperator) -> bool:
+    """Whether an operator is sequential because of what it is seen to keep, not only because of what it calls.
 
     The clearest reason comes first, and what is seen to be kept is clearer than what could not be followed.
     """
     first = next(iter(operator.model.blocks), None)
-    return isinstance(first, Block) and not first.keeps
+    return first is not None and (not isinstance(first, Block) or first.keeps)
 
 
-def _sequential_state(operator: PlannedOperator, logic: Process) -> Keyed:
-    """A user's object whose state is not partitioned: its attributes are the state of one key, the empty one."""
-    written = [block.written for block in operator.model.blocks if isinstance(block, Block) and block.written]
-    outside = [path for path in written if not path.startswith("self.")]
-    if outside or not hasattr(logic.operator, "__dict__"):
-        raise ProgramError(_explained(operator, "only what is kept in attributes of self can be kept between epochs"))
-    held = vars(logic.operator)
-    prototype = copy.copy(logic.operator)
-    vars(prototype).clear()
-    fields = tuple(StateField(name, factory=_Copies(value)) for name, value in held.items())
-    return Keyed(prototype, logic.method, fields)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Copies:
-    """Makes copies of a first value."""
-
-    value: object
-
-    def __call__(self) -> object:
-        return copy.deepcopy(self.value)
+def _is_inside(written: str) -> bool:
+    """Whether what the code writes is part of the operator's own object."""
+    return written.startswith(("self.", "its object."))
 
 
 def _explained(operator: PlannedOperator, what: str) -> str:

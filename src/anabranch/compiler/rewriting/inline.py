@@ -31,7 +31,7 @@ class _CannotInlineError(Exception):
     """The method must be called as it is; why."""
 
 
-def inlined(function: Callable[..., Any], inputs: Sequence[str], outputs: int) -> Callable[..., Any] | None:
+def inlined(function: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]) -> Callable[..., Any] | None:
     """A maker of the rewritten method ``(self, t)``, or None if the method must be called as it is.
 
     The maker takes (appends of the output columns…, append of the position, unpack) and gives a function of
@@ -44,7 +44,7 @@ def inlined(function: Callable[..., Any], inputs: Sequence[str], outputs: int) -
         return None
 
 
-def _build(function: Callable[..., Any], inputs: Sequence[str], outputs: int) -> Callable[..., Any]:
+def _build(function: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]) -> Callable[..., Any]:
     if not isinstance(function, types.FunctionType) or not inspect.isgeneratorfunction(function):
         raise _CannotInlineError("not a plain generator function")
     if function.__closure__ or hasattr(function, "__wrapped__") or function.__defaults__ or function.__kwdefaults__:
@@ -58,11 +58,15 @@ def _build(function: Callable[..., Any], inputs: Sequence[str], outputs: int) ->
         taken = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
         if taken.startswith(_PREFIX) or taken in _FRAME_NAMES or isinstance(node, (ast.Global, ast.Nonlocal)):
             raise _CannotInlineError("it may look at its own frame, or has a name of ours")
-    body = _Rewriter(names[0], names[1], list(inputs), outputs).body(definition.body)
+        if any(name in names or name.startswith(_PREFIX) for name in _names_bound(node)):
+            raise _CannotInlineError("it binds the name of the tuple, of self, or one of ours anew")
+    body = _without_stop(_Rewriter(names[0], names[1], list(inputs), list(outputs)).body(definition.body))
     parameters = [_PREFIX + "position", names[0], *(f"{_PREFIX}c{at}" for at in range(len(inputs)))]
-    appends = [*(f"{_PREFIX}o{at}" for at in range(outputs)), _PREFIX + "place", _PREFIX + "unpack"]
+    appends = [*(f"{_PREFIX}o{at}" for at in range(len(outputs))), _PREFIX + "place", _PREFIX + "unpack"]
+    # Not by their plain names, which the user's globals may give another meaning.
+    errors = [f"{_PREFIX}StopIteration", f"{_PREFIX}RuntimeError"]
     module = ast.parse(
-        f"def make({', '.join(appends)}):\n"
+        f"def make({', '.join([*appends, *errors])}):\n"
         f"    def {definition.name}({', '.join(parameters)}): pass\n"
         f"    return {definition.name}\n"
     )
@@ -72,7 +76,31 @@ def _build(function: Callable[..., Any], inputs: Sequence[str], outputs: int) ->
     ast.fix_missing_locations(module)
     code = compile(module, function.__code__.co_filename, "exec")
     maker = next(each for each in code.co_consts if isinstance(each, types.CodeType))
-    return types.FunctionType(maker, function.__globals__)
+    return types.FunctionType(maker, function.__globals__, argdefs=(StopIteration, RuntimeError))
+
+
+def _names_bound(node: ast.AST) -> list[str]:
+    """The names that a piece of syntax binds without a `Name` that says so."""
+    match node:
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            return [name]
+        case ast.MatchMapping(rest=str(name)):
+            return [name]
+        case ast.alias(name=name, asname=given):
+            return [given or name.split(".")[0]]
+    return []
+
+
+def _without_stop(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The body with what Python does to a StopIteration that leaves a generator: it must not end the loop around."""
+    guard = ast.parse(
+        "try: pass\n"
+        f"except {_PREFIX}StopIteration as {_PREFIX}stop:\n"
+        f"    raise {_PREFIX}RuntimeError('generator raised StopIteration') from {_PREFIX}stop\n"
+    ).body[0]
+    assert isinstance(guard, ast.Try)
+    guard.body = body
+    return [guard]
 
 
 _FRAME_NAMES = {"locals", "vars", "eval", "exec", "super", "globals", "__class__", "dir"}
@@ -91,9 +119,24 @@ def _definition(function: types.FunctionType) -> ast.FunctionDef:
     # The file may have changed since it was imported: then what we read is not what would run.
     compiled = compile(ast.Module([definition], []), function.__code__.co_filename, "exec")
     inner = next((each for each in compiled.co_consts if isinstance(each, types.CodeType)), None)
-    if inner is None or inner.co_code != function.__code__.co_code or inner.co_names != function.__code__.co_names:
+    if inner is None or not _is_same_code(inner, function.__code__):
         raise _CannotInlineError("its source is not what was compiled")
     return definition
+
+
+def _is_same_code(one: types.CodeType, other: types.CodeType) -> bool:
+    """Whether two pieces of code do the same, wherever they stand."""
+    if one.co_code != other.co_code or one.co_names != other.co_names or one.co_varnames != other.co_varnames:
+        return False
+    if len(one.co_consts) != len(other.co_consts):
+        return False
+    for mine, theirs in zip(one.co_consts, other.co_consts, strict=True):
+        if isinstance(mine, types.CodeType) and isinstance(theirs, types.CodeType):
+            if not _is_same_code(mine, theirs):
+                return False
+        elif type(mine) is not type(theirs) or repr(mine) != repr(theirs):
+            return False
+    return True
 
 
 def _cannot_raise(value: ast.expr) -> bool:
@@ -104,11 +147,13 @@ def _cannot_raise(value: ast.expr) -> bool:
 class _Rewriter(ast.NodeTransformer):
     """Replaces columns, yields and returns in the body of a method."""
 
-    def __init__(self, instance: str, row: str, inputs: list[str], outputs: int) -> None:
+    def __init__(self, instance: str, row: str, inputs: list[str], outputs: list[str]) -> None:
         self.instance = instance
         self.row = row
         self.inputs = inputs
-        self.outputs = outputs
+        self.names = outputs
+        self.outputs = len(outputs)
+        self._guarded = 0  # how many `try` and `with` are around
 
     def body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
@@ -143,6 +188,8 @@ class _Rewriter(ast.NodeTransformer):
         if values is None:
             if node.value.value is None:
                 raise _CannotInlineError("it yields nothing")
+            if self._guarded:
+                raise _CannotInlineError("what it yields may not fit, which its own try must not see")
             whole = self.visit(node.value.value)
             names = [f"{_PREFIX}v{at}" for at in range(self.outputs)]
             unpacked = ast.Call(ast.Name(f"{_PREFIX}unpack", ast.Load()), [whole], [])
@@ -169,7 +216,7 @@ class _Rewriter(ast.NodeTransformer):
     def _values(self, given: ast.expr | None) -> list[ast.expr] | None:
         """The columns of what is yielded, if they can be seen: the tuple itself, or a tuple written out."""
         if isinstance(given, ast.Name) and given.id == self.row:
-            if self.outputs != len(self.inputs):
+            if self.names != self.inputs:
                 raise _CannotInlineError("it yields its input, which has other columns than its output")
             return [self._column(at) for at in range(self.outputs)]
         if isinstance(given, ast.Tuple) and not any(isinstance(each, ast.Starred) for each in given.elts):
@@ -177,6 +224,15 @@ class _Rewriter(ast.NodeTransformer):
                 raise _CannotInlineError("a tuple of the wrong length: the call tells it better")
             return [self.visit(each) for each in given.elts]
         return None
+
+    def _visit_guarded(self, node: ast.AST) -> ast.AST:
+        self._guarded += 1
+        try:
+            return self.generic_visit(node)
+        finally:
+            self._guarded -= 1
+
+    visit_Try = visit_TryStar = visit_With = _visit_guarded  # noqa: N815
 
     def visit_Yield(self, node: ast.Yield) -> ast.AST:
         raise _CannotInlineError("the value of a yield is used")

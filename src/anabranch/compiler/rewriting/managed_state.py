@@ -20,10 +20,8 @@ the key that was found (one by (a, b), another by a), a field ``<name>_entries``
 
 from __future__ import annotations
 
-import collections
-import copy
 import dataclasses
-import functools
+import pickle
 import sys
 import types
 from typing import Any
@@ -32,6 +30,7 @@ from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.key_proof import expression_function
 from anabranch.compiler.reading.values import Text
 from anabranch.program.graph import Keyed, StateField
+from anabranch.program.object_graph import pickled_whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +151,7 @@ def rewrite(found: Inference, target: Any, method: str | None, mode: str) -> Key
         held = found.facts.objects[identity]
         routes = found.facts.routes[identity]
         dicts.append(_Dict(name, tuple(routes[0]), isinstance(held, set), identity in found.finer, _copied(held)))
-    target = _with_own_dicts(found, target, dicts)
+    target, dicts = _with_own_dicts(target, dicts)
     prototype = ManagedDicts(
         target,
         method if not _is_plain_call(target, method) else None,
@@ -172,24 +171,17 @@ def _is_plain_call(target: Any, method: str | None) -> bool:
     return method is None or (method == "__call__" and callable(target))
 
 
-def _with_own_dicts(found: Inference, target: Any, dicts: list[_Dict]) -> Any:
-    """A copy of the user's object with dicts of its own, so that the original is never touched."""
-    owner = target.__self__ if isinstance(target, types.MethodType) else target
-    names = [each.route[1] for each in dicts if each.route[0] == "operator"]
-    if not names or isinstance(owner, (types.FunctionType, functools.partial, type)):
-        return target
-    if any(len(found.facts.routes[identity]) > 1 for identity in found.dicts):
-        return target  # reached in two ways: both must go on leading to one object
-    copied = copy.copy(owner)
-    for name in names:
-        setattr(copied, name, _empty_like(getattr(owner, name)))
-    return getattr(copied, target.__name__) if isinstance(target, types.MethodType) else copied
+def _with_own_dicts(target: Any, dicts: list[_Dict]) -> tuple[Any, list[_Dict]]:
+    """A copy of the user's operator with dicts of its own, so that the original is never touched.
 
-
-def _empty_like(held: Any) -> Any:
-    if isinstance(held, collections.defaultdict):
-        return collections.defaultdict(held.default_factory)
-    return type(held)()
+    All that it holds is copied with it: a dict that is also reached through a bound method, a helper or a closure is
+    still one object.
+    """
+    pickled, _ = pickled_whole((target, dicts), target)
+    target, dicts = pickle.loads(pickled)
+    for each in dicts:
+        find_object(each.route, target).clear()
+    return target, dicts
 
 
 def find_object(route: tuple[Any, ...], target: Any) -> Any:

@@ -172,7 +172,7 @@ class BatchChannel:
                 return self._guard(_run_keyed, emitting(function), places, table, keep)
             # Columns of lists or dicts must be copied as they are emitted, which the rewritten method does not.
             may_inline = keep.tuples_last
-            maker = inlined(function, node.inputs[0].schema.names, len(node.schema.names)) if may_inline else None
+            maker = inlined(function, node.inputs[0].schema.names, node.schema.names) if may_inline else None
             if maker is None:
                 return self._guard(_run_keyed_generator, emitting(function), places, table, keep)
             return self._inlined_step(maker, places, table, timed)
@@ -224,12 +224,17 @@ class BatchChannel:
             except AnabranchError:
                 raise
             except Exception as problem:
+                fitting(node, columns, positions, batch)  # what does not fit came before what raises
                 raise operator_failed(node, self._row_at(batch, problem), problem, self._epoch) from problem
+            return Batch(schema, positions, columns=fitting(node, columns, positions, batch))
+
+        def fitting(
+            node: Node, columns: list[Sequence[Any]], positions: list[int], batch: Batch
+        ) -> list[Sequence[Any]]:
             try:
-                columns = schema.exact(columns)
+                return node.schema.exact(columns)
             except MisfitError as problem:
                 raise operator_failed(node, batch.row_at(positions[problem.at]), problem, self._epoch) from None
-            return Batch(schema, positions, columns=columns)
 
         return step
 

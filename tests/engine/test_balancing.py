@@ -8,10 +8,8 @@ import zlib
 import numpy as np
 import pyarrow as pa
 import pytest
-from graphs import build, cases, clocks
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from programs import exact
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
@@ -25,6 +23,8 @@ from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.placing.construct import evened
 from anabranch.program.hashing import hash_columns
 from anabranch.testing import ParallelRun, run_sequential
+from tests.graphs import build, cases, clocks
+from tests.programs import exact
 
 RELAXED = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture]
 

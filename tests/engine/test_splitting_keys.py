@@ -5,7 +5,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from programs import exact
 
 import anabranch as ab
 from anabranch import agg
@@ -22,6 +21,7 @@ from anabranch.partitioning.placing.hot_key_ways import resplit
 from anabranch.program.graph import upstream
 from anabranch.program.hashing import hash_columns, with_part, without_part
 from anabranch.testing import ParallelRun, run_sequential
+from tests.programs import exact
 
 SCHEMA = "k string, f double, n long, d date, ends boolean"
 EXACT = {

@@ -1,0 +1,476 @@
+"""An object of the user's with everything it holds, kept as data and put together again.
+
+An operator that runs in one channel is taken over whole: its attributes, what they hold, who shares what with whom,
+bound methods and closures included. Between epochs that is one value of its state:
+
+    prototype (pickled with the program) ── fresh() ──► live object ── calls of user code ──► flatten() ──► parts
+                                              ▲                                                        │
+                                              └────────────── filled(parts): the same places, anew ◄──┘
+
+`flatten` lists every object that has an identity, each once, and refers to it by its number, so that what was one
+object stays one and circles are fine. An object that the prototype has, too, is an *anchor*: it is known by the way
+that leads to it, and `filled` puts the contents into the fresh copy's object in that place. So functions, compiled
+patterns or loggers need not be written at all, and a closure over `self` goes on seeing `self`. Everything else must
+be data: containers, numbers, arrays, generators of random numbers, and instances of the operator's own classes. No
+code is ever read from the parts: classes are looked up among those that the program brought along.
+
+What cannot be kept is refused, if it can be by `check` before anything starts, with the way that leads to it.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import enum
+import functools
+import itertools
+import sys
+import types
+from collections.abc import Callable
+from io import StringIO
+from random import Random
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from anabranch.errors import StateError
+from anabranch.program.object_parts import (
+    LASTING,
+    Path,
+    attributes_of,
+    built_in_base,
+    children,
+    code_of,
+    is_atom,
+    is_filled,
+    is_lasting,
+    is_plain_instance,
+    modules_of,
+    shown_path,
+)
+from anabranch.program.schema import Row, restored_row
+
+
+class Reference:
+    """Stands for the object with a number."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __repr__(self) -> str:
+        return f"→{self.number}"
+
+
+class Prototype:
+    """What every live object begins as: pickled once, with the classes its objects may have.
+
+    Parameters
+    ----------
+    target : object
+        The user's object. It is not touched.
+    """
+
+    def __init__(self, target: Any) -> None:
+        self.name = getattr(target, "__name__", type(target).__name__)
+        classes, _ = code_of(target)
+        self._pickled, self.has_own_globals = pickled_whole((target, classes), target)
+
+    def __repr__(self) -> str:
+        return f"Prototype({self.name})"
+
+    def fresh(self) -> Live:
+        """A copy of its own."""
+        target, classes = cloudpickle.loads(self._pickled)
+        return Live(target, classes)
+
+    def check(self) -> None:
+        """StateError if something the object holds now could not be kept."""
+        self.fresh().flatten()
+
+
+def pickled_whole(value: Any, target: Any) -> tuple[bytes, bool]:
+    """Pickled so that each copy has globals of its own: what user code keeps there is its own, too.
+
+    `target` is what of the value is the user's. Where a global cannot be pickled they all stay those of their modules:
+    the second result says whether they came along.
+    """
+    classes, functions = code_of(target)
+    names = modules_of(classes.values(), functions) - {"__main__"}
+    modules = [sys.modules[name] for name in sorted(names) if name in sys.modules]
+    try:
+        for each in modules:
+            cloudpickle.register_pickle_by_value(each)
+        return cloudpickle.dumps(value), True
+    except Exception:
+        pass
+    finally:
+        for each in modules:
+            cloudpickle.unregister_pickle_by_value(each)
+    try:
+        return cloudpickle.dumps(value), not modules
+    except Exception as problem:
+        raise StateError(f"it cannot be sent to workers: {type(problem).__name__}: {problem}") from problem
+
+
+class Graph:
+    """The value of the state: a live object while an epoch runs, parts between epochs."""
+
+    __slots__ = ("_live", "_parts")
+
+    def __init__(self, parts: list[Any] | None = None) -> None:
+        self._parts = parts
+        self._live: Live | None = None
+
+    def live(self, prototype: Prototype) -> Any:
+        """The object, put together when it is first asked for."""
+        if self._live is None:
+            self._live = prototype.fresh()
+            if self._parts is not None:
+                self._live.fill(self._parts)
+        return self._live.target
+
+    def to_parts(self) -> list[Any]:
+        """As plain data."""
+        if self._live is not None:
+            return self._live.flatten()
+        assert self._parts is not None, "nothing was ever asked of it"
+        return self._parts
+
+    @staticmethod
+    def from_parts(parts: list[Any]) -> Graph:
+        """From plain data."""
+        return Graph(parts)
+
+    def __repr__(self) -> str:
+        return repr(shown(self.to_parts()))
+
+
+class Live:
+    """A copy of a prototype, with where its objects were at first."""
+
+    def __init__(self, target: Any, classes: dict[str, type]) -> None:
+        self.target = target
+        self._classes = classes
+        self._anchors: dict[int, Path] = {}
+        self._by_path: dict[Path, Any] = {}
+        self._anchor(target)
+
+    def _anchor(self, target: Any) -> None:
+        waiting: list[tuple[Path, Any]] = [((), target)]
+        while waiting:
+            path, value = waiting.pop()
+            if is_atom(value) or id(value) in self._anchors:
+                continue
+            self._anchors[id(value)] = path
+            self._by_path[path] = value  # also keeps it alive, so that its id stays its own
+            waiting.extend(((*path, step), child) for step, child in children(value) if is_lasting(step))
+
+    # -- to data --------------------------------------------------------------------------------------------
+
+    def flatten(self) -> list[Any]:
+        """Everything the object holds now: [[way of the anchor or None, kind, contents], …], the object first."""
+        numbers: dict[int, int] = {}
+        keeps: list[Any] = []  # new objects that were made on the way must not give their id to others
+        nodes: list[list[Any]] = []
+        waiting: list[tuple[Path, Any, int]] = []
+
+        def place(value: Any, path: Path) -> Any:
+            if is_atom(value):
+                return value
+            number = numbers.get(id(value))
+            if number is None:
+                number = numbers[id(value)] = len(nodes)
+                keeps.append(value)
+                nodes.append([])
+                waiting.append((path, value, number))
+            return Reference(number)
+
+        place(self.target, ())
+        while waiting:
+            path, value, number = waiting.pop()
+            # What cannot be set back in its place is made anew, for all that hold it.
+            anchor = None if isinstance(value, itertools.count) else self._anchors.get(id(value))
+            kind, contents = self._node(value, path, anchor, place)
+            nodes[number] = [None if anchor is None else [list(step) for step in anchor], kind, contents]
+        _refuse_overlaps([each for each in keeps if isinstance(each, np.ndarray)])
+        return nodes
+
+    def _node(self, value: Any, path: Path, anchor: Path | None, place: Callable[[Any, Path], Any]) -> tuple[str, Any]:
+        def all_of(items: Any) -> list[Any]:
+            return [place(item, (*path, ("item", at))) for at, item in enumerate(items)]
+
+        def pairs(items: Any) -> list[Any]:
+            return [
+                [place(key, (*path, ("key", key))), place(item, (*path, ("entry", key)))] for key, item in items.items()
+            ]
+
+        kind = type(value)
+        if kind in _SEQUENCES:
+            return _SEQUENCES[kind], all_of(value)
+        if kind in (set, frozenset):
+            return kind.__name__, all_of(value)
+        if kind is dict or kind is collections.OrderedDict or kind is collections.Counter:
+            return kind.__name__, pairs(value)
+        if kind is collections.defaultdict:
+            return "defaultdict", [place(value.default_factory, (*path, ("factory", None))), pairs(value)]
+        if kind is collections.deque:
+            return "deque", [value.maxlen, all_of(value)]
+        if kind in _PLAIN:
+            return _PLAIN[kind][0], _PLAIN[kind][1](value)
+        if kind is np.ndarray and not value.dtype.hasobject and value.dtype.names is None:
+            order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
+            return "ndarray", [value.dtype.str, list(value.shape), value.tobytes(order=order), order]
+        if isinstance(value, Row):
+            return "row", [list(value._fields), all_of(tuple.__iter__(value))]
+        if isinstance(value, enum.Enum):
+            return "member", [self._class(kind, path), value.name]
+        if kind is types.CellType:
+            return "cell", all_of([value.cell_contents]) if is_filled(value) else []
+        if kind is types.MethodType and getattr(value.__self__, value.__name__, None) == value:
+            return "method", [place(value.__self__, (*path, ("self", None))), value.__name__]
+        if kind is functools.partial:
+            held = [value.func, value.args, value.keywords]
+            return "partial", [place(each, (*path, ("partial", at))) for at, each in enumerate(held)]
+        if anchor is not None and (isinstance(value, LASTING) or kind.__module__ == "logging"):
+            return "same", [place(child, (*path, step)) for step, child in children(value)]
+        if isinstance(value, type):
+            return "class", self._class(value, path)
+        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+            return "named", [self._class(kind, path), all_of(tuple.__iter__(value))]
+        if is_plain_instance(kind):
+            attributes = [[name, place(item, (*path, ("attribute", name)))] for name, item in attributes_of(value)]
+            inherited = next((base for base in (list, dict, set) if isinstance(value, base)), None)
+            inner = None
+            if inherited is dict:
+                inner = pairs(value)
+            elif inherited is not None:
+                inner = all_of(value)
+            return "instance", [self._class(kind, path), attributes, inner]
+        raise StateError(
+            f"{shown_path(path)} holds a {kind.__module__}.{kind.__qualname__}, which cannot be kept from one epoch to "
+            "the next. Keep its parts as plain values (numbers, texts, lists, dicts, objects of your own classes), "
+            "and make it anew from them."
+        )
+
+    def _class(self, kind: type, path: Path) -> str:
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        if self._classes.get(name) is not kind:
+            raise StateError(
+                f"{shown_path(path)} is of the class {name}, which the operator's code does not name where it can be "
+                "found again: use it by its own name in a method of the operator, or at the top of its module."
+            )
+        return name
+
+    # -- from data ------------------------------------------------------------------------------------------
+
+    def fill(self, nodes: list[Any]) -> None:
+        """Give the object what `flatten` found, in this copy's own objects where it has them."""
+        made: list[Any] = [_NOTHING] * len(nodes)
+
+        def value_of(each: Any) -> Any:
+            return get(each.number) if isinstance(each, Reference) else each
+
+        def get(number: int) -> Any:
+            if made[number] is not _NOTHING:
+                return made[number]
+            anchor, kind, contents = nodes[number]
+            found = self._by_path.get(tuple((a, b) for a, b in map(tuple, anchor))) if anchor is not None else None
+            made[number] = found if found is not None else self._made(kind, contents, value_of, made, number)
+            return made[number]
+
+        for number in range(len(nodes)):
+            get(number)
+        for number, (_, kind, contents) in enumerate(nodes):
+            _refilled(made[number], kind, contents, value_of)
+
+    def _made(self, kind: str, contents: Any, value_of: Callable[[Any], Any], made: list[Any], number: int) -> Any:
+        """A new object, empty where it can be filled later."""
+        if kind in _EMPTY:
+            return _EMPTY[kind]()
+        if kind == "tuple":
+            return tuple(value_of(each) for each in contents)
+        if kind == "frozenset":
+            return frozenset(value_of(each) for each in contents)
+        if kind == "defaultdict":
+            return collections.defaultdict(value_of(contents[0]))
+        if kind == "deque":
+            return collections.deque(maxlen=contents[0])
+        if kind in _RESTORED:
+            return _RESTORED[kind](contents)
+        if kind == "ndarray":
+            return (
+                np.frombuffer(contents[2], np.dtype(contents[0]))
+                .reshape(contents[1], order=contents[3])
+                .copy(order="K")
+            )
+        if kind == "row":
+            return restored_row(tuple(contents[0]), tuple(value_of(each) for each in contents[1]))
+        if kind == "member":
+            return self._classes[contents[0]][contents[1]]  # type: ignore[index]
+        if kind == "cell":
+            return types.CellType()
+        if kind == "method":
+            return getattr(value_of(contents[0]), contents[1])
+        if kind == "partial":
+            function, arguments, keywords = map(value_of, contents)
+            return functools.partial(function, *arguments, **keywords)
+        if kind == "class":
+            return self._classes[contents]
+        if kind == "named":
+            return tuple.__new__(self._classes[contents[0]], [value_of(each) for each in contents[1]])
+        if kind == "instance":
+            return built_in_base(self._classes[contents[0]]).__new__(self._classes[contents[0]])
+        raise StateError(f"the state was written by another version of the program: it has a {kind} that this has not")
+
+
+_NOTHING = object()
+_SEQUENCES: dict[type, str] = {list: "list", tuple: "tuple"}
+_EMPTY: dict[str, Callable[[], Any]] = {
+    "list": list,
+    "dict": dict,
+    "set": set,
+    "OrderedDict": collections.OrderedDict,
+    "Counter": collections.Counter,
+}
+
+
+def _random_state(value: Random) -> list[Any]:
+    version, numbers, gauss = value.getstate()
+    return [version, list(numbers), gauss]
+
+
+def _random_of(contents: list[Any]) -> Random:
+    made = Random(0)
+    made.setstate((contents[0], tuple(contents[1]), contents[2]))
+    return made
+
+
+def _generator_of(contents: Any) -> np.random.Generator:
+    kind = getattr(np.random, contents["bit_generator"])
+    if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
+        raise StateError("a state value is damaged: no such generator of random numbers")
+    bits = kind(0)
+    bits.state = contents
+    return np.random.Generator(bits)
+
+
+# Kinds that are written as one piece: type → (name, to data); name → from data.
+_PLAIN: dict[type, tuple[str, Callable[[Any], Any]]] = {
+    bytearray: ("bytearray", bytes),
+    array.array: ("array", lambda value: [value.typecode, value.tobytes()]),
+    Random: ("random", _random_state),
+    np.random.Generator: ("generator", lambda value: value.bit_generator.state),
+    itertools.count: ("count", lambda value: list(value.__reduce__()[1])),
+    StringIO: ("text", lambda value: [value.getvalue(), value.tell()]),
+}
+_RESTORED: dict[str, Callable[[Any], Any]] = {
+    "bytearray": bytearray,
+    "array": lambda contents: array.array(contents[0], contents[1]),
+    "random": _random_of,
+    "generator": _generator_of,
+    "count": lambda contents: itertools.count(*contents),
+    "text": lambda contents: _filled_text(StringIO(), contents),
+}
+
+
+def _filled_text(value: StringIO, contents: list[Any]) -> StringIO:
+    value.seek(0)
+    value.truncate()
+    value.write(contents[0])
+    value.seek(contents[1])
+    return value
+
+
+def _refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], Any]) -> None:
+    """Put contents into an object that can be changed in place; others are as they were made."""
+    if kind == "list":
+        value[:] = [value_of(each) for each in contents]
+    elif kind in ("dict", "OrderedDict", "Counter"):
+        _fill_dict(value, contents, value_of)
+    elif kind == "defaultdict":
+        _fill_dict(value, contents[1], value_of)
+    elif kind == "set":
+        value.clear()
+        value.update(value_of(each) for each in contents)
+    elif kind == "deque":
+        value.clear()
+        value.extend(value_of(each) for each in contents[1])
+    elif kind == "cell":
+        if contents:
+            value.cell_contents = value_of(contents[0])
+    elif kind == "bytearray":
+        value[:] = contents
+    elif kind == "array":
+        del value[:]
+        value.frombytes(contents[1])
+    elif kind == "random":
+        value.setstate(_random_of(contents).getstate())
+    elif kind == "generator":
+        value.bit_generator.state = contents
+    elif kind == "text":
+        _filled_text(value, contents)
+    elif kind == "ndarray":
+        if list(value.shape) != contents[1]:
+            value.resize(contents[1], refcheck=False)
+        value[...] = np.frombuffer(contents[2], np.dtype(contents[0])).reshape(contents[1], order=contents[3])
+    elif kind == "instance":
+        _, attributes, inner = contents
+        if isinstance(value, dict):
+            _fill_dict(value, inner, value_of)
+        elif isinstance(value, list):
+            list.__setitem__(value, slice(None), [value_of(each) for each in inner])
+        elif isinstance(value, set):
+            set.clear(value)
+            set.update(value, [value_of(each) for each in inner])
+        for name, _ in list(attributes_of(value)):
+            object.__delattr__(value, name)
+        for name, each in attributes:
+            object.__setattr__(value, name, value_of(each))
+
+
+def _fill_dict(value: Any, contents: list[Any], value_of: Callable[[Any], Any]) -> None:
+    # Not the methods of a subclass: a Counter's update would count, a user's may do anything.
+    base: Any = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+    base.clear(value)
+    for key, item in contents:
+        base.__setitem__(value, value_of(key), value_of(item))
+
+
+def _refuse_overlaps(arrays: list[np.ndarray]) -> None:
+    """Arrays that share their memory would not, once they are read back."""
+    for at, one in enumerate(arrays):
+        for other in arrays[at + 1 :]:
+            if np.may_share_memory(one, other):
+                raise StateError(
+                    f"two arrays of its state share their memory (shapes {one.shape} and {other.shape}); read back "
+                    "they would not. Keep one of them, or a copy."
+                )
+
+
+def shown(nodes: list[Any]) -> Any:
+    """The parts as plain values, for people: what is shared is shown where it is first met."""
+    met: set[int] = set()
+
+    def plain(each: Any) -> Any:
+        if not isinstance(each, Reference):
+            return each
+        if each.number in met:
+            return each
+        met.add(each.number)
+        _, kind, contents = nodes[each.number]
+        if kind in ("list", "tuple", "set", "frozenset", "cell"):
+            return [plain(item) for item in contents]
+        if kind in ("dict", "OrderedDict", "Counter"):
+            return {plain(key) if not isinstance(key, Reference) else repr(plain(key)): plain(v) for key, v in contents}
+        if kind == "defaultdict":
+            return {repr(plain(key)) if isinstance(key, Reference) else key: plain(v) for key, v in contents[1]}
+        if kind == "deque":
+            return [plain(item) for item in contents[1]]
+        if kind == "instance":
+            return {name: plain(item) for name, item in contents[1]}
+        return kind if kind in ("same", "class") else [kind, contents]
+
+    return plain(Reference(0))

@@ -1,0 +1,68 @@
+"""Random methods, rewritten and as they are: the same tuples, the same state, the same error for the same tuple."""
+
+import importlib.util
+import os
+import re
+import sys
+
+import pytest
+
+import anabranch as ab
+from anabranch.compiler.rewriting.inline import inlined
+from anabranch.errors import OperatorError
+from anabranch.testing import ParallelRun, run_sequential
+from tests.compiler.bodies import source_of
+
+COLUMNS = "k long, x double, n long, s string"
+OUTPUT = "k long, y double, s string"
+ROWS = [
+    (n % 3, (n - 5) / 4 if n % 7 else float("nan"), [0, 1, 3, 5, -2][n % 5], ["a", "b", "", "é"][n % 4])
+    for n in range(24)
+]
+BODIES = int(os.environ.get("ANABRANCH_BODIES", "500"))
+GROUP = 50
+
+
+def module_of(directory, first, count):
+    """A module with that many operators, in a file, because the rewriting reads it."""
+    path = directory / f"bodies_{first}.py"
+    head = "from contextlib import suppress\n\nimport anabranch as ab\n\n\n"
+    path.write_text(head + "".join(source_of(seed, f"Body{seed}") for seed in range(first, first + count)))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def outcome(run):
+    """What comes out, bit by bit; or what the error says: operator, error, lines, tuple."""
+    try:
+        return [repr(tuple(row)) for row in run()]
+    except OperatorError as error:
+        return re.sub(r", epoch \d+", "", str(error))
+
+
+@pytest.mark.parametrize("first", range(0, BODIES, GROUP))
+def test_a_rewritten_method_does_what_the_method_does(first, tmp_path):
+    module = module_of(tmp_path, first, GROUP)
+    for seed in range(first, first + GROUP):
+        operator = getattr(module, f"Body{seed}")
+        stream = ab.from_rows(ROWS, COLUMNS, rows_per_epoch=10).process(operator(), by="k", schema=OUTPUT)
+        expected = outcome(lambda stream=stream: run_sequential([stream])[0])
+
+        # Of several channels that fail in an epoch, which one is told is not said.
+        channels = 1 if isinstance(expected, str) else 1 + seed % 3
+
+        def parallel(stream=stream, seed=seed, channels=channels):
+            run = ParallelRun(stream, str(tmp_path / str(seed)), channels=channels, seed=seed)
+            run.run_epochs()
+            return run.output
+
+        assert outcome(parallel) == expected, source_of(seed, f"Body{seed}")
+
+
+def test_many_of_the_random_methods_are_rewritten(tmp_path):
+    module = module_of(tmp_path, 0, GROUP)
+    names = ["k", "x", "n", "s"], ["k", "y", "s"]
+    rewritten = sum(inlined(getattr(module, f"Body{seed}").process, *names) is not None for seed in range(GROUP))
+    assert rewritten > GROUP // 4
