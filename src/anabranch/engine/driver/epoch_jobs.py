@@ -18,7 +18,7 @@ from anabranch.engine.worker.output_mergers import MergerTask, mergeable
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
 from anabranch.engine.worker.tasks import LevelTask, Program
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
-from anabranch.operators.hot_key_parts import Splits
+from anabranch.operators.hot_key_parts import HotKeyParts
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.state.store import StateVersion
 
@@ -52,7 +52,7 @@ class EpochJobs:
         state: StateVersion,
         fed_back: list[tuple[int, int, bytes]],
         functions: Mapping[int, PartitioningFunction],
-        parts: Mapping[str, Splits],
+        parts: Mapping[str, HotKeyParts],
     ) -> Results:
         """Run an epoch's tasks over its input (None: only what was fed back)."""
         layout = self._program.layout

@@ -218,7 +218,7 @@ class EpochRunner:
         functions = {number: self._layouts.function(region) for number, region in self._regions.items()}
         state = self._committer.version(epoch, clock_ms, self._layouts)
         fed_back = self._feedback.pieces(self._committed.feedback)
-        return self._jobs.run(batch, state, fed_back, functions, self.adaptation.balancing.splits())
+        return self._jobs.run(batch, state, fed_back, functions, self.adaptation.balancing.hot_key_parts())
 
     def _write(self, results: Results, tables: Sequence[pa.Table], epoch: int) -> int:
         """Give the sinks their output; how many tuples it has."""

@@ -40,9 +40,8 @@ from anabranch.engine.worker.packets import Positions, piece_of, unpack
 from anabranch.engine.worker.stage import Arrival, Flow, Leaving, StageRun, by_range
 from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
 from anabranch.errors import AnabranchError
-from anabranch.operators import anomalies
-from anabranch.operators.epoch_clock import set_epoch_time
-from anabranch.operators.hot_key_parts import Splits, set_splits
+from anabranch.operators.epoch_context import EpochContext, running, take_anomalies
+from anabranch.operators.hot_key_parts import HotKeyParts
 from anabranch.program.graph import Feedback, Node
 from anabranch.program.model import OutputOrder
 from anabranch.program.schema import to_values
@@ -107,7 +106,7 @@ class Task:
     epoch: int
     clock_ms: int
     functions: Mapping[int, Any]  # stage → its partitioning function
-    splits: Mapping[str, Splits]  # operator → its keys that are split
+    parts: Mapping[str, HotKeyParts]  # operator → its hot keys that are in parts
     files: Mapping[int, Target]  # exit → where whoever makes its tuples writes them, for those that need no order
     clock: Clock = dataclasses.field(default=MACHINE_CLOCK, kw_only=True)
 
@@ -116,9 +115,11 @@ class Task:
         if found is None:
             _programs.clear()  # a worker serves one query at a time; what it served before is garbage
             found = _programs[self.digest] = cloudpickle.loads(self.program)
-        set_epoch_time(self.clock_ms)
-        set_splits(self.splits)
         return found
+
+    def context(self) -> EpochContext:
+        """The epoch as operators see it in this task."""
+        return EpochContext(self.clock_ms, self.parts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +142,10 @@ class LevelTask(Task):
 
     def rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], slot: int) -> Iterator[Row]:
         """What the task sends."""
+        with running(self.context()):
+            yield from self._rows(arriving, slot)
+
+    def _rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], slot: int) -> Iterator[Row]:
         program = self.load()
         outbox = Outbox(program.layout, self.level, self.functions, slot, self.epoch)
         later = self.level < program.layout.depth
@@ -195,7 +200,6 @@ class _Channel:
         self._clock = task.clock
         self._began = self._clock.now_s()
         self._started = self._clock.passing_s()
-        anomalies.take()  # what an attempt that died left behind
         self._layout = program.layout
         number, self._number = slots_of(program.layout, task.level, task.functions).stage_of(slot)
         self._stage = program.layout.stages[number]
@@ -342,7 +346,7 @@ class _Channel:
 
 def met() -> tuple[Anomaly, ...]:
     """What the operators of this task met since it began."""
-    return tuple(Anomaly(operator, what, number) for (operator, what), number in anomalies.take().items())
+    return tuple(Anomaly(operator, what, number) for (operator, what), number in take_anomalies().items())
 
 
 def _empty(width: int) -> Trails:
