@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from anabranch.control import Bounds, DefaultPolicy
-from anabranch.papers.machine import Cluster, Host, Region, Result, Source, Steps, World, WorldDescription
+from anabranch.papers.machine import Cluster, Host, MachineRegion, MachineSource, Result, Steps, World, WorldDescription
 from anabranch.papers.machine.oracle import sequential
 from anabranch.papers.machine.swarm import failures, random_world
 from anabranch.sim.smallest import kind_of
@@ -34,21 +34,21 @@ HOST = Cluster(hosts=(Host(cores=64),), barrier_s=0.0)
 WORKLOADS = {
     # The first two are saturated, so that their throughput is what the channels can do and not what is offered.
     "stateless, 1:1, always more": WorldDescription(
-        Source(),
-        (Region(cost_s=0.025, bounds=Bounds(1, 6), policy=DefaultPolicy, queue=8),),
+        MachineSource(),
+        (MachineRegion(cost_s=0.025, bounds=Bounds(1, 6), policy=DefaultPolicy, queue=8),),
         HOST,
         period_s=1.0,
     ),
     "partitioned, at most one, always more": WorldDescription(
-        Source(keys=400, skew=0.5),
-        (Region(cost_s=0.025, key=0, selectivity=0.5, bounds=Bounds(1, 4), policy=DefaultPolicy, queue=8),),
+        MachineSource(keys=400, skew=0.5),
+        (MachineRegion(cost_s=0.025, key=0, selectivity=0.5, bounds=Bounds(1, 4), policy=DefaultPolicy, queue=8),),
         HOST,
         period_s=1.0,
     ),
     # A load well away from where one decision more or less depends on a hair's breadth.
     "partitioned, any number, a step of load": WorldDescription(
-        Source(load=Steps((30.0, 130.0), (6.6, 100.0)), keys=400),
-        (Region(cost_s=0.025, key=0, selectivity=1.5, bounds=Bounds(1, 8), policy=DefaultPolicy, queue=8),),
+        MachineSource(load=Steps((30.0, 130.0), (6.6, 100.0)), keys=400),
+        (MachineRegion(cost_s=0.025, key=0, selectivity=1.5, bounds=Bounds(1, 8), policy=DefaultPolicy, queue=8),),
         HOST,
         period_s=1.0,
     ),
@@ -139,8 +139,8 @@ def settled_s(result: Result) -> float:
 def hundred_channels(tuples: int) -> float:
     """CPU seconds for 100 channels (it is one thread); for a million tuples, if fewer were run."""
     world = WorldDescription(
-        Source(tuples=tuples, keys=100_000),
-        (Region(cost_s=1e-3, key=0, channels=100),),
+        MachineSource(tuples=tuples, keys=100_000),
+        (MachineRegion(cost_s=1e-3, key=0, channels=100),),
         Cluster(hosts=tuple(Host(cores=8) for _ in range(14)), delay_s=1e-4),
     )
     started, clock = time.process_time(), time.perf_counter()

@@ -3,38 +3,56 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
-import pkgutil
-import re
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-import experiments
-from experiments import report
+from experiments import (
+    elastic_kernels,
+    elastic_load,
+    elastic_micro,
+    partitioning_balance,
+    partitioning_costs,
+    partitioning_settings,
+    report,
+    safe_order,
+    safe_scaling,
+)
 from experiments.drawing import draw
+from experiments.reproduction import Figures
 
 ROOT = Path(__file__).resolve().parents[1]
-NAME = re.compile(r"(safe|elastic|partitioning)_(figure|table)_\d\d")
+FIGURES: Figures = {
+    **safe_order.FIGURES,
+    **safe_scaling.FIGURES,
+    **elastic_kernels.FIGURES,
+    **elastic_micro.FIGURES,
+    **elastic_load.FIGURES,
+    **partitioning_balance.FIGURES,
+    **partitioning_settings.FIGURES,
+    **partitioning_costs.FIGURES,
+}
 
 
 def names() -> list[str]:
-    """Return the experiments there are."""
-    return sorted(module.name for module in pkgutil.iter_modules(experiments.__path__) if NAME.fullmatch(module.name))
+    """The experiments there are."""
+    return sorted(FIGURES)
 
 
-def run_one(name: str, *, quick: bool, output: Path) -> dict[str, Any]:
+def run_one(name: str, *, quick: bool, output: Path, tables: bool = False) -> dict[str, Any]:
     """Run an experiment, draw its picture, return its entry."""
     started = time.perf_counter()
-    result = importlib.import_module(f"experiments.{name}").run(quick)
+    result = FIGURES[name](quick)
     seconds = time.perf_counter() - started
     picture = None
     if result.panels:
         picture = f"reproduction/{name}.svg"
         (output / "reproduction").mkdir(parents=True, exist_ok=True)
         draw(result.panels, output / picture)
+    if tables:
+        print(*result.tables, sep="\n\n", end="\n\n", flush=True)
     return report.entry_of(name, result, picture=picture, quick=quick, seconds=seconds)
 
 
@@ -44,6 +62,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--quick", action="store_true", help="coarser grids and fewer seeds; about two minutes of CPU time"
     )
+    parser.add_argument("--tables", action="store_true", help="print all that was measured")
     parser.add_argument("--output", type=Path, help="default: docs, with --quick build")
     options = parser.parse_args(arguments)
     output = options.output or ROOT / ("build" if options.quick else "docs")
@@ -58,10 +77,10 @@ def main(arguments: list[str]) -> int:
     entries = {entry["name"]: entry for entry in there if entry["name"] in names()}
     started = time.perf_counter()
     for name in chosen:
-        entry = entries[name] = run_one(name, quick=options.quick, output=output)
+        entry = entries[name] = run_one(name, quick=options.quick, output=output, tables=options.tables)
         # After each one: a run takes minutes, and what was measured should outlive a failure of the next.
         data = report.collected(entries.values())
-        file.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+        file.write_text(report.to_json(data))
         (output / "reproduction.md").write_text(report.render(data))
         print(f"{name:24s} {entry['verdict']:8s} {entry['seconds']:6.1f} s", flush=True)
         for statement in entry["statements"]:

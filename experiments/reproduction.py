@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from experiments.statements import Statement, Verdict, overall
@@ -22,6 +22,14 @@ class Table:
     def of(title: str, head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
         """Round the numbers to what is worth printing."""
         return Table(title, tuple(head), tuple(tuple(_printed(cell) for cell in row) for row in rows))
+
+    def __str__(self) -> str:
+        widths = [max(len(line[i]) for line in (self.head, *self.rows)) for i in range(len(self.head))]
+        lines = [
+            "  " + "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+            for line in (self.head, *self.rows)
+        ]
+        return "\n".join([self.title, *lines])
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,10 @@ class Reproduction:
     def verdict(self) -> Verdict:
         """The verdict over all statements."""
         return overall(self.statements)
+
+
+Figures = Mapping[str, Callable[[bool], Reproduction]]
+"""Experiments by name: functions of whether a coarse grid will do."""
 
 
 def _printed(cell: Cell) -> str:

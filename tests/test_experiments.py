@@ -1,13 +1,12 @@
 """The experiments have one interface, verdicts follow from numbers, and the committed report is what its data say."""
 
-import importlib
 import json
 from pathlib import Path
 
 import pytest
 
 from experiments import report
-from experiments.__main__ import main, names
+from experiments.__main__ import FIGURES, main, names
 from experiments.reproduction import Reproduction
 from experiments.statements import UNEXPLAINED, Verdict, at_least, at_most, holds, near, overall, surpasses
 
@@ -31,15 +30,13 @@ def test_every_figure_and_table_of_the_papers_has_an_experiment() -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_an_experiment_is_a_documented_function_of_quick(name: str) -> None:
-    module = importlib.import_module(f"experiments.{name}")
-    paper, kind, number = name.split("_")
-    assert module.__doc__.startswith(f"*{paper.capitalize()}*, {kind.capitalize()} {int(number)}:")
-    assert list(module.run.__annotations__) == ["quick", "return"]
+    assert FIGURES[name].__doc__.startswith(f"{report.label_of(name)}:")
+    assert list(FIGURES[name].__annotations__) == ["quick", "return"]
 
 
 @pytest.mark.parametrize("name", CHEAP)
 def test_a_quick_run_gives_statements_with_verdicts(name: str) -> None:
-    result = importlib.import_module(f"experiments.{name}").run(quick=True)
+    result = FIGURES[name](True)
     assert isinstance(result, Reproduction)
     assert result.statements
     assert result.tables
@@ -111,6 +108,12 @@ def test_the_report_has_every_experiment_from_a_full_run(committed: dict) -> Non
 def test_the_document_is_made_of_the_data(committed: dict) -> None:
     assert (DOCS / "reproduction.md").read_text() == report.render(committed)
     assert committed == report.collected(committed["entries"])
+
+
+def test_the_data_are_the_numbers_behind_the_verdicts_and_no_more(committed: dict) -> None:
+    text = (DOCS / "reproduction.json").read_text()
+    assert text == report.to_json(committed)
+    assert len(text.splitlines()) < 20 * committed["figures"]
 
 
 def test_verdicts_of_the_report_follow_from_its_statements(committed: dict) -> None:

@@ -28,7 +28,7 @@ from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.epoch_progress import EpochProgress
 from anabranch.engine.driver.runner import EpochRunner, describe_program
 from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage
-from anabranch.engine.driver.sink import TableSink
+from anabranch.engine.driver.sink import Holder, TableSink
 from anabranch.engine.driver.switching import SwitchingRunner, begins_split
 from anabranch.engine.job import Job
 from anabranch.engine.sequential import input_row, run_epochs
@@ -129,6 +129,9 @@ class ParallelRun:
         if split is not None and begins_split(program, split, held):
             program, split = split, None
         self.changes = held.bind(describe_program(program), allow_state_loss)
+        holder = Holder(checkpoint, held.query, held.owner.token, held.owner.check)
+        for sink in self.sinks:
+            sink.prepare(holder)
 
         elastic = ElasticOptions(channels=channels) if isinstance(channels, int) else channels
         chosen = EpochSettings(elastic, balancing if balancing is not None else BalancingSettings())
@@ -258,10 +261,10 @@ class _Sink(TableSink):
         tables = [self._written[epoch].get(self._number) for epoch in sorted(self._written)]
         return [row for table in tables if table is not None for row in self._schema.rows(table.columns)]
 
-    def check(self, owner: str) -> None:
+    def check(self, holder: Holder) -> None:
         """Nothing to check."""
 
-    def prepare(self, owner: str) -> None:
+    def prepare(self, holder: Holder) -> None:
         """Nothing to prepare."""
 
     def write(self, table: pa.Table, epoch: int) -> None:

@@ -91,7 +91,8 @@ def test_after_a_leap_of_the_rate_the_levels_above_are_unknown_and_probed_anew()
     assert known > rested
     controller.handle(10_000.0)
     decision = controller.log[-1]
-    assert all(peak is None for peak in decision.peaks[rested:known]) or decision.active > rested
+    assert decision.peaks == (*decision.peaks[:rested], *[None] * (known - rested))
+    assert (decision.action, decision.active) == (WorkerAction.WAKE, rested + 1)
     for _ in range(40):
         controller.handle(10_000.0 * controller.active)
     assert controller.active == 8

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
-
 import pytest
 
-import anabranch.engine.merging
 from anabranch.engine.merging.punctuation import InputPort, OutputPort, Punctuation, PunctuationError, must_share_region
 
 
@@ -53,23 +49,3 @@ def test_who_expects_what_replicas_generate_stays_with_them():
     assert not must_share_region(OutputPort.GENERATING, False, InputPort.EXPECTING)
     assert not must_share_region(OutputPort.GENERATING, True, InputPort.OBLIVIOUS)
     assert not must_share_region(OutputPort.PRESERVING, True, InputPort.EXPECTING)
-
-
-def test_the_ordering_code_imports_nothing_impure():
-    allowed = {
-        "__future__",
-        "abc",
-        "collections",
-        "collections.abc",
-        "dataclasses",
-        "enum",
-        "heapq",
-        "typing",
-    }
-    folder = Path(anabranch.engine.merging.__file__).parent
-    names = ["ordering", "punctuation"]
-    for path in [*(folder / f"{name}.py" for name in names), *folder.glob("merger*.py")]:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom):
-                assert node.module in allowed or str(node.module).startswith("anabranch.engine.merging."), path
-            assert not isinstance(node, ast.Import), path

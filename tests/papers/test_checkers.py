@@ -7,18 +7,28 @@ from dataclasses import replace
 import pytest
 
 from anabranch.control import Bounds, DefaultPolicy
-from anabranch.papers.machine import Cluster, Fault, Host, Region, Rescaling, Source, Spread, World, WorldDescription
+from anabranch.papers.machine import (
+    Cluster,
+    CostSpread,
+    Fault,
+    Host,
+    MachineRegion,
+    MachineSource,
+    Rescaling,
+    World,
+    WorldDescription,
+)
 from anabranch.papers.machine.checkers import Recorder, check_run, check_saso, compare_output
 from anabranch.papers.machine.oracle import sequential
 from anabranch.papers.machine.result import RegionSample, Sample
 from anabranch.papers.machine.swarm import failures
 
 WORLD = WorldDescription(
-    Source(tuples=200, keys=20, skew=1.0, window_every=17),
+    MachineSource(tuples=200, keys=20, skew=1.0, window_every=17),
     (
-        Region("first", key=0, selectivity=1.5, channels=3, spread=Spread.EXPONENTIAL, group_bits=4),
-        Region("second", key=1, selectivity=0.5, channels=2, shuffled=True, group_bits=4),
-        Region("third", channels=3, numbered=True),
+        MachineRegion("first", key=0, selectivity=1.5, channels=3, spread=CostSpread.EXPONENTIAL, group_bits=4),
+        MachineRegion("second", key=1, selectivity=0.5, channels=2, shuffled=True, group_bits=4),
+        MachineRegion("third", channels=3, numbered=True),
     ),
     Cluster(hosts=(Host(), Host(failures=(Fault(0.05, 0.02),))), delay_s=1e-4, jitter=1.0, checkpoint_every=40),
     rescalings=(Rescaling(0.03, 0, 5), Rescaling(0.08, 1, 1)),
@@ -105,7 +115,9 @@ def test_a_component_that_raises_is_a_failure_and_not_an_error():
     )
 
 
-CONTROLLED = WorldDescription(Source(), (Region(cost_s=0.01, bounds=Bounds(1, 16), policy=DefaultPolicy),))
+CONTROLLED = WorldDescription(
+    MachineSource(), (MachineRegion(cost_s=0.01, bounds=Bounds(1, 16), policy=DefaultPolicy),)
+)
 
 
 def samples(*channels: int) -> list[Sample]:

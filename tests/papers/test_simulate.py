@@ -8,7 +8,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.papers import machine as sim
-from anabranch.papers.machine.simulate import Knowledge, regions_of
+from anabranch.papers.machine.simulate import OperatorCosts, regions_of
 from anabranch.program.model import Selectivity
 
 SALES = ab.from_rows([("a", 1.0, 2)], "shop string, amount double, other long")
@@ -40,7 +40,7 @@ PROGRAM = (
 
 
 def test_the_regions_of_a_plan_keep_keys_joints_and_selectivity():
-    known = Knowledge({"large": 1e-5, "jump": 4e-5, "sums": 1e-4}, {"large": 0.5, "sums": 0.25})
+    known = OperatorCosts({"large": 1e-5, "jump": 4e-5, "sums": 1e-4}, {"large": 0.5, "sums": 0.25})
     first, second = regions_of(PROGRAM.plan(), known)
     assert (first.key, first.shuffled, first.emits) == (0, False, Selectivity.AT_MOST_ONE)
     assert first.cost_s == pytest.approx(1e-5 + 0.5 * 4e-5)
@@ -78,7 +78,10 @@ def test_a_sequential_operator_stays_one_channel_and_limits_the_rest():
 
 
 def test_regions_may_be_described_by_hand_and_kept_as_they_are():
-    regions = [sim.Region("parse", cost_s=1e-3, channels=2), sim.Region("join", cost_s=2e-3, key=0, channels=4)]
+    regions = [
+        sim.MachineRegion("parse", cost_s=1e-3, channels=2),
+        sim.MachineRegion("join", cost_s=2e-3, key=0, channels=4),
+    ]
     result = sim.simulate(regions, seconds=20, cores=8, policy="fixed", keys=1000, rebalance=False)
     assert result.migrations == ()
     assert result.throughput == pytest.approx(2000, rel=0.25)
@@ -86,14 +89,14 @@ def test_regions_may_be_described_by_hand_and_kept_as_they_are():
 
 @pytest.mark.parametrize("grain", [1, 5, 25])
 def test_a_coarser_grain_shows_the_same_rates(grain):
-    region = sim.Region(cost_s=1e-3, channels=4)
+    region = sim.MachineRegion(cost_s=1e-3, channels=4)
     result = sim.simulate(region, load=3000.0, seconds=20, policy="fixed", cores=8, grain=grain)
     assert result.samples[-2].taken == pytest.approx(3000, rel=0.02)
     assert result.samples[-2].regions[0].busy_share == pytest.approx(0.75, rel=0.05)
 
 
 def test_the_papers_policy_can_be_tried():
-    result = sim.simulate(sim.Region(cost_s=1e-3), load=3500, seconds=120, cores=16, policy="paper")
+    result = sim.simulate(sim.MachineRegion(cost_s=1e-3), load=3500, seconds=120, cores=16, policy="paper")
     assert 4 <= result.channels()[-1] <= 6
 
 
@@ -103,5 +106,5 @@ def test_what_is_told_about_an_unknown_operator_is_refused():
 
 
 def test_a_run_that_would_take_for_ever_is_made_coarser():
-    result = sim.simulate(sim.Region(cost_s=1e-6), load=math.inf, seconds=10, policy="fixed", channels=1)
+    result = sim.simulate(sim.MachineRegion(cost_s=1e-6), load=math.inf, seconds=10, policy="fixed", channels=1)
     assert result.throughput == pytest.approx(1e6, rel=0.05)

@@ -95,8 +95,12 @@ def test_the_command_replays_a_world_and_counts():
 def test_a_function_that_changes_again_while_state_moves():
     """The migration that was under way took over the newer function, to which its packages did not belong."""
     world = sim.WorldDescription(
-        sim.Source(tuples=55, keys=5),
-        (sim.Region(spread=sim.Spread.UNIFORM, key=0, selectivity=0.1, group_bits=2, pulse_every=3, queue=5),),
+        sim.MachineSource(tuples=55, keys=5),
+        (
+            sim.MachineRegion(
+                spread=sim.CostSpread.UNIFORM, key=0, selectivity=0.1, group_bits=2, pulse_every=3, queue=5
+            ),
+        ),
         sim.Cluster(delay_s=0.003, migration_bytes_per_s=10000.0, barrier_s=0.0, checkpoint_every=50),
         rescalings=(sim.Rescaling(0.0658, 0, 2), sim.Rescaling(0.0762, 0, 1)),
         period_s=0.0275,
@@ -112,8 +116,8 @@ def test_a_second_failure_while_the_first_is_replayed():
         sim.Host(failures=(sim.Fault(0.0194, 0.0091),)),
     )
     world = sim.WorldDescription(
-        sim.Source(load=sim.Sine(491.8, 491.8, 0.0203), tuples=9, random_arrivals=True, keys=1),
-        (sim.Region(channels=2, group_bits=2, queue=20),),
+        sim.MachineSource(load=sim.Sine(491.8, 491.8, 0.0203), tuples=9, random_arrivals=True, keys=1),
+        (sim.MachineRegion(channels=2, group_bits=2, queue=20),),
         sim.Cluster(hosts=hosts, barrier_s=0.0, restore_s=0.002, checkpoint_every=15),
         period_s=0.0122,
         seed=1000342,

@@ -146,12 +146,18 @@ def test_every_construction_grows_shrinks_and_answers_bad_input(construction: Co
     function = PartitioningFunction.even(1)
     for workload in (Workload.empty(), one_key, all_hot, unknown_domain):
         for channels in (3, 1, 4, 2):
-            function = construct(function, workload, channels, chosen).function
+            built = construct(function, workload, channels, chosen)
+            function = built.function
             assert function.channels == channels
             routed = function.route(np.random.default_rng(0).integers(0, 2**64, 1000, dtype=np.uint64))
             assert 0 <= routed.min() <= routed.max() < channels
-            # Keys not seen yet must find a channel, and not all the same one.
-            assert len(np.unique(routed)) == channels or construction is Construction.WEIGH
+            if construction is Construction.WEIGH and workload is unknown_domain:
+                # Keys not seen yet are 0.3 of the rows, and go where the others leave room: all to one channel, if that
+                # is what it takes for channels as even as the hottest key allows.
+                assert built.expectation.slowdown <= max(1.1, 0.3 * channels) + 1e-9
+            else:
+                # Keys not seen yet must find a channel, and not all the same one.
+                assert len(np.unique(routed)) == channels
     with pytest.raises(ValueError, match="at least 1 channel is needed, found 0"):
         construct(function, Workload.empty(), 0, chosen)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.query import StreamingQuery
@@ -129,6 +129,7 @@ class DataStreamWriter:
         chosen = QueryOptions.parse(self._options)
         checkpoint = chosen.checkpoint
         sinks = [self._sink(path), *(other._sink(None) for other in self._others)]
+        _check_places(sinks)
         if checkpoint is None:
             if any(writer._is_durable for writer in writers):
                 raise SinkError("a checkpoint location is needed: .option('checkpointLocation', 'checkpoint/')")
@@ -172,3 +173,19 @@ class DataStreamWriter:
         assert path is not None, "checked above"
         own = {key: value for key, value in self._options.items() if not is_ours(key)}
         return sinks.FileSink(spark, str(path), self._format, own, schema)
+
+
+def _check_places(sinks: Sequence[Any]) -> None:
+    """Outputs of one query go to places of their own: in one place each would replace what the others wrote."""
+    places: list[str] = []
+    for sink in sinks:
+        place = getattr(sink, "place", None)
+        if place is None:
+            continue
+        for other in places:
+            if place == other or place.startswith(f"{other}/") or other.startswith(f"{place}/"):
+                raise SinkError(
+                    f"two outputs of this query go to one place: {other} and {place}. Give each a path (or, in "
+                    "memory, a name) of its own, none inside another."
+                )
+        places.append(place)

@@ -19,16 +19,19 @@ from anabranch.engine.driver.drain import Drain
 from anabranch.engine.driver.epoch_sizing import EpochSizing
 from anabranch.engine.driver.runner import EpochRunner, describe_program
 from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage
+from anabranch.engine.driver.sink import Holder
 from anabranch.engine.driver.switching import SwitchingRunner, begins_split
 from anabranch.engine.driver.waiting import SparkSurroundings
 from anabranch.engine.query_options import QueryOptions
 from anabranch.engine.worker.tasks import Program
 from anabranch.program.model import OutputOrder
 from anabranch.program.options import seconds_of
+from anabranch.spark.batch_log import BatchLog
 from anabranch.spark.cluster import QueryExecutors, executors_of
 from anabranch.spark.hadoop_files import local_path, open_files, qualified
 from anabranch.spark.job import SparkExecutor, SparkMerges
 from anabranch.spark.read_limits import SparkReadLimits, sizing_of
+from anabranch.spark.row_files import RowFiles
 from anabranch.spark.slots import slots_now, task_slots
 from anabranch.spark.source import OrderedSources, local_directories
 from anabranch.state.backing import open_backing_store
@@ -96,14 +99,17 @@ def start(
     """Check a query, and start it."""
     options, context = wanted.options, spark.sparkContext
     location = qualified(spark, wanted.checkpoint)
-    held = Checkpoint(open_files(spark, f"{location}/anabranch"), options.versions_kept)
+    files = open_files(spark, f"{location}/anabranch")
+    held = Checkpoint(files, options.versions_kept)
+    log = BatchLog(open_files(spark, location))
     plan, program, split = _programs(wanted, held)
     description = describe_program(program)
     store = options.migration_store
     backing = None if store is None else open_backing_store(store, location)
     held.check(description, options.allow_state_loss)
+    log.check(held.latest().facts)
     for sink in wanted.sinks:
-        sink.check(location)
+        sink.check(Holder(location, held.query))
     read = {operator.node.name: operator.node for operator in plan.operators}
     inputs = [read[node.name] for node in program.inputs]
     interval = wanted.trigger.get("processingTime")
@@ -116,7 +122,11 @@ def start(
         slots_now(context),
         held.latest().facts.adaptation.sizing,
     )
-    sources = OrderedSources(spark, inputs, f"{location}/anabranch/sources", None if sizing is None else sizing.limits)
+    rows = RowFiles(inputs)
+    changes = held.bind(description, options.allow_state_loss)
+    assert held.query is not None
+    written = rows.written(spark, f"{files.root}/sources", held.query)
+    sources = OrderedSources(spark, inputs, written, None if sizing is None else sizing.limits)
     read_limits = _read_limits(spark, sources, sizing)
     running = _Running()
     executors = executors_of(context, options.elastic.executor_bounds, executors_changed, running.is_active)
@@ -129,7 +139,9 @@ def start(
         executors=executors,
         last_progress=running.last_progress,
     )
-    backend = Backend(SparkExecutor(spark, sources), SparkMerges(spark), wanted.sinks, surroundings, sizing)
+    backend = Backend(
+        SparkExecutor(spark, sources), SparkMerges(spark), wanted.sinks, surroundings, sizing, batch_digest=log.digest
+    )
     settings = EpochSettings(options.elastic, options.balancing, options.snapshots, options.mergers)
     storage = Storage(held, local_path(location) is not None, backing)
 
@@ -138,9 +150,8 @@ def start(
         return EpochRunner(found, settings, storage, backend, observer)
 
     runner = SwitchingRunner(runner_of, program, split if options.balancing.enabled else None, held)
-    changes = held.bind(description, options.allow_state_loss)
     for sink in wanted.sinks:
-        sink.prepare(location)
+        sink.prepare(Holder(location, held.query, held.owner.token, held.owner.check))
     writer = sources.dataframe.writeStream.foreachBatch(runner).option("checkpointLocation", location)
     if wanted.name is not None:
         writer = writer.queryName(wanted.name)

@@ -19,6 +19,10 @@ class FedBack:
     name: str
     """Their file, below the checkpoint's directory."""
     rows: int
+    bytes: int = 0
+    """Of the file; 0: nothing was fed back, and there is none."""
+    checksum: int = 0
+    """CRC-32 of the whole file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +47,8 @@ class ManifestFacts:
     feedback: Mapping[str, FedBack] = dataclasses.field(default_factory=dict)
     """Loop → what it fed back."""
     adaptation: AdaptationFacts = dataclasses.field(default_factory=AdaptationFacts)
+    batch_digest: str | None = None
+    """What tells the input of that micro-batch from any other; None if Spark has no note of it."""
 
     @property
     def in_flight(self) -> int:
@@ -53,6 +59,7 @@ class ManifestFacts:
         """As a dict of plain values."""
         return {
             "batch": self.batch,
+            "batch_digest": self.batch_digest,
             "clock_ms": self.clock_ms,
             "feedback": {loop: vars(each) for loop, each in self.feedback.items()},
             "adaptation": vars(self.adaptation),
@@ -68,4 +75,5 @@ class ManifestFacts:
             Layouts.from_facts(fields),
             {loop: FedBack(**each) for loop, each in fields["feedback"].items()},
             AdaptationFacts(**fields["adaptation"]),
+            fields["batch_digest"],
         )

@@ -61,7 +61,7 @@ class EpochRunner:
         self._committer = Committer(program, storage, backend.compact, settings.snapshots)
         self._jobs = EpochJobs(program, backend, storage, settings.mergers)
         self._feedback = FeedbackStore(program, storage.checkpoint)
-        self._requests = RescaleRequests(storage.checkpoint.files)
+        self._requests = RescaleRequests(storage.checkpoint.files, storage.checkpoint.query or "")
         self._lock = threading.Lock()
         # A stage that is entered through a shuffle is a region; it bears the name of the operator at its entry.
         self._regions = {stage.number: stage.name for stage in program.layout.stages if stage.kind != "source"}
@@ -161,19 +161,37 @@ class EpochRunner:
     def _run_batch(self, batch: Any, number: int) -> None:
         committed = self._committed.batch
         if number <= committed:
+            self._check_replayed(number, committed)
             self._observer.ended(EpochProgress(number, 0, 0, self._channels_now(), DurationProgress(), skipped=True))
             return
         if number != committed + 1:
+            found = "".join(f"\n{each}" for each in self._checkpoint.damage)
             raise CheckpointError(
                 f"the checkpoint {self._checkpoint.files.root} ends with batch {committed}, but Spark continues with "
                 f"batch {number}: part of the checkpoint was deleted or replaced. Restore it, or start anew with "
-                "another checkpointLocation and output path."
+                f"another checkpointLocation and output path.{found}"
             )
         began = self._checkpoint.begun(self.epochs_done)
         if began is not None and began.get("drain"):
             # Cut off between its output and its manifest, perhaps: it must be the same epoch again.
             self._run_epoch(None, committed)
         self._run_epoch(batch, number)
+
+    def _check_replayed(self, number: int, committed: int) -> None:
+        """Pass over a batch only if it is the one that was committed under its number.
+
+        Spark's log may have been lost, or be an older copy: it then gives the numbers again, and to other input.
+        """
+        now, before = self._backend.batch_digest(number), self._committed.batch_digest
+        if number != committed and now is not None:
+            before = self._checkpoint.batch_digest(number)
+        if now != before:
+            raise CheckpointError(
+                f"Spark runs batch {number}, which the checkpoint {self._checkpoint.files.root} has as committed (its "
+                f"last is {committed}), but with other input than it had: offsets, commits or sources beside it were "
+                "deleted or replaced by older copies. Restore them, or start anew with another checkpointLocation "
+                "and output path."
+            )
 
     def _run_epoch(self, batch: Any, number: int) -> None:
         """The course of an epoch: begin, job, merge, sink, manifest; then what changes before the next."""
@@ -190,10 +208,18 @@ class EpochRunner:
         reach("job done", epoch=epoch)
         tables = results.tables()
         merged = passing_s()
+        self._checkpoint.owner.check()
+        reach("sink checked", epoch=epoch)
         rows_out = self._write(results, tables, epoch)
         written = passing_s()
         reach("sink written", epoch=epoch)
-        self._commit(results, tables, epoch, clock_ms, number)
+        digest = self._committed.batch_digest if batch is None else self._backend.batch_digest(number)
+        feedback = self._feedback.keep(epoch, tables)
+        self._commit(
+            results,
+            epoch,
+            ManifestFacts(number, clock_ms, self._layouts, feedback, self.adaptation.to_facts(), digest),
+        )
         committed = passing_s()
         reach("manifest written", epoch=epoch)
         durations = EpochDurations.between(started, begun, ran, merged, written, committed)
@@ -232,12 +258,10 @@ class EpochRunner:
                 sink.write(table, epoch)
         return sum(table.num_rows for table in outputs) + sum(file.rows for file in files)
 
-    def _commit(self, results: Results, tables: Sequence[pa.Table], epoch: int, clock_ms: int, batch: int) -> None:
+    def _commit(self, results: Results, epoch: int, facts: ManifestFacts) -> None:
         channels = [report for report in results.reports if isinstance(report, ChannelReport)]
         records = [record for report in channels for record in report.segments]
         damaged = [name for report in channels for name in report.damaged]
-        feedback = self._feedback.keep(epoch, tables)
-        facts = ManifestFacts(batch, clock_ms, self._layouts, feedback, self.adaptation.to_facts())
         self._layouts = self._committer.commit(epoch, facts, records, damaged)
         self._requests.committed()
 

@@ -54,6 +54,11 @@ class Storage:
         return f"{self.checkpoint.files.root}/state"
 
 
+def _no_digest(number: int) -> str | None:
+    """Nobody notes what input a micro-batch has."""
+    return None
+
+
 @dataclasses.dataclass(frozen=True)
 class Backend:
     """Who runs what the driver decides, and what the driver is told by it."""
@@ -67,6 +72,9 @@ class Backend:
     clock: Clock = MACHINE_CLOCK
     epoch_time_ms: Callable[[], int] | None = None
     """The time that the next epoch has, for user code and state; None: that of the clock."""
+
+    batch_digest: Callable[[int], str | None] = _no_digest
+    """What tells the input of a micro-batch from any other; None if there is no note of it."""
 
     def next_epoch_ms(self) -> int:
         """The time of an epoch that begins now."""

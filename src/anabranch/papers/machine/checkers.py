@@ -23,7 +23,7 @@ from anabranch.papers.machine.oracle import Sequential, sequential
 from anabranch.papers.machine.result import Sample
 
 if TYPE_CHECKING:
-    from anabranch.papers.machine.flows import Flow
+    from anabranch.papers.machine.flows import MachineFlow
     from anabranch.papers.machine.links import Link
     from anabranch.papers.machine.world import World
 
@@ -69,7 +69,7 @@ class Recorder:
     def delivered(self, value: Any) -> None:
         self.output.append(value)
 
-    def generation_started(self, flow: Flow) -> None:
+    def generation_started(self, flow: MachineFlow) -> None:
         for region in flow.regions:
             self._generations[region.number] = flow.generation
             if region.function is None:

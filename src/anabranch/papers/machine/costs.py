@@ -31,7 +31,7 @@ def blocks() -> Iterator[int]:
         size = min(2 * size, _BLOCK_MAX)
 
 
-class Spread(Enum):
+class CostSpread(Enum):
     """How the costs of tuples are distributed about their mean."""
 
     CONSTANT = "constant"
@@ -50,15 +50,15 @@ class Spread(Enum):
 
     def _block(self, generator: np.random.Generator, size: int) -> NDArray[np.float64]:
         match self:
-            case Spread.CONSTANT:
+            case CostSpread.CONSTANT:
                 return np.ones(size)
-            case Spread.UNIFORM:
+            case CostSpread.UNIFORM:
                 return generator.random(size) * 2
-            case Spread.EXPONENTIAL:
+            case CostSpread.EXPONENTIAL:
                 return generator.standard_exponential(size)
-            case Spread.LOGNORMAL:
+            case CostSpread.LOGNORMAL:
                 return generator.lognormal(-0.5, 1.0, size)
-            case Spread.BIMODAL:
+            case CostSpread.BIMODAL:
                 return np.where(generator.random(size) < 0.1, 5.5, 0.5)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from anabranch.control.bounds import Bounds
 from anabranch.control.controller import Policy
 from anabranch.engine.merging.ordering import Strategy
-from anabranch.papers.machine.costs import Spread, finite
+from anabranch.papers.machine.costs import CostSpread, finite
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.placing.planner import PlannerSettings
 from anabranch.partitioning.resources import Resources
@@ -34,7 +34,7 @@ PolicyMaker = Callable[[Bounds], Policy]
 
 
 @dataclass(frozen=True)
-class Source:
+class MachineSource:
     """Where tuples come from.
 
     A tuple is ⟨position, first key, second key, payload⟩.
@@ -63,13 +63,13 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Region:
+class MachineRegion:
     """A region, and how it is run."""
 
     name: str = "region"
     cost_s: float = 1e-3
     """Mean seconds of one core that a tuple takes in a channel."""
-    spread: Spread = Spread.CONSTANT
+    spread: CostSpread = CostSpread.CONSTANT
     key: int | None = None
     """Which key of the tuple (0 or 1) the state is partitioned by; None: stateless."""
     selectivity: float = 1.0
@@ -196,8 +196,8 @@ class Rescaling:
 class WorldDescription:
     """Everything that decides a run, with its seed."""
 
-    source: Source
-    regions: tuple[Region, ...]
+    source: MachineSource
+    regions: tuple[MachineRegion, ...]
     cluster: Cluster = Cluster()
     rescalings: tuple[Rescaling, ...] = ()
     period_s: float = 5.0
@@ -227,14 +227,14 @@ class WorldDescription:
 
 
 @dataclass(frozen=True)
-class Joint:
+class MachineJoint:
     """What stands behind a region: the strategy of its merger or mergers, and their depth."""
 
     strategy: Strategy
     depth: int
 
 
-def joints(regions: list[Region]) -> list[Joint]:
+def joints(regions: list[MachineRegion]) -> list[MachineJoint]:
     """The joints of a flow, by the table and the three rules of docs/ordering.md."""
     found = []
     depth = 0
@@ -254,5 +254,5 @@ def joints(regions: list[Region]) -> list[Joint]:
             strategy = Strategy.ROUND_ROBIN
         else:
             strategy = Strategy.SEQUENCE
-        found.append(Joint(strategy, depth if strategy is Strategy.INDEXED else 0))
+        found.append(MachineJoint(strategy, depth if strategy is Strategy.INDEXED else 0))
     return found

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Donation = tuple[RegionState, PartitioningFunction, Migration, list[Package]]
 
 
-class Flow:
+class MachineFlow:
     """One flow. The world pokes it; it pokes the world's sink or the next flow."""
 
     def __init__(self, world: World, number: int, regions: list[int]) -> None:

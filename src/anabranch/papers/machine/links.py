@@ -31,7 +31,7 @@ class Sender(Protocol):
 Schedule = Callable[[float, Callable[[Any], None], Any], None]
 
 
-class Clock:
+class WorldClock:
     """The virtual time; the world moves it."""
 
     __slots__ = ("now",)
@@ -40,7 +40,7 @@ class Clock:
         self.now = 0.0
 
 
-class Watch(Protocol):
+class LinkWatch(Protocol):
     """Told of everything that goes in and out of links, for the checkers."""
 
     def put(self, link: Link) -> None: ...
@@ -69,10 +69,10 @@ class Link:
         self,
         name: tuple[Any, ...],
         capacity: int,
-        clock: Clock,
+        clock: WorldClock,
         schedule: Schedule,
         delays: Iterator[float] | None,
-        watch: Watch | None,
+        watch: LinkWatch | None,
         index: int = 0,
     ) -> None:
         self.name = name

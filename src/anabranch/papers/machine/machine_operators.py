@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from anabranch.papers.machine.description import Region
+from anabranch.papers.machine.description import MachineRegion
 from anabranch.program.model import Selectivity
 
 Value = tuple[int, int, int, int]
@@ -31,7 +31,7 @@ def result_of(payload: int, state: int) -> int:
     return (payload * 17 + state * 3 + 5) % MODULUS
 
 
-def emitter(region: Region, keys: int) -> Emit:
+def emitter(region: MachineRegion, keys: int) -> Emit:
     """What a region emits."""
     selectivity = region.selectivity
     declared = region.declared

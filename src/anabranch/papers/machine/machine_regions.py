@@ -16,7 +16,7 @@ import numpy as np
 from anabranch.control.controller import Controller
 from anabranch.control.observation import Observation
 from anabranch.papers.machine.costs import cost_factors, state_bytes, zipf
-from anabranch.papers.machine.description import Region
+from anabranch.papers.machine.description import MachineRegion
 from anabranch.papers.machine.machine_operators import Value, emitter, result_of, step
 from anabranch.papers.machine.stores import KeyTable, Store
 from anabranch.partitioning.counting.lossy_counter import LossyCounter
@@ -26,7 +26,7 @@ from anabranch.partitioning.placing.planner import Period, Planner, PlannerSetti
 from anabranch.program.hashing import key_groups
 
 if TYPE_CHECKING:
-    from anabranch.papers.machine.flows import Flow
+    from anabranch.papers.machine.flows import MachineFlow
     from anabranch.papers.machine.nodes import ChannelNode
 
 COUNTER_EPSILON = 0.001
@@ -43,7 +43,7 @@ def _even(channels: int, group_bits: int) -> PartitioningFunction:
 class RegionState:
     """One region."""
 
-    def __init__(self, number: int, description: Region, flow: Flow, keys: int, skew: float) -> None:
+    def __init__(self, number: int, description: MachineRegion, flow: MachineFlow, keys: int, skew: float) -> None:
         self.number = number
         self.description = description
         self.flow = flow

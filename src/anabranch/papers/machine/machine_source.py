@@ -9,7 +9,7 @@ import numpy as np
 
 from anabranch.engine.merging.punctuation import Punctuation
 from anabranch.papers.machine.costs import gaps, zipf
-from anabranch.papers.machine.description import Source
+from anabranch.papers.machine.description import MachineSource
 from anabranch.papers.machine.machine_operators import MODULUS, Value
 
 _BLOCK = 4096
@@ -39,7 +39,7 @@ class SourceState:
         "made",
     )
 
-    def __init__(self, source: Source, seed: int, resolution_s: float) -> None:
+    def __init__(self, source: MachineSource, seed: int, resolution_s: float) -> None:
         self._source = source
         self._resolution_s = resolution_s
         # A source that always has more never has a backlog to speak of: it is held back, whatever was asked for.

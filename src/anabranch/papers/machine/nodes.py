@@ -1,4 +1,4 @@
-"""The three kinds of nodes that a flow is made of. Each drives one object of anabranch.flow and adds time to it.
+"""The three kinds of nodes that a flow is made of. Each drives a splitter, a channel or a merger and adds time.
 
     SplitterNode ──links──► ChannelNode ──links──► MergerNode ──► next flow, or sink      (one region)
                                  └──links──► MergerNode ──► ChannelNode ──links──► …      (a shuffle)
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.merging.merger_base import Merger
 from anabranch.engine.merging.punctuation import Punctuation
-from anabranch.papers.machine.hosts import HostState
-from anabranch.papers.machine.links import MARKER, Clock, Link
+from anabranch.papers.machine.links import MARKER, Link, WorldClock
+from anabranch.papers.machine.machine_hosts import HostState
 from anabranch.papers.streaming.channel import Channel
 from anabranch.papers.streaming.splitter import ShuffleSplitter, Splitter
 
 if TYPE_CHECKING:
-    from anabranch.papers.machine.flows import Flow, RegionState
+    from anabranch.papers.machine.flows import MachineFlow, RegionState
 
 
 class SendingNode:
@@ -29,7 +29,7 @@ class SendingNode:
 
     __slots__ = ("_blocked_since", "_clock", "_pending", "dead", "outs")
 
-    def __init__(self, clock: Clock, outs: list[Link]) -> None:
+    def __init__(self, clock: WorldClock, outs: list[Link]) -> None:
         self._clock = clock
         self.outs = outs
         self._pending: deque[tuple[int, Any]] = deque()
@@ -78,7 +78,7 @@ class SplitterNode(SendingNode):
         "splitter",
     )
 
-    def __init__(self, flow: Flow, splitter: Splitter, outs: list[Link]) -> None:
+    def __init__(self, flow: MachineFlow, splitter: Splitter, outs: list[Link]) -> None:
         super().__init__(flow.world.clock, outs)
         self._flow = flow
         self.splitter = splitter
@@ -309,7 +309,7 @@ class MergerNode:
     )
 
     def __init__(
-        self, flow: Flow, merger: Merger, links: list[Link], out: Link | None, cost_s: float, has_capacity: bool
+        self, flow: MachineFlow, merger: Merger, links: list[Link], out: Link | None, cost_s: float, has_capacity: bool
     ) -> None:
         self._flow = flow
         self.merger = merger

@@ -17,7 +17,15 @@ from anabranch.compiler.layout.strategies import Joint
 from anabranch.control.bounds import Bounds
 from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.paper_policy import PaperPolicy
-from anabranch.papers.machine.description import Cluster, Host, PolicyMaker, Region, Rescaling, Source, WorldDescription
+from anabranch.papers.machine.description import (
+    Cluster,
+    Host,
+    MachineRegion,
+    MachineSource,
+    PolicyMaker,
+    Rescaling,
+    WorldDescription,
+)
 from anabranch.papers.machine.result import Result
 from anabranch.papers.machine.world import World
 from anabranch.partitioning.placing.planner import PlannerSettings
@@ -39,11 +47,11 @@ class Planned(Protocol):
     def plan(self) -> Plan: ...
 
 
-Program = Planned | Plan | Region | Sequence[Region]
+Program = Planned | Plan | MachineRegion | Sequence[MachineRegion]
 
 
 @dataclass(frozen=True)
-class Knowledge:
+class OperatorCosts:
     """What is known about the operators of a plan: seconds per tuple, and tuples out per tuple in, by name."""
 
     costs: Mapping[str, float]
@@ -138,11 +146,11 @@ def simulate(
     most = channels_max or sum(host.cores for host in network.hosts)
     maker = POLICIES[policy] if isinstance(policy, str) else policy
     bounds = Bounds(1, max(most, channels))
-    if isinstance(program, Region):
+    if isinstance(program, MachineRegion):
         regions = [program]
     elif isinstance(program, Planned | Plan):
         plan = program if isinstance(program, Plan) else program.plan()
-        regions = regions_of(plan, Knowledge(costs or {}, selectivities or {}))
+        regions = regions_of(plan, OperatorCosts(costs or {}, selectivities or {}))
         regions = [region if region.bounds.channels_max == 1 else replace(region, channels=channels, bounds=bounds,
                    key_bytes=key_bytes) for region in regions]  # fmt: skip
     else:
@@ -170,7 +178,7 @@ def simulate(
         for region in regions
     ]
     description = WorldDescription(
-        Source(load=lambda at: curve(at) / grain, keys=keys, skew=skew, stored=stored),
+        MachineSource(load=lambda at: curve(at) / grain, keys=keys, skew=skew, stored=stored),
         tuple(coarse),
         network,
         tuple(rescalings),
@@ -180,7 +188,7 @@ def simulate(
     return World(description).run(seconds).scaled(grain)
 
 
-def regions_of(plan: Plan, knowledge: Knowledge) -> list[Region]:
+def regions_of(plan: Plan, knowledge: OperatorCosts) -> list[MachineRegion]:
     """The regions of a plan, sequential parts among them, as a world describes them.
 
     Raises
@@ -193,9 +201,9 @@ def regions_of(plan: Plan, knowledge: Knowledge) -> list[Region]:
         if [source.name for source in after.node.inputs] != [before.name]:
             raise ValueError(
                 f"the operators must form a line to be simulated, but {after.name} does not read {before.name} alone; "
-                "describe the regions by hand: simulate([Region(…), Region(…)])"
+                "describe the regions by hand: simulate([MachineRegion(…), MachineRegion(…)])"
             )
-    found: list[Region] = []
+    found: list[MachineRegion] = []
     key_texts: list[str] = []
     for process in plan.processes:
         operators = [plan.operator(name) for name in process.operators if plan.operator(name).node.inputs]
@@ -206,7 +214,7 @@ def regions_of(plan: Plan, knowledge: Knowledge) -> list[Region]:
         for operator in operators:
             emits = emits.then(operator.model.selectivity.value)
             selectivity *= knowledge.selectivity(operator)
-        region = Region(
+        region = MachineRegion(
             name="+".join(operator.name for operator in operators),
             cost_s=knowledge.cost_s(operators),
             selectivity=1.0 if emits is Selectivity.ONE else selectivity,
@@ -226,7 +234,7 @@ def regions_of(plan: Plan, knowledge: Knowledge) -> list[Region]:
     return found
 
 
-def _grain(curve: Curve, seconds: float, regions: Sequence[Region], cluster: Cluster) -> int:
+def _grain(curve: Curve, seconds: float, regions: Sequence[MachineRegion], cluster: Cluster) -> int:
     """How many tuples one must stand for, so that there are at most TUPLES_MAX."""
     moments = [curve(seconds * i / 200) for i in range(200)]
     rate = sum(moments) / len(moments)

@@ -12,17 +12,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.merging.merger import make_merger
-from anabranch.papers.machine.hosts import place
 from anabranch.papers.machine.links import Link
+from anabranch.papers.machine.machine_hosts import place
 from anabranch.papers.machine.nodes import ChannelNode, MergerNode, SplitterNode
 from anabranch.papers.streaming.channel import Channel
 from anabranch.papers.streaming.splitter import ShuffleSplitter, Splitter
 
 if TYPE_CHECKING:
-    from anabranch.papers.machine.flows import Flow
+    from anabranch.papers.machine.flows import MachineFlow
 
 
-def wire(flow: Flow) -> tuple[SplitterNode, list[MergerNode]]:
+def wire(flow: MachineFlow) -> tuple[SplitterNode, list[MergerNode]]:
     """Give every region of the flow its nodes; return what stands before and between them."""
     mergers: list[MergerNode] = []
     inputs: list[Link] = []  # of the channels of the region behind the one that is being built
@@ -38,7 +38,7 @@ def wire(flow: Flow) -> tuple[SplitterNode, list[MergerNode]]:
     return SplitterNode(flow, splitter, inputs), mergers
 
 
-def _into_merger(flow: Flow, position: int, mergers: list[MergerNode]) -> list[list[Link]]:
+def _into_merger(flow: MachineFlow, position: int, mergers: list[MergerNode]) -> list[list[Link]]:
     region, joint = flow.regions[position], flow.joints[position]
     links = [_link(flow, "merge", position, channel) for channel in range(region.channels)]
     capacity = region.description.merger_capacity
@@ -48,7 +48,7 @@ def _into_merger(flow: Flow, position: int, mergers: list[MergerNode]) -> list[l
     return [[link] for link in links]
 
 
-def _into_shuffle(flow: Flow, position: int, inputs: list[Link], mergers: list[MergerNode]) -> list[list[Link]]:
+def _into_shuffle(flow: MachineFlow, position: int, inputs: list[Link], mergers: list[MergerNode]) -> list[list[Link]]:
     left, joint = flow.regions[position], flow.joints[position]
     outs = [
         [_link(flow, "shuffle", position, channel, other) for other in range(len(inputs))]
@@ -61,7 +61,7 @@ def _into_shuffle(flow: Flow, position: int, inputs: list[Link], mergers: list[M
     return outs
 
 
-def _build_channels(flow: Flow, position: int, outs: list[list[Link]]) -> list[Link]:
+def _build_channels(flow: MachineFlow, position: int, outs: list[list[Link]]) -> list[Link]:
     """The channels of a region, and the links that lead to them."""
     world = flow.world
     region, joint = flow.regions[position], flow.joints[position]
@@ -86,13 +86,13 @@ def _build_channels(flow: Flow, position: int, outs: list[list[Link]]) -> list[L
     return inputs
 
 
-def _shuffle_splitter(flow: Flow, right: int) -> ShuffleSplitter:
+def _shuffle_splitter(flow: MachineFlow, right: int) -> ShuffleSplitter:
     region = flow.regions[right]
     channels = region.channels
     return ShuffleSplitter(channels, region.route() or (lambda value: value[0] % channels))
 
 
-def _link(flow: Flow, *name: Any, is_local: bool = False) -> Link:
+def _link(flow: MachineFlow, *name: Any, is_local: bool = False) -> Link:
     world = flow.world
     position, channel = name[1], name[2]
     capacity = flow.regions[position].description.queue

@@ -4,7 +4,7 @@
 
 The number makes the order of simultaneous events that of their scheduling, so a run is decided by its
 description, its seed and the code. Nothing here decides anything about channels, order or keys: that is
-the code of flow/, partitioning/ and control/, which the Spark runner drives in the same way.
+the code of papers/streaming, engine/merging, partitioning/ and control/.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from anabranch.control.decision import Decision
 from anabranch.engine.merging.punctuation import Punctuation
 from anabranch.papers.machine.costs import jitters
 from anabranch.papers.machine.description import Rescaling, WorldDescription
-from anabranch.papers.machine.flows import Flow
-from anabranch.papers.machine.hosts import HostState
-from anabranch.papers.machine.links import Clock, Link
+from anabranch.papers.machine.flows import MachineFlow
+from anabranch.papers.machine.links import Link, WorldClock
+from anabranch.papers.machine.machine_hosts import HostState
 from anabranch.papers.machine.machine_source import SourceState
 from anabranch.papers.machine.result import MigrationRecord, RegionSample, Result, Sample
 
@@ -33,7 +33,7 @@ class StandStill(RuntimeError):  # noqa: N818 — it names what happened
     """Nothing can happen any more, and yet the stream has not come to its end: a deadlock; or it never will."""
 
 
-class Watch(Protocol):
+class WorldWatch(Protocol):
     """Is told what happens, for the checkers (checkers.py)."""
 
     def put(self, link: Link) -> None: ...
@@ -46,7 +46,7 @@ class Watch(Protocol):
 
     def delivered(self, value: Any) -> None: ...
 
-    def generation_started(self, flow: Flow) -> None: ...
+    def generation_started(self, flow: MachineFlow) -> None: ...
 
 
 class World:
@@ -63,11 +63,11 @@ class World:
     """
 
     def __init__(
-        self, description: WorldDescription, watch: Watch | None = None, sample_s: float | None = None
+        self, description: WorldDescription, watch: WorldWatch | None = None, sample_s: float | None = None
     ) -> None:
         self.description = description
         self.watch = watch
-        self.clock = Clock()
+        self.clock = WorldClock()
         self.end_s = math.inf
         cluster = description.cluster
         self.delays: Iterator[float] | None = None
@@ -90,9 +90,9 @@ class World:
         self._latencies: list[float] = []
         self._samples: list[Sample] = []
         self._sampled: dict[str, Any] = {"at": 0.0, "taken": 0, "delivered": 0, "latencies": 0, "regions": []}
-        self.flows: list[Flow] = []
+        self.flows: list[MachineFlow] = []
         for number, regions in enumerate(description.flows()):
-            self.flows.append(Flow(self, number, regions))
+            self.flows.append(MachineFlow(self, number, regions))
         for before, after in zip(self.flows, self.flows[1:], strict=False):
             capacity = after.regions[0].description.queue
             link = Link(("flow", after.number), capacity, self.clock, self.schedule, self.delays, watch)

@@ -13,14 +13,14 @@ from random import Random
 from anabranch.control.bounds import Bounds
 from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.paper_policy import PaperPolicy
-from anabranch.papers.machine.costs import Spread
+from anabranch.papers.machine.costs import CostSpread
 from anabranch.papers.machine.description import (
     Cluster,
     Fault,
     Host,
-    Region,
+    MachineRegion,
+    MachineSource,
     Rescaling,
-    Source,
     WorldDescription,
     joints,
 )
@@ -50,7 +50,7 @@ def flow_world(seed: int) -> WorldDescription:
     regions = [_with_capacity(draw, regions, number) for number in range(count)]
     # About how long the run will take, so that things happen during it.
     length_s = sum(tuples * region.cost_s / region.channels for region in regions) + 0.01
-    source = Source(
+    source = MachineSource(
         load=_load(draw, tuples / length_s, length_s),
         tuples=tuples,
         stored=draw.random() < 0.7,
@@ -73,7 +73,7 @@ def flow_world(seed: int) -> WorldDescription:
     )
 
 
-def _region(draw: Random, number: int) -> Region:
+def _region(draw: Random, number: int) -> MachineRegion:
     emits = draw.choice(list(Selectivity))
     selectivity = {Selectivity.ONE: 1.0, Selectivity.AT_MOST_ONE: draw.choice([0.1, 0.5]), Selectivity.ANY: 1.5}[emits]
     key = draw.choice([None, 0, 0, 1])
@@ -86,10 +86,10 @@ def _region(draw: Random, number: int) -> Region:
         planner = PlannerSettings(
             ConstructionSettings(construction=construction), patience_periods=patience, migration_periods=0.0
         )
-    return Region(
+    return MachineRegion(
         name=f"region-{number}",
         cost_s=COST_S,
-        spread=draw.choice(list(Spread)),
+        spread=draw.choice(list(CostSpread)),
         key=key,
         selectivity=selectivity,
         emits=emits,
@@ -108,7 +108,7 @@ def _region(draw: Random, number: int) -> Region:
     )
 
 
-def _with_capacity(draw: Random, regions: list[Region], number: int) -> Region:
+def _with_capacity(draw: Random, regions: list[MachineRegion], number: int) -> MachineRegion:
     region = regions[number]
     alone = not region.shuffled and (number + 1 == len(regions) or not regions[number + 1].shuffled)
     if not alone or draw.random() < 0.6:
@@ -174,10 +174,10 @@ def control_world(seed: int) -> WorldDescription:
     most = draw.choice([4, 8, 12])
     # A backlog that can only grow would be there for long after the load has gone.
     stored = draw.random() < 0.7 and max(rates) * cost_s < most
-    region = Region(
+    region = MachineRegion(
         name="controlled",
         cost_s=cost_s,
-        spread=Spread.CONSTANT,
+        spread=CostSpread.CONSTANT,
         key=None,
         numbered=draw.random() < 0.5,
         channels=draw.choice([1, 1, 4]),
@@ -186,7 +186,7 @@ def control_world(seed: int) -> WorldDescription:
         queue=draw.choice([2, 5]),
     )
     return WorldDescription(
-        Source(load=Steps(rates, (PERIODS * period_s,)), stored=stored),
+        MachineSource(load=Steps(rates, (PERIODS * period_s,)), stored=stored),
         (region,),
         Cluster(hosts=(Host(cores=64),), delay_s=draw.choice([0.0, 0.001])),
         period_s=period_s,

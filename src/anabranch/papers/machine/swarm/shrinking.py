@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from anabranch.control.bounds import Bounds
-from anabranch.papers.machine.costs import Spread
-from anabranch.papers.machine.description import Cluster, Host, Region, WorldDescription
+from anabranch.papers.machine.costs import CostSpread
+from anabranch.papers.machine.description import Cluster, Host, MachineRegion, WorldDescription
 from anabranch.papers.machine.swarm.trial import failures
 from anabranch.sim.load import Constant, Steps
 from anabranch.sim.smallest import TRIALS_MAX, smallest
@@ -91,10 +91,10 @@ def _simpler_clusters(cluster: Cluster) -> Iterator[Cluster]:
             yield changed
 
 
-def _simpler_regions(region: Region) -> Iterator[Region]:
+def _simpler_regions(region: MachineRegion) -> Iterator[MachineRegion]:
     changes = [
         replace(region, channels=max(1, region.channels - 1)),
-        replace(region, spread=Spread.CONSTANT),
+        replace(region, spread=CostSpread.CONSTANT),
         replace(region, split_cost_s=0.0, merge_cost_s=0.0),
         replace(region, merger_capacity=None),
         replace(region, pulse_every=None) if region.merger_capacity is None else region,

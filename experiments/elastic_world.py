@@ -19,7 +19,7 @@ from anabranch.control.controller import Policy
 from anabranch.control.default_options import DefaultOptions
 from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.paper_policy import PaperPolicy
-from anabranch.papers.machine.description import Cluster, Host, Region, Source, WorldDescription
+from anabranch.papers.machine.description import Cluster, Host, MachineRegion, MachineSource, WorldDescription
 from anabranch.papers.machine.result import Result
 from anabranch.papers.machine.world import World
 from anabranch.sim.load import Constant, Curve
@@ -49,17 +49,19 @@ class Settled:
     result: Result
 
 
-def fixed(regions: Sequence[Region], channels: int, parallel: Sequence[bool], tuples: int, **world) -> float:
+def fixed(regions: Sequence[MachineRegion], channels: int, parallel: Sequence[bool], tuples: int, **world) -> float:
     """Return the throughput with the same number of channels in all parallel regions."""
     chosen = tuple(
         replace(one, channels=channels if wide else 1, policy=None) for one, wide in zip(regions, parallel, strict=True)
     )
-    description = _description(chosen, Source(tuples=tuples, keys=world.pop("keys", 1000)), period_s=1e6, **world)
+    description = _description(
+        chosen, MachineSource(tuples=tuples, keys=world.pop("keys", 1000)), period_s=1e6, **world
+    )
     return World(description).run().throughput
 
 
 def controlled(
-    regions: Sequence[Region],
+    regions: Sequence[MachineRegion],
     parallel: Sequence[bool],
     policy: str,
     *,
@@ -75,7 +77,7 @@ def controlled(
         replace(one, channels=1, bounds=BOUNDS, policy=make if wide else None)
         for one, wide in zip(regions, parallel, strict=True)
     )
-    source = Source(
+    source = MachineSource(
         load=load or Constant(float("inf")),
         keys=world.pop("keys", 1000),
         stored=False,
@@ -92,7 +94,12 @@ def controlled(
 
 
 def _description(
-    regions: tuple[Region, ...], source: Source, *, period_s: float, hosts: int = HOSTS, cores: int = CORES
+    regions: tuple[MachineRegion, ...],
+    source: MachineSource,
+    *,
+    period_s: float,
+    hosts: int = HOSTS,
+    cores: int = CORES,
 ) -> WorldDescription:
     cluster = Cluster(
         tuple(Host(cores) for _ in range(hosts)),
@@ -116,9 +123,9 @@ def sequential(work_s: float, stateful: bool) -> float:
     return 1 / (GENERATE_S + work_s + (STATE_S if stateful else 0.0))
 
 
-def micro(work_s: float, stateful: bool) -> Region:
+def micro(work_s: float, stateful: bool) -> MachineRegion:
     """Return the one region of the microbenchmark."""
-    return Region(
+    return MachineRegion(
         cost_s=RECEIVE_S + work_s + (STATE_S if stateful else 0.0) + SEND_S,
         key=0 if stateful else None,
         queue=QUEUE,

@@ -1,16 +1,20 @@
-"""
-The experiments of the *Partitioning* paper: keys with a Zipf distribution, channels added one by one from 1.
+"""The experiments of the *Partitioning* paper: keys with a Zipf distribution, channels added one by one from 1.
 
 As in the paper, items of the ring are single keys. Key k (rank k in frequency) has a random hash drawn from
 the seed; uniform hashing is rank mod N. Constructions see the exact frequencies of keys above δ, unless the
 world was asked to count a stream of rows with a lossy counter.
+
+The benchmark and the figures run an approach at a point of the parameter space, over seeds. Imbalance is the mean over
+them, migration the median. Results are kept for the length of a run, since the default setting is a point of most
+figures.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -28,9 +32,10 @@ from anabranch.partitioning.resources import Growth, Resources
 from anabranch.partitioning.ring import Places, Ring
 from anabranch.partitioning.threshold import EPSILON_PER_DELTA, deviation, refined_threshold, threshold
 from anabranch.program.hashing import GROUP_BITS
+from experiments.reproduction import Line, Panel, Table
 
 Construction = Callable[[PlacementProblem], np.ndarray]
-CONSTRUCTIONS: dict[str, Construction] = {"scan": scan, "redist": redist, "readj": readj, "readj_tail": readj}
+PLACEMENTS: dict[str, Construction] = {"scan": scan, "redist": redist, "readj": readj, "readj_tail": readj}
 
 
 @dataclass(frozen=True)
@@ -207,7 +212,7 @@ def run_constructed(
         before = (hot, placed)
         started = time.process_time()
         _ = Ring.of(channels).points.places
-        placed = CONSTRUCTIONS[name](problem)
+        placed = PLACEMENTS[name](problem)
         seconds = time.process_time() - started
         hot = now_hot
         if channels in at:
@@ -280,3 +285,134 @@ def _outcome(
     loads = np.stack([sums[growth] for growth in resources.growths], axis=1)
     moved = relative_migration(columns[resources.state], before, after, channels)
     return Outcome(imbalance(loads, resources), moved, explicit, seconds, problem)
+
+
+def run_approach(name: str, keys: Keys, setting: Setting, truth: np.ndarray, at: list[int]) -> dict[int, Outcome]:
+    """Run one approach, of whichever kind."""
+    if name in ("uniform", "consistent"):
+        return run_hashed(name, keys, setting, truth, at)
+    if name == "ours":
+        return run_ours(keys, setting, truth, at)
+    return run_constructed(name, keys, setting, truth, at)
+
+
+# ---- an approach at a point of the parameter space, over seeds ----
+
+ROWS_COUNTED = 10**6
+PAPERS = ("uniform", "consistent", "scan", "redist", "readj_tail")
+CONSTRUCTIONS = ("scan", "redist", "readj_tail")
+"""readj with the load of the tail: the reading that gives the paper's numbers. As printed, `readj`, it sees only
+explicit keys; it is shown beside it."""
+APPROACHES = (*PAPERS, "readj", "ours")
+LETTERS = ("CCL", "LCL", "LLL", "LQL")
+SEEDS_DIFFER = (
+    "the approaches are closer to each other than the seeds are (migration deviates by about 0.4 between them)"
+)
+SIGMA_FINE = 0.03
+SEEDS_FINE = 3
+"""Below σ = 0.03 one run of readj takes seconds, at 0.008 with LQL half a minute."""
+
+
+def seeds_of(quick: bool) -> int:
+    """Return the number of seeds for a sweep, the same as in the paper."""
+    return 1 if quick else 5
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One approach at one point, over the seeds."""
+
+    imbalance: float
+    migration: float
+    per_resource: tuple[float, ...]
+    """Relative imbalance of state, computation, communication."""
+    explicit: float
+    milliseconds: float
+
+
+@cache
+def measure(setting: Setting, name: str, seeds: int, at: tuple[int, ...] = ()) -> Mapping[int, Summary]:
+    """Run one approach, growing from 1 channel; summaries by number of channels (default: the setting's)."""
+    at = at or (setting.channels,)
+    if setting.sigma < SIGMA_FINE:
+        seeds = min(seeds, SEEDS_FINE)
+    truth = _zipf(setting.domain, setting.skew)
+    runs = [run_approach(name, _keys(seed, setting.domain), setting, truth, list(at)) for seed in range(seeds)]
+    found = {}
+    for channels in at:
+        outcomes = [run[channels] for run in runs]
+        found[channels] = Summary(
+            imbalance=float(np.mean([one.imbalance.combined for one in outcomes])),
+            migration=float(np.median([one.migration for one in outcomes])),
+            per_resource=tuple(float(v) for v in np.mean([one.imbalance.relative for one in outcomes], axis=0)),
+            explicit=float(np.mean([one.explicit for one in outcomes])),
+            milliseconds=float(np.median([one.seconds for one in outcomes])) * 1e3,
+        )
+    return found
+
+
+def point(setting: Setting, name: str, seeds: int) -> Summary:
+    """Return one approach at the setting's own number of channels."""
+    return measure(setting, name, seeds)[setting.channels]
+
+
+@cache
+def sizes(setting: Setting) -> tuple[float, int]:
+    """Return counters (mean along a million rows) and explicit entries, as counted by a lossy counter."""
+    keys = _keys(0, setting.domain)
+    counter, along = count_rows(keys, setting, ROWS_COUNTED)
+    seen = estimated(keys, counter)
+    outcome = run_constructed("scan", keys, setting, seen, [setting.channels], seen)[setting.channels]
+    return float(np.mean(along)), outcome.explicit
+
+
+@lru_cache(maxsize=24)
+def _keys(seed: int, domain: int) -> Keys:
+    return Keys(seed, domain)
+
+
+@lru_cache(maxsize=4)
+def _zipf(domain: int, skew: float) -> np.ndarray:
+    return zipf(domain, skew)
+
+
+Sweep = Mapping[str, Sequence[Summary]]
+
+
+def sweep(settings: Iterable[Setting], names: Iterable[str], seeds: int) -> Sweep:
+    """Run several approaches over several settings."""
+    settings = list(settings)
+    return {name: [point(setting, name, seeds) for setting in settings] for name in names}
+
+
+def both_table(title: str, axis: str, xs: Sequence[float], found: Sweep) -> Table:
+    """Imbalance / migration, a row per x and a column per approach."""
+    rows = [
+        (f"{x:g}", *(f"{line[i].imbalance:.2f} / {line[i].migration:.2f}" for line in found.values()))
+        for i, x in enumerate(xs)
+    ]
+    return Table.of(f"{title}, imbalance / migration", (axis, *found), rows)
+
+
+def both_panels(title: str, axis: str, xs: Sequence[float], found: Sweep, *, x_log: bool = False) -> list[Panel]:
+    """Two panels: migration and imbalance."""
+    return [
+        Panel(
+            f"{title}: migration",
+            axis,
+            "relative migration",
+            {name: Line(xs, [one.migration for one in line]) for name, line in found.items()},
+            x_log=x_log,
+            y_log=True,
+            level=1.0,
+        ),
+        Panel(
+            f"{title}: imbalance",
+            axis,
+            "relative imbalance",
+            {name: Line(xs, [one.imbalance for one in line]) for name, line in found.items()},
+            x_log=x_log,
+            y_log=max(one.imbalance for line in found.values() for one in line) > 4,
+            level=1.0,
+        ),
+    ]
