@@ -116,7 +116,7 @@ def time_to_compile(size: int, repeats: int) -> tuple[float, float]:
         plan = compile_program(outputs)
         times.append(time.perf_counter() - start)
         processor_times.append(time.process_time() - processor_start)
-        blocked = [operator.name for operator in plan.operators if operator.region is None]
+        blocked = [operator.name for operator in plan.operators if operator.chain is None]
         assert blocked == ["source"], blocked
     return sorted(times)[len(times) // 2], sorted(processor_times)[len(times) // 2]
 

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.api.stream import Stream, compiled
+from anabranch.api.stream import Stream
+from anabranch.compiler.layout.compile import compiled
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.epoch_progress import EpochProgress

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import agg
 from anabranch.api.session import from_epochs
-from anabranch.api.stream import compiled
+from anabranch.compiler.layout.compile import compiled
 from anabranch.compiler.layout.hot_key_split import with_split_aggregations
-from anabranch.compiler.layout.stages import lay_out
 from anabranch.engine.driver.balancing import Balancing, BalancingSettings
 from anabranch.engine.query_options import QueryOptions
 from anabranch.engine.sequential import run_epochs
@@ -275,7 +274,7 @@ def test_only_regions_that_would_be_in_parts_as_a_whole_are_looked_at():
             yield t
 
     def found(stream):
-        return Balancing(lay_out(compiled([stream._node])))._splittable
+        return Balancing(compiled([stream._node]).layout)._splittable
 
     plain = from_epochs([[]], "k string, n long").punctuate(lambda t: t.n == 0)
     window = {"by": "k", "window": ab.punctuation()}

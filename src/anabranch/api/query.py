@@ -126,8 +126,8 @@ class StreamingQuery:
         return None if found is None else self._explained(found)
 
     def explain(self, form: str = "text") -> None:
-        """Print the plan, as text, json, mermaid or svg."""
-        print(self.plan.explain(form))
+        """Print what runs and why, with what is decided now: channels, who merges; as text, json, mermaid or svg."""
+        print(self.plan.explain(form, self._runner.current.running()))
 
     # -- elasticity ---------------------------------------------------------------------------------------
 

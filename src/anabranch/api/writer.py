@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.query import StreamingQuery
-from anabranch.api.stream import compiled
+from anabranch.compiler.layout.compile import compiled
 from anabranch.compiler.layout.hot_key_split import has_parts
 from anabranch.engine.query_options import QueryOptions
 from anabranch.errors import ProgramError, SinkError

@@ -22,7 +22,8 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch import faults
-from anabranch.api.stream import Stream, compiled
+from anabranch.api.stream import Stream
+from anabranch.compiler.layout.compile import compiled
 from anabranch.control.decision import Decision
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.committer import key_routes

@@ -7,8 +7,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import cloudpickle
-
+from anabranch.compiler.explaining.running import Running
 from anabranch.compiler.layout.stages import Layout
 from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.setup import Backend, Storage
@@ -20,6 +19,7 @@ from anabranch.engine.worker.tasks import LevelTask, Program
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
 from anabranch.operators.hot_key_parts import HotKeyParts
 from anabranch.partitioning.function import PartitioningFunction
+from anabranch.program.travelling import packed
 from anabranch.state.store import StateVersion
 
 
@@ -33,7 +33,7 @@ class EpochJobs:
         self._mergers = mergers
         self._targets = self._file_targets(mergeable) if mergers else {}
         self._direct = self._file_targets(unordered)
-        self._pickled = cloudpickle.dumps(program)
+        self._pickled = packed(program, [step.node for step in program.layout.steps])
         self._digest = hashlib.sha256(self._pickled).hexdigest()
 
     def _file_targets(self, suits: Callable[[Layout, int], bool]) -> dict[int, Target]:
@@ -45,6 +45,12 @@ class EpochJobs:
     def writes_files(self, exit_number: int) -> bool:
         """Whether tasks write an output, and the driver only publishes their files."""
         return exit_number in self._targets or exit_number in self._direct
+
+    def running(self, channels: Mapping[str, int], source_tasks: int | None) -> Running:
+        """What is decided about the layout, with the channels of now."""
+        merged = frozenset(self._targets)
+        mergers, direct = self._mergers if merged else 0, frozenset(self._direct)
+        return Running(self._program.layout, channels, source_tasks, mergers, merged, direct)
 
     def run(
         self,

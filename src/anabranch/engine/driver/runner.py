@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from anabranch.compiler.explaining.running import Running
 from anabranch.control import Decision
 from anabranch.engine.driver.adaptation import Adaptation, EpochFacts
 from anabranch.engine.driver.balancing import Balancing
@@ -63,6 +64,7 @@ class EpochRunner:
         self._feedback = FeedbackStore(program, storage.checkpoint)
         self._requests = RescaleRequests(storage.checkpoint.files, storage.checkpoint.query or "")
         self._lock = threading.Lock()
+        self._source_tasks: int | None = None  # in the last epoch
         # A stage that is entered through a shuffle is a region; it bears the name of the operator at its entry.
         self._regions = {stage.number: stage.name for stage in program.layout.stages if stage.kind != "source"}
         self._layouts, scaling = self._started(settings)
@@ -130,6 +132,11 @@ class EpochRunner:
     def decisions(self, region: str) -> tuple[Decision, ...]:
         """The latest decisions about a region, oldest first."""
         return self.adaptation.scaling.decisions(region)
+
+    def running(self) -> Running:
+        """What is decided about the layout now."""
+        channels = {**self._channels_now(), **{each.name: each.channels for each in self.status()}}
+        return self._jobs.running(channels, self._source_tasks)
 
     # -- epochs ---------------------------------------------------------------------------------------------
 
@@ -223,7 +230,8 @@ class EpochRunner:
         committed = passing_s()
         reach("manifest written", epoch=epoch)
         durations = EpochDurations.between(started, begun, ran, merged, written, committed)
-        rows_in = sum(report.rows_in for report in results.reports if isinstance(report, SplitReport))
+        splitters = [report for report in results.reports if isinstance(report, SplitReport)]
+        rows_in, self._source_tasks = sum(report.rows_in for report in splitters), len(splitters)
         facts = EpochFacts(
             epoch,
             started,
