@@ -42,7 +42,7 @@ import anabranch as ab
 from anabranch.papers.streaming.migration import Holdings, moved_keys
 from anabranch.spark.session import local_session
 from anabranch.state.files import LocalFiles
-from anabranch.state.layouts import Layouts
+from anabranch.state.key_owners import KeyOwners
 from anabranch.state.reader import CheckpointReader
 from benchmarks import _held_state
 
@@ -146,7 +146,7 @@ def rescale_ours(session: ab.Session, root: Path, keys: int) -> Iterator[Rescali
     before = 2
     for after in STEPS:
         ordinary = ordinary_s(source.put, query.processAllAvailable)
-        function = layouts(place).function(region)
+        function = owners(place).function(region)
 
         def switch(after: int = after) -> None:
             query.rescale(region, after)  # takes effect after the epoch that comes now
@@ -164,16 +164,16 @@ def rescale_ours(session: ab.Session, root: Path, keys: int) -> Iterator[Rescali
 
         later = max(seconds(epoch) for _ in range(AFTER)) - ordinary
         hashes = CheckpointReader(LocalFiles(str(place / "anabranch"))).route_hashes(OPERATOR)
-        new = layouts(place).function(region)
+        new = owners(place).function(region)
         moved = moved_keys(function, new, Holdings.of(hashes, function, new)).against_minimum
         yield Rescaling(before, after, pause, later, moved)
         before = after
     query.stop()
 
 
-def layouts(place: Path) -> Layouts:
+def owners(place: Path) -> KeyOwners:
     """Who owns what, by the newest manifest."""
-    return CheckpointReader(LocalFiles(str(place / "anabranch"))).manifest.facts.layouts
+    return CheckpointReader(LocalFiles(str(place / "anabranch"))).manifest.facts.owners
 
 
 # -- Spark's own way ----------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def tier(rows: int) -> int:
     return number
 
 
-def mergeable(rows: Sequence[int]) -> tuple[int, int] | None:
+def compactable(rows: Sequence[int]) -> tuple[int, int] | None:
     """The range of neighbours, given by their rows (newest first), that should be merged next, or None.
 
     A run of four or more from the newest on, none of a higher tier than those of the run are; the oldest
