@@ -278,7 +278,7 @@ def two_owners(root: str) -> tuple[World, int, int]:
 def adopt(world: World, channel: int) -> None:
     """One channel merges all it sees, and that is committed."""
     state = world.version()(channel)
-    world.commit([state.merge("kept", state.visible("kept"), is_all=True)])
+    world.commit([state.compact("kept", state.visible("kept"), is_all=True)])
 
 
 def test_what_one_channel_adopted_counts_before_what_another_still_needs(tmp_path):

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from anabranch.engine.driver.setup import Compactor, Storage
 from anabranch.engine.worker.tasks import CompactTask, Program
 from anabranch.program.graph import Keyed
-from anabranch.program.options import Period
+from anabranch.program.options import Interval
 from anabranch.state.checkpoint import Manifest
 from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
 from anabranch.state.files import MemoryFiles
@@ -38,7 +38,7 @@ from anabranch.state.store import StateVersion
 class Committer:
     """The committed state of a query, from one manifest to the next."""
 
-    def __init__(self, program: Program, storage: Storage, compact: Compactor, snapshots: Period | None) -> None:
+    def __init__(self, program: Program, storage: Storage, compact: Compactor, snapshots: Interval | None) -> None:
         self._checkpoint = storage.checkpoint
         self._storage = storage
         self._backing = None if storage.shared else storage.backing  # where files are shared nothing has to travel
