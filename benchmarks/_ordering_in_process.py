@@ -59,12 +59,12 @@ def execute(pieces: list[pa.RecordBatch], job: Job) -> pa.Table:
     for number, piece in enumerate(pieces):
         parts = [piece.slice(at, BATCH_ROWS) for at in range(0, len(piece), BATCH_ROWS)]
         produced += batches_of(job.split.rows(iter(parts), number))
-    for task in job.levels:
+    for task in job.depths:
         table = pa.Table.from_batches(produced, ROWS)
         produced = []
-        for slot in range(task.count):
-            mine = table.filter(pc.equal(table["slot"], slot)).select(["order", "payload"]).sort_by("order")
-            produced += task.run(_batches(mine), slot)
+        for index in range(task.count):
+            mine = table.filter(pc.equal(table["task"], index)).select(["order", "payload"]).sort_by("order")
+            produced += task.run(_batches(mine), index)
     return pa.Table.from_batches(produced, ROWS)
 
 

@@ -50,7 +50,7 @@ import anabranch as ab
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
 from anabranch.state.lineage import KeyRoute
-from anabranch.state.segment import Segment, merge_segments
+from anabranch.state.segment import Segment, compacted_segments
 from anabranch.state.table import Table
 from benchmarks import _held_state
 from benchmarks._spark import processor_time, spark_session
@@ -334,7 +334,7 @@ class Bench:
         for title, merged, is_all in (("small", small, False), ("all", segments, True)):
             rows = sum(map(len, merged))
             begun = time.process_time()
-            merge_segments(merged, drop_dead=is_all)
+            compacted_segments(merged, drop_dead=is_all)
             print(f"  merge {title}: {rows:,} rows, {rows / (time.process_time() - begun) / 1e6:.1f} M rows/s")
 
 

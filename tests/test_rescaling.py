@@ -202,14 +202,14 @@ def test_any_graph_rescaled_in_any_way_gives_the_sequential_output(tmp_path_fact
 
 def test_a_new_function_that_takes_effect_too_early_is_caught(tmp_path, monkeypatch):
     """The check can fail: a generation that keeps its number makes old owners' state look like the new ones'."""
-    from anabranch.state.layouts import Layouts, Region
+    from anabranch.state.key_owners import KeyOwners, Region
 
     def replaced_in_place(self, region, function):
         known = self.regions[region]
         functions = {**self.functions, known.generation: function}
-        return Layouts({**self.regions, region: Region(known.generation, known.routes)}, functions, self.newest)
+        return KeyOwners({**self.regions, region: Region(known.generation, known.routes)}, functions, self.newest)
 
-    monkeypatch.setattr(Layouts, "replaced", replaced_in_place)
+    monkeypatch.setattr(KeyOwners, "replaced", replaced_in_place)
     with pytest.raises(AssertionError):
         for seed in range(20):
             rescaling(seed, tmp_path / str(seed), automatic=False)

@@ -34,7 +34,7 @@ from anabranch.engine.driver.switching import SwitchingRunner, begins_split
 from anabranch.engine.job import Job
 from anabranch.engine.sequential import input_row, run_epochs
 from anabranch.engine.worker.exchange import ROWS, batches_of
-from anabranch.engine.worker.tasks import LevelTask, MergeTask, Program
+from anabranch.engine.worker.tasks import ChannelTask, CompactTask, Program
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.program.graph import Node, Source
 from anabranch.program.model import OutputOrder
@@ -43,7 +43,7 @@ from anabranch.program.schema import Row
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
-from anabranch.state.lineage import LargeMerge
+from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
 
 __all__ = ["ParallelRun", "TaskDied", "run_parallel", "run_sequential"]
@@ -194,28 +194,28 @@ class ParallelRun:
             kinds = [pa.int32(), pa.int64(), pa.binary()]
             arrays = [pa.array(column, kind) for column, kind in zip(fed_back, kinds, strict=True)]
             produced += job.feedback.run(iter([pa.RecordBatch.from_arrays(arrays, ["loop", "first", "payload"])]), 0)
-        for task in job.levels:
+        for task in job.depths:
             table = pa.Table.from_batches(produced, ROWS)
             produced = []
-            for slot in range(task.count):
-                mine = table.filter(pa.compute.equal(table["slot"], slot)).select(["order", "payload"])
+            for index in range(task.count):
+                mine = table.filter(pa.compute.equal(table["task"], index)).select(["order", "payload"])
                 # Spark delivers the blocks of a shuffle in any order.
                 shuffled = mine.take(pa.array(random.permutation(len(mine)))) if len(mine) else mine
-                produced += self._attempts(task, shuffled, slot, random)
+                produced += self._attempts(task, shuffled, index, random)
         return pa.Table.from_batches(produced, ROWS)
 
-    def _attempts(self, task: LevelTask, rows: pa.Table, slot: int, random: np.random.Generator) -> Any:
+    def _attempts(self, task: ChannelTask, rows: pa.Table, index: int, random: np.random.Generator) -> Any:
         """A channel's results. As on Spark, a task that dies is run again, and one may run twice for nothing."""
         if random.random() < 0.05:
-            list(task.run(_sorted_batches(rows), slot))
+            list(task.run(_sorted_batches(rows), index))
         for _ in range(3):
             try:
-                return list(task.run(_sorted_batches(rows), slot))
+                return list(task.run(_sorted_batches(rows), index))
             except TaskDied:
                 continue
-        raise TaskDied(f"channel {slot} died four times")
+        raise TaskDied(f"channel {index} died four times")
 
-    def _compact(self, task: MergeTask, wanted: list[LargeMerge]) -> Future[list[SegmentRecord]]:
+    def _compact(self, task: CompactTask, wanted: list[Compaction]) -> Future[list[SegmentRecord]]:
         done: Future[list[SegmentRecord]] = Future()
         try:
             done.set_result([task(each) for each in wanted])

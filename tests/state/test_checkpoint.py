@@ -16,7 +16,7 @@ from anabranch.state import envelope
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.envelope import seal, unseal
 from anabranch.state.files import LocalFiles
-from anabranch.state.layouts import Layouts
+from anabranch.state.key_owners import KeyOwners
 from anabranch.state.manifest_facts import AdaptationFacts, FedBack, ManifestFacts
 from anabranch.state.ownership import Ownership
 from anabranch.state.records import SegmentRecord
@@ -60,7 +60,7 @@ facts = st.builds(
     ManifestFacts,
     batch=st.integers(-1, 10**12),
     clock_ms=st.integers(0, 2**60),
-    layouts=st.integers(1, 5).map(lambda channels: Layouts().started({"Sum": {"Sum": ("k",)}}, {"Sum": channels})),
+    owners=st.integers(1, 5).map(lambda channels: KeyOwners().started({"Sum": {"Sum": ("k",)}}, {"Sum": channels})),
     feedback=st.dictionaries(names, st.builds(FedBack, names, st.integers(0, 2**40)), max_size=2),
     adaptation=st.builds(AdaptationFacts, remembered, remembered, remembered),
 )

@@ -34,10 +34,10 @@ from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Stor
 from anabranch.engine.driver.sink import Holder, TableSink
 from anabranch.engine.driver.switching import SwitchingRunner, begins_split
 from anabranch.engine.driver.waiting import Ready, SparkSurroundings
-from anabranch.engine.worker.tasks import MergeTask, Program
+from anabranch.engine.worker.tasks import CompactTask, Program
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.program.graph import Node, Source
-from anabranch.program.options import Period
+from anabranch.program.options import Interval
 from anabranch.program.origins import RowsOrigin
 from anabranch.sim.fast_tasks import FastTasks
 from anabranch.sim.hosts import slots_at
@@ -257,7 +257,7 @@ class Simulation:
         settings = EpochSettings(
             situation.options,
             BalancingSettings(situation.balancing, situation.imbalance_tolerance, situation.split_gain_s),
-            None if epochs is None else Period(epochs),
+            None if epochs is None else Interval(epochs),
         )
         backend = Backend(self._tasks, self._compact, self._sinks, surroundings, sizing, self.clock)
         observer = Observer(
@@ -272,7 +272,7 @@ class Simulation:
     def _slots(self) -> int:
         return slots_at(self.situation.hosts, self.clock.at_s)
 
-    def _compact(self, task: MergeTask, wanted: list[Any]) -> Future[list[Any]]:
+    def _compact(self, task: CompactTask, wanted: list[Any]) -> Future[list[Any]]:
         if isinstance(self._tasks, FastTasks):
             return self._tasks.merge(task, wanted)
         done: Future[list[Any]] = Future()

@@ -29,7 +29,7 @@ from anabranch.program.options import seconds_of
 from anabranch.spark.batch_log import BatchLog
 from anabranch.spark.cluster import QueryExecutors, executors_of
 from anabranch.spark.hadoop_files import local_path, open_files, qualified
-from anabranch.spark.job import SparkExecutor, SparkMerges
+from anabranch.spark.job import SparkCompactions, SparkExecutor
 from anabranch.spark.read_limits import SparkReadLimits, sizing_of
 from anabranch.spark.row_files import RowFiles
 from anabranch.spark.slots import slots_now, task_slots
@@ -140,7 +140,12 @@ def start(
         last_progress=running.last_progress,
     )
     backend = Backend(
-        SparkExecutor(spark, sources), SparkMerges(spark), wanted.sinks, surroundings, sizing, batch_digest=log.digest
+        SparkExecutor(spark, sources),
+        SparkCompactions(spark),
+        wanted.sinks,
+        surroundings,
+        sizing,
+        batch_digest=log.digest,
     )
     settings = EpochSettings(options.elastic, options.balancing, options.snapshots, options.mergers)
     storage = Storage(held, local_path(location) is not None, backing)

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.state.layouts import Layouts
+from anabranch.state.key_owners import KeyOwners
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ManifestFacts:
     """The last micro-batch of Spark's that is in the state."""
     clock_ms: int = 0
     """The epoch's time."""
-    layouts: Layouts = dataclasses.field(default_factory=Layouts)
+    owners: KeyOwners = dataclasses.field(default_factory=KeyOwners)
     """Who owns which keys, now and when segments were written."""
     feedback: Mapping[str, FedBack] = dataclasses.field(default_factory=dict)
     """Loop → what it fed back."""
@@ -63,7 +63,7 @@ class ManifestFacts:
             "clock_ms": self.clock_ms,
             "feedback": {loop: vars(each) for loop, each in self.feedback.items()},
             "adaptation": vars(self.adaptation),
-            **self.layouts.to_facts(),
+            **self.owners.to_facts(),
         }
 
     @classmethod
@@ -72,7 +72,7 @@ class ManifestFacts:
         return cls(
             fields["batch"],
             fields["clock_ms"],
-            Layouts.from_facts(fields),
+            KeyOwners.from_facts(fields),
             {loop: FedBack(**each) for loop, each in fields["feedback"].items()},
             AdaptationFacts(**fields["adaptation"]),
             fields["batch_digest"],

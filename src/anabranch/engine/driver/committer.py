@@ -14,18 +14,18 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from anabranch.engine.driver.setup import Compactor, Storage
-from anabranch.engine.worker.tasks import MergeTask, Program
+from anabranch.engine.worker.tasks import CompactTask, Program
 from anabranch.program.graph import Keyed
-from anabranch.program.options import Period
+from anabranch.program.options import Interval
 from anabranch.state.checkpoint import Manifest
 from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
 from anabranch.state.files import MemoryFiles
-from anabranch.state.layouts import Layouts
+from anabranch.state.key_owners import KeyOwners
 from anabranch.state.lineage import (
     KeyRoute,
-    after_merge,
+    after_compaction,
     files_of,
-    large_merges,
+    large_compactions,
     without_adopted,
     without_damaged,
     without_old_parts,
@@ -38,7 +38,7 @@ from anabranch.state.store import StateVersion
 class Committer:
     """The committed state of a query, from one manifest to the next."""
 
-    def __init__(self, program: Program, storage: Storage, compact: Compactor, snapshots: Period | None) -> None:
+    def __init__(self, program: Program, storage: Storage, compact: Compactor, snapshots: Interval | None) -> None:
         self._checkpoint = storage.checkpoint
         self._storage = storage
         self._backing = None if storage.shared else storage.backing  # where files are shared nothing has to travel
@@ -63,7 +63,7 @@ class Committer:
         """Whether segments are being compacted beside the epochs."""
         return self._compacting is not None and not self._compacting.done()
 
-    def version(self, epoch: int, clock_ms: int, layouts: Layouts) -> StateVersion:
+    def version(self, epoch: int, clock_ms: int, owners: KeyOwners) -> StateVersion:
         """The committed state as the tasks of an epoch read it."""
         files = self._checkpoint.files
         return StateVersion(
@@ -71,11 +71,11 @@ class Committer:
             self._storage.shared,
             epoch,
             clock_ms,
-            layouts.by_operator(),
+            owners.by_operator(),
             self.keys,
             self._fields,
             self.manifest.segments,
-            merging=self._busy if self._compacting is not None else frozenset(),
+            compacting=self._busy if self._compacting is not None else frozenset(),
             transient=self.transient,
             backing=self._backing,
             memory=files if isinstance(files, MemoryFiles) else None,
@@ -83,39 +83,39 @@ class Committer:
 
     def commit(
         self, epoch: int, facts: ManifestFacts, records: Sequence[SegmentRecord], damaged: Sequence[str]
-    ) -> Layouts:
-        """Publish an epoch with the segments that its channels wrote; the layouts, without what no segment needs."""
+    ) -> KeyOwners:
+        """Publish an epoch with the segments that its channels wrote; the owners, without what no segment needs."""
         segments = {operator: list(known) for operator, known in self.manifest.segments.items()}
         for record in [*records, *self._compacted()]:
             if record.data is not None:
                 self._checkpoint.files.write(f"state/{record.name}", record.data)
                 record = dataclasses.replace(record, data=None)
             known = segments.setdefault(record.operator, [])
-            segments[record.operator] = after_merge(known, record) if record.parts else [record, *known]
-        layouts = facts.layouts.by_operator()
+            segments[record.operator] = after_compaction(known, record) if record.parts else [record, *known]
+        owners = facts.owners.by_operator()
         for operator, known in segments.items():
             whole = without_old_parts(without_damaged(known, damaged), epoch - self._checkpoint.kept)
             key = self.keys.get(operator)
             # State of an operator that the program does not have any more is kept as it is.
-            segments[operator] = whole if key is None else without_adopted(whole, layouts[operator], key.route)
-        pruned = facts.layouts.pruned(segments)
-        manifest = Manifest(epoch, segments, dataclasses.replace(facts, layouts=pruned))
+            segments[operator] = whole if key is None else without_adopted(whole, owners[operator], key.route)
+        pruned = facts.owners.pruned(segments)
+        manifest = Manifest(epoch, segments, dataclasses.replace(facts, owners=pruned))
         self._checkpoint.commit(manifest)
         self.manifest = manifest
         if self._backing is not None:
             self._backing.release(files_of(segments))
         return pruned
 
-    def compact_beside(self, clock_ms: int, layouts: Layouts) -> None:
+    def compact_beside(self, clock_ms: int, owners: KeyOwners) -> None:
         """Start the compactions that are too large to be made by the channels, unless some are under way."""
         if self._compacting is not None:
             return
         due = self._snapshots is not None and self._snapshots.due(self.manifest.epoch, clock_ms)
-        wanted = large_merges(self.manifest.segments, layouts.by_operator(), self.keys, INLINE_ROWS, everything=due)
+        wanted = large_compactions(self.manifest.segments, owners.by_operator(), self.keys, INLINE_ROWS, everything=due)
         if wanted:
-            version = self.version(self.manifest.epoch + 1, clock_ms, layouts)
+            version = self.version(self.manifest.epoch + 1, clock_ms, owners)
             self._busy = frozenset(record.name for _, _, records in wanted for record in records)
-            self._compacting = self._compact(MergeTask(version), wanted)
+            self._compacting = self._compact(CompactTask(version), wanted)
 
     def _compacted(self) -> list[SegmentRecord]:
         """The records of compactions that are done."""

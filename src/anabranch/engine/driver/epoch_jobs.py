@@ -15,7 +15,7 @@ from anabranch.engine.job import Job
 from anabranch.engine.worker.output_files import Target, unordered
 from anabranch.engine.worker.output_mergers import MergerTask, mergeable
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
-from anabranch.engine.worker.tasks import LevelTask, Program
+from anabranch.engine.worker.tasks import ChannelTask, Program
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
 from anabranch.operators.hot_key_parts import HotKeyParts
 from anabranch.partitioning.function import PartitioningFunction
@@ -65,9 +65,9 @@ class EpochJobs:
         common = (self._pickled, self._digest, state.epoch, state.clock_ms, functions, parts, self._direct)
         while True:
             merged = (self._mergers, frozenset(self._targets))
-            levels = [LevelTask(*common, depth, state, *merged) for depth in range(1, layout.depth + 1)]
+            depths = [ChannelTask(*common, depth, state, *merged) for depth in range(1, layout.depth + 1)]
             merger = MergerTask(*common, self._targets, self._mergers) if self._targets else None
-            job = Job(SplitTask(*common), FeedbackTask(*common), fed_back, levels, merger)
+            job = Job(SplitTask(*common), FeedbackTask(*common), fed_back, depths, merger)
             try:
                 return Results(self._backend.execute(batch, job), layout)
             except MissingSegments as missing:

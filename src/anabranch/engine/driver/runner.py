@@ -44,7 +44,7 @@ from anabranch.errors import AnabranchError, CheckpointError
 from anabranch.faults import reach
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.program.graph import Keyed
-from anabranch.state.layouts import Layouts
+from anabranch.state.key_owners import KeyOwners
 from anabranch.state.manifest_facts import ManifestFacts
 from anabranch.state.rescale_requests import RescaleRequests
 
@@ -67,15 +67,15 @@ class EpochRunner:
         self._source_tasks: int | None = None  # in the last epoch
         # A stage that is entered through a shuffle is a region; it bears the name of the operator at its entry.
         self._regions = {stage.number: stage.name for stage in program.layout.stages if stage.kind != "source"}
-        self._layouts, scaling = self._started(settings)
+        self._owners, scaling = self._started(settings)
         self.adaptation = Adaptation(scaling, Balancing(program.layout, settings.balancing), backend.sizing)
-        self.adaptation.restore(self._committed.adaptation, self._layouts)
+        self.adaptation.restore(self._committed.adaptation, self._owners)
         self.failure: AnabranchError | None = None
 
-    def _started(self, settings: EpochSettings) -> tuple[Layouts, Scaling]:
+    def _started(self, settings: EpochSettings) -> tuple[KeyOwners, Scaling]:
         """Who owns keys when the query starts, and what scales from there."""
         stages = {name: self.program.layout.stages[number] for number, name in self._regions.items()}
-        before, around = self._committed.layouts, self._backend.surroundings
+        before, around = self._committed.owners, self._backend.surroundings
         known = {name: before.function(name).channels for name in before.regions}
         known.update(self._requests.taken)  # asked for by hand, and no epoch has followed
         slots = around.slots_now()
@@ -84,11 +84,11 @@ class EpochRunner:
             for name, stage in stages.items()
             if stage.kind != "single"
         }
-        layouts = before.started(
+        owners = before.started(
             {name: stage.routes for name, stage in stages.items()}, {name: channels.get(name, 1) for name in stages}
         )
         decided = self._observer.decided
-        return layouts, Scaling(channels, settings.elastic, around.slots, decided, self._requests, around.slots_now)
+        return owners, Scaling(channels, settings.elastic, around.slots, decided, self._requests, around.slots_now)
 
     # -- what there is --------------------------------------------------------------------------------------
 
@@ -110,11 +110,11 @@ class EpochRunner:
     @property
     def functions(self) -> dict[str, PartitioningFunction]:
         """Region → the function that says which channel owns which of its keys, from the next epoch on."""
-        return {region: self._layouts.function(region) for region in self._regions.values()}
+        return {region: self._owners.function(region) for region in self._regions.values()}
 
     def replace_function(self, region: str, function: PartitioningFunction) -> None:
         """Have a region's keys owned by others from the next epoch on; as adaptation does between two epochs."""
-        self._layouts = self._layouts.replaced(region, function)
+        self._owners = self._owners.replaced(region, function)
 
     @property
     def is_compacting(self) -> bool:
@@ -225,7 +225,7 @@ class EpochRunner:
         self._commit(
             results,
             epoch,
-            ManifestFacts(number, clock_ms, self._layouts, feedback, self.adaptation.to_facts(), digest),
+            ManifestFacts(number, clock_ms, self._owners, feedback, self.adaptation.to_facts(), digest),
         )
         committed = passing_s()
         reach("manifest written", epoch=epoch)
@@ -246,11 +246,11 @@ class EpochRunner:
             taken_files=ready.taken_files,
         )
         self._adapt(facts, rows_out)
-        self._committer.compact_beside(clock_ms, self._layouts)
+        self._committer.compact_beside(clock_ms, self._owners)
 
     def _run_job(self, batch: Any, epoch: int, clock_ms: int) -> Results:
-        functions = {number: self._layouts.function(region) for number, region in self._regions.items()}
-        state = self._committer.version(epoch, clock_ms, self._layouts)
+        functions = {number: self._owners.function(region) for number, region in self._regions.items()}
+        state = self._committer.version(epoch, clock_ms, self._owners)
         fed_back = self._feedback.pieces(self._committed.feedback)
         return self._jobs.run(batch, state, fed_back, functions, self.adaptation.balancing.hot_key_parts())
 
@@ -270,13 +270,13 @@ class EpochRunner:
         channels = [report for report in results.reports if isinstance(report, ChannelReport)]
         records = [record for report in channels for record in report.segments]
         damaged = [name for report in channels for name in report.damaged]
-        self._layouts = self._committer.commit(epoch, facts, records, damaged)
+        self._owners = self._committer.commit(epoch, facts, records, damaged)
         self._requests.committed()
 
     def _adapt(self, facts: EpochFacts, rows_out: int) -> None:
         """What changes before the next epoch; and what is told of this one."""
         channels = self._channels_now()
-        self._layouts, changes = self.adaptation.after(facts, self._layouts)
+        self._owners, changes = self.adaptation.after(facts, self._owners)
         if changes:
             reach("function replaced", epoch=facts.epoch)
         keeps_hosts = bool(self._committer.transient)

@@ -15,15 +15,15 @@ from anabranch.engine.driver.epoch_sizing import EpochSizing
 from anabranch.engine.driver.sink import Sink
 from anabranch.engine.driver.waiting import Surroundings
 from anabranch.engine.job import Executor
-from anabranch.engine.worker.tasks import MergeTask
-from anabranch.program.options import Period
+from anabranch.engine.worker.tasks import CompactTask
+from anabranch.program.options import Interval
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint
-from anabranch.state.lineage import LargeMerge
+from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
 
-# Merges segments beside the epochs: the task, and what to merge.
-Compactor = Callable[[MergeTask, list[LargeMerge]], Future[list[SegmentRecord]]]
+# Compacts segments beside the epochs: the task, and what to compact.
+Compactor = Callable[[CompactTask, list[Compaction]], Future[list[SegmentRecord]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class EpochSettings:
 
     elastic: ElasticOptions = dataclasses.field(default_factory=ElasticOptions)
     balancing: BalancingSettings = dataclasses.field(default_factory=BalancingSettings)
-    snapshots: Period | None = None
+    snapshots: Interval | None = None
     """How often all segments of a channel become one; None: only as the tiers do."""
     mergers: int = 0
     """How many tasks put outputs in order; 0: the driver does."""

@@ -1,4 +1,4 @@
-"""Splitters: tasks that read a partition of the sources and send its tuples to the channels of the first level.
+"""Splitters: tasks that read a partition of the sources and send its tuples to the channels of the first depth.
 
 A splitter also runs what needs no state and reads only its source: those steps run where the tuples are.
 """

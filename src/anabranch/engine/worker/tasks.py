@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers: the channels of each level. The splitters are in `splitters`.
+"""What runs in Spark's Python workers: the channels of each depth. The splitters are in `splitters`.
 
 All are callables over iterators of Arrow batches, as `mapInArrow` wants them. They carry the program as bytes
 with a digest, so that a worker that stays alive unpickles a program once and not once per task.
@@ -32,7 +32,7 @@ from anabranch.engine.worker.exchange import (
     edge_of,
     is_relative,
     needs_pieces,
-    slots_of,
+    task_indexes,
 )
 from anabranch.engine.worker.measuring import Measuring
 from anabranch.engine.worker.output_files import OutputFiles, Target
@@ -46,7 +46,7 @@ from anabranch.program.graph import Feedback, Node
 from anabranch.program.model import OutputOrder
 from anabranch.program.schema import to_values
 from anabranch.program.travelling import run_under, unpacked
-from anabranch.state.lineage import LargeMerge
+from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
 from anabranch.state.store import StateVersion
 
@@ -126,37 +126,37 @@ class Task:
 
 
 @dataclasses.dataclass(frozen=True)
-class LevelTask(Task):
-    """The channels of a level for one epoch, one per slot: rows in, state in and out, rows out."""
+class ChannelTask(Task):
+    """The channels of a depth for one epoch, one per index: rows in, state in and out, rows out."""
 
-    level: int
+    depth: int
     state: StateVersion
     mergers: int = 0
     merged: frozenset[int] = frozenset()  # exits whose tuples go to mergers
 
     @property
     def count(self) -> int:
-        """How many tasks the level has."""
-        return slots_of(self.load().layout, self.level, self.functions).count
+        """How many tasks the depth has."""
+        return task_indexes(self.load().layout, self.depth, self.functions).count
 
-    def run(self, batches: Iterator[pa.RecordBatch], slot: int) -> Iterator[pa.RecordBatch]:
-        """The task of a slot over its rows (order, payload), sorted by order."""
-        return batches_of(self.rows(_sorted_rows(batches), slot))
+    def run(self, batches: Iterator[pa.RecordBatch], index: int) -> Iterator[pa.RecordBatch]:
+        """The task with an index, over its rows (order, payload), sorted by order."""
+        return batches_of(self.rows(_sorted_rows(batches), index))
 
-    def rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], slot: int) -> Iterator[Row]:
+    def rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], index: int) -> Iterator[Row]:
         """What the task sends."""
         with running(self.context()):
-            yield from self._rows(arriving, slot)
+            yield from self._rows(arriving, index)
 
-    def _rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], slot: int) -> Iterator[Row]:
+    def _rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], index: int) -> Iterator[Row]:
         program = self.load()
-        outbox = Outbox(program.layout, self.level, self.functions, slot, self.epoch)
-        later = self.level < program.layout.depth
-        hands_on_pieces = slot == 0 and (needs_pieces(program.layout, self.level + 1) or (later and bool(self.merged)))
-        place = slots_of(program.layout, self.level, self.functions).stage_of(slot)
+        outbox = Outbox(program.layout, self.depth, self.functions, index, self.epoch)
+        later = self.depth < program.layout.depth
+        hands_on_pieces = index == 0 and (needs_pieces(program.layout, self.depth + 1) or (later and bool(self.merged)))
+        place = task_indexes(program.layout, self.depth, self.functions).stage_of(index)
         files = OutputFiles(program.layout, self.files, self.epoch, place)
         try:
-            channel = _Channel(self, program, slot)  # opens its state, and may find that this host lacks some of it
+            channel = _Channel(self, program, index)  # opens its state, and may find that this host lacks some of it
             for order, payload in arriving:
                 kind = order[0]
                 if kind == FAILURE:
@@ -199,12 +199,12 @@ class _Channel:
     other channels, or by several edges, is brought into order when all is there.
     """
 
-    def __init__(self, task: LevelTask, program: Program, slot: int) -> None:
+    def __init__(self, task: ChannelTask, program: Program, index: int) -> None:
         self._clock = task.clock
         self._began = self._clock.now_s()
         self._started = self._clock.passing_s()
         self._layout = program.layout
-        number, self._number = slots_of(program.layout, task.level, task.functions).stage_of(slot)
+        number, self._number = task_indexes(program.layout, task.depth, task.functions).stage_of(index)
         self._stage = program.layout.stages[number]
         self._entry = program.layout.steps[self._stage.steps[0]]
         self._edges = {edge.number: edge for edge in program.layout.inputs_of(self._stage)}
@@ -285,17 +285,17 @@ class _Channel:
 
     def _arrival(self) -> Arrival:
         """Everything that arrived, in order."""
-        wanted = self._entry.slots
+        wanted = self._entry.digits
         parts: list[Trails] = []
         spans: list[tuple[Edge, int, list[pa.RecordBatch]]] = []
         for number, edge in self._edges.items():
             waiting = self._waiting.get(number, [])
             trails = joined([t for t, _ in waiting]) if waiting else _empty(edge.width)
-            parts.append(filled(trails, edge.slots, wanted))
+            parts.append(filled(trails, edge.digits, wanted))
             spans.append((edge, len(trails[0]), [rows for _, rows in waiting]))
         for number, edge in self._edges.items():
             marks = distinct(joined(self._marks[number])) if number in self._marks else _empty(edge.width)
-            parts.append(filled(marks, edge.slots, wanted))
+            parts.append(filled(marks, edge.digits, wanted))
         tick = self._entry.tick
         if tick is not None:
             parts.append([np.full(1, tick if at == 0 else 0) for at in range(len(parts[0]))])
@@ -304,7 +304,7 @@ class _Channel:
         ((edge, count, records), *others) = spans
         if not others and count == len(order):  # tuples by one edge, and nothing that happens between them
             batch = _table_batch(self._columns(edge), range(count), records, order)
-            return Arrival({edge.place: batch}, [slot[order] for slot in trails], _NO_MARKS)
+            return Arrival({edge.place: batch}, [digits[order] for digits in trails], _NO_MARKS)
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
         batches: dict[int, list[tuple[np.ndarray, list[pa.RecordBatch], Any]]] = {}
@@ -315,7 +315,7 @@ class _Channel:
         stop = len(order) - (tick is not None)
         return Arrival(
             {at: _sorted_batch(each) for at, each in batches.items()},
-            [slot[order] for slot in trails],
+            [digits[order] for digits in trails],
             np.sort(place[start:stop]),
             int(place[-1]) if tick is not None else None,
         )
@@ -381,12 +381,12 @@ def _sorted_batch(parts: list[tuple[np.ndarray, list[pa.RecordBatch], Any]]) -> 
 
 
 @dataclasses.dataclass(frozen=True)
-class MergeTask:
-    """Merges segments of one channel of one operator."""
+class CompactTask:
+    """Compacts segments of one channel of one operator."""
 
     state: StateVersion
 
-    def __call__(self, wanted: LargeMerge) -> SegmentRecord:
+    def __call__(self, wanted: Compaction) -> SegmentRecord:
         operator, channel, records = wanted
         state = self.state(channel)
-        return state.merge(operator, records, is_all=len(records) == len(state.visible(operator)))
+        return state.compact(operator, records, is_all=len(records) == len(state.visible(operator)))
