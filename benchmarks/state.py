@@ -310,7 +310,7 @@ class Bench:
     def inside(self) -> None:
         """Functions of the state layer on the files of a channel with half of the most keys."""
         files = LocalFiles(str(self.root / f"held-{self.size.held[-1]}" / "anabranch"))
-        records = [r for r in Checkpoint(files).latest().segments[OPERATOR] if r["channel"] == 0]
+        records = [r for r in Checkpoint(files).latest().segments[OPERATOR] if r.channel == 0]
         segments = [Segment(str(files.path(f"state/{record.name}")), record.checksum) for record in records]
         node = program(None, self.root)._node
         route = KeyRoute(("key",), (pa.int64(),), ("key",))
