@@ -273,7 +273,7 @@ def test_a_driver_that_dies_around_the_moment_its_program_is_replaced_changes_no
             started().run_epochs()
         run = started()
         # Whatever form the checkpoint is tied to is the one that goes on.
-        begins_in_parts = any(name.endswith("-parts") for name in run.runner._layouts.regions)
+        begins_in_parts = any(name.endswith("-parts") for name in run.runner.functions)
         assert begins_in_parts == (point == "program replaced")
         run.run_epochs()
     finally:

@@ -99,9 +99,10 @@ def start(
     """Check a query, and start it."""
     options, context = wanted.options, spark.sparkContext
     location = qualified(spark, wanted.checkpoint)
-    files = open_files(spark, f"{location}/anabranch")
+    durable = options.durability == "power"
+    files = open_files(spark, f"{location}/anabranch", durable)
     held = Checkpoint(files, options.versions_kept)
-    log = BatchLog(open_files(spark, location))
+    log = BatchLog(open_files(spark, location, durable))
     plan, program, split = _programs(wanted, held)
     description = describe_program(program)
     store = options.migration_store

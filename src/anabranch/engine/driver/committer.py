@@ -78,6 +78,7 @@ class Committer:
             compacting=self._busy if self._compacting is not None else frozenset(),
             transient=self.transient,
             backing=self._backing,
+            durable=files.durable,
             memory=files if isinstance(files, MemoryFiles) else None,
         )
 

@@ -20,6 +20,7 @@ from anabranch.errors import AnabranchError, CheckpointError, InputError, Missin
 from anabranch.operators.hot_key_parts import HotKeyParts
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.program.travelling import packed
+from anabranch.state.files import cannot_write, storage_problem
 from anabranch.state.store import StateVersion
 
 
@@ -88,7 +89,10 @@ class EpochJobs:
         return data
 
     def _explained(self, problem: Exception, epoch: int) -> Exception:
-        """Spark's errors about unreadable input, with the source named; others as they are."""
+        """Errors about storage and unreadable input, with what to do; others as they are."""
+        why = storage_problem(problem)
+        if why:
+            return cannot_write(f"what epoch {epoch} wrote", why)
         text = str(problem)
         marks = ("FAILED_READ_FILE", "MALFORMED_RECORD", "MALFORMED_CSV", "CANNOT_READ", "Malformed records")
         if any(mark in text for mark in marks):

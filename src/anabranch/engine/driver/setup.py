@@ -54,7 +54,7 @@ class Storage:
         return f"{self.checkpoint.files.root}/state"
 
 
-def _no_digest(number: int) -> str | None:
+def no_digest(number: int) -> str | None:
     """Nobody notes what input a micro-batch has."""
     return None
 
@@ -73,7 +73,7 @@ class Backend:
     epoch_time_ms: Callable[[], int] | None = None
     """The time that the next epoch has, for user code and state; None: that of the clock."""
 
-    batch_digest: Callable[[int], str | None] = _no_digest
+    batch_digest: Callable[[int], str | None] = no_digest
     """What tells the input of a micro-batch from any other; None if there is no note of it."""
 
     def next_epoch_ms(self) -> int:
