@@ -133,8 +133,9 @@ class StreamingQuery:
 
     @property
     def regions(self) -> list[RegionStatus]:
-        """The regions that have channels: how many, within which bounds, pinned or not, and what was asked by hand."""
-        return self._runner.status()
+        """The stages that are entered through a shuffle, as `explain` and progress name them: how many channels each
+        has, within which bounds, pinned or not, and what was asked by hand."""
+        return self._runner.regions
 
     def rescale(self, region: str, channels: int) -> None:
         """Give a region another number of channels, from the next epoch on.

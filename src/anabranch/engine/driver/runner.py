@@ -40,7 +40,7 @@ from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Stor
 from anabranch.engine.driver.slot_need import need_of
 from anabranch.engine.reports import ChannelReport, SplitReport
 from anabranch.engine.worker.tasks import Program
-from anabranch.errors import AnabranchError, CheckpointError
+from anabranch.errors import AnabranchError, CheckpointError, ProgramError
 from anabranch.faults import reach
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.program.graph import Keyed
@@ -121,12 +121,22 @@ class EpochRunner:
         """Whether segments are being compacted beside the epochs."""
         return self._committer.is_compacting
 
+    @property
+    def regions(self) -> list[RegionStatus]:
+        """All stages that are entered through a shuffle; those of one channel for ever are pinned to it."""
+        elastic = {each.name: each for each in self.status()}
+        return [elastic.get(name) or RegionStatus(name, 1, 1, 1, True) for name in self._regions.values()]
+
     def status(self) -> list[RegionStatus]:
-        """The regions that have channels, as they are now."""
+        """The regions whose number of channels can change, as they are now."""
         return self.adaptation.scaling.status()
 
     def rescale(self, region: str, channels: int) -> None:
         """Ask for a number of channels by hand, from the next epoch on. May be called from any thread."""
+        if region not in self.adaptation.scaling.regions and region in self._regions.values():
+            raise ProgramError(
+                f"rescale({region!r}): it runs on one channel, in the order of one thread; explain() says why"
+            )
         self.adaptation.scaling.rescale(region, channels)
 
     def decisions(self, region: str) -> tuple[Decision, ...]:
@@ -135,7 +145,7 @@ class EpochRunner:
 
     def running(self) -> Running:
         """What is decided about the layout now."""
-        channels = {**self._channels_now(), **{each.name: each.channels for each in self.status()}}
+        channels = {each.name: each.channels for each in self.regions}
         return self._jobs.running(channels, self._source_tasks)
 
     # -- epochs ---------------------------------------------------------------------------------------------

@@ -99,8 +99,13 @@ class SwitchingRunner:
         self._current.adaptation.take_over(before, why)
         _log.info("aggregations run in two steps from now on: %s", why)
 
+    @property
+    def regions(self) -> list[RegionStatus]:
+        """All stages that are entered through a shuffle."""
+        return self._current.regions
+
     def status(self) -> list[RegionStatus]:
-        """The regions that have channels, as they are now."""
+        """The regions whose number of channels can change, as they are now."""
         return self._current.status()
 
     def rescale(self, region: str, channels: int) -> None:
