@@ -114,8 +114,9 @@ def test_where_more_channels_bring_nothing_late_measurements_do_not_hide_it(most
 
 
 @random_worlds
-@given(on=st.integers(2, 12), off=st.integers(2, 10), high=st.floats(6000, 20_000))
+@given(on=st.integers(2, 12), off=st.integers(2, 6), high=st.floats(6000, 20_000))
 def test_under_bursts_it_comes_to_rest_at_what_serves_them(on: int, off: int, high: float) -> None:
+    """Those with pauses about as long as its patience; longer ones are loads that change, and are followed."""
     trace = Trace("bursts", bursts(2000, high, on, off), linear(), steady_from=None, periods=600)
     late = ours(trace).channels[300:]
     assert reversals_of(late) <= 4
@@ -148,10 +149,10 @@ def test_a_restarted_policy_decides_as_the_one_that_went_on() -> None:
 @given(lag=st.integers(0, 3))
 def test_a_late_answer_shows_how_late_it_is(lag: int) -> None:
     quality = MeasurementQuality()
-    quality.moved(up=False)
+    quality.moved(0.5)
     quality.begin()
     quality.take(1000.0, 0.0)
-    quality.moved(up=True)
+    quality.moved(2.0)
     late = []
     for period in range(lag + 2):
         quality.begin()
@@ -160,9 +161,27 @@ def test_a_late_answer_shows_how_late_it_is(lag: int) -> None:
     assert late == [*[False] * lag, lag > 0, False]
 
 
+def test_an_answer_that_comes_earlier_than_was_thought_is_believed() -> None:
+    quality = MeasurementQuality(lag=2, latest=1000.0)
+    quality.moved(2.0)
+    quality.begin()
+    assert quality.settling and quality.early(2000.0, 0.0) and not quality.early(1010.0, 0.0)
+    assert not quality.take(2000.0, 0.0)
+    assert quality.lag == 0
+
+
+def test_a_small_move_says_nothing_about_the_lag() -> None:
+    quality = MeasurementQuality(latest=1000.0)
+    quality.moved(1.2)
+    for capacity in (1000.0, 1500.0):
+        quality.begin()
+        quality.take(capacity, 0.0)
+    assert quality.lag is None
+
+
 def test_without_an_answer_nothing_is_known_about_the_lag() -> None:
     quality = MeasurementQuality(latest=1000.0)
-    quality.moved(up=True)
+    quality.moved(2.0)
     unanswered = []
     for _ in range(5):
         quality.begin()

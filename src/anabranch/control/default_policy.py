@@ -43,7 +43,7 @@ throughput has grown; after long congestion also where it says to be hardly busy
 *Contract* (P2): `patience` calm periods at the same number of channels must leave room on average, and the
 load must have fallen clearly below the one that channels were last added for. So noise at a constant load
 can add channels once, never take them away and add them again. Channels that were given back and needed again soon
-(bursts) are kept twice as long the next time, and so on: it comes to rest at what serves the bursts.
+(bursts) more than once are kept twice as long the next time, and so on: it comes to rest at what serves the bursts.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ SAME_LOAD_DEVIATION = 0.25  # …unless it has changed by so much: a step, not n
 CEILING_PERIODS_MAX_FACTOR = 16
 FRESH_PERIODS = 30  # capacities measured longer ago are not of the region as it is now
 EXPLORE_PERIODS = 50  # of congestion without business, until more channels are tried all the same
-UNSTEADY_FACTOR_MAX = 128
+NEEDED_AGAIN_MAX = 8  # channels are kept at most 128 times as long as usual
 NOISE_PER_PATIENCE = 0.1  # of so much noise each, channels are kept for as long again
-SOON_FACTOR = 3  # times patience: channels that are needed again within so many periods should have been kept
+SOON_FACTOR = 2  # times patience: channels that are needed again within so many periods should have been kept
 BUSY_MOST_MIN = 0.2  # no saturated region is said to be less busy than this
 EXACT_MISFIT = 0.005  # what was measured follows a law, exactly
 LAWLESS_MISFIT = 0.02  # what was measured follows no law that we know
@@ -117,7 +117,9 @@ class DefaultPolicy:
             self._arrive(observation.channels)
             memory.climbing = False
         self._quality.begin()
-        if self._quality.settling:
+        saturated = observation.busy_share >= self.options.saturated_share and not observation.remote
+        early = saturated and self._quality.early(observation.capacity, observation.relative_error)
+        if self._quality.settling and not early:
             return self._hold(observation, "settle", "what is measured is still of the time before the last change")
         self._learn(observation)
         confirmed = self._weigh_congestion(observation.congestion)
@@ -135,7 +137,7 @@ class DefaultPolicy:
     def _arrive(self, channels: int) -> None:
         """Evidence belongs to the number of channels it was seen at."""
         before = self._memory.channels
-        self._quality.moved(up=before is not None and channels > before)
+        self._quality.moved(1.0 if before is None else channels / before)
         self._memory.channels = channels
         self._memory.evidence = 0.0
         self._memory.draining = 0
@@ -376,10 +378,14 @@ class DefaultPolicy:
         memory = self._memory
         if memory.contracted_at is None:
             return
-        soon = period - memory.contracted_at <= SOON_FACTOR * self.options.patience
-        factor = 2 * memory.unsteady_factor if soon else memory.unsteady_factor // 2
-        memory.unsteady_factor = max(1, min(UNSTEADY_FACTOR_MAX, factor))
+        # Soon against how long they were kept before they were given back.
+        soon = period - memory.contracted_at <= self.options.patience * max(SOON_FACTOR, self._kept_factor() / 2)
+        memory.needed_again = max(0, min(NEEDED_AGAIN_MAX, memory.needed_again + (1 if soon else -1)))
         memory.contracted_at = None
+
+    def _kept_factor(self) -> int:
+        """How much longer than usual channels are kept: once is chance, from then on twice as long each time."""
+        return 1 << max(0, self._memory.needed_again - 1)
 
     def _finish_climb(self, observation: Observation) -> Proposal | None:
         """Go the rest of the way once congestion is gone, or nearly so.
@@ -449,7 +455,7 @@ class DefaultPolicy:
         remote = branch == "remote"
         periods = REMOTE_PATIENCE_FACTOR * options.patience if remote else options.patience
         recent = self._recent[-periods:]
-        factor = memory.unsteady_factor + int(self._quality.error(observation.relative_error) / NOISE_PER_PATIENCE)
+        factor = self._kept_factor() + int(observation.relative_error / NOISE_PER_PATIENCE)
         if factor > 1 and memory.calm_periods < periods * factor:
             return self._hold(observation, branch, f"{calm}; channels were needed again soon before")
         # Where tuples waited downstream, the region was idle for another reason than too many channels.

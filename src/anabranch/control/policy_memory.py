@@ -63,8 +63,8 @@ class PolicyMemory:
     """Periods of congestion without business, in a row."""
     contracted_at: int | None = None
     """Period in which channels were last given back."""
-    unsteady_factor: int = 1
-    """How much longer than usual channels are kept: they were needed again too soon."""
+    needed_again: int = 0
+    """How often in a row channels that were given back were needed again soon."""
     draining: int = 0
     """Periods in which a backlog has been shrinking."""
     loads: list[list[float]] = field(default_factory=list)
