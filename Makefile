@@ -29,17 +29,21 @@ $(STAMP): pyproject.toml
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-test: $(STAMP) ## all tests
-	$(RUN) -m pytest $(ARGS)
+# Two processes: tests/conftest.py says what goes into which. ARGS="-n 0" runs all in one.
+PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
+
+test: $(STAMP) ## all tests, in two processes
+	$(RUN) -m pytest $(PARALLEL) $(ARGS)
 
 test-pure: $(STAMP) ## the tests that start no JVM
-	$(RUN) -m pytest -m "not spark and not cluster and not faults" $(ARGS)
+	$(RUN) -m pytest $(PARALLEL) -m "not spark and not cluster and not faults" $(ARGS)
 
 test-cluster: $(STAMP) ## the tests that start a standalone Spark cluster
 	$(RUN) -m pytest -m cluster $(ARGS)
 
-test-nightly: $(STAMP) ## thousands of random programs, and the simulator's swarm for ten minutes
+test-nightly: $(STAMP) ## thousands of random programs and schedules of drivers, and the simulator's swarm for ten minutes
 	ANABRANCH_PROGRAMS=5000 $(RUN) -m pytest --timeout 0 tests/test_graphs.py tests/test_parallel_equals_sequential.py $(ARGS)
+	ANABRANCH_SCHEDULES=1000 $(RUN) -m pytest --timeout 0 tests/faults/test_driver_schedules.py $(ARGS)
 	$(RUN) -m anabranch.papers.machine.swarm --seconds 600 --seed 0
 
 lint: $(STAMP) ## ruff and mypy
@@ -59,4 +63,4 @@ docs: $(STAMP) ## the tables of the docs that follow from code
 clean: ## remove .venv and everything that tools left behind
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf spark-warehouse metastore_db derby.log artifacts
-	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks experiments examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -102,8 +102,9 @@ def fill(checkpoint: Path, operator: str, fields: list[str], held: int, touched:
                     checksum=checksum_of(data),
                 )
             )
-    manifest = Manifest(before.epoch, {operator: records}, before.facts)
-    files.write(f"epochs/{before.epoch:012d}.json", manifest.to_bytes())
+    manifest = Manifest(before.epoch, {operator: records}, before.facts, before.owner, before.program)
+    assert log.query is not None
+    files.write(f"epochs/{before.epoch:012d}.json", manifest.to_bytes(log.query))
     return sizes
 
 

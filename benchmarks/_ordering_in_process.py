@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import anabranch as ab
-from anabranch.api.stream import compiled
+from anabranch.compiler.layout.compile import compiled
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.runner import EpochRunner, describe_program
@@ -91,6 +91,11 @@ def _ignore(progress: Any) -> None:
 
 def _merge_nothing(task: Any, wanted: Any) -> Any:
     raise AssertionError("so little state is never merged beside epochs")
+
+
+def overheads(cases: list[tuple[str, int]], rows: int, epochs: int) -> list[float]:
+    """Those of several programs with their work, in one process."""
+    return [overhead(name, times, rows, epochs) for name, times in cases]
 
 
 def overhead(name: str, times: int, rows: int, epochs: int) -> float:

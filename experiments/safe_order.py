@@ -22,9 +22,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from anabranch.compiler.layout.strategies import Order, ordering_strategy
 from anabranch.engine.merging.merger import make_merger
 from anabranch.engine.merging.ordering import OrderViolation, Strategy
+from anabranch.engine.merging.strategies import ordering_strategy
 from anabranch.engine.worker.packets import merge, pack, route, unpack
 from anabranch.papers.machine.costs import zipf
 from anabranch.papers.streaming.channel import Channel
@@ -134,12 +134,6 @@ HANDLES = {
     Strategy.RELAXED: set(CIRCUMSTANCES),
 }
 """The table of the paper. A strategy also handles what a cheaper one does."""
-CHOSEN = {
-    Order.ROUND_ROBIN: Strategy.ROUND_ROBIN,
-    Order.SEQUENCE: Strategy.SEQUENCE,
-    Order.STRICT: Strategy.STRICT,
-    Order.RELAXED: Strategy.RELAXED,
-}
 
 
 def table_01(quick: bool) -> Reproduction:
@@ -166,7 +160,7 @@ def table_01(quick: bool) -> Reproduction:
                 paper=str(len(handled)),
             )
         )
-    chosen = {c: CHOSEN[ordering_strategy(*c)] for c in CIRCUMSTANCES}
+    chosen = {c: ordering_strategy(*c) for c in CIRCUMSTANCES}
     cheapest = all(next(s for s in HANDLES if c in HANDLES[s]) is chosen[c] for c in CIRCUMSTANCES)
     statements.append(
         holds("the compiler picks the cheapest strategy that handles a region", cheapest, "yes" if cheapest else "no")

@@ -15,7 +15,6 @@ from anabranch import faults, testing
 from anabranch.api.session import from_epochs
 from anabranch.compiler.layout import order_needs
 from anabranch.compiler.layout.order_needs import with_needed_order
-from anabranch.compiler.layout.stages import lay_out
 from anabranch.engine.driver.sink import TableSink
 from anabranch.engine.worker.output_files import Target
 from anabranch.errors import ProgramError
@@ -156,7 +155,7 @@ def test_tolerant_operators_get_all_tuples_in_any_order(tmp_path_factory, epochs
 
 def trails(stream, *orders):
     """For every edge between stages and out of the program: where from, where to, numbers per tuple."""
-    layout = with_needed_order(lay_out(stream.plan()), [OutputOrder(order) for order in orders])
+    layout = with_needed_order(stream.plan().layout, [OutputOrder(order) for order in orders])
     found = {}
     for edge in layout.edges:
         if edge.crosses or edge.target < 0:

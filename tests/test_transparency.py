@@ -6,7 +6,6 @@ import pytest
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
-from anabranch.compiler.layout.stages import lay_out
 from anabranch.errors import ProgramError
 from anabranch.testing import ParallelRun, run_parallel
 from tests.programs import COLUMNS, exact
@@ -100,14 +99,14 @@ def test_the_key_of_a_dict_is_found_and_only_what_must_be_sequential_is():
     planned = programs()
 
     def keys(name):
-        layout = lay_out(planned[name].plan())
+        layout = planned[name].plan().layout
         return [next(iter(stage.routes.values()), ()) for stage in layout.stages]
 
     assert keys("case 2") == [(), ("k",)]
     assert keys("case 2, two dicts") == [(), ("k",)]
     assert keys("before and behind") == [(), ("k",), (), ("s",)]
     sequential = planned["sequential"].plan().operators[-1]
-    assert sequential.region is None and "self.n" in sequential.blocked and sequential.remedy
+    assert sequential.chain is None and "self.n" in sequential.blocked and sequential.remedy
 
 
 @pytest.mark.parametrize("name", ["case 2, two dicts", "sequential"])

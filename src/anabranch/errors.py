@@ -60,6 +60,10 @@ class CheckpointError(AnabranchError):
     """The checkpoint location does not fit the program, or what it holds is damaged."""
 
 
+class EpochTaken(CheckpointError):  # noqa: N818 - an event: the runner goes on from what the other one committed
+    """Another driver committed the epoch that this one ran."""
+
+
 class MissingSegments(AnabranchError):  # noqa: N818 - not the user's error: the driver answers it
     """A task needs segments that its host does not have; the driver supplies them and runs the tasks again."""
 
@@ -70,6 +74,10 @@ class MissingSegments(AnabranchError):  # noqa: N818 - not the user's error: the
 
 class SinkError(AnabranchError):
     """The sink cannot take the output."""
+
+
+class StorageError(CheckpointError, SinkError):
+    """A file cannot be written or read: the disk is full, the path is read-only, a quota is used up."""
 
 
 class JavaNotFoundError(AnabranchError):

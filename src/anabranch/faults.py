@@ -13,8 +13,13 @@ POINTS = (
     "epoch begun",  # the clock is recorded, nothing has run
     "segment written",  # in a task: its state is on disk, its result is not yet with the driver
     "job done",  # all tasks have answered
+    "sink checked",  # the driver was still the owner; the output is not there yet
     "sink written",  # the output is there
+    "feedback kept",  # the tuples that were fed back are in a file that no manifest names
+    "commit checked",  # the driver was still the owner; its manifest is not there yet
+    "manifest created",  # its manifest is there, if nobody was quicker; whether it is still the owner is not known
     "manifest written",  # the epoch is committed, Spark does not know it yet
+    "program replaced",  # the checkpoint is tied to another form of the program, which has run no epoch yet
     "function replaced",  # a region has another function from the next epoch on; no manifest says so yet
 )
 

@@ -10,7 +10,6 @@ import pytest
 
 import anabranch as ab
 from anabranch import agg, count, delta, tumbling
-from anabranch.compiler.layout.stages import lay_out
 from anabranch.errors import InputError, OperatorError, ProgramError, StateError
 
 D = decimal.Decimal
@@ -430,13 +429,13 @@ def test_the_plan_shows_regions_keys_and_lines(capsys):
     stream = keyed().filter(bool, name="some").aggregate(by="k", window=tumbling(2), n=agg.count(), name="pairs")
     stream.explain()
     shown = capsys.readouterr().out
-    assert "3 operators, 2 of them parallel in 1 region" in shown and "test_streams.py:" in shown
+    assert "3 operators in 2 stages, 1 of them a region; 1 shuffle per epoch" in shown and "test_streams.py:" in shown
     assert shown.index("some") < shown.index("pairs") and "partitioned" in shown
 
 
 def test_operators_that_keep_the_key_share_a_stage_and_others_begin_one():
     def stages(stream: ab.Stream) -> int:
-        return len(lay_out(stream.plan()).stages) - 1
+        return len(stream.plan().layout.stages) - 1
 
     once = keyed().aggregate(by="k", window=tumbling(2), n=agg.count())
     assert stages(once) == 1

@@ -15,7 +15,6 @@ from anabranch.program.graph import (
     Node,
     Process,
     Punctuate,
-    Sink,
     Source,
     StateField,
     Union,
@@ -68,8 +67,8 @@ class Builder:
         kind = more.pop("kind", type(logic).__name__.lower())
         return Node(number, kind, name, logic, inputs, schema, Location(HERE, number * 10), **more)
 
-    def source(self, name: str = "source", **more: Any) -> Node:
-        return self.node(name, Source(None, **{k: more.pop(k) for k in list(more) if k == "partitioned"}), **more)
+    def source(self, name: str = "source") -> Node:
+        return self.node(name, Source(None))
 
     def stateless(self, name: str, *inputs: Node, **more: Any) -> Node:
         return self.node(name, Map(identity), *inputs, **more)
@@ -101,6 +100,3 @@ class Builder:
     def deduplicate(self, name: str, source: Node, *key: str) -> Node:
         logic = deduplicate_logic(SCHEMA, key, None, "keep", name)
         return self.node(name, logic, source, key=key, kind="deduplicate")
-
-    def sink(self, name: str, source: Node, parallel: bool = False) -> Node:
-        return self.node(name, Sink(None, parallel), source)

@@ -132,10 +132,10 @@ def test_two_operators_that_share_a_dict_are_sequential():
     b = Builder()
     first = b.node("count", Process(count), b.source())
     plan = compile_program([b.node("look", Map(look), first)])
-    assert plan.regions == ()
+    assert plan.chains == ()
     assert "shares counts with count" in plan.operator("look").blocked
     alone = Builder()
-    assert compile_program([alone.node("count", Process(count), alone.source())]).regions
+    assert compile_program([alone.node("count", Process(count), alone.source())]).chains
 
 
 def test_one_object_used_twice_is_one_state():
@@ -150,10 +150,10 @@ def test_one_object_used_twice_is_one_state():
     same = Counting()
     b = Builder()
     plan = compile_program([b.node("second", Process(same), b.node("first", Process(same), b.source()))])
-    assert plan.regions == ()
+    assert plan.chains == ()
     c = Builder()
     apart = compile_program([c.node("second", Process(Counting()), c.node("first", Process(Counting()), c.source()))])
-    assert [region.operators for region in apart.regions] == [("first", "second")]
+    assert [chain.operators for chain in apart.chains] == [("first", "second")]
 
 
 LIMIT = 3

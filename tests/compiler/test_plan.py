@@ -1,22 +1,20 @@
-"""The plan: fingerprints, differences in words, explanations."""
+"""The plan: one frozen object of what is believed and what runs; its explanations."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 import xml.etree.ElementTree
 from pathlib import Path
 
 import pytest
 
 from anabranch.compiler.explaining.explain import explain
+from anabranch.compiler.explaining.running import Running
 from anabranch.compiler.layout.compile import compile_program
-from anabranch.compiler.layout.plan import difference
 from anabranch.errors import ProgramError
-from anabranch.program.graph import Keyed, Location, Process, StateField
-from tests.compiler.programs import Builder, Counting
+from anabranch.program.graph import Keyed, Map, Process, StateField
+from tests.compiler.programs import Builder, Counting, opaque
 
 HERE = Path(__file__).parent
 SNAPSHOTS = HERE / "snapshots"
@@ -42,77 +40,49 @@ class Total:
         yield t.but(v=self.total)
 
 
-def program(line=0, key=("k",), field="seen", extra=False):
+def program():
     b = Builder()
     at = b.source("readings")
     at = b.selective("positive", at)
     at = b.node("jumps", Process(Jump()), at)
-    at = b.node("count", Keyed(Counting(), "process", (StateField(field, 0),)), at, key=key, kind="process")
-    if extra:
-        at = b.stateless("extra", at)
-    at = b.node("total", Process(Total()), at)
-    at = b.sink("sink", at)
-    if line:
-        moved = {}
-        for node in _nodes(at):
-            moved[node.id] = dataclasses.replace(
-                node,
-                location=Location("elsewhere.py", line + node.id),
-                inputs=tuple(moved[s.id] for s in node.inputs),
-            )
-        at = moved[at.id]
-    return [at]
+    at = b.node("count", Keyed(Counting(), "process", (StateField("seen", 0),)), at, key=("k",), kind="process")
+    return [b.node("total", Process(Total()), at)]
 
 
-def _nodes(node):
-    return [*(each for source in node.inputs for each in _nodes(source)), node]
+SEEN = []
 
 
-def test_the_fingerprint_does_not_depend_on_lines_or_paths():
-    assert compile_program(program()).fingerprint == compile_program(program(line=77)).fingerprint
+def remembers(t):
+    SEEN.append(t.k)
+    return t
 
 
-def test_the_fingerprint_is_the_same_in_another_process():
-    code = (
-        "from tests.compiler.test_plan import program; from anabranch.compiler.layout.compile "
-        "import compile_program; "
-        "print(compile_program(program()).fingerprint)"
-    )
-    root = HERE.parent.parent
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root,
-            env={"PYTHONPATH": f"{root / 'src'}:{root}", "PYTHONHASHSEED": seed, "PATH": ""},
-        ).stdout.strip()
-        for seed in ("1", "2")
-    }  # fmt: skip
-    assert found == {compile_program(program()).fingerprint}
+def refused():
+    """A program that means something, but cannot run: what it remembers could not be kept."""
+    b = Builder()
+    return [b.stateless("after", b.node("remembers", Map(remembers), b.source()))]
 
 
-def test_a_description_is_plain_data():
-    description = compile_program(program()).description()
-    assert json.loads(json.dumps(description)) == description
+def running(plan, **more):
+    return Running(plan.layout, {"jumps": 3}, **more)
 
 
-@pytest.mark.parametrize(
-    ("changed", "text", "loses"),
-    [
-        ({"key": ("l",)}, "operator count: key changed from k to l", True),
-        ({"field": "hits"}, "operator count: state field seen was removed", True),
-        ({"field": "hits"}, "operator count: state field hits was added", True),
-        ({"extra": True}, "operator extra was added", False),
-        ({"extra": True}, "operator total: reads extra instead of count", False),
-    ],
-)
-def test_a_difference_is_said_in_words(changed, text, loses):
-    old, new = compile_program(program()).description(), compile_program(program(**changed)).description()
-    found = {str(change): change.loses_state for change in difference(old, new)}
-    assert text in found and found[text] is loses
-    assert compile_program(program(**changed)).fingerprint != compile_program(program()).fingerprint
+def test_a_plan_is_frozen():
+    plan = compile_program(program())
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        plan.chains = ()
 
 
-def test_nothing_changed_is_no_difference():
-    assert difference(compile_program(program()).description(), compile_program(program(line=5)).description()) == []
+def test_a_program_that_cannot_run_has_a_plan_that_says_why():
+    plan = compile_program(refused())
+    assert plan.laid_out is None and "could not be kept" in plan.refused
+    with pytest.raises(ProgramError, match="could not be kept"):
+        plan.layout  # noqa: B018
+    assert "the program cannot run: operator remembers" in explain(plan)
+    data = json.loads(explain(plan, "json"))
+    assert data["refused"] == plan.refused and "stages" not in data
+    for form in ("mermaid", "svg"):
+        assert "remembers" in explain(plan, form)
 
 
 def check_snapshot(name, text):
@@ -134,8 +104,38 @@ def test_every_property_has_a_reason_and_a_line():
     for operator in data["operators"]:
         for name, found in operator["properties"].items():
             assert found["reason"] and found["location"], (operator["name"], name)
-        if operator["region"] is None:
+        if operator["chain"] is None:
             assert operator["blocked"] and operator["remedy"], operator["name"]
+
+
+def test_every_region_says_why_it_begins_where_it_begins():
+    data = json.loads(explain(compile_program(program()), "json"))
+    regions = [stage for stage in data["stages"] if stage["region"] is not None]
+    assert [stage["region"] for stage in regions] == ["jumps", "total"]
+    assert all(stage["reason"] and stage["inputs"] for stage in regions)
+
+
+def test_what_a_query_has_decided_is_shown():
+    plan = compile_program(program())
+    before = json.loads(explain(plan, "json"))
+    assert [depth["tasks"] for depth in before["depths"]] == [None, None, 1]
+    assert "their number is decided at the start" in explain(plan)
+    decided = running(plan, source_tasks=5, mergers=2, merged=frozenset({0}))
+    after = json.loads(explain(plan, "json", decided))
+    assert [depth["tasks"] for depth in after["depths"]] == [5, 3, 1]
+    assert (before["shuffles"], after["shuffles"]) == (2, 3), "mergers are behind a shuffle of their own"
+    text = explain(plan, "text", decided)
+    assert "channels by key; 3 now" in text and "output total: merged by 2 mergers" in text
+    assert "3 channels" in explain(plan, "mermaid", decided)
+
+
+def test_an_edge_without_order_has_no_trail():
+    plan = compile_program(program())
+    edges = tuple(dataclasses.replace(edge, ordered=False) for edge in plan.layout.edges)
+    loose = Running(dataclasses.replace(plan.layout, edges=edges), {})
+    data = json.loads(explain(plan, "json", loose))
+    assert {edge["trail"] for stage in data["stages"] for edge in stage["inputs"]} == {0}
+    assert data["outputs"][0]["merged"] == "not at all" and "trail" not in explain(plan, "mermaid", loose)
 
 
 def test_the_drawing_is_well_formed_and_shows_every_operator():
@@ -143,8 +143,17 @@ def test_the_drawing_is_well_formed_and_shows_every_operator():
     tree = xml.etree.ElementTree.fromstring(explain(plan, "svg"))
     texts = {each.text for each in tree.iter("{http://www.w3.org/2000/svg}text")}
     assert {operator.name for operator in plan.operators} <= texts
+    assert any("region jumps" in text for text in texts)
+    assert plan._repr_html_() == explain(plan, "svg")
 
 
 def test_a_form_that_does_not_exist_is_refused():
     with pytest.raises(ProgramError, match="valid: 'text', 'json', 'mermaid', 'svg'"):
         explain(compile_program(program()), "pdf")
+
+
+def test_compiling_leaves_the_functions_of_the_user_as_they_are():
+    b = Builder()
+    before = dict(vars(opaque))
+    plan = compile_program([b.opaque("gate", b.source())])
+    assert plan.layout and vars(opaque) == before and before, "the declaration is an attribute of the function"

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
-from anabranch.api.stream import compiled
-from anabranch.compiler.layout.stages import lay_out
+from anabranch.compiler.layout.compile import compiled
 from anabranch.engine.driver.balancing import Balancing, BalancingSettings, resources_of
 from anabranch.engine.reports import ChannelReport, RoutedKeys, SplitReport
 from anabranch.errors import ProgramError
@@ -118,7 +117,7 @@ def report_of(hashes: np.ndarray, epoch: int) -> SplitReport:
 @pytest.mark.parametrize("channels", [2, 8, 24])
 def test_stationary_skew_makes_few_replacements(z, channels):
     """Also where the tolerance cannot be met, and the busiest channel is timed with noise of a fifth."""
-    balancing = Balancing(lay_out(compiled([skewed(1, 1)._node])))
+    balancing = Balancing(compiled([skewed(1, 1)._node]).layout)
     (region,) = balancing._resources
     function = evened(channels)
     random = np.random.default_rng(7)
@@ -140,7 +139,7 @@ def test_stationary_skew_makes_few_replacements(z, channels):
 
 
 def test_skew_that_moves_to_other_keys_is_followed():
-    balancing = Balancing(lay_out(compiled([skewed(1, 1)._node])))
+    balancing = Balancing(compiled([skewed(1, 1)._node]).layout)
     (region,) = balancing._resources
     function = evened(8)
     slowdowns = []
@@ -158,7 +157,7 @@ def test_skew_that_moves_to_other_keys_is_followed():
 
 def test_the_loads_of_operators_decide_what_is_balanced():
     def letters(stream):
-        layout = lay_out(compiled([stream._node]))
+        layout = compiled([stream._node]).layout
         return [resources_of(layout, stage).letters for stage in layout.stages if stage.kind == "keyed"]
 
     stream = ab.from_rows([(1, 1.0)], "k long, x double")

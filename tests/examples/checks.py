@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import anabranch as ab
-from anabranch.compiler.layout.compile import compile_program
-from anabranch.compiler.layout.plan import Options, Plan
+from anabranch.papers.safe_plan import SafePlan, safe_plan
+from anabranch.papers.safe_regions import Rules
 from anabranch.program.graph import named
 from anabranch.testing import ParallelRun, run_sequential
 
@@ -83,6 +83,6 @@ def on_spark(stream: ab.Stream, channels: int = 2) -> list[ab.Row]:
     return stream.schema.rows(query.sink.table().columns)
 
 
-def paper_plan(stream: ab.Stream) -> Plan:
-    """What the compiler makes of the program by the papers' rules alone: without our index of emissions."""
-    return compile_program(named([stream._node]), Options())
+def paper_plan(stream: ab.Stream, rules: Rules | None = None) -> SafePlan:
+    """What the compiler of *Safe* makes of the program, by the rules of the paper alone."""
+    return safe_plan(named([stream._node]), rules)

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from anabranch.compiler.layout.strategies import Joint, Order, Routing
+from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.safe_plan import Joint, Routing
 from examples.finance import LINES, generate, program
 from tests.examples.checks import CHANNELS, assert_parallel_is_sequential, built, exact, on_spark, paper_plan
 
@@ -65,7 +66,7 @@ def test_the_regions_are_those_of_the_papers():
     for region in (trades, quotes):
         assert region.stateless and region.routing is Routing.ROUND_ROBIN
         assert (region.first, region.last) == (Joint.SPLIT, Joint.MERGE)
-        assert region.ordering is Order.STRICT
+        assert region.ordering is Strategy.STRICT
     assert not bargains.stateless and bargains.key == ("symbol",) and bargains.routing is Routing.HASH
     assert (bargains.first, bargains.last) == (Joint.SPLIT, Joint.MERGE)
     combine = plan.operator("combine")

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
-from anabranch.compiler.layout.strategies import Joint, Order, Routing
+from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.safe_plan import Joint, Routing
+from anabranch.papers.safe_regions import Rules
 from examples.network_breakins import LINES, generate, program
 from tests.examples.checks import CHANNELS, assert_parallel_is_sequential, built, exact, on_spark, paper_plan
 
@@ -112,11 +114,11 @@ def test_the_regions_are_those_of_the_paper():
     assert breakins.operators == ("breakins",)
     assert [region.stateless for region in plan.regions] == [True, True, True, False, True]
     assert [region.ordering for region in plan.regions] == [
-        Order.STRICT,
-        Order.RELAXED,
-        Order.STRICT,
-        Order.STRICT,
-        Order.STRICT,
+        Strategy.STRICT,
+        Strategy.RELAXED,
+        Strategy.STRICT,
+        Strategy.STRICT,
+        Strategy.STRICT,
     ]
     assert attacks.routing is Routing.HASH
     assert (failures.last, attacks.first) == (Joint.MERGE, Joint.SPLIT) and "prolific" in attacks.reason
@@ -124,8 +126,8 @@ def test_the_regions_are_those_of_the_paper():
     assert plan.operator("suspects").region is None and "2 inputs" in plan.operator("suspects").blocked
 
 
-def test_with_an_index_of_emissions_failures_are_shuffled_to_their_hosts():
-    plan = built(program, LINES, ROWS).plan()
+def test_with_an_index_of_emissions_the_plan_of_the_paper_shuffles_failures_to_their_hosts():
+    plan = paper_plan(built(program, LINES, ROWS), Rules(emission_index=True))
     assert (plan.region_of("parse_failures").last, plan.region_of("attacks").first) == (Joint.SHUFFLE, Joint.SHUFFLE)
 
 

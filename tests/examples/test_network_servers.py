@@ -1,14 +1,13 @@
 """The network monitoring kernel of *Safe*."""
 
-import dataclasses
 import itertools
 
 import pytest
 
 import anabranch as ab
-from anabranch.compiler.layout.compile import compile_program
-from anabranch.compiler.layout.strategies import Joint, Order, Routing
-from anabranch.program.graph import Location, Node, Sink, Source, upstream
+from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.safe_plan import Joint, Routing
+from anabranch.papers.safe_regions import Rules
 from examples.network_servers import ENTRIES, generate, program
 from tests.examples.checks import CHANNELS, assert_parallel_is_sequential, built, exact, on_spark, paper_plan
 
@@ -59,27 +58,20 @@ def test_the_regions_are_those_of_the_paper():
     assert left.routing is right.routing is Routing.HASH
     assert (left.first, left.last) == (Joint.SPLIT, Joint.SHUFFLE)
     assert (right.first, right.last) == (Joint.SHUFFLE, Joint.MERGE)
-    assert left.ordering is right.ordering is Order.STRICT, "the filters drop tuples: gaps, hence pulses"
+    assert left.ordering is right.ordering is Strategy.STRICT, "the filters drop tuples: gaps, hence pulses"
 
 
-def test_with_parallel_sources_and_sinks_there_is_only_routing_to_do():
+def test_with_parallel_sources_and_sinks_the_plan_of_the_paper_has_only_routing_to_do():
     """*Safe*: "because there are parallel sources on the left and parallel sinks on the right, tuples are *not* ordered
     in this application. The compiler recognizes this and informs the runtime that it has only routing
-    responsibilities." Streams of the public API are always in order, so this program is put together by hand."""
-    end = built(program, ENTRIES, ROWS)._node
-    copies = {}
-    for node in upstream(end):
-        logic = Source(node.logic.origin, partitioned=("server",)) if isinstance(node.logic, Source) else node.logic
-        copies[node.id] = dataclasses.replace(
-            node, logic=logic, inputs=tuple(copies[each.id] for each in node.inputs), id=len(copies)
-        )
-    sink = Node(99, "sink", "sink", Sink("anywhere", parallel=True), (copies[end.id],), end.schema, Location("", 0))
-    left, right = compile_program([sink]).regions
+    responsibilities." """
+    rules = Rules(partitioned={"entries": ("server",)}, parallel_sinks=frozenset({"suspicious"}))
+    left, right = paper_plan(built(program, ENTRIES, ROWS), rules).regions
     assert left.operators == ("entries", "compare", "unusual") and left.key == ("server",)
-    assert right.operators == ("behaviour", "suspicious", "sink") and right.key == ("user",)
+    assert right.operators == ("behaviour", "suspicious") and right.key == ("user",)
     assert (left.first, left.last) == (Joint.PARALLEL_SOURCE, Joint.SHUFFLE)
     assert (right.first, right.last) == (Joint.SHUFFLE, Joint.PARALLEL_SINK)
-    assert right.ordering is Order.NONE
+    assert right.ordering is None
 
 
 @pytest.mark.spark

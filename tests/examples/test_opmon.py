@@ -5,7 +5,8 @@ import functools
 import pytest
 
 import anabranch as ab
-from anabranch.compiler.layout.strategies import Joint, Order, Routing
+from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.safe_plan import Joint, Routing
 from examples.opmon import USAGE, generate, program
 from tests.examples.checks import CHANNELS, assert_parallel_is_sequential, built, exact, on_spark, paper_plan
 
@@ -53,7 +54,7 @@ def test_the_region_is_that_of_the_paper():
     assert region.operators == ("minutes", "above")
     assert not region.stateless and region.key == ("app",) and region.routing is Routing.HASH
     assert (region.first, region.last) == (Joint.SPLIT, Joint.MERGE)
-    assert region.ordering is Order.STRICT
+    assert region.ordering is Strategy.STRICT
 
 
 @pytest.mark.spark

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import anabranch as ab
-from anabranch.compiler.layout.strategies import Joint, Order, Routing
+from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.safe_plan import Joint, Routing
 from examples.pagerank import BLOCKS, generate, program, web
 from tests.examples.checks import CHANNELS, assert_parallel_is_sequential, built, exact, on_spark, paper_plan
 
@@ -62,7 +63,7 @@ def test_the_region_is_that_of_the_papers():
     (multiply,) = stateful
     assert multiply.operators == ("multiply",) and multiply.key == ("block",)
     assert (multiply.first, multiply.last) == (Joint.SPLIT, Joint.MERGE)
-    assert multiply.routing is Routing.HASH and multiply.ordering is Order.SEQUENCE
+    assert multiply.routing is Routing.HASH and multiply.ordering is Strategy.SEQUENCE
     assert sorted(region.operators for region in plan.regions if region.stateless) == [
         ("converged", "pages"),
         ("not_yet", "send_back"),

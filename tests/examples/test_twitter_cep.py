@@ -6,7 +6,8 @@ import re
 import pytest
 
 import anabranch as ab
-from anabranch.compiler.layout.strategies import Joint, Order, Routing
+from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.safe_plan import Joint, Routing
 from examples.twitter_cep import LINES, generate, program
 from tests.examples.checks import CHANNELS, assert_parallel_is_sequential, built, exact, on_spark, paper_plan
 
@@ -66,11 +67,11 @@ def test_the_regions_are_those_of_the_paper():
     parse, match = plan.regions
     assert parse.operators == ("parse",) and parse.stateless
     assert (parse.first, parse.last) == (Joint.SPLIT, Joint.SHUFFLE)
-    assert parse.ordering is Order.SEQUENCE, "round-robin would be enough, but who is shuffled must be numbered"
+    assert parse.ordering is Strategy.SEQUENCE, "round-robin would be enough, but who is shuffled must be numbered"
     assert match.operators == ("match",) and match.key == ("author",) and match.routing is Routing.HASH
     assert (match.first, match.last) == (Joint.SHUFFLE, Joint.MERGE)
     # At most one match ends with a tuple, but what emit makes of it could be a list: the compiler does not read it.
-    assert match.ordering is Order.RELAXED
+    assert match.ordering is Strategy.RELAXED
 
 
 @pytest.mark.spark

@@ -5,7 +5,8 @@ import collections
 import pytest
 
 import anabranch as ab
-from anabranch.compiler.layout.strategies import Joint, Order, Routing
+from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.safe_plan import Joint, Routing
 from examples.twitter_nlp import FILLERS, TWEETS, generate, program
 from tests.examples.checks import CHANNELS, assert_parallel_is_sequential, built, exact, on_spark, paper_plan
 
@@ -54,7 +55,7 @@ def test_the_region_is_that_of_the_papers():
     assert region.operators == ("analyse",)
     assert region.stateless and region.key == () and region.routing is Routing.ROUND_ROBIN
     assert (region.first, region.last) == (Joint.SPLIT, Joint.MERGE)
-    assert region.ordering is Order.RELAXED, "prolific: relaxed sequence numbers and pulses (Table 1)"
+    assert region.ordering is Strategy.RELAXED, "prolific: relaxed sequence numbers and pulses (Table 1)"
 
 
 @pytest.mark.spark

@@ -205,7 +205,7 @@ def test_a_table_that_never_changes_needs_no_state(table, how):
     assert found.run_sequential() == (expected if how == "left" else expected[:1])
     assert taken() == {"null_key": 1}
     plan = found.aggregate(by="k", window=tumbling(2), n=agg.count()).plan()
-    assert [region.operators for region in plan.regions] == [("enrich", "aggregate")]
+    assert [chain.operators for chain in plan.chains] == [("enrich", "aggregate")]
 
 
 def test_a_key_of_several_columns_finds_rows_of_a_dict():

@@ -1,4 +1,4 @@
-"""What the compiler sees of the library's operators: models, regions, and the user's functions inside them."""
+"""What the compiler sees of the library's operators: models, chains, and the user's functions inside them."""
 
 import dataclasses
 
@@ -7,10 +7,9 @@ from pyspark import cloudpickle
 
 import anabranch as ab
 from anabranch import agg, count, delta, event_time, punctuation, sliding, step, time, tumbling
-from anabranch.compiler.layout.compile import compile_program
-from anabranch.compiler.layout.plan import Options
 from anabranch.errors import ProgramError
 from anabranch.operators.epoch_clock import set_epoch_time
+from anabranch.papers.safe_plan import safe_plan
 from anabranch.program.calling import Instances, emitted
 from anabranch.program.graph import Keyed, named, upstream
 from anabranch.program.model import Input, Output, Selectivity, State
@@ -96,29 +95,29 @@ def test_every_operator_has_a_model_that_says_what_it_does(name):
     expecting = Input.EXPECTING if name in PUNCTUATED else Input.OBLIVIOUS
     assert set(found.model.inputs.value) == {expecting}
     assert found.model.output.value is Output.PRESERVES
-    assert found.region is not None
-    paper = compile_program(named([stream._node]), Options())
+    assert found.chain is not None
+    paper = safe_plan(named([stream._node]))
     in_paper = paper.operator(found.name).region is not None
     assert in_paper == (len(stream._node.inputs) == 1), "in the paper a region has one entry"
 
 
 @pytest.mark.parametrize("name", [name for name in OPERATORS if name not in ("match relaxed",)])
-def test_operators_with_the_key_of_the_operator_before_share_its_region(name):
+def test_operators_with_the_key_of_the_operator_before_share_its_chain(name):
     stream = built(name)
     after = stream.aggregate(by="k", window=tumbling(2), m=agg.count(), name="after")
     plan = after.plan()
-    regions = [region.operators for region in plan.regions]
+    chains = [chain.operators for chain in plan.chains]
     mine = stream._node.name
     if len(stream._node.inputs) > 1:
-        assert regions == [(mine, "after")]
+        assert chains == [(mine, "after")]
     else:
-        assert regions == [(*(("punctuate",) if name in PUNCTUATED else ()), mine, "after")]
-        assert plan.regions[0].key == ("k",)
+        assert chains == [(*(("punctuate",) if name in PUNCTUATED else ()), mine, "after")]
+        assert plan.chains[0].key == ("k",)
 
 
-def test_an_operator_by_another_key_begins_a_region():
+def test_an_operator_by_another_key_begins_a_chain():
     stream = source().deduplicate(by="k").sort("x", window=count(2), key="l")
-    assert [region.operators for region in stream.plan().regions] == [("deduplicate",), ("sort",)]
+    assert [chain.operators for chain in stream.plan().chains] == [("deduplicate",), ("sort",)]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +132,7 @@ def test_an_operator_by_another_key_begins_a_region():
 def test_without_a_key_an_operator_is_sequential_and_says_what_to_do(build):
     stream = build(source())
     found = stream.plan().operator(stream._node.name)
-    assert found.region is None and found.model.state.value is State.UNKNOWN
+    assert found.chain is None and found.model.state.value is State.UNKNOWN
     assert "has no key" in found.blocked and "by=…" in found.remedy
 
 
@@ -209,14 +208,14 @@ WRITERS = {
 def test_a_function_that_remembers_keeps_its_operator_sequential(name):
     plan = WRITERS[name](source()).plan()
     blocked = [operator for operator in plan.operators if "seen" in operator.blocked or "counts" in operator.blocked]
-    assert len(blocked) == 1 and blocked[0].region is None, plan.explain()
+    assert len(blocked) == 1 and blocked[0].chain is None, plan.explain()
 
 
 def test_functions_that_only_look_at_their_arguments_do_no_harm():
     stream = source().split(lambda t: t.at > 3)[0].aggregate(by="k", window=tumbling(2), y=custom)
     plan = stream.match(by="k", pattern=step("one", lambda t, m: t.y > len(m.tuples))).plan()
     assert {operator.model.is_safe for operator in plan.operators[1:]} == {True}
-    assert [region.operators[-1] for region in plan.regions] == ["match"]
+    assert [chain.operators[-1] for chain in plan.chains] == ["match"]
 
 
 def test_a_function_that_reads_what_another_operator_changes_is_not_run_apart_from_it():

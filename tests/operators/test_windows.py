@@ -141,7 +141,7 @@ def test_a_window_over_the_whole_stream_needs_no_key():
     stream = ab.from_rows([("a", 1), ("b", 2), ("a", 3), ("a", 4)], "k string, x long")
     totals = stream.aggregate(by=None, window=tumbling(2), total=agg.sum("x"))
     assert totals.run_sequential() == [(3,), (7,)] and totals.columns == ["total"]
-    assert totals.plan().regions == ()
+    assert totals.plan().chains == ()
 
 
 @given(epochs, st.lists(st.sampled_from(range(0, 4001, 500)), min_size=4, max_size=4), st.integers(1, 5))

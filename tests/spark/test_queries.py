@@ -150,7 +150,7 @@ def test_the_memory_sink_is_a_view_and_the_query_has_sparks_names(spark, capsys)
     assert query.lastProgress["rows_in"] == 1 and query.lastProgress == query.recentProgress[-1]
     assert query.id != query.runId
     query.explain()
-    assert "merge" in capsys.readouterr().out
+    assert "merged in the driver" in capsys.readouterr().out
 
 
 def test_the_console_sink_prints_rows(spark, capsys):

@@ -1,17 +1,22 @@
 """The driver's side of the checkpoint: manifests, and which program it belongs to."""
 
-import json
+import functools
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch as ab
+from anabranch import faults
 from anabranch.engine.driver.runner import describe_program
 from anabranch.engine.worker.tasks import Program
-from anabranch.errors import CheckpointError
+from anabranch.errors import CheckpointError, EpochTaken
+from anabranch.state import envelope
 from anabranch.state.checkpoint import Checkpoint, Manifest
+from anabranch.state.envelope import seal, unseal
 from anabranch.state.files import LocalFiles
+from anabranch.state.ownership import Ownership
 from anabranch.state.records import SegmentRecord
 
 RECORD = SegmentRecord(
@@ -33,6 +38,13 @@ def checkpoint(tmp_path) -> Checkpoint:
     return Checkpoint(LocalFiles(str(tmp_path)))
 
 
+@pytest.fixture
+def owned(checkpoint) -> Checkpoint:
+    """A checkpoint that epochs may be committed to."""
+    checkpoint.bind(PROGRAM)
+    return checkpoint
+
+
 def content(checkpoint: Checkpoint) -> list[str]:
     root = LocalFiles(checkpoint.files.root).path("")
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
@@ -51,75 +63,195 @@ json_values = st.recursive(
 @given(epoch=st.integers(0, 10**12 - 1), facts=st.dictionaries(st.sampled_from("xyz"), json_values))
 def test_a_manifest_comes_back_from_its_bytes(epoch, facts):
     manifest = Manifest(epoch, {"Sum": [RECORD]}, facts)
-    assert Manifest.from_bytes(manifest.to_bytes(), "m") == manifest
+    assert Manifest.from_bytes(manifest.to_bytes("q"), "q", "m") == manifest
 
 
 def test_before_the_first_epoch_there_is_an_empty_manifest(checkpoint):
     assert checkpoint.latest() == Manifest(-1, {}, {})
 
 
-def test_the_last_committed_epoch_is_the_latest(checkpoint):
+def test_the_last_committed_epoch_is_the_latest(owned):
     for epoch in range(12):
-        checkpoint.commit(Manifest(epoch, {"Sum": [RECORD]}, {"channels": 2}))
-    assert checkpoint.latest() == Manifest(11, {"Sum": [RECORD]}, {"channels": 2})
+        owned.commit(Manifest(epoch, {"Sum": [RECORD]}, {"channels": 2}))
+    assert owned.latest() == Manifest(11, {"Sum": [RECORD]}, {"channels": 2})
+
+
+def epochs_in(checkpoint: Checkpoint) -> list[str]:
+    return [name for name in content(checkpoint) if name.startswith("epochs/")]
 
 
 def test_only_so_many_manifests_are_kept(tmp_path):
     checkpoint = Checkpoint(LocalFiles(str(tmp_path)), kept=3)
+    checkpoint.bind(PROGRAM)
     for epoch in range(7):
         checkpoint.begin(epoch, 1000)
         checkpoint.commit(Manifest(epoch, {}, {}))
-    assert [name for name in content(checkpoint) if name.endswith(".json")] == [
+    assert [name for name in epochs_in(checkpoint) if name.endswith(".json")] == [
         f"epochs/{epoch:012d}.json" for epoch in (4, 5, 6)
     ]
     assert not (tmp_path / "epochs/000000000003.begun").exists()
 
 
-def test_an_epoch_that_begins_again_has_the_time_it_had(checkpoint):
-    assert checkpoint.begin(0, 1000) == 1000
-    assert checkpoint.begin(0, 2000) == 1000
-    assert checkpoint.begin(1, 2000) == 2000
+def test_manifests_that_a_lower_number_of_versions_does_not_keep_are_removed(tmp_path, owned):
+    for epoch in range(9):
+        owned.begin(epoch, 1000)
+        owned.commit(Manifest(epoch, {}, {}))
+    fewer = Checkpoint(LocalFiles(str(tmp_path)), kept=2)
+    fewer.bind(PROGRAM)
+    assert fewer.clean() == 14
+    assert epochs_in(fewer) == [f"epochs/{epoch:012d}.{kind}" for epoch in (7, 8) for kind in ("begun", "json")]
 
 
-def test_a_damaged_newest_manifest_means_that_its_epoch_runs_again(checkpoint):
-    checkpoint.commit(Manifest(3, {"Sum": [RECORD]}, {}))
-    checkpoint.files.write("epochs/000000000004.json", b"{")
-    assert checkpoint.latest().epoch == 3
+def test_an_epoch_that_begins_again_has_the_time_it_had(owned):
+    assert owned.begin(0, 1000) == 1000
+    assert owned.begin(0, 2000) == 1000
+    assert owned.begin(1, 2000) == 2000
 
 
-def test_a_file_that_is_still_being_written_is_no_manifest(checkpoint):
-    checkpoint.commit(Manifest(0, {}, {}))
-    checkpoint.files.write("epochs/_000000000001.json.123.tmp", b"{")
-    assert checkpoint.latest().epoch == 0
+def test_a_damaged_newest_manifest_means_that_its_epoch_runs_again(owned):
+    owned.commit(Manifest(3, {"Sum": [RECORD]}, {}))
+    owned.files.write("epochs/000000000004.json", b"{")
+    assert owned.latest().epoch == 3
+    owned.commit(Manifest(4, {}, {}))
+    assert owned.latest().epoch == 4
 
 
-GOOD = Manifest(3, {"Sum": [RECORD]}, {"channels": 2}).to_bytes()
+def test_a_file_that_is_still_being_written_is_no_manifest(owned):
+    owned.commit(Manifest(0, {}, {}))
+    owned.files.write("epochs/_000000000001.json.123.tmp", b"{")
+    assert owned.latest().epoch == 0
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        GOOD[:-1],
-        GOOD[: len(GOOD) // 2],
-        GOOD.replace(b"Sum", b"Sun"),
-        b"[]",
-        b"null",
-        b"{}",
-        b"\xff\xfe",
-        json.dumps({"format": 2, "checksum": 0, "manifest": {}}).encode(),
-    ],
-)
-def test_a_damaged_manifest_is_refused_and_named(checkpoint, data):
-    checkpoint.files.write("epochs/000000000003.json", data)
-    with pytest.raises(CheckpointError, match=r"epochs/000000000003\.json is damaged"):
-        checkpoint.latest()
+GOOD = Manifest(3, {"Sum": [RECORD]}, {"channels": 2})
 
 
-def test_a_manifest_of_another_format_is_refused(checkpoint):
-    checkpoint.files.write("epochs/000000000003.json", GOOD.replace(b'"format":2', b'"format":3'))
-    with pytest.raises(CheckpointError, match="has the format 3; this version reads 2"):
-        checkpoint.latest()
+def damages(good: bytes, other: bytes) -> dict[str, bytes]:
+    """What may happen to a file: the whole family, for every kind of file."""
+    flips = {}
+    for at in range(len(good)):
+        flipped = bytearray(good)
+        flipped[at] ^= 1 << (at % 8)
+        flips[f"bit {at} flipped"] = bytes(flipped)
+    cuts = {f"cut at {at}": good[:at] for at in range(0, len(good), 7)}
+    return {**flips, **cuts, "longer": good + b"x", "another query's": other, "other JSON": b"[]", "not text": b"\xff"}
+
+
+def test_every_damage_of_a_manifest_is_found_and_named(owned):
+    good, other = GOOD.to_bytes(owned.query or ""), GOOD.to_bytes("another")
+    for how, data in damages(good, other).items():
+        owned.files.write("epochs/000000000003.json", data)
+        with pytest.raises(CheckpointError, match=r"epochs/000000000003\.json is damaged: .* Restore it"):
+            owned.latest()
+            pytest.fail(how)
+    owned.files.write("epochs/000000000003.json", good)
+    assert owned.latest() == GOOD
+
+
+def test_a_manifest_under_another_epochs_name_is_damage(owned):
+    owned.files.write("epochs/000000000004.json", GOOD.to_bytes(owned.query or ""))
+    with pytest.raises(CheckpointError, match="it is the manifest of epoch 3"):
+        owned.latest()
+
+
+def test_a_file_of_another_format_is_refused(owned, monkeypatch):
+    monkeypatch.setattr(envelope, "_header", functools.partial(envelope._header, version=9))
+    data = GOOD.to_bytes(owned.query or "")
+    monkeypatch.undo()
+    owned.files.write("epochs/000000000003.json", data)
+    with pytest.raises(CheckpointError, match="has the format 9; this version reads 3"):
+        owned.latest()
+
+
+def test_every_damage_of_an_epochs_beginning_lets_it_begin_anew(owned, caplog):
+    owned.begin(7, 1234, drain=True)
+    good = owned.files.read("epochs/000000000007.begun")
+    other = seal("epoch begun", "another", unseal(good, "epoch begun", None, ""))
+    owned.begin(8, 99)
+    beginnings = {**damages(good, other), "another epoch's": owned.files.read("epochs/000000000008.begun")}
+    for how, data in beginnings.items():
+        owned.files.write("epochs/000000000007.begun", data)
+        assert owned.begun(7) is None, how
+    assert owned.begin(7, 5678) == 5678 == owned.begin(7, 9999)
+    assert "000000000007.begun is damaged" in caplog.text
+
+
+# -- one owner ---------------------------------------------------------------------------------------------
+
+
+def another(checkpoint: Checkpoint) -> Checkpoint:
+    """A second driver on the same checkpoint."""
+    found = Checkpoint(checkpoint.files)
+    found.bind(PROGRAM)
+    return found
+
+
+def test_a_driver_whose_checkpoint_was_taken_over_begins_and_commits_nothing(owned):
+    owned.commit(Manifest(0, {}, {"by": "first"}))
+    second = another(owned)
+    with pytest.raises(CheckpointError, match=r"another driver \(process \d+ on .*\) has taken over"):
+        owned.begin(1, 1000)
+    with pytest.raises(CheckpointError, match="has taken over"):
+        owned.commit(Manifest(1, {}, {"by": "first"}))
+    second.commit(Manifest(1, {}, {"by": "second"}))
+    assert second.latest().facts == {"by": "second"}
+
+
+def test_a_driver_that_wakes_up_between_its_look_and_its_manifest_does_not_replace_the_others(owned):
+    second = another(owned)
+
+    def other_commits(point, facts):
+        faults.install(None)
+        second.commit(Manifest(0, {}, {"by": "second"}))
+
+    first = Checkpoint(owned.files)
+    first.bind(PROGRAM)
+    second = another(first)
+    monkey = first.owner.check
+    first.owner.check = lambda: None  # its look was before
+    faults.install(other_commits)
+    try:
+        with pytest.raises(EpochTaken, match="committed by another driver"):
+            first.commit(Manifest(0, {}, {"by": "first"}))
+    finally:
+        faults.install(None)
+    first.owner.check = monkey
+    assert second.latest().facts == {"by": "second"}
+
+
+def test_the_beginning_of_an_epoch_is_that_of_the_driver_that_was_first(owned):
+    second = another(owned)
+    assert second.begin(0, 2000) == 2000
+    owned.owner.check = lambda: None
+    assert owned.begin(0, 1000) == 2000
+
+
+def test_owners_count_on_even_if_their_files_are_gone(owned):
+    owned.commit(Manifest(0, {}, {}))
+    for name in owned.files.names("owners"):
+        owned.files.delete(f"owners/{name}")
+    with pytest.raises(CheckpointError, match="is gone: somebody removed it"):
+        owned.commit(Manifest(1, {}, {}))
+    assert another(owned).owner.token == owned.owner.token + 1
+
+
+def test_only_the_last_owners_are_remembered(owned):
+    for _ in range(20):
+        last = another(owned)
+    assert len(last.files.names("owners")) <= 4 and last.owner.token == 21
+
+
+def test_of_many_that_take_at_once_everybody_gets_another_number(tmp_path):
+    files = LocalFiles(str(tmp_path))
+    with ThreadPoolExecutor(8) as threads:
+        tokens = list(threads.map(lambda _: Ownership.take(files, "q").token, range(40)))
+    assert len(set(tokens)) == 40
+
+
+def test_what_dead_drivers_were_writing_is_removed_by_the_next(owned):
+    for name in ("_a.tmp", "epochs/_b.1.tmp", "feedback/_c.2.tmp", "state/Sum/_d.3.tmp"):
+        owned.files.write(name, b"part")
+    second = another(owned)
+    assert not [name for name in content(second) if name.endswith(".tmp")]
 
 
 # -- which program -----------------------------------------------------------------------------------------
@@ -155,7 +287,8 @@ def test_a_new_checkpoint_is_bound_and_the_same_program_may_return(checkpoint):
     checkpoint.bind(PROGRAM)
     before = checkpoint.files.read("program.json")
     checkpoint.bind(description(source().filter(bool).process(Sum(), by="k", name="sum")))
-    assert content(checkpoint) == ["program.json"] and checkpoint.files.read("program.json") == before
+    assert content(checkpoint) == ["owners/000000000001.json", "program.json"]
+    assert checkpoint.files.read("program.json") == before
 
 
 def test_checking_a_new_checkpoint_writes_nothing(checkpoint):
@@ -212,17 +345,47 @@ def test_checking_a_changed_program_writes_nothing(checkpoint):
     assert checkpoint.files.read("program.json") == before
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}"])
-def test_a_damaged_description_is_refused_and_named(checkpoint, data):
-    checkpoint.files.write("program.json", data)
-    with pytest.raises(CheckpointError, match=r"program\.json is damaged"):
-        checkpoint.bind(PROGRAM)
+def test_every_damage_of_the_description_is_refused_and_named_before_anything_is_committed(owned):
+    good = owned.files.read("program.json")
+    other = seal("program", "another", unseal(good, "program", None, ""))
+    for how, data in damages(good, other).items():
+        if how != "another query's":  # nothing says yet whose it is
+            owned.files.write("program.json", data)
+            with pytest.raises(CheckpointError, match=r"program\.json is damaged: .* Restore it"):
+                Checkpoint(owned.files).bind(PROGRAM)
+                pytest.fail(how)
 
 
-def test_a_description_of_another_format_is_refused(checkpoint):
-    checkpoint.files.write("program.json", json.dumps({"format": 9, "program": PROGRAM}).encode())
-    with pytest.raises(CheckpointError, match="has the format 9; this version reads 1"):
-        checkpoint.bind(PROGRAM)
+def test_every_damage_of_the_description_is_mended_if_the_program_is_that_of_the_last_epoch(owned):
+    owned.commit(Manifest(0, {}, {}))
+    good = owned.files.read("program.json")
+    other = seal("program", "another", unseal(good, "program", None, ""))
+    changed = description(source().filter(bool).process(Other(), by="k", name="other"))
+    for how, data in {**damages(good, other), "deleted": None}.items():
+        if data is None:
+            owned.files.delete("program.json")
+        else:
+            owned.files.write("program.json", data)
+        with pytest.raises(CheckpointError, match=r"program\.json is damaged"):
+            Checkpoint(owned.files).check(changed)
+            pytest.fail(how)
+        assert Checkpoint(owned.files).check(PROGRAM) == [], how
+    again = another(owned)
+    assert again.query == owned.query and unseal(again.files.read("program.json"), "program", owned.query, "")
+
+
+def test_an_older_description_is_noticed(owned):
+    old = owned.files.read("program.json")
+    owned.commit(Manifest(0, {}, {}))
+    changed = description(source().filter(bool).process(Sum(), by="k", name="sum").process(Other(), by="k", name="o"))
+    second = Checkpoint(owned.files)
+    second.bind(changed)
+    Checkpoint(owned.files).check(PROGRAM, allow_state_loss=True)  # no epoch has run with the new one
+    second.commit(Manifest(1, {}, {}))
+    owned.files.write("program.json", old)
+    with pytest.raises(CheckpointError, match="older than the last epoch"):
+        Checkpoint(owned.files).check(PROGRAM)
+    assert Checkpoint(owned.files).check(changed) == []
 
 
 # -- files -------------------------------------------------------------------------------------------------

@@ -36,7 +36,6 @@ class Meeting:
             location: Location,
             name: str | None,
             key: tuple[str, ...] = (),
-            details: str = "",
             *,
             wanted: str = "",
             others: Sequence[Stream] = (),
@@ -102,7 +101,7 @@ class Meeting:
     def _ways(
         self, kind: str, make: Callable[[str], tuple[Logic, Schema]], ways: int, location: Location, name: str | None
     ) -> tuple[Stream, ...]:
-        route = self._operator(kind, make, location, name, details=f"{ways} ways")
+        route = self._operator(kind, make, location, name)
         named = route._node.name
         return tuple(route._port(at, location, f"{named}_{at}") for at in range(ways))
 
@@ -156,7 +155,7 @@ class Meeting:
         def make(called: str) -> tuple[Logic, Schema]:
             return join_logic(self.schema, other.schema, pairs, window, how, function, schema, called)
 
-        return self._operator("join", make, location, name, keys[0], f"{how}, {window}", others=(other,), keys=keys)
+        return self._operator("join", make, location, name, keys[0], others=(other,), keys=keys)
 
     def enrich(self, table: Any, by: Any, how: str = "left", schema: Any = None, *, name: str | None = None) -> Stream:
         """Add the columns of a table to each tuple.
@@ -194,7 +193,7 @@ class Meeting:
             def make(called: str) -> tuple[Logic, Schema]:
                 return enrich_logic(self.schema, stream.schema, pairs, how, called)
 
-            return self._operator("enrich", make, location, name, keys[0], how, others=(table,), keys=keys)
+            return self._operator("enrich", make, location, name, keys[0], others=(table,), keys=keys)
         if not isinstance(table, (Mapping, Iterable)) or isinstance(table, (str, bytes)):
             raise ProgramError(f"enrich at {location}: expected a stream, a list of rows or a dict, found {table!r}")
         if schema is None:
@@ -205,7 +204,7 @@ class Meeting:
             pairs = key_pairs(by, self.schema, columns)
             return static_enrich_logic(self.schema, table, pairs, how, columns, called)
 
-        return self._operator("enrich", make_static, location, name, details=how)
+        return self._operator("enrich", make_static, location, name)
 
     def combine(
         self,
@@ -238,7 +237,7 @@ class Meeting:
         def make(called: str) -> tuple[Logic, Schema]:
             return combine_logic(self.schema, other.schema, on, key, nulls, called), self.schema
 
-        return self._operator("combine", make, location, name, key, f"on {on}", others=(other,), keys=(key, key))
+        return self._operator("combine", make, location, name, key, others=(other,), keys=(key, key))
 
     def _pairs(
         self, method: str, by: Any, other: Stream, location: Location

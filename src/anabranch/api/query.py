@@ -46,13 +46,16 @@ class StreamingQuery:
         orders: Sequence[OutputOrder] = (),
     ) -> None:
         from anabranch.engine.driver.runner import EpochRunner, describe_program
+        from anabranch.engine.driver.sink import Holder
         from anabranch.engine.driver.switching import SwitchingRunner, begins_split
         from anabranch.engine.driver.waiting import SparkSurroundings
         from anabranch.engine.worker.tasks import Program
+        from anabranch.spark.batch_log import BatchLog
         from anabranch.spark.cluster import executors_of
         from anabranch.spark.hadoop_files import local_path, open_files, qualified
         from anabranch.spark.job import SparkExecutor, SparkMerges
         from anabranch.spark.read_limits import SparkReadLimits, sizing_of
+        from anabranch.spark.row_files import RowFiles
         from anabranch.spark.slots import slots_now, task_slots
         from anabranch.spark.source import OrderedSources, local_directories
         from anabranch.state.backing import open_backing_store
@@ -64,9 +67,11 @@ class StreamingQuery:
         self._progress: deque[EpochProgress] = deque(maxlen=_PROGRESS_KEPT)
         self._listeners = Listeners(listeners)
         self.sinks = list(sinks)
-        files = open_files(spark, f"{location}/anabranch")
+        durable = options.durability == "power"
+        files = open_files(spark, f"{location}/anabranch", durable)
         held = Checkpoint(files, options.versions_kept)
         elastic = options.elastic
+        log = BatchLog(open_files(spark, location, durable))
         draft = Program.of(plan, {}, orders)
         split = None if split_plan is None else Program.of(split_plan, {}, orders)
         if split is not None and split_plan is not None and begins_split(draft, split, held):
@@ -77,8 +82,9 @@ class StreamingQuery:
         store = options.migration_store
         backing = None if store is None else open_backing_store(store, location)
         held.check(description, options.allow_state_loss)
+        log.check(held.latest().facts)
         for sink in sinks:
-            sink.check(location)
+            sink.check(Holder(location, held.query))
         read = {operator.node.name: operator.node for operator in plan.operators}
         inputs = [read[node.name] for node in draft.inputs]
         interval = trigger.get("processingTime")
@@ -92,7 +98,10 @@ class StreamingQuery:
             held.latest().facts.get("adaptation", {}).get("sizing", {}),
         )
         limits = None if sizing is None else sizing.limits
-        sources = OrderedSources(spark, inputs, f"{location}/anabranch/sources", limits)
+        rows = RowFiles(inputs)
+        self.changes = held.bind(description, options.allow_state_loss)
+        assert held.query is not None
+        sources = OrderedSources(spark, inputs, rows.written(spark, f"{files.root}/sources", held.query), limits)
         if sizing is not None:
             read_limits = SparkReadLimits(spark, {name: sources.leaves[name] for name in sizing.limits})
             if sizing.limits:
@@ -126,12 +135,12 @@ class StreamingQuery:
                 mergers=options.mergers,
                 balancing=options.balancing,
                 sizing=sizing,
+                batch_digest=log.digest,
             )
 
         self._runner = SwitchingRunner(runner_of, draft, split if options.balancing.enabled else None, held)
-        self.changes = held.bind(description, options.allow_state_loss)
         for sink in sinks:
-            sink.prepare(location)
+            sink.prepare(Holder(location, held.query, held.owner.token, held.owner.check))
         writer = sources.dataframe.writeStream.foreachBatch(self._runner).option("checkpointLocation", location)
         if name is not None:
             writer = writer.queryName(name)
@@ -232,8 +241,8 @@ class StreamingQuery:
         return None if found is None else self._explained(found)
 
     def explain(self, form: str = "text") -> None:
-        """Print the plan, as text, json, mermaid or svg."""
-        print(self.plan.explain(form))
+        """Print what runs and why, with what is decided now: channels, who merges; as text, json, mermaid or svg."""
+        print(self.plan.explain(form, self._runner.current.running()))
 
     # -- elasticity ---------------------------------------------------------------------------------------
 

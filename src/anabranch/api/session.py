@@ -80,13 +80,17 @@ class Session:
             Options of Spark's reader, such as ``maxFilesPerTrigger=1`` or ``header=True``. Rows that cannot
             be read fail the epoch (``mode="FAILFAST"``); Spark's own default would turn them into nulls. Without
             options that say which files an epoch takes, and without wildcards in the path, their number is adapted
-            so that epochs last about as long as the query's ``epochTarget``.
+            so that epochs last about as long as the query's ``epochTarget``. Files are read however old they are;
+            Spark's own default for ``maxFileAge`` would pass over those a week older than the newest.
         """
         location = caller_location()
         columns = _columns("from_files", schema, location)
         if format in ("json", "csv", "xml"):
             options.setdefault("mode", "FAILFAST")
-        from anabranch.spark.source import DataFrameOrigin, FilesOrigin
+        from anabranch.spark.source import FOR_EVER, DataFrameOrigin, FilesOrigin
+
+        if not any(option.lower() == "maxfileage" for option in options):
+            options["maxFileAge"] = FOR_EVER
 
         def load(**more: Any) -> DataFrame:
             reader = self.spark.readStream.format(format).schema(to_ddl(columns.arrow))

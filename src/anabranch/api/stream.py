@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from anabranch.api.declarations import Operator, make_prototype, state_fields, to_milliseconds
 from anabranch.api.meeting import Meeting
 from anabranch.api.windowed import Windowed
-from anabranch.compiler.layout.compile import compile_program
-from anabranch.compiler.layout.hot_key_split import with_split_aggregations
-from anabranch.compiler.layout.plan import Options, Plan
+from anabranch.compiler.layout.compile import compiled
+from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.models.inference import infer_output_schema
 from anabranch.engine.sequential import SequentialRun, run_epochs
 from anabranch.errors import ProgramError, SchemaError
@@ -27,10 +26,7 @@ from anabranch.program.graph import (
     Map,
     Node,
     Process,
-    Source,
     caller_location,
-    named,
-    upstream,
 )
 from anabranch.program.hashing import is_hashable
 from anabranch.program.schema import Row, Schema, schema_of_return
@@ -95,20 +91,20 @@ class Stream(Windowed, Meeting):
         location = caller_location()
         _must_be_callable("map", function, location)
         output = self._output_schema("map", function, schema, location)
-        return self._append("map", Map(function), output, location, name, details=_shown(function))
+        return self._append("map", Map(function), output, location, name)
 
     def filter(self, function: Callable[[Any], Any], *, name: str | None = None) -> Stream:
         """The tuples for which the function is true."""
         location = caller_location()
         _must_be_callable("filter", function, location)
-        return self._append("filter", Filter(function), self.schema, location, name, details=_shown(function))
+        return self._append("filter", Filter(function), self.schema, location, name)
 
     def flat_map(self, function: Callable[[Any], Any], schema: Any = None, *, name: str | None = None) -> Stream:
         """Any number of tuples out for each in: the function yields them, or returns an iterable or None."""
         location = caller_location()
         _must_be_callable("flat_map", function, location)
         output = self._output_schema("flat_map", function, schema, location)
-        return self._append("flat_map", FlatMap(function), output, location, name, details=_shown(function))
+        return self._append("flat_map", FlatMap(function), output, location, name)
 
     def process(
         self,
@@ -160,7 +156,7 @@ class Stream(Windowed, Meeting):
         output = self._output_schema("process", operator, schema, location, "process")
         transient = persistence == "transient"
         logic = Keyed(make_prototype(operator), "process", state_fields(kind), to_milliseconds(ttl), transient)
-        return self._append("process", logic, output, location, name, key, details=kind.__name__)
+        return self._append("process", logic, output, location, name, key, wanted=kind.__name__)
 
     def _process_as_it_is(
         self, operator: Any, schema: Any, location: Location, name: str | None, ttl: Any, persistence: str
@@ -183,7 +179,7 @@ class Stream(Windowed, Meeting):
             )
         output = self._output_schema("process", operator, schema, location, method)
         shown = getattr(operator, "__name__", type(operator).__name__)
-        return self._append("process", Process(operator, method), output, location, name, details=shown)
+        return self._append("process", Process(operator, method), output, location, name, wanted=shown)
 
     # -- running ----------------------------------------------------------------------------------------
 
@@ -216,12 +212,13 @@ class Stream(Windowed, Meeting):
         return DataStreamWriter(self._session, self._node)
 
     def plan(self) -> Plan:
-        """What the compiler makes of the program: what it found about every operator, regions, joints."""
+        """What the compiler makes of the program: what it found about every operator, and the layout that runs."""
         return compiled([self._node])
 
     def explain(self, form: str = "text") -> None:
-        """Print the plan: every operator with what was found about it, why, and from which line; the regions; and
-        for what must run on one thread what blocks it and the smallest change that would free it.
+        """Print what runs: the stages and the shuffles between them; every operator with what was found about it, why,
+        and from which line; and for what must run on one thread what blocks it and the smallest change that would free
+        it.
 
         Parameters
         ----------
@@ -239,11 +236,9 @@ class Stream(Windowed, Meeting):
         location: Location,
         name: str | None,
         key: tuple[str, ...] = (),
-        details: str = "",
+        wanted: str = "",
     ) -> Stream:
-        return self._operator(
-            kind, lambda _: (logic, schema), location, name, key, details, wanted=details if kind == "process" else kind
-        )
+        return self._operator(kind, lambda _: (logic, schema), location, name, key, wanted=wanted)
 
     def _operator(
         self,
@@ -252,7 +247,6 @@ class Stream(Windowed, Meeting):
         location: Location,
         name: str | None,
         key: tuple[str, ...] = (),
-        details: str = "",
         *,
         wanted: str = "",
         others: Sequence[Stream] = (),
@@ -273,7 +267,7 @@ class Stream(Windowed, Meeting):
             names.discard(chosen)
             raise type(problem)(f"{kind} at {location}: {problem}") from None
         inputs = (self._node, *(other._node for other in others))
-        node = Node(next(NUMBERS), kind, chosen, logic, inputs, schema, location, key, details, keys=keys)
+        node = Node(next(NUMBERS), kind, chosen, logic, inputs, schema, location, key, keys)
         return Stream(session, node, names)
 
     def _key(self, method: str, by: str | Sequence[str], location: Location) -> tuple[str, ...]:
@@ -321,16 +315,6 @@ class Stream(Windowed, Meeting):
         )
 
 
-def compiled(outputs: Sequence[Node], split_hot_keys: bool = False) -> Plan:
-    """The plan of a program, as queries run it; to split hot keys, aggregations are two steps where that is exact."""
-    ends = named(outputs)
-    if split_hot_keys:
-        ends = with_split_aggregations(ends)
-    if not any(isinstance(node.logic, Source) for node in upstream(*ends)):
-        raise ProgramError(f"{ends[0].title}: the program has no source: nothing would ever come through its feedback")
-    return compile_program(ends, Options(emission_index=True, fans=True))
-
-
 def unique_name(wanted: str, taken: set[str], location: Location, explicit: bool) -> str:
     """The name, or the name with a number behind it; a name the user chose must be free."""
     plain = "".join(c if c.isalnum() or c in "-_" else "_" for c in wanted)
@@ -352,7 +336,3 @@ def _must_be_callable(method: str, function: Any, location: Location) -> None:
 def _plain_name(function: Callable[..., Any]) -> str:
     name = getattr(function, "__name__", "f")
     return name if name.isidentifier() else "f"
-
-
-def _shown(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", type(function).__name__)

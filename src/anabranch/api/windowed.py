@@ -36,7 +36,6 @@ class Windowed:
             location: Location,
             name: str | None,
             key: tuple[str, ...] = (),
-            details: str = "",
         ) -> Stream: ...
 
     def aggregate(
@@ -86,12 +85,11 @@ class Windowed:
             )
         if not aggregations:
             raise ProgramError(f"aggregate at {location}: nothing to compute; add for example total=agg.sum('x')")
-        details = f"{chosen}, " + ", ".join(f"{each}={what}" for each, what in aggregations.items())
 
         def make(called: str) -> tuple[Logic, Schema]:
             return aggregate_logic(self.schema, key, chosen, aggregations, called, null_key, reassociate)
 
-        return self._operator("aggregate", make, location, name, key, details)
+        return self._operator("aggregate", make, location, name, key)
 
     def sort(
         self,
@@ -133,7 +131,7 @@ class Windowed:
         def make(called: str) -> tuple[Logic, Schema]:
             return sort_logic(self.schema, chosen, window, by, descending, late, null_key, called), self.schema
 
-        return self._operator("sort", make, location, name, by, f"{', '.join(map(str, chosen))}; {window}")
+        return self._operator("sort", make, location, name, by)
 
     def deduplicate(
         self,
@@ -173,7 +171,7 @@ class Windowed:
         def make(called: str) -> tuple[Logic, Schema]:
             return deduplicate_logic(self.schema, key, within, null_key, called), self.schema
 
-        return self._operator("deduplicate", make, location, name, key, "" if within is None else f"within {within}")
+        return self._operator("deduplicate", make, location, name, key)
 
     def match(
         self,
@@ -223,6 +221,4 @@ class Windowed:
         def make(called: str) -> tuple[Logic, Schema]:
             return match_logic(self.schema, key, pattern, within, contiguity, emit, schema, null_key, called)
 
-        steps = pattern if isinstance(pattern, (list, tuple)) else [pattern]
-        details = " ".join(map(str, steps)) + ("" if within is None else f" within {within}")
-        return self._operator("match", make, location, name, key, details)
+        return self._operator("match", make, location, name, key)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.query import StreamingQuery
-from anabranch.api.stream import compiled
+from anabranch.compiler.layout.compile import compiled
 from anabranch.compiler.layout.hot_key_split import has_parts
 from anabranch.engine.query_options import QueryOptions
 from anabranch.errors import ProgramError, SinkError
@@ -126,7 +126,9 @@ class DataStreamWriter:
             check_names(writer._options)
         chosen = QueryOptions.parse(self._options)
         checkpoint = chosen.checkpoint
-        sinks = [self._sink(path), *(other._sink(None) for other in self._others)]
+        durable = chosen.durability == "power"
+        sinks = [self._sink(path, durable), *(other._sink(None, durable) for other in self._others)]
+        _check_places(sinks)
         if checkpoint is None:
             if any(writer._is_durable for writer in writers):
                 raise SinkError("a checkpoint location is needed: .option('checkpointLocation', 'checkpoint/')")
@@ -150,7 +152,7 @@ class DataStreamWriter:
     def _is_durable(self) -> bool:
         return self._function is not None or self._format in _FILE_FORMATS
 
-    def _sink(self, path: str | None) -> Any:
+    def _sink(self, path: str | None, durable: bool) -> Any:
         from anabranch.spark import sinks
 
         path = path if path is not None else next((v for k, v in self._options.items() if k.lower() == "path"), None)
@@ -170,4 +172,20 @@ class DataStreamWriter:
             return sinks.MemorySink(spark, self._name, schema)
         assert path is not None, "checked above"
         own = {key: value for key, value in self._options.items() if not is_ours(key)}
-        return sinks.FileSink(spark, str(path), self._format, own, schema)
+        return sinks.FileSink(spark, str(path), self._format, own, schema, durable)
+
+
+def _check_places(sinks: Sequence[Any]) -> None:
+    """Outputs of one query go to places of their own: in one place each would replace what the others wrote."""
+    places: list[str] = []
+    for sink in sinks:
+        place = getattr(sink, "place", None)
+        if place is None:
+            continue
+        for other in places:
+            if place == other or place.startswith(f"{other}/") or other.startswith(f"{place}/"):
+                raise SinkError(
+                    f"two outputs of this query go to one place: {other} and {place}. Give each a path (or, in "
+                    "memory, a name) of its own, none inside another."
+                )
+        places.append(place)

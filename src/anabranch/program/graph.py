@@ -1,6 +1,6 @@
 """The program as frozen data: operators and the streams between them. Building it runs nothing.
 
-    source ──► filter ──► process(by=…) ──► map ──► sink
+    source ──► filter ──► process(by=…) ──► map ──► output
 
 A node is an operator invocation; its `logic` says what it does with a tuple. Everything that executes a
 program — the sequential run, the channels on Spark — reads these nodes; everything that decides about it
@@ -50,14 +50,9 @@ def caller_location() -> Location:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where tuples come from. `origin` is opaque here: the Spark layer knows what to read.
-
-    `partitioned` names the columns by which the source itself is split into disjoint streams; empty if it
-    is one stream.
-    """
+    """Where tuples come from. `origin` is opaque here: the Spark layer knows what to read."""
 
     origin: Any
-    partitioned: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,15 +218,7 @@ class Feedback:
         return self.target.node.name if self.target.node is not None else ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Sink:
-    """Where tuples go. A `parallel` sink takes them from every channel, in no order among channels."""
-
-    target: Any
-    parallel: bool = False
-
-
-Logic = Source | Map | Filter | FlatMap | Keyed | Process | Union | Spread | Route | Port | Punctuate | Feedback | Sink
+Logic = Source | Map | Filter | FlatMap | Keyed | Process | Union | Spread | Route | Port | Punctuate | Feedback
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -256,12 +243,6 @@ class Node:
         The columns (of its first input) its state is partitioned by; empty if it has none.
     keys : tuple of tuple of str
         For an operator that reads several streams: the key's columns in each; empty if they have the same names.
-    key_function : callable, optional
-        The key as a function of the tuple, where it is not a choice of columns.
-    colocate : str
-        Operators with the same non-empty mark run in one process.
-    declared : object, optional
-        What the user declared about this invocation; see `anabranch.program.model.model`.
     """
 
     id: int
@@ -272,10 +253,6 @@ class Node:
     schema: Schema
     location: Location
     key: tuple[str, ...] = ()
-    details: str = ""
-    key_function: Callable[[Any], Any] | None = None
-    colocate: str = ""
-    declared: Any = None
     keys: tuple[tuple[str, ...], ...] = ()
 
     def key_of(self, place: int) -> tuple[str, ...]:

@@ -57,10 +57,13 @@ class Ledger:
         """The store has another file."""
         if name.startswith("epochs/") and name.endswith(".json"):
             try:
-                outer = json.loads(data)
-                if zlib.crc32(outer["manifest"].encode()) != outer["checksum"]:
+                head, _, content = data.partition(b"\n")
+                header = json.loads(head)
+                checksum = header.pop("checksum")
+                described = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+                if zlib.crc32(content, zlib.crc32(described)) != checksum:
                     raise ValueError("its checksum does not fit")
-                self.manifests.append(json.loads(outer["manifest"]))
+                self.manifests.append(json.loads(content))
             except (ValueError, KeyError, TypeError) as problem:
                 self.damaged.append(f"{name}: {problem}")
 
@@ -77,6 +80,13 @@ class WatchedFiles(MemoryFiles):
         self._before(name)
         super().write(name, data, modified)
         self._ledger.wrote(name, bytes(data))
+
+    def create(self, name: str, data: bytes | memoryview) -> bool:
+        self._before(name)
+        created = super().create(name, data)
+        if created:
+            self._ledger.wrote(name, bytes(data))
+        return created
 
     def below(self, directory: str) -> list[str]:
         """The names of all files in a directory and below it."""

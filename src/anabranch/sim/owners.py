@@ -105,9 +105,13 @@ def check_checkpoint(checkpoint: Path, routed_by: Callable[[str, int, Any], int]
     written: dict[tuple[str, int], dict[Any, str]] = {}
     count = 0
     for path in sorted((checkpoint / "anabranch/epochs").glob("*.json")):
-        outer = json.loads(path.read_text())
-        assert zlib.crc32(outer["manifest"].encode()) == outer["checksum"]
-        manifest = json.loads(outer["manifest"])
+        head, _, content = path.read_bytes().partition(b"\n")
+        header = json.loads(head)
+        assert header["bytes"] == len(content)
+        checksum = header.pop("checksum")
+        described = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+        assert zlib.crc32(content, zlib.crc32(described)) == checksum
+        manifest = json.loads(content)
         functions = {int(g): base64.b64decode(data) for g, data in manifest["facts"]["functions"].items()}
         for operator, records in manifest["segments"].items():
 

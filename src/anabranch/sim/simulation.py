@@ -22,13 +22,14 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch import faults
-from anabranch.api.stream import Stream, compiled
+from anabranch.api.stream import Stream
+from anabranch.compiler.layout.compile import compiled
 from anabranch.control.decision import Decision
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.epoch_progress import EpochProgress
 from anabranch.engine.driver.epoch_sizing import EpochSizing
 from anabranch.engine.driver.runner import EpochRunner, describe_program, key_routes
-from anabranch.engine.driver.sink import TableSink
+from anabranch.engine.driver.sink import Holder, TableSink
 from anabranch.engine.driver.switching import SwitchingRunner, begins_split
 from anabranch.engine.driver.waiting import Ready, SparkSurroundings
 from anabranch.engine.worker.tasks import MergeTask, Program
@@ -347,10 +348,10 @@ class _DeliveringSink(TableSink):
         self._schema = stream.schema
         self._tables: dict[int, pa.Table] = {}
 
-    def check(self, owner: str) -> None:
+    def check(self, holder: Holder) -> None:
         """Nothing to check."""
 
-    def prepare(self, owner: str) -> None:
+    def prepare(self, holder: Holder) -> None:
         """Nothing to prepare."""
 
     def write(self, table: pa.Table, epoch: int) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import uuid
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from anabranch.state.files import Files, LocalFiles
+from anabranch.state.files import Files, LocalFiles, cannot_read, cannot_write, passing_name
 
 
 def local_path(location: str) -> str | None:
@@ -35,11 +37,11 @@ def qualified(spark: SparkSession, location: str) -> str:
     return f"file://{path}" if urlparse(location).scheme == "file" else default.rstrip("/") + path
 
 
-def open_files(spark: SparkSession, location: str) -> Files:
-    """The files below a location."""
+def open_files(spark: SparkSession, location: str, durable: bool = False) -> Files:
+    """The files below a location. `durable`: what is written survives a power cut."""
     location = qualified(spark, location)
     path = local_path(location)
-    return LocalFiles(path) if path is not None else HadoopFiles(spark, location)
+    return LocalFiles(path, durable) if path is not None else HadoopFiles(spark, location, durable)
 
 
 class HadoopFiles:
@@ -48,52 +50,107 @@ class HadoopFiles:
     PySpark has no public file API, so this goes through the JVM gateway; only the driver has one.
     """
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
+    def __init__(self, spark: SparkSession, root: str, durable: bool = False) -> None:
         self.root = root.rstrip("/")
+        self.durable = durable
         jvm: Any = spark.sparkContext._jvm
         self._path = jvm.org.apache.hadoop.fs.Path
         self._io = jvm.org.apache.hadoop.io.IOUtils
         self._bytes = jvm.java.io.ByteArrayOutputStream
         configuration = spark.sparkContext._jsc.hadoopConfiguration()
-        self._system = self._path(self.root).getFileSystem(configuration)
+        with self._reading(""):
+            self._system = self._path(self.root).getFileSystem(configuration)
 
     def _at(self, name: str) -> Any:
-        return self._path(f"{self.root}/{name}")
+        return self._path(f"{self.root}/{name}" if name else self.root)
+
+    @contextlib.contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (Py4JJavaError, OSError) as problem:
+            raise cannot_write(f"{self.root}/{name}", _first_line(problem)) from None
+
+    @contextlib.contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (Py4JJavaError, OSError) as problem:
+            raise cannot_read(f"{self.root}/{name}", _first_line(problem)) from None
 
     def write(self, name: str, data: bytes | memoryview, modified: int | None = None) -> None:
+        target, passing = self._at(name), self._at(passing_name(name))
+        with self._writing(name):
+            try:
+                self._fill(self._system.create(passing, True), data)
+                if modified is not None:
+                    self._system.setTimes(passing, modified * 1000, -1)
+                # FileSystem.rename does not replace; a reader between the two steps finds no file and asks again.
+                if self._system.exists(target):
+                    self._system.delete(target, False)
+                if not self._system.rename(passing, target):
+                    raise OSError(f"cannot rename {passing} to it")
+            except BaseException:
+                with contextlib.suppress(Py4JJavaError):
+                    self._system.delete(passing, False)
+                raise
+
+    def create(self, name: str, data: bytes | memoryview) -> bool:
         target = self._at(name)
-        passing = self._at(f"{name}.{uuid.uuid4().hex[:12]}.tmp")
-        passing = self._path(passing.getParent(), "_" + passing.getName())
-        stream = self._system.create(passing, True)
+        with self._writing(name):
+            try:
+                # Whether there is one is for the store to say, in one step with making it. A reader may find it
+                # incomplete for a moment; a driver that takes a manifest for damaged so finds it whole when it commits.
+                stream = self._system.create(target, False)
+            except Py4JJavaError as problem:
+                if self._system.exists(target):
+                    return False
+                raise problem from None
+            try:
+                self._fill(stream, data)
+            except BaseException:
+                self._system.delete(target, False)
+                raise
+            return True
+
+    def _fill(self, stream: Any, data: bytes | memoryview) -> None:
         try:
             stream.write(bytes(data))
+            if self.durable:
+                stream.hsync()
         finally:
             stream.close()
-        if modified is not None:
-            self._system.setTimes(passing, modified * 1000, -1)
-        # FileSystem.rename does not replace; a reader between the two steps finds no file and asks again.
-        if self._system.exists(target):
-            self._system.delete(target, False)
-        if not self._system.rename(passing, target):
-            raise OSError(f"cannot rename {passing} to {target}")
 
     def read(self, name: str) -> bytes | None:
         path = self._at(name)
-        if not self._system.exists(path):
-            return None
-        stream = self._system.open(path)
-        try:
-            buffer = self._bytes()
-            self._io.copyBytes(stream, buffer, 1 << 20, False)
-            return bytes(buffer.toByteArray())
-        finally:
-            stream.close()
+        with self._reading(name):
+            if not self._system.exists(path):
+                return None
+            stream = self._system.open(path)
+            try:
+                buffer = self._bytes()
+                self._io.copyBytes(stream, buffer, 1 << 20, False)
+                return bytes(buffer.toByteArray())
+            finally:
+                stream.close()
 
     def names(self, directory: str) -> list[str]:
         path = self._at(directory)
-        if not self._system.exists(path):
-            return []
-        return sorted(status.getPath().getName() for status in self._system.listStatus(path))
+        with self._reading(directory):
+            if not self._system.exists(path):
+                return []
+            return sorted(status.getPath().getName() for status in self._system.listStatus(path))
 
     def delete(self, name: str) -> None:
-        self._system.delete(self._at(name), False)
+        with self._writing(name):
+            self._system.delete(self._at(name), False)
+
+    def clear(self, directory: str) -> None:
+        with self._writing(directory):
+            self._system.delete(self._at(directory), True)
+
+
+def _first_line(problem: Exception) -> str:
+    """What Java says, without its stack."""
+    java = getattr(problem, "java_exception", None)
+    return str(problem if java is None else java.toString()).splitlines()[0]

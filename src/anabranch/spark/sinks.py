@@ -6,7 +6,6 @@ writing it once leaves: files are named by epoch and replaced, so a repeated epo
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,14 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from anabranch.engine.driver.sink import TableSink
-from anabranch.engine.worker.output_files import STAGED, Target
-from anabranch.errors import SinkError
+from anabranch.engine.driver.output_directory import OutputDirectory
+from anabranch.engine.driver.sink import Holder, TableSink
+from anabranch.engine.worker.output_files import Target
 from anabranch.program.ddl import to_ddl
 from anabranch.program.schema import Schema
 from anabranch.spark.hadoop_files import local_path, open_files, qualified
-
-_MARK = "_anabranch.json"
+from anabranch.state.files import cannot_write, storage_problem
 
 
 def to_dataframe(spark: SparkSession, table: pa.Table, schema: Schema) -> DataFrame:
@@ -36,52 +34,35 @@ class FileSink:
     """A directory of files, ``part-<epoch>-<number>``; in the order of their names they are the stream."""
 
     def __init__(
-        self, spark: SparkSession, path: str, format_name: str, options: Mapping[str, str], schema: Schema
+        self,
+        spark: SparkSession,
+        path: str,
+        format_name: str,
+        options: Mapping[str, str],
+        schema: Schema,
+        durable: bool = False,
     ) -> None:
         self._spark = spark
         self._path = qualified(spark, path)
         self._format = format_name
         self._options = dict(options)
         self._schema = schema
-        self._files = open_files(spark, path)
+        self._directory = OutputDirectory(open_files(spark, path, durable), format_name)
 
-    def check(self, owner: str) -> None:
-        try:
-            names = self._files.names("")
-        except NotADirectoryError:
-            raise SinkError(f"the output path {self._path} is a file. Choose an empty or new directory.") from None
-        mark = self._files.read(_MARK)
-        if mark is not None:
-            found = json.loads(mark)
-            if found["owner"] != owner:
-                raise SinkError(
-                    f"the output path {self._path} belongs to the query with the checkpoint {found['owner']}; this "
-                    f"query has the checkpoint {owner}. Choose another path, or delete that output."
-                )
-            if found["format"] != self._format:
-                raise SinkError(f"the output path {self._path} holds {found['format']}, not {self._format}")
-            return
-        if names:
-            raise SinkError(
-                f"the output path {self._path} exists and holds other content ({', '.join(names[:3])}"
-                f"{', …' if len(names) > 3 else ''}). Choose an empty or new path."
-            )
+    @property
+    def place(self) -> str:
+        """Where the files go: the same for two ways of writing one path."""
+        local = local_path(self._path)
+        return self._path if local is None else os.path.realpath(local)
 
-    def prepare(self, owner: str) -> None:
-        self.check(owner)
-        for name in self._files.names(""):
-            if name.startswith(STAGED):
-                self._files.delete(name)  # a task's, of an epoch that was cut off
-        if self._files.read(_MARK) is None:
-            self._files.write(_MARK, json.dumps({"owner": owner, "format": self._format}).encode())
+    def check(self, holder: Holder) -> None:
+        self._directory.check(holder)
+
+    def prepare(self, holder: Holder) -> None:
+        self._directory.prepare(holder)
 
     def write(self, table: pa.Table, epoch: int) -> None:
-        prefix = f"part-{epoch:012d}-"
-        before = [name for name in self._files.names("") if name.startswith(prefix)]
-        published = self._publish(table, prefix) if table.num_rows else []
-        for name in before:
-            if name not in published:
-                self._files.delete(name)
+        self._directory.publish(epoch, self._content(table, epoch) if table.num_rows else {})
 
     def target(self) -> Target | None:
         local = local_path(self._path)
@@ -90,52 +71,39 @@ class FileSink:
         return Target(local, self._options.get("compression", "snappy"))
 
     def publish(self, files: Sequence[str], epoch: int) -> None:
-        local = local_path(self._path)
-        assert local is not None, "tasks write to paths that all processes can open"
-        prefix = f"part-{epoch:012d}-"
-        # What attempts left that were repeated goes with what an earlier run of the epoch had published.
-        superseded = (prefix, f"{STAGED}{epoch:012d}-")
-        before = [name for name in self._files.names("") if name.startswith(superseded) and name not in files]
-        published = [f"{prefix}{number:05d}.parquet" for number in range(len(files))]
-        for staged, name in zip(files, published, strict=True):
-            os.replace(f"{local}/{staged}", f"{local}/{name}")
-        for name in before:
-            if name not in published:
-                self._files.delete(name)
+        self._directory.publish_staged(epoch, files, ".parquet")
 
-    def _publish(self, table: pa.Table, prefix: str) -> list[str]:
+    def _content(self, table: pa.Table, epoch: int) -> dict[str, bytes | memoryview]:
+        """The files of an epoch, by the ends of their names."""
         if self._format == "parquet" and not self._options.keys() - {"compression"}:
             # A whole Spark job to write one small file costs more than the file.
             compression = self._options.get("compression", "snappy")
             sink = pa.BufferOutputStream()
             pq.write_table(table, sink, compression=compression, store_schema=False)
-            name = f"{prefix}00000.parquet"
-            self._files.write(name, memoryview(sink.getvalue()))
-            return [name]
-        return self._publish_with_spark(table, prefix)
+            return {"00000.parquet": memoryview(sink.getvalue())}
+        return self._written_by_spark(table, epoch)
 
-    def _publish_with_spark(self, table: pa.Table, prefix: str) -> list[str]:
-        staging = f"_staging-{prefix}"
+    def _written_by_spark(self, table: pa.Table, epoch: int) -> dict[str, bytes | memoryview]:
+        staging = self._directory.staging(epoch)
+        files = self._directory.files
         frame = to_dataframe(self._spark, table, self._schema).coalesce(1)
         writer = frame.write.mode("overwrite").format(self._format).options(**self._options)
-        writer.save(f"{self._path}/{staging}")
-        published = []
-        parts = [n for n in self._files.names(staging) if n.startswith("part-")]
-        for number, name in enumerate(parts):
-            data = self._files.read(f"{staging}/{name}")
-            assert data is not None
-            suffix = name[name.index(".") :] if "." in name else ""
-            target = f"{prefix}{number:05d}{suffix}"
-            self._files.write(target, data)
-            published.append(target)
-        for name in self._files.names(staging):
-            self._files.delete(f"{staging}/{name}")
-        local = local_path(self._path)
-        if local is None:
-            self._files.delete(staging)
-        else:
-            os.rmdir(f"{local}/{staging}")
-        return published
+        try:
+            writer.save(f"{self._path}/{staging}")
+            found: dict[str, bytes | memoryview] = {}
+            for name in files.names(staging):
+                if name.startswith("part-"):
+                    data = files.read(f"{staging}/{name}")
+                    assert data is not None
+                    found[f"{len(found):05d}{name[name.index('.') :] if '.' in name else ''}"] = data
+            return found
+        except Exception as problem:
+            why = storage_problem(problem)
+            if not why:
+                raise
+            raise cannot_write(self._path, why) from problem
+        finally:
+            files.clear(staging)
 
 
 class MemorySink(TableSink):
@@ -147,10 +115,15 @@ class MemorySink(TableSink):
         self._schema = schema
         self._epochs: dict[int, pa.Table] = {}
 
-    def check(self, owner: str) -> None:
+    def check(self, holder: Holder) -> None:
         """Any name will do."""
 
-    def prepare(self, owner: str) -> None:
+    @property
+    def place(self) -> str:
+        """The view's name."""
+        return f"memory:{self._name}"
+
+    def prepare(self, holder: Holder) -> None:
         to_dataframe(self._spark, self._schema.arrow.empty_table(), self._schema).createOrReplaceTempView(self._name)
 
     def write(self, table: pa.Table, epoch: int) -> None:
@@ -172,10 +145,10 @@ class ConsoleSink(TableSink):
         self._truncate = str(options.get("truncate", "true")).lower()
         self._show = show
 
-    def check(self, owner: str) -> None:
+    def check(self, holder: Holder) -> None:
         """Nothing to check."""
 
-    def prepare(self, owner: str) -> None:
+    def prepare(self, holder: Holder) -> None:
         """Nothing to prepare."""
 
     def write(self, table: pa.Table, epoch: int) -> None:
@@ -209,10 +182,10 @@ class FunctionSink(TableSink):
         self._function = function
         self._schema = schema
 
-    def check(self, owner: str) -> None:
+    def check(self, holder: Holder) -> None:
         """Nothing to check."""
 
-    def prepare(self, owner: str) -> None:
+    def prepare(self, holder: Holder) -> None:
         """Nothing to prepare."""
 
     def write(self, table: pa.Table, epoch: int) -> None:
@@ -222,10 +195,10 @@ class FunctionSink(TableSink):
 class NoopSink(TableSink):
     """Output is made and thrown away, as Spark's noop format: for measuring."""
 
-    def check(self, owner: str) -> None:
+    def check(self, holder: Holder) -> None:
         """Nothing to check."""
 
-    def prepare(self, owner: str) -> None:
+    def prepare(self, holder: Holder) -> None:
         """Nothing to prepare."""
 
     def write(self, table: pa.Table, epoch: int) -> None:

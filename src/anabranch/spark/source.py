@@ -15,19 +15,20 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - every PySpark user knows it by this name
 
-from anabranch.engine.sequential import input_row
 from anabranch.errors import OrderError, SchemaError
 from anabranch.program.ddl import to_ddl
 from anabranch.program.graph import Node
 from anabranch.program.origins import RowsOrigin
 from anabranch.program.schema import Schema
 from anabranch.spark.hadoop_files import local_path, open_files, qualified
+
+# Spark passes over files that are older, by its maxFileAge, than the newest it has seen: a week, unless it is told
+# otherwise. Nothing of a stream may be left out without a word.
+FOR_EVER = "36500d"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,16 +97,20 @@ class OrderedSources:
     ----------
     spark : SparkSession
     nodes : sequence of Node
-    scratch : str
-        Where rows in memory are written.
+    rows : mapping
+        Source made of rows in memory → the directory of files that hold them.
     limits : mapping
         Source whose files per epoch are ours to say → how many the first epoch takes at most.
     """
 
     def __init__(
-        self, spark: SparkSession, nodes: Sequence[Node], scratch: str, limits: Mapping[str, int] | None = None
+        self,
+        spark: SparkSession,
+        nodes: Sequence[Node],
+        rows: Mapping[str, str],
+        limits: Mapping[str, int] | None = None,
     ) -> None:
-        self._each = [_ordered(spark, node, scratch, (limits or {}).get(node.name)) for node in nodes]
+        self._each = [_ordered(spark, node, rows, (limits or {}).get(node.name)) for node in nodes]
         # Whether some source gives so much an epoch at most, so that rows may stand ready and not be taken.
         self.limited = any(each.limited for each in self._each)
         self.orders = {node.name: each.order for node, each in zip(nodes, self._each, strict=True)}
@@ -163,7 +168,7 @@ def local_directories(spark: SparkSession, nodes: Sequence[Node]) -> dict[str, s
     return found
 
 
-def _ordered(spark: SparkSession, node: Node, scratch: str, limit: int | None) -> Ordered:
+def _ordered(spark: SparkSession, node: Node, rows: Mapping[str, str], limit: int | None) -> Ordered:
     """A source as a DataFrame whose order is known."""
     origin = node.logic.origin  # type: ignore[union-attr]
     if limit is not None:
@@ -171,7 +176,9 @@ def _ordered(spark: SparkSession, node: Node, scratch: str, limit: int | None) -
         limited = _with_order(origin.with_limit(limit), origin.order_by, node.title)
         return dataclasses.replace(limited, limited=False)
     if isinstance(origin, RowsOrigin):
-        return _with_order(_rows_as_files(spark, origin, node, scratch), (), node.title)
+        # One file an epoch. They are dated by number, far back, so none may be too old to be read.
+        reader = spark.readStream.schema(to_ddl(node.schema.arrow)).option("maxFilesPerTrigger", 1)
+        return _with_order(reader.option("maxFileAge", FOR_EVER).parquet(rows[node.name]), (), node.title)
     return _with_order(origin.dataframe, origin.order_by, node.title)
 
 
@@ -240,27 +247,3 @@ def _reads_kafka(dataframe: DataFrame) -> bool:
     # No public API says where a DataFrame comes from, and three columns of these names prove nothing.
     plan = dataframe._jdf.queryExecution().analyzed().toString()
     return "kafka" in plan.lower()
-
-
-def _rows_as_files(spark: SparkSession, origin: RowsOrigin, node: Node, scratch: str) -> DataFrame:
-    """Rows in memory become one file per epoch, so that they survive a restart as any source does.
-
-    The files are named and dated by epoch. Those that are there are kept: after a restart with a longer
-    list only the new epochs are added.
-    """
-    files = open_files(spark, f"{scratch}/{node.name}")
-    there = set(files.names(""))
-    first = 0
-    new: dict[int, pa.Buffer] = {}
-    for number, rows in enumerate(origin.epochs):
-        if f"{number:09d}.parquet" not in there:
-            tuples = [input_row(node, row, first + at) for at, row in enumerate(rows)]
-            columns = list(zip(*tuples, strict=True)) if tuples else [() for _ in node.schema.names]
-            sink = pa.BufferOutputStream()
-            pq.write_table(pa.table(node.schema.arrays(columns), schema=node.schema.arrow), sink)
-            new[number] = sink.getvalue()
-        first += len(rows)
-    for number, data in new.items():  # only now: a row that does not fit leaves nothing behind
-        files.write(f"{number:09d}.parquet", memoryview(data), modified=1_000_000_000 + number)
-    reader = spark.readStream.schema(to_ddl(node.schema.arrow)).option("maxFilesPerTrigger", 1)
-    return reader.parquet(f"{scratch}/{node.name}")

@@ -1,30 +1,41 @@
 """The checkpoint as the driver sees it: the program's description and one manifest per epoch.
 
     <checkpointLocation>/anabranch/program.json               what the state belongs to
+                                  /owners/000000000003.json   the third driver that opened it, and now its owner
                                   /epochs/000000000007.begun  the time of epoch 7, recorded when it began
                                   /epochs/000000000007.json   manifest of epoch 7: the commit point
+                                  /feedback/…                 tuples on their way back into the program
                                   /state/<operator>/…         segments
 
 A manifest lists all the segments that make up the state after its epoch. It is written last and appears
-whole, so an epoch either happened or did not.
+whole, so an epoch either happened or did not. It is created and never replaced: should two drivers run an epoch, the
+first that commits it has. All but the segments, which manifests describe, are in envelopes (envelope.py).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
-import zlib
+import logging
+import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anabranch.errors import CheckpointError
-from anabranch.state.files import Files
+from anabranch.errors import CheckpointError, EpochTaken
+from anabranch.faults import reach
+from anabranch.state.envelope import damaged, opened, seal, to_json, unseal
+from anabranch.state.files import Files, remove_passing
 from anabranch.state.lineage import files_of
+from anabranch.state.ownership import DIRECTORY as OWNERS
+from anabranch.state.ownership import Ownership
+from anabranch.state.program_changes import compare
 from anabranch.state.records import SegmentRecord
-from anabranch.state.segment import to_json
 
-FORMAT = 1
-MANIFEST_FORMAT = 2
+_log = logging.getLogger("anabranch")
+
+PROGRAM = "program.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,38 +50,39 @@ class Manifest:
         Operator → records of its segments, newest first.
     facts : mapping
         What the epoch was run with (channels, counts), for people and for the next epoch.
+    owner : int
+        Which driver committed it.
+    program : str
+        A digest of the description of the program that ran it.
     """
 
     epoch: int
     segments: Mapping[str, Sequence[SegmentRecord]]
     facts: Mapping[str, Any]
+    owner: int = dataclasses.field(default=0, compare=False)
+    program: str = dataclasses.field(default="", compare=False)
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, query: str) -> bytes:
         segments = {operator: [record.to_fields() for record in records] for operator, records in self.segments.items()}
-        body = to_json({"epoch": self.epoch, "segments": segments, "facts": self.facts})
-        return to_json({"format": MANIFEST_FORMAT, "checksum": zlib.crc32(body.encode()), "manifest": body}).encode()
+        fields = {"epoch": self.epoch, "facts": self.facts, "owner": self.owner, "program": self.program}
+        return seal("manifest", query, to_json({**fields, "segments": segments}).encode())
 
     @classmethod
-    def from_bytes(cls, data: bytes, name: str) -> Manifest:
+    def from_bytes(cls, data: bytes, query: str | None, name: str) -> Manifest:
+        content = unseal(data, "manifest", query, name)
         try:
-            outer = json.loads(data)
-            body = outer["manifest"]
-            if outer["format"] != MANIFEST_FORMAT:
-                raise CheckpointError(f"{name} has the format {outer['format']}; this version reads {MANIFEST_FORMAT}")
-            if zlib.crc32(body.encode()) != outer["checksum"]:
-                raise CheckpointError(f"{name} is damaged: its checksum does not fit")
-            fields = json.loads(body)
+            fields = json.loads(content)
             segments = {
                 operator: [SegmentRecord.of_fields(each) for each in records]
-                for operator, records in fields["segments"].items()
+                for operator, records in fields.pop("segments").items()
             }
-            return cls(fields["epoch"], segments, fields["facts"])
+            return cls(segments=segments, **fields)
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
-            raise CheckpointError(f"{name} is damaged: {problem}") from None
+            raise damaged(name, problem) from None
 
 
 class Checkpoint:
-    """The checkpoint of one query, read and written by its driver alone.
+    """The checkpoint of one query, written by one driver at a time.
 
     Parameters
     ----------
@@ -87,26 +99,54 @@ class Checkpoint:
         # Segments that manifests stopped naming, by the epoch in which they did.
         self._retired: dict[int, set[str]] = {}
         self._named: set[str] = set()
+        self._query: str | None = None
+        self._program = ""
+        self._owner: Ownership | None = None
+        # What was found damaged and could be done without, for now.
+        self.damage: list[str] = []
 
-    # -- the program ----------------------------------------------------------------------------------------
+    # -- the program and the owner ----------------------------------------------------------------------------
+
+    @property
+    def query(self) -> str | None:
+        """The query's id, made when the checkpoint was new; None if it still is.
+
+        It is in every file. If the program's description cannot be read, or is another query's, the manifests know it.
+        """
+        if self._query is None:
+            try:
+                described = self._described()
+            except CheckpointError:
+                described = None
+            known = Counter(filter(None, map(self._id_of, self._manifests())))
+            if described is not None and (described[0] in known or not known):
+                return described[0]
+            return known.most_common(1)[0][0] if known else None
+        return self._query
+
+    @property
+    def owner(self) -> Ownership:
+        """This driver's right to write here, which `bind` took."""
+        assert self._owner is not None, "a checkpoint is bound before it is written to"
+        return self._owner
 
     def check(self, description: Mapping[str, Any], allow_state_loss: bool = False) -> list[str]:
         """Make sure that the checkpoint is new, or that the program can go on from it. Writes nothing.
 
         Returns what changed, in words, if it can; raises CheckpointError if it cannot.
         """
-        found = self.files.read("program.json")
-        if found is None:
-            return []
+        query, committed = self.query, self.latest().program
+        now = digest_of(description)
         try:
-            bound = json.loads(found)
-            version, before = bound["format"], bound["program"]
-        except (ValueError, KeyError, TypeError) as problem:
-            raise CheckpointError(f"{self.files.root}/program.json is damaged: {problem}") from None
-        if version != FORMAT:
-            raise CheckpointError(
-                f"the checkpoint {self.files.root} has the format {version}; this version reads {FORMAT}"
-            )
+            before = self._program_of(query, committed)
+        except CheckpointError as problem:
+            if committed != now:
+                raise
+            # The manifest was made by this very program, so nothing is lost.
+            _log.warning("%s The program that is started is the one that the last epoch ran with: going on.", problem)
+            return []
+        if before is None:
+            return []
         changes = compare(before, description)
         bad = {"refused"} if allow_state_loss else {"refused", "loses state"}
         refused = [change.text for change in changes if change.effect in bad]
@@ -121,20 +161,67 @@ class Checkpoint:
             )
         return [change.text for change in changes]
 
+    def _program_of(self, query: str | None, committed: str) -> Mapping[str, Any] | None:
+        """The description of the program the checkpoint is tied to; None if it is new."""
+        found = self._described()
+        place = f"{self.files.root}/{PROGRAM}"
+        if found is None:
+            if query is None:
+                return None
+            raise damaged(place, "it is missing")
+        owner, body = found
+        if owner != query:
+            raise damaged(place, f"it belongs to another query ({owner}; this one is {query})")
+        if committed and committed not in (digest_of(body["program"]), body["before"]):
+            raise damaged(place, "it is older than the last epoch")
+        return body["program"]
+
+    def _described(self) -> tuple[str, Any] | None:
+        found = self.files.read(PROGRAM)
+        if found is None:
+            return None
+        place = f"{self.files.root}/{PROGRAM}"
+        query, content = opened(found, "program", None, place)
+        try:
+            body = json.loads(content)
+            return query, {"program": body["program"], "before": body["before"]}
+        except (ValueError, KeyError, TypeError) as problem:
+            raise damaged(place, problem) from None
+
     def bind(self, description: Mapping[str, Any], allow_state_loss: bool = False) -> list[str]:
-        """Tie the checkpoint to a program; returns and raises as `check` does."""
+        """Tie the checkpoint to a program, and become its owner; returns and raises as `check` does."""
         changes = self.check(description, allow_state_loss)
-        data = to_json({"format": FORMAT, "program": description}).encode()
-        if self.files.read("program.json") != data:
-            self.files.write("program.json", data)
+        if self._owner is None:
+            if self.query is None and not self.files.create(PROGRAM, _described_as(description, "", str(uuid.uuid4()))):
+                changes = self.check(description, allow_state_loss)  # another driver was quicker, and gave it its id
+            self._take()
+        assert self._query is not None
+        self._program = digest_of(description)
+        data = _described_as(description, self.latest().program, self._query)
+        if self.files.read(PROGRAM) != data:
+            self.owner.check()
+            self.files.write(PROGRAM, data)
         return changes
+
+    def _take(self) -> None:
+        """Become the owner. What drivers before this one were writing when they died is removed."""
+        self._query = self.query
+        assert self._query is not None
+        self._owner = Ownership.take(self.files, self._query, self.latest().owner)
+        directories = ["", "epochs", "feedback", OWNERS, *(f"state/{each}" for each in self.files.names("state"))]
+        for directory in directories:
+            remove_passing(self.files, directory)
+
+    def program(self) -> Mapping[str, Any] | None:
+        """The description of the program that the checkpoint is tied to; None if it is new."""
+        found = self._described()
+        return None if found is None else found[1]["program"]
 
     def operators(self) -> set[str]:
         """The names of the operators of the program that the checkpoint is tied to; none if it is new."""
-        found = self.files.read("program.json")
         try:
-            return set() if found is None else {each["name"] for each in json.loads(found)["program"]["operators"]}
-        except (ValueError, KeyError, TypeError):
+            return {each["name"] for each in (self.program() or {}).get("operators", ())}
+        except CheckpointError:
             return set()  # `check` says what is wrong with it
 
     # -- epochs ---------------------------------------------------------------------------------------------
@@ -146,126 +233,165 @@ class Checkpoint:
         the same state, and gives the same. Should Spark have gone on already, the runner notices the gap.
         """
         problem: CheckpointError | None = None
+        self.damage = []
+        query = self.query
         for name in reversed(self._manifests()):
             try:
-                manifest = self._read(name)
+                manifest = self._read(name, query)
                 self._named = files_of(manifest.segments)
                 return manifest
-            except CheckpointError as damage:
-                problem = problem or damage
+            except CheckpointError as found:
+                self.damage.append(str(found))
+                problem = problem or found
         if problem is not None:
             raise problem
         return Manifest(-1, {}, {})
 
+    def version(self, epoch: int) -> Manifest | None:
+        """The manifest of an epoch; None if it is not kept."""
+        name = f"{epoch:012d}.json"
+        return self._read(name, self.query) if name in self._manifests() else None
+
     def _manifests(self) -> list[str]:
         return [name for name in self.files.names("epochs") if name.endswith(".json") and name[0].isdigit()]
 
-    def _read(self, name: str) -> Manifest:
+    def _read(self, name: str, query: str | None) -> Manifest:
+        place = f"{self.files.root}/epochs/{name}"
         data = self.files.read(f"epochs/{name}")
         if data is None:
-            raise CheckpointError(f"{self.files.root}/epochs/{name} is missing")
-        return Manifest.from_bytes(data, f"{self.files.root}/epochs/{name}")
+            raise damaged(place, "it is missing")
+        manifest = Manifest.from_bytes(data, query, place)
+        if name != f"{manifest.epoch:012d}.json":
+            raise damaged(place, f"it is the manifest of epoch {manifest.epoch}")
+        return manifest
+
+    def _id_of(self, name: str) -> str | None:
+        try:
+            return opened(self.files.read(f"epochs/{name}") or b"", "manifest", None, name)[0]
+        except CheckpointError:
+            return None
+
+    def batch_digest(self, number: int) -> str | None:
+        """The digest of an input batch, if one of the manifests that are kept committed it."""
+        for name in reversed(self._manifests()):
+            try:
+                facts = self._read(name, self.query).facts
+            except CheckpointError:
+                continue
+            if facts.get("batch") == number:
+                return facts.get("batch_digest")
+        return None
 
     def begun(self, epoch: int) -> dict[str, Any] | None:
         """What was recorded when an epoch first began: its time, and if it had no input but what was fed back."""
-        found = self.files.read(f"epochs/{epoch:012d}.begun")
+        name = f"epochs/{epoch:012d}.begun"
+        data = self.files.read(name)
+        if data is None:
+            return None
+        place = f"{self.files.root}/{name}"
         try:
-            return None if found is None else json.loads(found)
-        except ValueError:
-            return None  # written in part: nothing can have depended on it
+            found = json.loads(unseal(data, "epoch begun", self.query, place))
+            if found["epoch"] != epoch:
+                raise damaged(place, f"it is that of epoch {found['epoch']}")
+            return {"clock_ms": int(found["clock_ms"]), "drain": bool(found["drain"])}
+        except CheckpointError as problem:
+            # The epoch is not committed, so nothing that counts has depended on it: it begins anew.
+            _log.warning("%s The epoch was not committed and begins anew, at another time.", problem)
+            return None
 
     def begin(self, epoch: int, clock_ms: int, drain: bool = False) -> int:
         """The time of an epoch: what was recorded when it first began, else this time, which is recorded now.
 
         An epoch that runs again must see the time it saw before, or what expires would differ.
         """
+        name = f"epochs/{epoch:012d}.begun"
         found = self.begun(epoch)
-        if found is not None:
-            return int(found["clock_ms"])
-        self.files.write(f"epochs/{epoch:012d}.begun", to_json({"clock_ms": clock_ms, "drain": drain}).encode())
-        return clock_ms
+        if found is None:
+            assert self._query is not None
+            body = to_json({"epoch": epoch, "clock_ms": clock_ms, "drain": drain}).encode()
+            data = seal("epoch begun", self._query, body)
+            if self.files.create(name, data):
+                found = {"clock_ms": clock_ms}
+            else:
+                found = self.begun(epoch)  # by another driver, just now
+                if found is None:
+                    self.files.write(name, data)  # over one that is damaged
+                    found = {"clock_ms": clock_ms}
+        # Only after this: whoever takes over from now on finds the file, and runs the same epoch.
+        self.owner.check()
+        return int(found["clock_ms"])
 
     def commit(self, manifest: Manifest) -> None:
         """Publish an epoch; then remove what is too old to be needed."""
-        self.files.write(f"epochs/{manifest.epoch:012d}.json", manifest.to_bytes())
+        assert self._query is not None
+        self.owner.check()
+        reach("commit checked", epoch=manifest.epoch)
+        complete = dataclasses.replace(manifest, owner=self.owner.token, program=self._program)
+        name, data = f"{manifest.epoch:012d}.json", complete.to_bytes(self._query)
+        if not self.files.create(f"epochs/{name}", data):
+            self._replace(name, data)
+        reach("manifest created", epoch=manifest.epoch)
+        # A driver that takes over after this look finds the manifest. One that did before it may not have.
+        self.owner.check()
         named = files_of(manifest.segments)
         self._retired[manifest.epoch] = self._named - named
         self._named = named
         old = manifest.epoch - self.kept
         for epoch in [each for each in self._retired if each <= old]:
-            for name in self._retired.pop(epoch):
-                self.files.delete(f"state/{name}")
+            for segment in self._retired.pop(epoch):
+                self.files.delete(f"state/{segment}")
         if old >= 0:
             self.files.delete(f"epochs/{old:012d}.json")
             self.files.delete(f"epochs/{old:012d}.begun")
 
+    def _replace(self, name: str, data: bytes) -> None:
+        """An epoch has a manifest already: of a driver that was frozen and woke up, or a damaged one."""
+        try:
+            there = self._read(name, self._query)
+        except CheckpointError as problem:
+            _log.warning("%s The epoch was run again.", problem)
+        else:
+            if there.owner != self.owner.token:
+                self.owner.check()
+                raise EpochTaken(
+                    f"epoch {there.epoch} was committed by another driver (owner {there.owner} of the checkpoint "
+                    f"{self.files.root}) while this one ran it. It is the same epoch: start the query again."
+                )
+        self.files.write(f"epochs/{name}", data)
+
     def clean(self) -> int:
-        """Remove segments that no manifest names, left by crashes; how many there were.
+        """Remove manifests that are too old, and what no manifest names, left by crashes; how many files there were.
 
         Segments of the epoch that comes next are left alone: a task of a driver that was killed a moment ago
         may still be writing. They are removed by a later start.
         """
-        manifests = []
-        for name in self._manifests():
-            try:
-                manifests.append(self._read(name))
-            except CheckpointError:  # it may name segments we do not know of: remove nothing
-                return 0
-        known = {name for manifest in manifests for name in files_of(manifest.segments)}
-        newest = max((manifest.epoch for manifest in manifests), default=-1)
+        newest = self.latest().epoch
         removed = 0
-        for operator in self.files.names("state"):
-            for name in self.files.names(f"state/{operator}"):
-                full = f"{operator}/{name}"
+        for name in self.files.names("epochs"):
+            epoch = name.split(".")[0]
+            if epoch.isdigit() and int(epoch) <= newest - self.kept:
+                self.files.delete(f"epochs/{name}")
+                removed += 1
+        try:
+            manifests = [self._read(name, self.query) for name in self._manifests()]
+        except CheckpointError:  # it may name segments we do not know of: remove nothing
+            return removed
+        known = {f"state/{name}" for manifest in manifests for name in files_of(manifest.segments)}
+        known |= {each["name"] for manifest in manifests for each in manifest.facts.get("feedback", {}).values()}
+        for directory in ["feedback", *(f"state/{operator}" for operator in self.files.names("state"))]:
+            for name in self.files.names(directory):
+                full = f"{directory}/{name}"
                 epoch = name.split("-")[0]
                 if full not in known and epoch.isdigit() and int(epoch) <= newest:
-                    self.files.delete(f"state/{full}")
+                    self.files.delete(full)
                     removed += 1
         return removed
 
 
-@dataclasses.dataclass(frozen=True)
-class Change:
-    """A difference between two programs, and what it means for the state: fine, loses state, refused."""
-
-    text: str
-    effect: str
+def _described_as(description: Mapping[str, Any], before: str, query: str) -> bytes:
+    return seal("program", query, to_json({"program": description, "before": before}).encode())
 
 
-def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
-    """What changed between two descriptions of programs."""
-    changes = []
-    before = {operator["name"]: operator for operator in old.get("operators", ())}
-    after = {operator["name"]: operator for operator in new.get("operators", ())}
-    for name in sorted(before.keys() - after.keys()):
-        text = f"operator {name} ({before[name]['kind']}) is in the checkpoint and not in the program"
-        stateful = bool(before[name]["key"])
-        changes.append(
-            Change(f"{text}, and its state would be lost", "loses state") if stateful else Change(text, "fine")
-        )
-    for name in sorted(after.keys() - before.keys()):
-        text = f"operator {name} ({after[name]['kind']}) is in the program and not in the checkpoint"
-        changes.append(Change(text + (": it begins without state" if after[name]["key"] else ""), "fine"))
-    for name in sorted(before.keys() & after.keys()):
-        changes += _compare_operator(name, before[name], after[name])
-    return changes
-
-
-def _compare_operator(name: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
-    changes = []
-    for aspect in ("kind", "key", "key_types"):
-        if was.get(aspect) != now.get(aspect):
-            text = f"operator {name}: its {aspect.replace('_', ' ')} was {was.get(aspect)} and is now {now.get(aspect)}"
-            changes.append(Change(text, "refused" if was["key"] or now["key"] else "fine"))
-    gone = [field for field in was["state"] if field not in now["state"]]
-    added = [field for field in now["state"] if field not in was["state"]]
-    if gone:
-        changes.append(Change(f"operator {name}: its state no longer has {', '.join(gone)}", "loses state"))
-    if added:
-        text = f"operator {name}: its state now has {', '.join(added)}, at first with the default"
-        changes.append(Change(text, "fine"))
-    for aspect in ("input", "output"):
-        if was.get(aspect) != now.get(aspect):
-            text = f"operator {name}: its {aspect} was {was.get(aspect)} and is now {now.get(aspect)}"
-            changes.append(Change(text, "fine"))
-    return changes
+def digest_of(description: Mapping[str, Any]) -> str:
+    """One short text for one program."""
+    return hashlib.sha256(to_json(description).encode()).hexdigest()[:32]

@@ -6,7 +6,6 @@ Only data is read: the codec never runs code, so a checkpoint from anywhere can 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import Counter
 from typing import Any
 
@@ -71,10 +70,11 @@ class CheckpointReader:
 
     def __init__(self, files: Files, epoch: int | None = None) -> None:
         self._files = files
-        program = files.read("program.json")
+        self._checkpoint = Checkpoint(files)
+        program = self._checkpoint.program()
         if program is None:
             raise CheckpointError(f"{files.root} is not the checkpoint of an Anabranch query: it has no program.json")
-        self.program: dict[str, Any] = json.loads(program)["program"]
+        self.program = program
         self.manifest = self._manifest(epoch)
         self._operators = {each["name"]: each for each in self.program["operators"]}
         self._merged: dict[str, Segment] = {}
@@ -86,12 +86,12 @@ class CheckpointReader:
 
     def _manifest(self, epoch: int | None) -> Manifest:
         if epoch is None:
-            return Checkpoint(self._files).latest()
-        data = self._files.read(f"epochs/{epoch:012d}.json")
-        if data is None:
+            return self._checkpoint.latest()
+        found = self._checkpoint.version(epoch)
+        if found is None:
             known = ", ".join(map(str, self.versions())) or "none"
             raise CheckpointError(f"{self._files.root} has no version {epoch}; versions: {known}")
-        return Manifest.from_bytes(data, f"{self._files.root}/epochs/{epoch:012d}.json")
+        return found
 
     def stores(self) -> list[StoreSummary]:
         """The state of every operator that has some."""

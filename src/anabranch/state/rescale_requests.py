@@ -13,11 +13,11 @@ import json
 import logging
 import threading
 
+from anabranch.errors import CheckpointError
+from anabranch.state.envelope import seal, to_json, unseal
 from anabranch.state.files import Files
-from anabranch.state.segment import to_json
 
 NAME = "rescale.json"
-FORMAT = 1
 
 _log = logging.getLogger("anabranch")
 
@@ -29,10 +29,13 @@ class RescaleRequests:
     ----------
     files : Files, optional
         The checkpoint's directory; None: nothing outlives the process.
+    query : str
+        The query's id.
     """
 
-    def __init__(self, files: Files | None = None) -> None:
+    def __init__(self, files: Files | None = None, query: str = "") -> None:
         self._files = files
+        self._query = query
         self._lock = threading.Lock()
         self._waiting: dict[str, int] = {}
         # Taken into the layouts of the driver, and not committed with any epoch.
@@ -75,19 +78,18 @@ class RescaleRequests:
         if self._files is None:
             return
         if requests:
-            self._files.write(NAME, to_json({"format": FORMAT, "channels": requests}).encode())
+            self._files.write(NAME, seal("rescaling", self._query, to_json(requests).encode()))
         else:
             self._files.delete(NAME)
 
     def _read(self) -> dict[str, int]:
-        if self._files is None or (data := self._files.read(NAME)) is None:
+        if self._files is None:
             return {}
         try:
-            found = json.loads(data)
-            if found["format"] != FORMAT:
-                raise ValueError(f"it has the format {found['format']}; this version reads {FORMAT}")
-            return {str(region): max(1, int(channels)) for region, channels in found["channels"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            data = self._files.read(NAME)
+            found = {} if data is None else json.loads(unseal(data, "rescaling", self._query, NAME))
+            return {str(region): max(1, int(channels)) for region, channels in found.items()}
+        except (ValueError, TypeError, AttributeError, CheckpointError) as problem:
             # A wish, not state: a query that can run must not fail for it.
             _log.warning("%s/%s cannot be read and is ignored: %s", self._files.root, NAME, problem)
             return {}

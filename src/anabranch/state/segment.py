@@ -19,7 +19,6 @@ held. (LMDB was tried for this place: 6 µs per key and a single writer, against
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -309,8 +308,3 @@ def _same_as_next(keys: pa.Array) -> np.ndarray:
 def checksum_of(data: pa.Buffer) -> int:
     """What a record says of the bytes of a segment, so that a damaged one is known."""
     return zlib.crc32(data)
-
-
-def to_json(value: Any) -> str:
-    """JSON with one form for one value, so that digests and comparisons work."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -47,6 +47,6 @@ def expect_function(verdict, **more):
 
 
 def load():
-    from tests.compiler.corpus import aliasing, attacks, dicts, good, hidden, impure, stateless, tricky
+    from tests.compiler.corpus import aliasing, attacks, dicts, good, hidden, impure, reviewed, stateless, tricky
 
-    return CASES, (aliasing, attacks, dicts, good, hidden, impure, stateless, tricky)
+    return CASES, (aliasing, attacks, dicts, good, hidden, impure, reviewed, stateless, tricky)

@@ -1,4 +1,4 @@
-"""Why the plan is what it is: as text, as JSON, as a drawing."""
+"""What runs, and why it is laid out like that: as text, as JSON, as a drawing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 from anabranch.compiler.explaining.drawing import mermaid, svg
-from anabranch.compiler.layout.plan import Plan, PlannedOperator, Region
-from anabranch.compiler.layout.strategies import Joint
+from anabranch.compiler.explaining.layout_data import layout_data
+from anabranch.compiler.explaining.running import Running
+from anabranch.compiler.layout.chains import PlannedOperator
+from anabranch.compiler.layout.plan import Plan
 from anabranch.errors import ProgramError
 from anabranch.program.graph import Keyed, Location
 from anabranch.program.model import Model, Property
@@ -19,48 +21,59 @@ _CASES = {
 }
 
 
-def explain(plan: Plan, form: str = "text") -> str:
-    """Explain a plan.
+def explain(plan: Plan, form: str = "text", running: Running | None = None) -> str:
+    """Explain what runs.
 
     Parameters
     ----------
     plan : Plan
     form : {"text", "json", "mermaid", "svg"}
+    running : Running, optional
+        What a query that runs the plan has decided.
     """
     forms = {"text": explain_text, "json": explain_json, "mermaid": mermaid, "svg": svg}
     if form not in forms:
         raise ProgramError(f"explain({form!r}): no such form; valid: {', '.join(map(repr, forms))}")
-    return forms[form](plan)
+    return forms[form](plan, running)
 
 
 # -- text -------------------------------------------------------------------------------------------------
 
 
-def explain_text(plan: Plan) -> str:
-    """Every operator with its properties, their reasons and lines; regions and what parts them."""
-    lines = [_headline(plan), ""]
-    shown: set[str] = set()
-    for operator in plan.operators:
-        if operator.name in shown:
-            continue
-        if operator.region is None:
-            lines += _sequential(operator)
-            shown.add(operator.name)
-        else:
-            region = plan.regions[operator.region]
-            lines += _region(plan, region)
-            shown.update(region.operators)
+def explain_text(plan: Plan, running: Running | None = None) -> str:
+    """Every stage, what enters it and why it is there; every operator with its properties, their reasons and lines."""
+    data = layout_data(plan, running)
+    if data is None:
+        lines = [f"{_count(len(plan.operators), 'operator')}; the program cannot run: {plan.refused}", ""]
+        for operator in plan.operators:
+            lines += [*_operator(operator), ""]
+        return "\n".join(lines).rstrip() + "\n"
+    lines = [_headline(plan, data), ""]
+    shown: dict[str, int] = {}
+    for stage in data["stages"]:
+        lines += _stage(data, stage)
+        for name in stage["operators"]:
+            if name in shown:
+                lines.append(f"  {name}  as in stage {shown[name]}")
+            else:
+                lines += _operator(plan.operator(name))
+            shown.setdefault(name, stage["number"])
         lines.append("")
+    for name in data["no_steps"]:
+        lines += ["in no stage: tuples pass by it where they are made", *_operator(plan.operator(name)), ""]
+    for each in data["outputs"]:
+        lines.append(_output(data, each))
+    for each in data["loops"]:
+        lines.append(f"{each['operator']} is fed back through {each['loop']} in the next epoch")
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _headline(plan: Plan) -> str:
-    parallel = sum(operator.region is not None for operator in plan.operators)
-    shuffles = sum(region.first is Joint.SHUFFLE for region in plan.regions)
-    merges = sum(region.last is Joint.MERGE for region in plan.regions)
+def _headline(plan: Plan, data: dict[str, Any]) -> str:
+    regions = sum(stage["region"] is not None for stage in data["stages"])
     return (
-        f"{_count(len(plan.operators), 'operator')}, {parallel} of them parallel in "
-        f"{_count(len(plan.regions), 'region')}; {_count(shuffles, 'shuffle')}, {_count(merges, 'merge')}"
+        f"{_count(len(plan.operators), 'operator')} in {_count(len(data['stages']), 'stage')}, "
+        f"{regions} of them {'a region' if regions == 1 else 'regions'}; "
+        f"{_count(data['shuffles'], 'shuffle')} per epoch"
     )
 
 
@@ -68,25 +81,52 @@ def _count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def _region(plan: Plan, region: Region) -> list[str]:
-    key = f"key {region.key_text}" if region.key_text else "no key"
-    lines = [
-        f"region {region.number + 1}: {region.first.value} → {', '.join(region.operators)} → {region.last.value}",
-        f"  {key}; routed by {region.routing.value}; ordered by {region.ordering.value}; "
-        f"{region.flow_selectivity.value}",
-        f"  starts here: {region.reason}",
-    ]
-    for border in plan.borders:
-        if border.after == region.operators[-1]:
-            following = f" before {border.before}" if border.before else ""
-            lines.append(f"  ends{following}: {border.reason}")
-    for name in region.operators:
-        lines += _operator(plan.operator(name))
+_KINDS = {
+    "source": "runs where the source is read, a task for each piece of it",
+    "keyed": "channels by key",
+    "spread": "channels that tuples are dealt out to in turn",
+    "single": "one channel, in the order of one thread",
+}
+
+
+def _stage(data: dict[str, Any], stage: dict[str, Any]) -> list[str]:
+    operators = ", ".join(stage["operators"])
+    if stage["region"] is None:
+        return [f"stage {stage['number']}, depth {stage['depth']}: {operators}", f"  {_KINDS[stage['kind']]}"]
+    lines = [f"stage {stage['number']}, depth {stage['depth']}, region {stage['region']}: {operators}"]
+    if stage["kind"] == "single":
+        lines.append(f"  {_KINDS['single']}")
+    else:
+        number = "their number is decided at the start" if stage["channels"] is None else f"{stage['channels']} now"
+        lines.append(f"  {_KINDS[stage['kind']]}; {number}")
+    for edge in stage["inputs"]:
+        lines.append(
+            f"  shuffle from {edge['operator']} (stage {edge['from']}){_routed(stage, edge)}; {_ordered(edge)}"
+            + ("; with punctuations" if edge["punctuated"] else "")
+        )
+    lines.append(f"  starts here: {stage['reason']}")
     return lines
 
 
-def _sequential(operator: PlannedOperator) -> list[str]:
-    return [f"sequential: {operator.name}", *_operator(operator)]
+def _routed(stage: dict[str, Any], edge: dict[str, Any]) -> str:
+    if edge["key"]:
+        return f" by the hash of {', '.join(edge['key'])}"
+    return " in turn" if stage["kind"] == "spread" else ""
+
+
+def _ordered(edge: dict[str, Any]) -> str:
+    if not edge["ordered"]:
+        return "in no order: nobody needs one"
+    return f"in order by trails of {_count(edge['trail'], 'number')}"
+
+
+def _output(data: dict[str, Any], found: dict[str, Any]) -> str:
+    if found["merged"].startswith("not at all"):
+        return f"output {found['operator']}: merged {found['merged']}"
+    trails = " and ".join(str(each) for each in sorted(set(found["trails"])))
+    numbers = "number" if trails == "1" else "numbers"
+    who = f"by {_count(data['mergers'], 'merger')}" if found["merged"] == "by mergers" else found["merged"]
+    return f"output {found['operator']}: merged {who}, by trails of {trails} {numbers}"
 
 
 def _operator(operator: PlannedOperator) -> list[str]:
@@ -152,46 +192,39 @@ def place(location: Location | None) -> str:
 # -- JSON -------------------------------------------------------------------------------------------------
 
 
-def explain_json(plan: Plan) -> str:
+def explain_json(plan: Plan, running: Running | None = None) -> str:
     """Everything the text says, for programs."""
-    return json.dumps(explain_data(plan), indent=2, ensure_ascii=False)
+    return json.dumps(explain_data(plan, running), indent=2, ensure_ascii=False)
 
 
-def explain_data(plan: Plan) -> dict[str, Any]:
+def explain_data(plan: Plan, running: Running | None = None) -> dict[str, Any]:
     """Everything the text says, as plain data."""
+    data = layout_data(plan, running)
+    places: dict[str, list[int]] = {}
+    for stage in data["stages"] if data is not None else ():
+        for name in stage["operators"]:
+            places.setdefault(name, []).append(stage["number"])
     return {
-        "fingerprint": plan.fingerprint,
-        "operators": [_operator_data(operator) for operator in plan.operators],
-        "regions": [
+        "refused": plan.refused,
+        "operators": [_operator_data(operator, places.get(operator.name, [])) for operator in plan.operators],
+        "chains": [
             {
-                "number": region.number + 1,
-                "operators": list(region.operators),
-                "key": region.key_text,
-                "first": region.first.value,
-                "last": region.last.value,
-                "routing": region.routing.value,
-                "ordering": region.ordering.value,
-                "selectivity": region.flow_selectivity.value,
-                "reason": region.reason,
+                "number": chain.number,
+                "operators": list(chain.operators),
+                "key": chain.key_text,
                 "ends": [
                     {"before": border.before, "reason": border.reason}
                     for border in plan.borders
-                    if border.after == region.operators[-1]
+                    if border.after == chain.operators[-1]
                 ],
             }
-            for region in plan.regions
+            for chain in plan.chains
         ],
-        "processes": [
-            {
-                "operators": list(process.operators),
-                "region": None if process.region is None else process.region + 1,
-            }
-            for process in plan.processes
-        ],
+        **(data or {}),
     }
 
 
-def _operator_data(operator: PlannedOperator) -> dict[str, Any]:
+def _operator_data(operator: PlannedOperator, stages: list[int]) -> dict[str, Any]:
     model = operator.model
     return {
         "name": operator.name,
@@ -199,8 +232,8 @@ def _operator_data(operator: PlannedOperator) -> dict[str, Any]:
         "description": description(operator),
         "location": str(operator.node.location),
         "inputs": [source.name for source in operator.node.inputs],
-        "region": None if operator.region is None else operator.region + 1,
-        "process": operator.process,
+        "stages": stages,
+        "chain": operator.chain,
         "properties": {
             name: {
                 "value": found.value if isinstance(found.value, dict) else value_text(found),

@@ -6,56 +6,69 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from anabranch.compiler.layout.plan import Options, Plan, PlannedOperator, Process, Region
-from anabranch.compiler.layout.regions import Draft, Formation, Graph, form_regions, is_stateless, selectivity_of
-from anabranch.compiler.layout.strategies import Joint, Order, Routing, may_shuffle, ordering_strategy
+from anabranch.compiler.layout.chains import Chain, Graph, PlannedOperator, form_chains
+from anabranch.compiler.layout.hot_key_split import with_split_aggregations
+from anabranch.compiler.layout.order_needs import with_needed_order
+from anabranch.compiler.layout.plan import Plan
+from anabranch.compiler.layout.punctuations import check_punctuations
+from anabranch.compiler.layout.stages import lay_out
 from anabranch.compiler.models.analysis import analyse_with_facts
 from anabranch.compiler.models.findings import Inference
 from anabranch.errors import ProgramError
-from anabranch.program.graph import Feedback, Loop, Node, Sink, Source
-from anabranch.program.model import Block, Cause, Model, Ordering, Property, Selectivity, State
+from anabranch.program.graph import Feedback, Loop, Node, Source, named, upstream
+from anabranch.program.model import Block, Cause, Model, Ordering, Property, State
 
 
-def compile_program(outputs: Sequence[Node], options: Options | None = None) -> Plan:
-    """Find what is safe to run in parallel.
+def compiled(outputs: Sequence[Node], split_hot_keys: bool = False) -> Plan:
+    """A program as queries run it.
 
     Parameters
     ----------
     outputs : list of Node
-        The operators whose streams leave the program.
-    options : Options, optional
+        The operators whose streams leave the program, as users named them.
+    split_hot_keys : bool
+        Aggregations are two steps where that is exact, so that several channels can work on one key.
+    """
+    ends = named(outputs)
+    if split_hot_keys:
+        ends = with_split_aggregations(ends)
+    if not any(isinstance(node.logic, Source) for node in upstream(*ends)):
+        raise ProgramError(f"{ends[0].title}: the program has no source: nothing would ever come through its feedback")
+    return compile_program(ends)
 
-    Returns
-    -------
-    Plan
+
+def compile_program(outputs: Sequence[Node]) -> Plan:
+    """Find what is safe to run in parallel, and lay the program out.
 
     Raises
     ------
     ProgramError
         If the program cannot mean anything: a key that does not exist, a declaration that the code
-        contradicts, a cycle without a feedback edge, punctuations that do not come.
+        contradicts, a cycle without a feedback edge, punctuations that do not come. A program that means something but
+        cannot run has a plan that says why.
     """
-    options = options or Options()
     order = in_order(list(outputs))
-    models = _models(order)
-    graph = Graph(order, list(outputs), models, options.fans)
-    formation = form_regions(graph)
-    regions = _regions(graph, formation, models, options)
-    region_of = {node.id: place for place, draft in enumerate(formation.drafts) for node in draft.nodes}
-    processes, process_of = _processes(graph, region_of)
-    operators = tuple(
-        PlannedOperator(
-            node=node,
-            model=models[node.id],
-            logic=models[node.id].logic if models[node.id].logic is not None else node.logic,
-            region=region_of.get(node.id),
-            process=process_of[node.id],
-            blocked=formation.outside.get(node.id, ""),
-            remedy=_remedy(graph, node, models[node.id], formation.outside.get(node.id, "")),
-        )
-        for node in order
+    models = models_of(order)
+    check_punctuations(order, models)
+    formation = form_chains(Graph(order, outputs, models))
+    chains = tuple(
+        Chain(number, tuple(node.name for node in draft.nodes), *draft.key_columns())
+        for number, draft in enumerate(formation.drafts)
     )
-    return Plan(operators, regions, processes, tuple(formation.borders), tuple(n.name for n in outputs), options)
+    chain_of = {node.id: number for number, draft in enumerate(formation.drafts) for node in draft.nodes}
+    operators = tuple(_planned(node, models[node.id], chain_of, formation.outside) for node in order)
+    plan = Plan(operators, chains, tuple(formation.borders), tuple(node.name for node in outputs))
+    try:
+        return dataclasses.replace(plan, laid_out=with_needed_order(lay_out(plan)))
+    except ProgramError as problem:
+        return dataclasses.replace(plan, refused=str(problem))
+
+
+def _planned(node: Node, model: Model, chain_of: dict[int, int], outside: dict[int, str]) -> PlannedOperator:
+    logic = model.logic if model.logic is not None else node.logic
+    blocked = outside.get(node.id, "")
+    remedy = model.remedy if blocked and model.state.value is State.UNKNOWN else ""
+    return PlannedOperator(node, model, logic, chain_of.get(node.id), blocked, remedy)
 
 
 def in_order(outputs: list[Node]) -> list[Node]:
@@ -107,7 +120,8 @@ def _is_sorted(nodes: dict[int, Node]) -> bool:
 # -- models -----------------------------------------------------------------------------------------------
 
 
-def _models(order: list[Node]) -> dict[int, Model]:
+def models_of(order: list[Node]) -> dict[int, Model]:
+    """What is believed of each operator, and of all together."""
     models: dict[int, Model] = {}
     facts: dict[int, Inference] = {}
     for node in order:
@@ -156,144 +170,3 @@ def _blocked(model: Model, reason: str, node: Node) -> Model:
         remedy="give each operator an object of its own",
         ordering=Property(Ordering.NEEDED, "tuples must come in the order of one thread", node.location),
     )
-
-
-# -- joints and strategies --------------------------------------------------------------------------------
-
-
-def _regions(graph: Graph, formation: Formation, models: dict[int, Model], options: Options) -> tuple[Region, ...]:
-    last_of = {draft.nodes[-1].id: place for place, draft in enumerate(formation.drafts)}
-    flows: list[Selectivity] = []
-    firsts: list[Joint] = []
-    lasts: list[Joint] = [Joint.MERGE] * len(formation.drafts)
-    for place, draft in enumerate(formation.drafts):
-        own = selectivity_of(draft, models)
-        head = draft.nodes[0]
-        before = [last_of[source.id] for source in head.inputs if source.id in last_of]
-        if isinstance(head.logic, Source):
-            firsts.append(Joint.PARALLEL_SOURCE)
-            flows.append(own)
-        elif before and all(may_shuffle(flows[each], options.emission_index) for each in before):
-            firsts.append(Joint.SHUFFLE)
-            flow = own
-            for each in before:
-                lasts[each] = Joint.SHUFFLE
-                flow = flows[each].then(flow)
-            flows.append(flow)
-        else:
-            firsts.append(Joint.SPLIT)
-            flows.append(own)
-        if isinstance(draft.nodes[-1].logic, Sink):
-            lasts[place] = Joint.PARALLEL_SINK
-    found = []
-    for place, draft in enumerate(formation.drafts):
-        stateless = is_stateless(draft, models)
-        numbered = firsts[place] is not Joint.SPLIT or lasts[place] is Joint.SHUFFLE
-        ordering = ordering_strategy(stateless, flows[place], numbered)
-        if lasts[place] is Joint.PARALLEL_SINK:
-            ordering = Order.NONE
-        key, text, function = _key_of(draft)
-        found.append(
-            Region(
-                number=place,
-                operators=tuple(node.name for node in draft.nodes),
-                key=key,
-                key_text=text,
-                key_function=function,
-                first=firsts[place],
-                last=lasts[place],
-                routing=Routing.ROUND_ROBIN if stateless else Routing.HASH,
-                ordering=ordering,
-                selectivity=selectivity_of(draft, models),
-                flow_selectivity=flows[place],
-                stateless=stateless,
-                reason=_why(graph, draft, firsts[place], formation, options, flows),
-            )
-        )
-    return tuple(found)
-
-
-def _key_of(draft: Draft) -> tuple[tuple[str, ...], str, Any]:
-    if draft.key is None:
-        return (), "", None
-    columns = sorted(atom.text for atom in draft.key if atom.is_column)
-    if columns:
-        return tuple(columns), ", ".join(columns), None
-    atom = min(draft.key, key=lambda each: each.text)
-    return (), atom.text, draft.keys[atom.text].function
-
-
-def _why(
-    graph: Graph, draft: Draft, first: Joint, formation: Formation, options: Options, flows: list[Selectivity]
-) -> str:
-    """Why the region starts where it starts."""
-    head = draft.nodes[0]
-    if first is Joint.PARALLEL_SOURCE:
-        return "the source itself is partitioned"
-    for border in formation.borders:
-        if border.before == head.name:
-            merged = "" if first is Joint.SHUFFLE else "; merged and split again: no shuffle after a prolific region"
-            return border.reason + merged
-    source = head.inputs[0] if head.inputs else None
-    if source is None:
-        return "it starts here"
-    if len(head.inputs) > 1:
-        return f"{head.name} brings {len(head.inputs)} streams together"
-    return f"{source.name} is not in a region: {formation.outside.get(source.id, '')}"
-
-
-# -- fusion -----------------------------------------------------------------------------------------------
-
-
-def _processes(graph: Graph, region_of: dict[int, int]) -> tuple[tuple[Process, ...], dict[int, int]]:
-    """One process per region, and sequential operators fused with their neighbours.
-
-    Two sequential operators are not fused across a region: the process would wait for itself. Each crossing
-    of a region's border is a step further from the sources; only neighbours at one step are fused.
-    """
-    step: dict[int, int] = {}
-    for node in graph.order:
-        step[node.id] = max(
-            (step[source.id] + (region_of.get(source.id) != region_of.get(node.id)) for source in node.inputs),
-            default=0,
-        )
-    parent: dict[int, int] = {node.id: node.id for node in graph.order}
-
-    def root(at: int) -> int:
-        while parent[at] != at:
-            parent[at] = parent[parent[at]]
-            at = parent[at]
-        return at
-
-    for node in graph.order:
-        for source in node.inputs:
-            same = region_of.get(source.id) == region_of.get(node.id)
-            if same and (node.id in region_of or step[source.id] == step[node.id]):
-                parent[root(node.id)] = root(source.id)
-    numbers: dict[int, int] = {}
-    members: dict[int, list[Node]] = {}
-    for node in graph.order:
-        number = numbers.setdefault(root(node.id), len(numbers))
-        members.setdefault(number, []).append(node)
-    processes = tuple(
-        Process(number, tuple(node.name for node in nodes), region_of.get(nodes[0].id))
-        for number, nodes in members.items()
-    )
-    return processes, {node.id: numbers[root(node.id)] for node in graph.order}
-
-
-def _remedy(graph: Graph, node: Node, model: Model, blocked: str) -> str:
-    if not blocked:
-        return ""
-    if model.state.value is State.UNKNOWN:
-        return model.remedy
-    if graph.fan_in(node) > 1:
-        return "process each input by itself and unite the results, or declare the order irrelevant"
-    if graph.fan_out(node) > 1:
-        others = ", ".join(each.name for each in graph.consumers[node.id])
-        return f"let only one operator read it: put what {others} need from it into one, or repeat it for each"
-    if "colocate" in blocked:
-        return "remove the colocate mark"
-    if "punctuations" in blocked:
-        return "partition what expects the punctuations by a key that all of them share"
-    return ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from anabranch.compiler.layout.plan import PlannedOperator
+from anabranch.compiler.layout.chains import PlannedOperator
 from anabranch.compiler.rewriting.whole_object import whole
 from anabranch.errors import ProgramError, StateError
 from anabranch.program.graph import Feedback, Filter, FlatMap, Keyed, Map, Node, Process, Source
@@ -20,11 +20,11 @@ def is_single(operator: PlannedOperator) -> bool:
     """Whether an operator must run in one channel, in the order of one thread."""
     node, model = operator.node, operator.model
     if model.state.value is State.STATELESS:
-        return bool(node.colocate) and operator.region is None
+        return False
     if model.state.value is State.UNKNOWN or model.key is None:
         return True
     # A key that is computed from a tuple has no columns to route by.
-    return bool(model.key.expression) or model.key.function is not None or not (node.key or model.key.columns)
+    return bool(model.key.expression) or not (node.key or model.key.columns)
 
 
 def runnable(operator: PlannedOperator, copies: Mapping[int, Node]) -> Node:

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from anabranch.compiler.layout.plan import Plan, PlannedOperator
+from anabranch.compiler.layout.chains import PlannedOperator
 from anabranch.compiler.layout.runnable import is_single, runnable
 from anabranch.program.graph import (
     Feedback,
@@ -38,6 +39,9 @@ from anabranch.program.graph import (
     fed_back,
 )
 from anabranch.program.model import Ordering, Selectivity, State
+
+if TYPE_CHECKING:
+    from anabranch.compiler.layout.plan import Plan
 
 # Per slot: the constant it holds, or None if it is sent with each tuple.
 Slots = tuple[int | None, ...]
@@ -144,6 +148,8 @@ class Stage:
         The entry's operator, for people.
     routes : mapping
         Operator with state → the columns of its own key that the stage is partitioned by.
+    reason : str
+        Why it begins where it begins.
     """
 
     number: int
@@ -152,6 +158,12 @@ class Stage:
     kind: str
     name: str
     routes: Mapping[str, tuple[str, ...]]
+    reason: str = ""
+
+    @property
+    def is_region(self) -> bool:
+        """Whether it is entered through a shuffle; `name` is then what `query.rescale` and progress call it."""
+        return self.kind != "source"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,12 +235,14 @@ class _Draft:
         self._steps: list[Step] = []
         self._edges: list[Edge] = []
         self._kinds: list[str] = []
-        self._regions: list[int | None] = []
+        self._chains: list[int | None] = []
+        self._reasons: list[str] = []
         self._routes: list[dict[str, tuple[str, ...]]] = []
         self._copies: dict[int, Node] = {}
         self._branches: dict[int, list[_Branch]] = {}
         nodes = [operator.node for operator in plan.operators]
         self._names = {node.name: node for node in nodes}
+        self._borders = {border.before: border.reason for border in plan.borders}
         self._punctuated = carrying_punctuations(nodes)
         self._loops = fed_back(nodes)
         self._readers: dict[int, list[tuple[int, int]]] = {node.id: [] for node in nodes}
@@ -248,7 +262,7 @@ class _Draft:
         copy = runnable(operator, self._copies)
         self._copies[node.id] = copy
         if isinstance(node.logic, (Source, Feedback)):
-            self._branches[node.id] = [self._branch(node, self._step(node, copy, self._stage("source", None), []))]
+            self._branches[node.id] = [self._branch(node, self._step(node, copy, self._stage("source"), []))]
             return
         arriving = [self._arriving(node, place) for place in range(len(node.inputs))]
         if isinstance(node.logic, Union):
@@ -262,7 +276,8 @@ class _Draft:
             return
         if isinstance(node.logic, Spread):
             into = [(0, branch) for branch in arriving[0]]
-            self._branches[node.id] = [self._branch(node, self._step(node, copy, self._stage("spread", None), into))]
+            stage = self._stage("spread", reason="tuples are dealt out here")
+            self._branches[node.id] = [self._branch(node, self._step(node, copy, stage, into))]
             return
         if operator.model.state.value is State.STATELESS and not is_single(operator):
             self._branches[node.id] = [
@@ -272,10 +287,11 @@ class _Draft:
             return
         into = [(place, branch) for place, branches in enumerate(arriving) for branch in branches]
         route = () if is_single(operator) else self._key_names[node.id]
-        waits = isinstance(copy.logic, Keyed) and bool(copy.logic.punctuated or copy.logic.ticked)
-        stage = None if waits else self._fused(operator, into, single=not route)
-        if stage is None:
-            stage = self._stage("keyed" if route else "single", operator.region)
+        parted = self._parted(operator, copy, into, single=not route)
+        if parted:
+            stage = self._stage("keyed" if route else "single", operator.chain, parted)
+        else:
+            stage = self._steps[into[0][1].step].stage
         if isinstance(copy.logic, Keyed) or not route:
             self._routes[stage][node.name] = route
         self._branches[node.id] = [self._branch(node, self._step(node, copy, stage, into))]
@@ -291,19 +307,30 @@ class _Draft:
         digits = (readers.index((node.id, place)),) if forks else ()
         return [dataclasses.replace(branch, digits=branch.digits + digits) for branch in self._branches[source.id]]
 
-    def _fused(self, operator: PlannedOperator, into: list[tuple[int, _Branch]], single: bool) -> int | None:
-        """The stage of the only input, if the operator may run there too."""
-        if len(into) != 1 or into[0][1].digits:
-            return None
-        stage = self._steps[into[0][1].step].stage
+    def _parted(self, operator: PlannedOperator, copy: Node, into: list[tuple[int, _Branch]], single: bool) -> str:
+        """Why an operator with state cannot run in the stage of what it reads; empty if it can."""
+        if isinstance(copy.logic, Keyed) and (copy.logic.punctuated or copy.logic.ticked):
+            return "it waits for punctuations or for time: a stage is entered where it does"
+        if len(operator.node.inputs) > 1 and not single:
+            return f"it brings {len(operator.node.inputs)} streams together"
+        before = self._steps[into[0][1].step]
+        kind = self._kinds[before.stage]
         if single:
-            return stage if self._kinds[stage] == "single" else None
-        same = self._kinds[stage] == "keyed" and self._regions[stage] == operator.region is not None
-        return stage if same else None
+            if len(into) == 1 and not into[0][1].digits and kind == "single":
+                return ""
+            return f"it runs on one channel: {operator.blocked or _computed(operator)}"
+        if len(into) > 1:
+            return f"the union before it brings {len(into)} streams together"
+        if kind != "keyed":
+            return f"tuples of one key come together here: {operator.model.state.reason}"
+        if not into[0][1].digits and self._chains[before.stage] == operator.chain is not None:
+            return ""
+        return self._borders.get(operator.name, f"{before.node.name} is not routed by its key")
 
-    def _stage(self, kind: str, region: int | None) -> int:
+    def _stage(self, kind: str, chain: int | None = None, reason: str = "") -> int:
         self._kinds.append(kind)
-        self._regions.append(region)
+        self._chains.append(chain)
+        self._reasons.append(reason)
         self._routes.append({})
         return len(self._kinds) - 1
 
@@ -406,7 +433,8 @@ class _Draft:
             sources = [self._steps[self._edges[e].source].stage for e in steps[0].inputs]
             depths[number] = 1 + max((depths[each] for each in sources), default=-1)
             names = tuple(step.number for step in steps)
-            yield Stage(number, depths[number], names, kind, steps[0].node.name, self._routes[number])
+            routes, reason = self._routes[number], self._reasons[number]
+            yield Stage(number, depths[number], names, kind, steps[0].node.name, routes, reason)
 
 
 def waiting_slots(slots: Slots) -> Slots:
@@ -416,24 +444,28 @@ def waiting_slots(slots: Slots) -> Slots:
     return (None,) * (len(slots) + 2)
 
 
+def _computed(operator: PlannedOperator) -> str:
+    key = operator.model.key
+    return f"its key {key.text} is computed from a tuple: there are no columns to route by" if key is not None else ""
+
+
 def _key_names(plan: Plan) -> dict[int, tuple[str, ...]]:
-    """For operators with a key: which of its columns their region is routed by, by the names they have there."""
+    """For operators with a key: which of its columns their chain is routed by, by the names they have there."""
     found: dict[int, tuple[str, ...]] = {}
-    # What the columns of a region's key are called where we are in it.
+    # What the columns of a chain's key are called where we are in it.
     names: dict[int, dict[str, str]] = {}
     for operator in plan.operators:
-        region = operator.region
         key = operator.model.key
-        own = () if key is None or key.function is not None or key.expression else key.columns
-        if region is None:
+        if operator.chain is None:
+            own = () if key is None or key.expression else key.columns
             found[operator.node.id] = operator.node.key or own
             continue
-        planned = plan.regions[region]
-        here = names.setdefault(region, {column: column for column in planned.key})
-        known = planned.key_function is None and all(column in here for column in planned.key)
-        found[operator.node.id] = tuple(here[column] for column in planned.key) if known else ()
+        chain = plan.chains[operator.chain]
+        here = names.setdefault(chain.number, {column: column for column in chain.key})
+        known = all(column in here for column in chain.key)
+        found[operator.node.id] = tuple(here[column] for column in chain.key) if known else ()
         forwarding = operator.model.forwarding.value
         kept = {source: name for name, source in forwarding.items()} if isinstance(forwarding, dict) else {}
         if not isinstance(operator.node.logic, Source):
-            names[region] = {column: kept[name] for column, name in here.items() if name in kept}
+            names[chain.number] = {column: kept[name] for column, name in here.items() if name in kept}
     return found

@@ -61,12 +61,12 @@ def analyse_with_facts(node: Node) -> tuple[Model, Inference | None]:
     read: list[Inference] = []
     built_in = built_in_model(node, read)
     if built_in is not None:
-        return _declare(node, built_in, None, declaration_of(node.declared)), together(read)
+        return built_in, together(read)
     target, method, mode, fields = _code_of(node)
     schema = node.inputs[0].schema if node.inputs else None
     found = infer(target, method, schema, node.schema, mode, fields, node.location)
     model = _from_code(node, found, target, method, mode)
-    model = _declare(node, model, found, declaration_of(node.declared, target))
+    model = _declare(node, model, found, declaration_of(target))
     # What was read with is large; of a large program only what was found is kept.
     found.reading = None
     found.emissions.clear()
@@ -120,9 +120,9 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
         state = blocks[0]
     elif isinstance(node.logic, Keyed):
         names = ", ".join(field.name for field in node.logic.fields)
-        key, case = Key(node.key, function=node.key_function), 1
+        key, case = Key(node.key), 1
         state = Property(State.PARTITIONED, f"declared state ({names}) is kept for each {key.text}", here)
-        if not node.key and node.key_function is None:
+        if not node.key:
             state = Property(State.UNKNOWN, "it has declared state but no key", here)
             blocks, key = (state,), None
     elif found.dicts and found.key is not None:
@@ -237,7 +237,7 @@ def _declared_state(node: Node, model: Model, found: Inference | None, declared:
     columns = node.key or declared.key
     if not columns and model.key is not None:
         columns = model.key.columns
-    if not columns and node.key_function is None:
+    if not columns:
         raise ProgramError(
             f"{node.title}: declared to have partitioned state, but no key is named; give by=… or key=… in the model"
         )
@@ -275,7 +275,7 @@ def _declared_state(node: Node, model: Model, found: Inference | None, declared:
         "blocks": (),
         "remedy": "",
         "case": 3,
-        "key": Key(columns, function=node.key_function),
+        "key": Key(columns),
         "ordering": Property(Ordering.PER_KEY, ORDERING_REASONS[Ordering.PER_KEY], node.location),
     }
 

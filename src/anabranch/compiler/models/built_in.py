@@ -15,7 +15,6 @@ from typing import Any
 from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.inference import infer
 from anabranch.compiler.reading.facts import KEEPING, TRUSTED, Fact, Facts, Kind
-from anabranch.errors import ProgramError
 from anabranch.operators.library_operator import LibraryOperator
 from anabranch.program.graph import (
     Feedback,
@@ -26,7 +25,6 @@ from anabranch.program.graph import (
     Port,
     Punctuate,
     Route,
-    Sink,
     Source,
     Spread,
     Union,
@@ -55,22 +53,8 @@ def built_in_model(node: Node, read: list[Inference]) -> Model | None:
     here = node.location
     everything = {name: name for name in node.schema.names}
     if isinstance(logic, Source):
-        if logic.partitioned:
-            for name in logic.partitioned:
-                if name not in node.schema:
-                    raise ProgramError(
-                        f"{node.title}: the source is partitioned by {name!r}, which is no column of it; "
-                        f"columns: {', '.join(node.schema.names)}"
-                    )
-            state = Property(State.PARTITIONED, "the source is partitioned", here)
-            return _model(node, state, Selectivity.ONE, {}, key=Key(logic.partitioned))
-        reason = "a source is read as one stream"
+        reason = "the tuples of a source come in one order"
         return _model(node, Property(State.UNKNOWN, reason, here), Selectivity.ANY, {}, remedy=_SOURCE_REMEDY)
-    if isinstance(logic, Sink):
-        if logic.parallel:
-            return _model(node, Property(State.STATELESS, "a parallel sink", here), Selectivity.ONE, everything)
-        reason = "a sink takes tuples in the order of one thread"
-        return _model(node, Property(State.UNKNOWN, reason, here), Selectivity.ONE, everything, remedy=_SINK_REMEDY)
     if isinstance(logic, Spread):
         state = Property(State.STATELESS, "it deals tuples out and keeps nothing", here)
         return _model(node, state, Selectivity.ONE, everything)
@@ -112,8 +96,7 @@ def _is_library(target: Any) -> bool:
     return isinstance(target, LibraryOperator)
 
 
-_SOURCE_REMEDY = "nothing to do: its tuples are numbered and split right behind it"
-_SINK_REMEDY = "nothing to do: its input is merged right before it"
+_SOURCE_REMEDY = "nothing to do: it is read in pieces, and its tuples are numbered there"
 
 
 def _library_operator(node: Node, logic: Keyed, read: list[Inference]) -> Model:

@@ -1,7 +1,7 @@
 """The partitioning key, from the expressions with which an operator indexes its state.
 
 All dicts must be indexed with one and the same expression of the tuple's columns, or with tuples of columns
-that have some in common: those are the key then.
+that have some in common, each dict at the same places of its tuples: those are the key then.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def find_key(found: Inference) -> None:
         text = (
             f"indexes {accesses[0].path} with {first.source if first else '?'} (line "
             f"{accesses[0].location.line}) and "
-            f"{other.path} with {other.key.source if other.key else '?'}: no column is in both"
+            f"{other.path} with {other.key.source if other.key else '?'}: no column is in both{_at_one_place(accesses)}"
         )
         found.facts.add(Kind.INDEX, text, other.location)
         found.blocks = found.facts.of(*BLOCKING)
@@ -66,6 +66,11 @@ def find_key(found: Inference) -> None:
     found.finer = set(found.dicts)
     source = column_text(common[0]) if len(common) == 1 else "(" + ", ".join(map(column_text, common)) + ")"
     found.key_text = Text(source, frozenset(common))
+
+
+def _at_one_place(accesses: list[Access]) -> str:
+    columns = [set(_columns_of(access) or ()) for access in accesses]
+    return " at the same place" if set.intersection(*columns) else ""
 
 
 def _problem_with(access: Access) -> str | None:
@@ -102,13 +107,26 @@ def _as_key(access: Access) -> Key | None:
 
 
 def _common_columns(accesses: list[Access]) -> list[str]:
-    common: list[str] | None = None
+    """The columns that decide every entry any access uses.
+
+    Two tuples may use one entry of a dict only if they agree on the key. They use one entry if their indexes are equal,
+    part by part; so within one dict a column counts only where it stands at the same place in all indexes: d[a, b] and
+    d[b, a] share entries though they have no column in common at any place. Of different dicts no entry is shared, so
+    there only the names count.
+    """
+    placed: dict[int, set[tuple[int, str]]] = {}
+    named: list[str] | None = None
     for access in accesses:
         columns = _columns_of(access)
         if columns is None:
             return []
-        common = columns if common is None else [name for name in common if name in columns]
-    return list(dict.fromkeys(common or []))
+        here = set(enumerate(columns))
+        placed[access.identity] = placed.get(access.identity, here) & here
+        named = columns if named is None else [name for name in named if name in columns]
+    for pairs in placed.values():
+        fixed = {name for _, name in pairs}
+        named = [name for name in named or [] if name in fixed]
+    return list(dict.fromkeys(named or []))
 
 
 def expression_function(text: Text) -> Any:

@@ -10,10 +10,9 @@ import types
 from typing import Any
 
 from anabranch.compiler.reading import known
-from anabranch.compiler.reading.kinds import is_record, static_attribute
+from anabranch.compiler.reading.kinds import interceptor_of, is_plain_class, is_record, static_attribute
 from anabranch.compiler.reading.reading_state import ExpressionHandlers, Reading
 from anabranch.compiler.reading.source_code import mangled
-from anabranch.compiler.reading.tameness import interceptor_of, is_plain_class
 from anabranch.compiler.reading.values import (
     ANYTHING,
     NOTHING,
@@ -155,7 +154,7 @@ def _attribute_of_class(reading: Reading, value: Value, found: type, name: str, 
 
 def _attribute_of_instance(reading: Reading, value: Value, found: Any, name: str, path: str, node: ast.AST) -> Value:
     kind = type(found)
-    blocked = interceptor_of(reading, kind, ("__getattr__", "__getattribute__"))
+    blocked = interceptor_of(kind, ("__getattr__", "__getattribute__"))
     if blocked:
         return reading.unknown(node, f"reads {path} through {kind.__name__}.{blocked}")
     if found is reading.operator and name in reading.fields:
@@ -254,7 +253,7 @@ def _attribute_of_type(reading: Reading, value: Value, kind: type, name: str, no
         return _bound(reading, value, name)
     if kind in (Callback, types.FunctionType):
         return reading.unknown(node, f"reads .{name} of a function")
-    if is_record(kind) or is_plain_class(reading, kind):
+    if is_record(kind) or is_plain_class(kind):
         # An instance made during the call, or kept in state.
         for each in value.objects:
             held = reading.heap.at(each).attributes if isinstance(each, (Site, Kept)) else {}
@@ -291,7 +290,7 @@ def assign_attribute(reading: Reading, target: Value, name: str, value: Value, n
             continue
         kind = type(found)
         if not isinstance(found, (BoundMethod, LocalFunction, SuperProxy)):
-            blocked = interceptor_of(reading, kind, ("__setattr__",))
+            blocked = interceptor_of(kind, ("__setattr__",))
             member = static_attribute(kind, name)
             if isinstance(member, property) and member.fset is not None:
                 reading.call(reading.shared(member.fset, name), [target, value], {}, node)
@@ -309,7 +308,7 @@ def assign_attribute(reading: Reading, target: Value, name: str, value: Value, n
         reading.unknown(node, f"{what} of a value of unknown type")
         return
     for kind in target.types:
-        if not (is_record(kind) or is_plain_class(reading, kind)):
+        if not (is_record(kind) or is_plain_class(kind)):
             reading.unknown(node, f"{what} of a {kind.__name__}")
             return
         member = static_attribute(kind, name)

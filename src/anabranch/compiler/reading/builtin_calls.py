@@ -11,9 +11,9 @@ from anabranch.compiler.reading.attributes import assign_attribute, attribute_of
 from anabranch.compiler.reading.displays import iterate_over, make_object
 from anabranch.compiler.reading.facts import Kind
 from anabranch.compiler.reading.frames import Frame
-from anabranch.compiler.reading.kinds import static_attribute
+from anabranch.compiler.reading.kinds import interceptor_of, static_attribute
 from anabranch.compiler.reading.reading_state import Reading
-from anabranch.compiler.reading.tameness import interceptor_of, show_value
+from anabranch.compiler.reading.tameness import show_value
 from anabranch.compiler.reading.values import (
     ANYTHING,
     NONE,
@@ -54,7 +54,7 @@ def _call_hasattr(reading: Reading, arguments: list[Value], keywords: dict[str, 
         value, name = arguments[0], arguments[1].only
         kinds = {type(each) for each in value.concrete or ()} or set(value.types or (object,))
         for kind in kinds:
-            if interceptor_of(reading, kind, ("__getattr__", "__getattribute__")) or isinstance(
+            if interceptor_of(kind, ("__getattr__", "__getattribute__")) or isinstance(
                 static_attribute(kind, name), property
             ):
                 return reading.unknown(node, f"asks for .{name}, which runs code")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import datetime
 import functools
 import operator
 import types
@@ -31,12 +32,14 @@ from anabranch.compiler.reading.values import (
     UNKNOWN,
     BoundMethod,
     LocalFunction,
+    NoneType,
     Plain,
     Shared,
     SuperProxy,
     Value,
     combined_text,
     constant,
+    is_plain_enum,
     join,
     join_all,
 )
@@ -126,6 +129,9 @@ def _call_known(
         return _call_getter(reading, found, arguments, node)
     if isinstance(found, functools._lru_cache_wrapper):
         inner = reading.shared(found.__wrapped__, found.__name__)
+        if starred or not all(_tells_apart(reading, value) for value in (*arguments, *keywords.values())):
+            # 1, 1.0 and True are one entry, and 0.0 and -0.0: who comes first decides what the others get.
+            reading.impure(node, f"calls {found.__name__}, whose cache takes values that are equal for the same")
         result = reading.call(inner, arguments, keywords, node, extra)
         if result.is_scalar or result.is_nothing:
             return result
@@ -156,6 +162,8 @@ def _call_known(
     if isinstance(found, type):
         return construct(reading, found, arguments, keywords, node, extra)
     if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)) and arguments:
+        if starred:
+            return reading.unknown(node, f"calls {qualified(found)} with arguments that are not known")
         return _call_descriptor(reading, found, arguments, keywords, node)
     if isinstance(found, (types.BuiltinMethodType, types.MethodWrapperType)):
         owner = getattr(found, "__self__", None)
@@ -167,6 +175,7 @@ def _call_known(
                 arguments,
                 keywords,
                 node,
+                starred,
             )
     member = static_attribute(type(found), "__call__")
     if isinstance(member, types.FunctionType):
@@ -183,6 +192,21 @@ def _call_known(
     return reading.unknown(node, f"calls {qualified(found)}, whose source is not available")
 
 
+#: Values of these types that are equal are the same in every respect.
+_EXACT = frozenset({int, str, bytes, bool, datetime.date})
+
+
+def _tells_apart(reading: Reading, value: Value) -> bool:
+    """A cache that looks this value up by equality finds only what was stored for the very same value."""
+    parts = tuple_parts(reading, value)
+    if parts is not None and value.types == frozenset({tuple}):
+        return all(_tells_apart(reading, part) for part in parts)
+    kinds = None if value.types is None else value.types - {NoneType}
+    if value.concrete is not None and all(isinstance(each, (type, types.FunctionType)) for each in value.concrete):
+        return True
+    return kinds is not None and len(kinds) <= 1 and all(kind in _EXACT or is_plain_enum(kind) for kind in kinds)
+
+
 def _call_bound(
     reading: Reading,
     found: BoundMethod,
@@ -192,10 +216,11 @@ def _call_bound(
     extra: Extra,
 ) -> Value:
     if found.function is None:
-        if extra.places is not None:
-            arguments = [*arguments, extra.places]
-        return call_method(reading, found.receiver, found.name, arguments, keywords, node)
+        more = [each for each in (extra.places, extra.names) if each is not None]
+        return call_method(reading, found.receiver, found.name, [*arguments, *more], keywords, node, bool(more))
     if isinstance(found.function, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        if extra.places is not None or extra.names is not None:
+            return reading.unknown(node, f"calls {qualified(found.function)} with arguments that are not known")
         return _call_descriptor(reading, found.function, [found.receiver, *arguments], keywords, node)
     if getattr(found.function, "__module__", None) == "logging":
         for value in (*arguments, *keywords.values()):

@@ -10,7 +10,7 @@ from typing import Any
 from anabranch.compiler.reading import known
 from anabranch.compiler.reading.kinds import is_record
 from anabranch.compiler.reading.reading_state import ExpressionHandlers, Reading
-from anabranch.compiler.reading.subscripts import check_index
+from anabranch.compiler.reading.subscripts import check_index, with_views
 from anabranch.compiler.reading.tameness import is_tame, show_value
 from anabranch.compiler.reading.values import (
     ANYTHING,
@@ -203,7 +203,7 @@ def iterate_over(reading: Reading, value: Value, node: ast.AST) -> Value:
             return reading.unknown(node, f"goes through a {kind.__name__}")
     if Iterator in value.types:
         reading.mutate(value, node, "goes through an iterator")
-    found = reading.content(value, node)
+    found = with_views(value, reading.content(value, node))
     if any(isinstance(kind, type) and issubclass(kind, dict) for kind in value.types):
         found = keys_of(reading, value, found)
     if value.types == ROW_TYPES and reading.schema is not None and value.objects == frozenset({TUPLE}):

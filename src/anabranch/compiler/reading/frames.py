@@ -82,6 +82,16 @@ class ActiveCall:
     grown: bool = False
 
 
+@dataclasses.dataclass(frozen=True)
+class GeneratorMade:
+    """A generator that a call made: how many elements it gives, which, and what it returns at its end."""
+
+    least: int
+    most: int
+    yields: list[Emission]
+    returned: Value
+
+
 @functools.lru_cache(maxsize=4096)
 def local_names(node: Any) -> tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str], bool]:
     """A function's locals, those its inner functions use, its globals, its nonlocals, and if it yields."""

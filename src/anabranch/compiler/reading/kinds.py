@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import dataclasses
 import inspect
+import reprlib
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,7 @@ from anabranch.compiler.reading.values import is_scalar_type
 from anabranch.program.schema import Row
 
 _MOST_ELEMENTS = 200_000
-_GENERATORS = ("collections/__init__.py", "dataclasses.py", "reprlib.py")
+_GENERATORS = frozenset({collections.__file__, dataclasses.__file__, reprlib.__file__})
 #: Special methods of a record that run only where the interpreter follows them.
 _HARMLESS = {"__init__", "__post_init__", "__class_getitem__", "__getnewargs__", "__replace__"}
 
@@ -26,6 +29,18 @@ def static_attribute(kind: type, name: str) -> Any:
         if name in vars(owner):
             return vars(owner)[name]
     return inspect.Parameter.empty
+
+
+def is_generated(code: types.CodeType) -> bool:
+    """The code was written by `dataclass` or `namedtuple`.
+
+    Code of a notebook or of `exec` has a file name in angle brackets, too: what counts is the function that made it.
+    """
+    if code.co_filename in _GENERATORS:
+        return True
+    return code.co_filename == "<string>" and (
+        code.co_qualname.startswith("__create_fn__.<locals>.") or code.co_qualname == "<lambda>"
+    )
 
 
 def is_record(kind: type) -> bool:
@@ -42,11 +57,24 @@ def is_record(kind: type) -> bool:
             special = name.startswith("__") and name not in _HARMLESS
             if special and isinstance(member, (types.FunctionType, classmethod, staticmethod, property)):
                 code = getattr(getattr(member, "__wrapped__", member), "__code__", None)
-                made_by = code.co_filename if code is not None else ""
-                # Notebook cells have names like <ipython-input-…>: only the generators' own name counts.
-                if made_by not in ("<string>", "<lambda>") and not made_by.endswith(_GENERATORS):
+                if code is not None and not is_generated(code):
                     return False
     return True
+
+
+def objects_inside(found: Any) -> Iterator[Any]:
+    """Everything a container of Python's own holds that could change, however deep."""
+    seen: set[int] = set()
+    waiting = [found]
+    while waiting:
+        at = waiting.pop()
+        if id(at) in seen or is_scalar_type(type(at)):
+            continue
+        seen.add(id(at))
+        if at is not found:
+            yield at
+        if isinstance(at, known.CONTAINERS):
+            waiting.extend([*at.keys(), *at.values()] if isinstance(at, (dict, types.MappingProxyType)) else at)
 
 
 def is_plain_data(found: Any) -> bool:
@@ -72,3 +100,38 @@ def is_plain_data(found: Any) -> bool:
             if not all(is_scalar_type(each) for each in set(map(type, inner))):
                 waiting.extend(inner)
     return True
+
+
+def interceptor_of(kind: type, names: tuple[str, ...]) -> str | None:
+    for name in names:
+        member = static_attribute(kind, name)
+        if isinstance(member, types.FunctionType) and not issubclass(kind, Row):
+            return name
+    return None
+
+
+def is_plain_class(kind: type) -> bool:
+    """A user class without special methods that would run behind the code's back."""
+    if not isinstance(kind, type) or kind.__flags__ & (1 << 9) == 0:  # not a class made by a class statement
+        return False
+    for owner in kind.__mro__:
+        if owner is object or owner is abc.ABC:
+            continue
+        if owner.__module__ == "builtins" or owner.__flags__ & (1 << 9) == 0:
+            return False
+        for name, member in vars(owner).items():
+            if name in _HIDDEN and isinstance(member, types.FunctionType):
+                return False
+    return type(kind) in (type, abc.ABCMeta)
+
+
+_HIDDEN = {
+    "__getattr__",
+    "__getattribute__",
+    "__setattr__",
+    "__delattr__",
+    "__del__",
+    "__new__",
+    "__init_subclass__",
+    "__class_getitem__",
+}

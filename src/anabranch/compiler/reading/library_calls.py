@@ -25,6 +25,7 @@ from anabranch.compiler.reading.displays import (
     make_object,
     tuple_parts,
 )
+from anabranch.compiler.reading.kinds import is_plain_class, static_attribute
 from anabranch.compiler.reading.method_calls import elements_of, is_callable
 from anabranch.compiler.reading.reading_state import Extra, Reading
 from anabranch.compiler.reading.subscripts import assign_item
@@ -70,16 +71,18 @@ def apply_effect(
             reading.mutate(value, node, f"calls {qualified(found)} with an output array")
     elif str(getattr(found, "__module__", "")).startswith("numpy"):
         inputs = 3 if getattr(found, "__name__", "") in _THREE_INPUTS else 2
-        if len(arguments) > inputs:
+        if starred or len(arguments) > inputs:
             reading.unknown(node, f"calls {qualified(found)} with so many arguments that one may be an output")
     if "out" in keywords:
         reading.mutate(keywords["out"], node, f"calls {qualified(found)} with out=")
     for value in data:
         if any(value is arguments[place] for place in effect.mutates if place < len(arguments)):
             reading.use(value, node, how=f"passes it to {qualified(found)}()")
-            if value.types is None and not value.is_nothing:
-                reading.unknown(node, f"passes a value of unknown type to {qualified(found)}()")
-        elif effect.aliases and not effect.iterates and found not in (sorted,):
+            if found is operator.setitem or Iterator in (value.types or ()):
+                _contained(reading, value, found, node)
+            else:
+                plain_use(reading, value, node, f"passes it to {qualified(found)}()")
+        elif found is copy.copy and _is_copied_plainly(value):
             _contained(reading, value, found, node)
         else:
             plain_use(reading, value, node, f"passes it to {qualified(found)}()")
@@ -136,6 +139,18 @@ def _is_checkable(reading: Reading, value: Value) -> bool:
         and (type(kind) in (type, enum.EnumMeta) or kind.__module__ in ("collections.abc", "numbers"))
         for kind in kinds
     )
+
+
+def _is_copied_plainly(value: Value) -> bool:
+    """Python copies it attribute by attribute; no method of the value's class takes part."""
+    return value.types is not None and all(
+        is_plain_class(kind) and not any(isinstance(static_attribute(kind, name), _CODE) for name in _COPY_METHODS)
+        for kind in value.types
+    )
+
+
+_CODE = (types.FunctionType, staticmethod, classmethod, property)
+_COPY_METHODS = ("__copy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__")
 
 
 def _contained(reading: Reading, value: Value, found: Any, node: ast.AST) -> None:

@@ -28,6 +28,7 @@ from anabranch.compiler.reading.values import (
     LocalFunction,
     NoneType,
     Plain,
+    Site,
     Value,
     combined_text,
     is_scalar_type,
@@ -46,16 +47,62 @@ _ORDERED_READERS = {"join", "extend", "extendleft", "writelines"}
 #: Methods of arrays whose second argument is an array to write to.
 _WITH_OUTPUT = {"dot", "argmax", "argmin", "any", "all", "max", "min", "round"}
 
+#: Methods that move elements about without looking at them.
+_LEAVE_ELEMENTS_ALONE = {
+    "append",
+    "appendleft",
+    "clear",
+    "close",
+    "copy",
+    "extend",
+    "extendleft",
+    "get",
+    "insert",
+    "items",
+    "keys",
+    "move_to_end",
+    "pop",
+    "popitem",
+    "popleft",
+    "reverse",
+    "rotate",
+    "send",
+    "setdefault",
+    "throw",
+    "update",
+    "values",
+    "__getitem__",
+    "__iter__",
+    "__len__",
+    "__next__",
+    "__setitem__",
+}
 #: Methods that put an argument away or hand it back without looking at it.
 _KEEPERS = {"get", "setdefault", "append", "appendleft", "insert", "pop", "put"}
 
 
 def call_method(
-    reading: Reading, receiver: Value, name: str, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
+    reading: Reading,
+    receiver: Value,
+    name: str,
+    arguments: list[Value],
+    keywords: dict[str, Value],
+    node: ast.AST,
+    starred: bool = False,
 ) -> Value:
+    """Call a method of Python's own; `starred` if which argument is which is not known (``*x``, ``**x``)."""
     if receiver.is_nothing:
         return NOTHING
     handle = reading.handle_of(receiver)
+    if starred:
+        if handle is not None:
+            reading.whole(handle, node, f"calls .{name}() with arguments that are not known")
+            return PLAIN_VALUE
+        if Row in (receiver.types or ()):
+            return _starred_method_of_row(reading, receiver, name, arguments, keywords, node)
+        may_be_array = receiver.types is None or bool(receiver.types & {np.ndarray, Plain})
+        if may_be_array or name in known.SUBSCRIPT_METHODS:
+            return reading.unknown(node, f"calls .{name}() with arguments that are not known")
     if handle is not None:
         return _method_of_state(reading, receiver, handle, name, arguments, keywords, node)
     if receiver.types == ROW_TYPES:
@@ -74,6 +121,13 @@ def call_method(
     found = NOTHING
     for kind in receiver.types:
         found = join(found, _method_of_type(reading, receiver, kind, name, everything, node))
+    if starred:
+        # Any argument may be the one that is kept or handed back.
+        given = join_all(arguments)
+        for each in (*receiver.objects, *found.objects):
+            if isinstance(each, Site):
+                reading.heap.put(each, given)
+        return found.without_text() if found.is_scalar else join(found, given).without_text()
     if receiver.text is not None and found.is_scalar and not keywords and name not in known.ALL_MUTATORS:
         template = "{}." + name + "(" + ", ".join(["{}"] * len(arguments)) + ")"
         found = found.with_text(combined_text(template, [receiver, *arguments]))
@@ -81,6 +135,9 @@ def call_method(
 
 
 def _arguments(reading: Reading, receiver: Value, name: str, values: list[Value], node: ast.AST) -> None:
+    if not receiver.is_scalar and name not in _LEAVE_ELEMENTS_ALONE:
+        # Elements are compared, hashed or shown: searching, sorting, counting, uniting sets.
+        plain_use(reading, receiver, node, f"calls .{name}() on it")
     for value in values:
         if is_callable(value):
             if name in known.METHOD_CALLBACKS:
@@ -149,6 +206,8 @@ def _mutating(reading: Reading, receiver: Value, kind: type, name: str, argument
         if name == "popitem":
             return make_display(reading, node, frozenset({tuple}), {0: join(found, PLAIN_VALUE), 1: found}, "item")
         return found.without_text()
+    if name == "send":
+        reading.send(join_all(arguments))
     if name in ("__next__", "send"):
         return reading.content(receiver, node)
     return NONE if kind is not Plain else Value(types=PLAIN)
@@ -277,6 +336,20 @@ def _update_entry(reading: Reading, receiver: Value, handle: Handle, argument: V
         return NONE
     reading.whole(handle, node, f"calls .update() on {handle.path}")
     return NONE
+
+
+def _starred_method_of_row(
+    reading: Reading, receiver: Value, name: str, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """``t.but(**changes)`` where the names are not known: every column may be changed."""
+    if name != "but":
+        return reading.unknown(node, f"calls .{name}() of the tuple with arguments that are not known")
+    given = join_all([*arguments, *keywords.values()])
+    reading.use(given, node, how="passes it to .but()")
+    made = make_object(reading, node, ROW_TYPES, join(reading.content(receiver, node), given), "but")
+    for each in made.objects:
+        reading.heap.lose_parts(each)
+    return made
 
 
 def _method_of_row(

@@ -194,6 +194,8 @@ def test_contains(reading: Reading, container: Value, item: Value, node: ast.AST
             reading.unknown(node, f"searches a {kind.__name__}")
     if container.foreign:
         reading.unknown(node, "searches among values of unknown type")
+    elif container.types is not None and container.concrete is None:
+        plain_use(reading, container, node, "searches it")
     return scalar(bool)
 
 

@@ -7,6 +7,7 @@ kind UNKNOWN.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import types
 from typing import Any
@@ -96,6 +97,21 @@ def _read_once(reading: Reading, target: Any, method: str | None, fields: tuple[
         value = attributes.attribute_of(reading, value, method, reading.start)
     arguments = [row, Value(types=frozenset({Callback}), concrete=(EMIT,))] if reading.takes_emit else [row]
     reading.result = reading.call(value, arguments, {}, reading.start)
+    _hand_over_result(reading)
+
+
+def _hand_over_result(reading: Reading) -> None:
+    """What the operator returned goes to the runtime; told with the line of each return, where they are known."""
+    returned = reading.returns.get(id(reading.tree), [])
+    if not returned:
+        emitting.hand_over(reading, reading.result, reading.start)
+        return
+    frame = reading.frame
+    for each in returned:
+        # `place` takes the file from the frame and the line from the node.
+        reading.frame = dataclasses.replace(frame, file=each.location.file)
+        emitting.hand_over(reading, each.value, ast.Constant(None, lineno=each.location.line, col_offset=0))
+    reading.frame = frame
 
 
 def _look_for_aliases(reading: Reading) -> None:

@@ -21,12 +21,13 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.reading import known
 from anabranch.compiler.reading.facts import Access, Emission, Facts, Identity, Kind
-from anabranch.compiler.reading.frames import ActiveCall, Flow, Frame
-from anabranch.compiler.reading.kinds import is_plain_data, is_record
+from anabranch.compiler.reading.frames import ActiveCall, Flow, Frame, GeneratorMade
+from anabranch.compiler.reading.kinds import is_plain_data, is_record, objects_inside
 from anabranch.compiler.reading.values import (
     ANYTHING,
     NONE,
@@ -39,6 +40,7 @@ from anabranch.compiler.reading.values import (
     Iterator,
     Kept,
     LocalFunction,
+    Object,
     Plain,
     Shared,
     Site,
@@ -140,7 +142,9 @@ class Reading:
         #: How many branches are open: what happens inside one does not always happen.
         self.branch_depth = 0
         self.emits_from_generator = False
-        self.generators: dict[Site, tuple[int, int, list[Emission]]] = {}
+        self.generators: dict[Site, GeneratorMade] = {}
+        #: What is sent into generators, all of them taken together.
+        self.sent: Value = NOTHING
         self._element_cache: dict[int, Value] = {}
         self._plain: dict[int, bool] = {}
         self._columns: dict[str, Value] = {}
@@ -203,6 +207,13 @@ class Reading:
     def not_followed(self, node: ast.AST) -> Value:
         return self.unknown(node, f"uses {type(node).__name__}, which is not followed")
 
+    def send(self, value: Value) -> None:
+        """The value is sent into some generator."""
+        joined = join(self.sent, value.without_text())
+        if joined != self.sent:
+            self.sent = joined
+            self.heap.version += 1
+
     # -- values that outlive the call -----------------------------------------------------------------------
 
     def shared(self, found: Any, path: str, route: Any = None) -> Value:
@@ -256,6 +267,11 @@ class Reading:
         return kept
 
     def _elements_of(self, found: Any, path: str) -> Value:
+        if isinstance(found, np.ndarray) and self.is_plain(found):
+            if found.ndim == 1 and found.dtype.names is None:
+                return PLAIN_VALUE
+            # A row of an array, or a record in it, is no copy: what changes it changes the array.
+            return Value(types=frozenset({Plain}), objects=frozenset({Shared(id(found), path)}), path=path)
         if not isinstance(found, known.CONTAINERS):
             return PLAIN_VALUE if self.is_plain(found) else ANYTHING
         values = list(found.values()) if isinstance(found, (dict, types.MappingProxyType)) else list(found)
@@ -266,10 +282,16 @@ class Reading:
             return Value(types=kinds)
         if len(values) <= 24:
             return join_all(self.shared(value, f"{path}[…]") for value in values).without_text()
-        root = frozenset({Shared(id(found), path)})
+        # Too many to be told apart: one object stands for all of them, but for dicts that are state.
+        inside: set[Object] = {Shared(id(found), path)}
+        for each in objects_inside(found):
+            if id(each) in self.keyed:
+                inside.add(Handle(id(each), f"{path}[…]"))
+            self.facts.objects[id(each)] = each
+            self.facts.touched.setdefault(id(each), f"{path}[…]")
         if self.is_plain(found):
-            return Value(types=kinds, objects=root, path=path)
-        return Value(types=None, objects=root, path=path, foreign=True)
+            return Value(types=kinds, objects=frozenset(inside), path=path)
+        return Value(types=None, objects=frozenset(inside), path=path, foreign=True)
 
     # -- reading ------------------------------------------------------------------------------------------
 

@@ -18,10 +18,11 @@ from anabranch.compiler.reading.attributes import attribute_of
 from anabranch.compiler.reading.displays import iterate_over
 from anabranch.compiler.reading.emitting import leave
 from anabranch.compiler.reading.frames import Flow
+from anabranch.compiler.reading.kinds import is_plain_class
 from anabranch.compiler.reading.match_patterns import read_pattern
 from anabranch.compiler.reading.names import assign_name, local_function
 from anabranch.compiler.reading.reading_state import Reading, StatementHandlers
-from anabranch.compiler.reading.tameness import is_plain_class, test_truth
+from anabranch.compiler.reading.tameness import test_truth
 from anabranch.compiler.reading.values import (
     NONE,
     PLAIN_VALUE,
@@ -259,11 +260,7 @@ def _read_with(reading: Reading, node: ast.With) -> None:
         entered = value
         if value.types == frozenset({contextlib.suppress}):
             suppressing = True
-        elif (
-            value.concrete is not None
-            or value.types is None
-            or not all(is_plain_class(reading, kind) for kind in value.types)
-        ):
+        elif value.concrete is not None or value.types is None or not all(is_plain_class(kind) for kind in value.types):
             entered = reading.unknown(node, f"enters {ast.unparse(item.context_expr)[:60]}, which is not known")
         else:
             entered = reading.call(attribute_of(reading, value, "__enter__", node), [], {}, node)

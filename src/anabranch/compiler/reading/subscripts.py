@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import collections
+import dataclasses
 import types
 from typing import Any
+
+import numpy as np
 
 from anabranch.compiler.reading import known
 from anabranch.compiler.reading.attributes import column_of
@@ -23,6 +26,7 @@ from anabranch.compiler.reading.values import (
     Handle,
     Iterator,
     Plain,
+    Shared,
     Site,
     Value,
     combined_text,
@@ -76,7 +80,7 @@ def item_of(reading: Reading, value: Value, index: Value, node: ast.AST) -> Valu
         kinds = frozenset(k for k in value.types if k in (list, tuple, str, bytes, Plain, bytearray)) or PLAIN
         found = Value(types=kinds, objects=value.objects)
     else:
-        found = reading.content(value, node)
+        found = with_views(value, reading.content(value, node))
         held: Any = value.only
         known_place = isinstance(held, known.CONTAINERS) and key is not UNKNOWN
         if value.concrete is not None and known_place:
@@ -86,6 +90,15 @@ def item_of(reading: Reading, value: Value, index: Value, node: ast.AST) -> Valu
                 found = NOTHING if not isinstance(value.only, collections.defaultdict) else found
     text = combined_text("{}[{}]", [value, index]) if value.is_scalar or TUPLE in value.objects else None
     return found.with_text(text) if text is not None else found
+
+
+def with_views(value: Value, inside: Value) -> Value:
+    """What comes out of a value that may be an array may be a view of it: it leads to the same objects."""
+    may_be_array = value.types is not None and bool(value.types & {Plain, np.ndarray})
+    if not may_be_array or inside.is_nothing or not value.objects:
+        return inside
+    outside = {each for each in value.objects if not isinstance(each, Shared)}
+    return dataclasses.replace(inside, objects=inside.objects | outside) if outside else inside
 
 
 def check_index(reading: Reading, index: Value, node: ast.AST) -> None:

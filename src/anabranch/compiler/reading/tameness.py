@@ -6,7 +6,7 @@ import ast
 import types
 
 from anabranch.compiler.reading import known
-from anabranch.compiler.reading.kinds import is_record, static_attribute
+from anabranch.compiler.reading.kinds import is_plain_class, is_record, static_attribute
 from anabranch.compiler.reading.reading_state import Reading
 from anabranch.compiler.reading.values import (
     BoundMethod,
@@ -21,29 +21,6 @@ from anabranch.compiler.reading.values import (
     is_scalar_type,
 )
 from anabranch.program.schema import Row
-
-
-def interceptor_of(reading: Reading, kind: type, names: tuple[str, ...]) -> str | None:
-    for name in names:
-        member = static_attribute(kind, name)
-        if isinstance(member, types.FunctionType) and not issubclass(kind, Row):
-            return name
-    return None
-
-
-def is_plain_class(reading: Reading, kind: type) -> bool:
-    """A user class without special methods that would run behind the code's back."""
-    if not isinstance(kind, type) or kind.__flags__ & (1 << 9) == 0:  # not a class made by a class statement
-        return False
-    for owner in kind.__mro__:
-        if owner is object:
-            continue
-        if owner.__module__ == "builtins" or owner.__flags__ & (1 << 9) == 0:
-            return False
-        for name, member in vars(owner).items():
-            if name in _HIDDEN and isinstance(member, types.FunctionType):
-                return False
-    return type(kind) is type
 
 
 def show_value(reading: Reading, value: Value, node: ast.AST) -> None:
@@ -120,17 +97,5 @@ def test_truth(reading: Reading, value: Value, node: ast.AST) -> None:
         return
     for kind in value.types:
         own = any(isinstance(static_attribute(kind, name), types.FunctionType) for name in ("__bool__", "__len__"))
-        if not is_tame(reading, kind) and kind is not Callback and (own or not is_plain_class(reading, kind)):
+        if not is_tame(reading, kind) and kind is not Callback and (own or not is_plain_class(kind)):
             reading.unknown(node, f"tests a {kind.__name__}")
-
-
-_HIDDEN = {
-    "__getattr__",
-    "__getattribute__",
-    "__setattr__",
-    "__delattr__",
-    "__del__",
-    "__new__",
-    "__init_subclass__",
-    "__class_getitem__",
-}

@@ -12,12 +12,11 @@ from anabranch.compiler.reading import known
 from anabranch.compiler.reading.displays import make_display, make_object
 from anabranch.compiler.reading.emitting import leave
 from anabranch.compiler.reading.facts import Emission
-from anabranch.compiler.reading.frames import ActiveCall, Flow, Frame, local_names
-from anabranch.compiler.reading.kinds import is_record, static_attribute
+from anabranch.compiler.reading.frames import ActiveCall, Flow, Frame, GeneratorMade, local_names
+from anabranch.compiler.reading.kinds import is_generated, is_plain_class, is_record, static_attribute
 from anabranch.compiler.reading.names import assign_name
 from anabranch.compiler.reading.reading_state import Extra, Reading
 from anabranch.compiler.reading.source_code import NoSource, tree_of
-from anabranch.compiler.reading.tameness import is_plain_class
 from anabranch.compiler.reading.values import (
     NONE,
     NOTHING,
@@ -66,9 +65,9 @@ def construct(
             for field in dataclasses.fields(kind)
         )
         generated = getattr(kind.__init__, "__code__", None)
-        if plain_defaults and generated is not None and generated.co_filename.startswith("<"):
+        if plain_defaults and generated is not None and is_generated(generated):
             return _record(reading, kind, names, (), arguments, keywords, node, extra)
-    if not is_plain_class(reading, kind):
+    if not is_plain_class(kind):
         for value in everything:
             reading.escape(value, node)
         return reading.unknown(node, f"makes a {kind.__name__}, whose special methods are not known")
@@ -198,7 +197,7 @@ def _run(reading: Reading, tree: Any, function: Any, bound: dict[str, Value], no
         least = min([flow.least for flow, _ in frame.exits], default=0)
         most = max([flow.most for flow, _ in frame.exits], default=2)
         if isinstance(site, Site):
-            reading.generators[site] = (least, most, list(frame.yields))
+            reading.generators[site] = GeneratorMade(least, most, list(frame.yields), frame.returned)
         return made
     # What an inner function emitted through a callback counts for the operator.
     least = min([flow.least for flow, _ in frame.exits], default=0)

@@ -246,12 +246,14 @@ NONE = Value(types=frozenset({NoneType}), concrete=(None,), text=Text("None"))
 
 
 def is_scalar_type(kind: type) -> bool:
-    return kind in SCALARS or (isinstance(kind, enum.EnumMeta) and _is_plain_enum(kind))
+    return kind in SCALARS or is_plain_enum(kind)
 
 
 @functools.lru_cache(maxsize=1024)
-def _is_plain_enum(kind: enum.EnumMeta) -> bool:
+def is_plain_enum(kind: type) -> bool:
     """An enumeration whose special methods are Python's own."""
+    if not isinstance(kind, enum.EnumMeta):
+        return False
     for owner in kind.__mro__:
         if owner.__module__ in ("enum", "builtins"):
             continue

@@ -1,15 +1,22 @@
-"""Tuples that were fed back: kept with the epoch that made them, read by the next one."""
+"""Tuples that were fed back: kept with the epoch that made them, read by the next one.
+
+The files have the owner in their names: what a driver that was frozen still writes is not what a manifest names.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from anabranch.engine.worker.tasks import BATCH_ROWS, Program
-from anabranch.errors import CheckpointError
+from anabranch.faults import reach
 from anabranch.state.checkpoint import Checkpoint
+from anabranch.state.envelope import damaged, seal, unseal
+
+_KIND = "feedback"
 
 
 class FeedbackStore:
@@ -22,18 +29,31 @@ class FeedbackStore:
     def keep(self, epoch: int, tables: Sequence[pa.Table]) -> dict[str, Any]:
         """Keep what was fed back for the next epoch; what of it, for the manifest."""
         kept: dict[str, Any] = {}
+        query, owner = self._checkpoint.query, self._checkpoint.owner.token
+        assert query is not None
         for found, table in zip(self._program.layout.exits, tables, strict=True):
             if not found.loop:
                 continue
-            name = f"feedback/{epoch:012d}-{found.loop}.arrow"
+            name = f"feedback/{epoch:012d}-{owner:06d}-{found.loop}.arrow"
+            size = checksum = 0
             if table.num_rows:
                 sink = pa.BufferOutputStream()
                 with pa.ipc.new_stream(sink, table.schema) as writer:
                     writer.write_table(table)
-                self._checkpoint.files.write(name, memoryview(sink.getvalue()))
-            kept[found.loop] = {"name": name, "rows": table.num_rows}
-            self._checkpoint.files.delete(f"feedback/{epoch - self._checkpoint.kept:012d}-{found.loop}.arrow")
+                data = seal(_KIND, query, memoryview(sink.getvalue()))
+                self._checkpoint.files.write(name, data)
+                size, checksum = len(data), zlib.crc32(data)
+                reach("feedback kept", epoch=epoch)
+            kept[found.loop] = {"name": name, "rows": table.num_rows, "bytes": size, "checksum": checksum}
+        self._forget(epoch - self._checkpoint.kept)
         return kept
+
+    def _forget(self, epoch: int) -> None:
+        """Remove what no manifest that is kept can name."""
+        for name in self._checkpoint.files.names("feedback") if epoch >= 0 else ():
+            number = name.split("-")[0]
+            if number.isdigit() and int(number) <= epoch:
+                self._checkpoint.files.delete(f"feedback/{name}")
 
     def pieces(self, facts: Mapping[str, Any]) -> list[tuple[int, int, bytes]]:
         """What was fed back in the epoch whose facts these are: (loop, first row, rows as an Arrow batch)."""
@@ -42,15 +62,26 @@ class FeedbackStore:
             kept = facts.get("feedback", {}).get(loop.name)
             if not kept or not kept["rows"]:
                 continue
-            data = self._checkpoint.files.read(kept["name"])
-            if data is None:
-                raise CheckpointError(f"{self._checkpoint.files.root}/{kept['name']} is missing from the checkpoint")
-            table = pa.ipc.open_stream(data).read_all().cast(loop.schema.arrow).combine_chunks()
+            table = self._read(kept).cast(loop.schema.arrow).combine_chunks()
             first = 0
             for batch in table.to_batches(max_chunksize=BATCH_ROWS):
                 found.append((number, first, batch.serialize().to_pybytes()))
                 first += len(batch)
         return found
+
+    def _read(self, kept: Mapping[str, Any]) -> pa.Table:
+        """The tuples of a file, once it is known to be the one that the manifest means."""
+        place = f"{self._checkpoint.files.root}/{kept['name']}"
+        data = self._checkpoint.files.read(kept["name"])
+        if data is None:
+            raise damaged(place, "it is missing")
+        content = unseal(data, _KIND, self._checkpoint.query, place)
+        if (len(data), zlib.crc32(data)) != (kept["bytes"], kept["checksum"]):
+            raise damaged(place, "it is not the one that the manifest names")
+        table = pa.ipc.open_stream(content).read_all()
+        if table.num_rows != kept["rows"]:
+            raise damaged(place, f"it holds {table.num_rows} tuples, the manifest says {kept['rows']}")
+        return table
 
 
 def in_flight(facts: Mapping[str, Any]) -> int:

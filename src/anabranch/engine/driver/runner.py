@@ -18,8 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-import cloudpickle
-
+from anabranch.compiler.explaining.running import Running
 from anabranch.compiler.layout.stages import Layout
 from anabranch.control import Decision
 from anabranch.control.elastic_options import ElasticOptions
@@ -49,10 +48,11 @@ from anabranch.engine.worker.tasks import LevelTask, MergeTask, Program
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
 from anabranch.faults import reach
 from anabranch.program.graph import Keyed
+from anabranch.program.travelling import packed
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
-from anabranch.state.files import MemoryFiles
+from anabranch.state.files import MemoryFiles, cannot_write, storage_problem
 from anabranch.state.layouts import Layouts
 from anabranch.state.lineage import (
     KeyRoute,
@@ -91,8 +91,10 @@ class EpochRunner:
         on_decision: Callable[[str, Decision], None] | None = None,
         balancing: BalancingSettings | None = None,
         sizing: EpochSizing | None = None,
+        batch_digest: Callable[[int], str | None] = lambda number: None,
         machine_clock: Clock = MACHINE_CLOCK,
     ) -> None:
+        self._batch_digest = batch_digest
         self._surroundings = surroundings if surroundings is not None else Surroundings()
         self._program = program
         self._execute = execute
@@ -109,11 +111,12 @@ class EpochRunner:
         self._busy: list[str] = []
         self._sinks = list(sinks)
         self._mergers = mergers
+        self._source_tasks: int | None = None  # in the last epoch
         self._targets = self._file_targets(mergeable) if mergers else {}
         self._direct = self._file_targets(unordered)
         self._report = report
         self._lock = threading.Lock()
-        self._pickled = cloudpickle.dumps(program)
+        self._pickled = packed(program, [step.node for step in program.layout.steps])
         self._digest = hashlib.sha256(self._pickled).hexdigest()
         keyed = {node.name: node.logic for _, node in program.layout.stateful() if isinstance(node.logic, Keyed)}
         self._fields = {name: {f.name: f.initial() for f in logic.fields} for name, logic in keyed.items()}
@@ -132,7 +135,7 @@ class EpochRunner:
         before = Layouts.from_facts(latest.facts)
         slots = self._surroundings.slots_now()
         known = {name: before.function(name).channels for name in before.regions}
-        self._requests = RescaleRequests(checkpoint.files)
+        self._requests = RescaleRequests(checkpoint.files, checkpoint.query or "")
         known.update(self._requests.taken)  # asked for by hand, and no epoch has followed
         channels = {
             name: elastic.beginning(slots, known.get(name)) for name, stage in stages.items() if stage.kind != "single"
@@ -188,25 +191,51 @@ class EpochRunner:
         layout = self._program.layout
         return {at: target for at, target in found.items() if target is not None and suits(layout, at)}
 
+    def running(self) -> Running:
+        """What is decided about the layout now."""
+        scaling = self.adaptation.scaling
+        channels = {**self._channels_now(), **{each.name: each.channels for each in scaling.status()}}
+        merged = frozenset(self._targets)
+        mergers, direct = self._mergers if merged else 0, frozenset(self._direct)
+        return Running(self._program.layout, channels, self._source_tasks, mergers, merged, direct)
+
     def _channels_now(self) -> dict[str, int]:
         return {region: self._layouts.function(region).channels for region in self._regions.values()}
 
     def _run_batch(self, batch: Any, number: int) -> None:
         committed = self._manifest.facts.get("batch", self._manifest.epoch)
         if number <= committed:
+            self._check_replayed(number, committed)
             self._report(EpochProgress(number, 0, 0, self._channels_now(), DurationProgress(), skipped=True))
             return
         if number != committed + 1:
+            found = "".join(f"\n{each}" for each in self._checkpoint.damage)
             raise CheckpointError(
                 f"the checkpoint {self._checkpoint.files.root} ends with batch {committed}, but Spark continues with "
                 f"batch {number}: part of the checkpoint was deleted or replaced. Restore it, or start anew with "
-                "another checkpointLocation and output path."
+                f"another checkpointLocation and output path.{found}"
             )
         began = self._checkpoint.begun(self._manifest.epoch + 1)
         if began is not None and began.get("drain"):
             # Cut off between its output and its manifest, perhaps: it must be the same epoch again.
             self._run_epoch(None, committed)
         self._run_epoch(batch, number)
+
+    def _check_replayed(self, number: int, committed: int) -> None:
+        """Pass over a batch only if it is the one that was committed under its number.
+
+        Spark's log may have been lost, or be an older copy: it then gives the numbers again, and to other input.
+        """
+        now, before = self._batch_digest(number), self._manifest.facts.get("batch_digest")
+        if number != committed and now is not None:
+            before = self._checkpoint.batch_digest(number)
+        if now != before:
+            raise CheckpointError(
+                f"Spark runs batch {number}, which the checkpoint {self._checkpoint.files.root} has as committed (its "
+                f"last is {committed}), but with other input than it had: offsets, commits or sources beside it were "
+                "deleted or replaced by older copies. Restore them, or start anew with another checkpointLocation "
+                "and output path."
+            )
 
     def _run_epoch(self, batch: Any, number: int) -> None:
         passing_s = self._machine_clock.passing_s
@@ -222,6 +251,8 @@ class EpochRunner:
         reach("job done", epoch=epoch)
         tables = results.tables()
         merged = passing_s()
+        self._checkpoint.owner.check()
+        reach("sink checked", epoch=epoch)
         outputs = [table for at, table in enumerate(tables) if not self._program.layout.exits[at].loop]
         files = [file for report in results.reports for file in report.files]
         for at, (sink, table) in enumerate(zip(self._sinks, outputs, strict=True)):
@@ -237,6 +268,7 @@ class EpochRunner:
         damaged = [name for report in channel_reports for name in report.damaged]
         facts = {
             "batch": number,
+            "batch_digest": self._manifest.facts.get("batch_digest") if batch is None else self._batch_digest(number),
             "clock_ms": clock_ms,
             "feedback": self._feedback.keep(epoch, tables),
             "adaptation": self.adaptation.to_facts(),
@@ -245,7 +277,8 @@ class EpochRunner:
         finished = passing_s()
         reach("manifest written", epoch=epoch)
         durations = EpochDurations.between(started, begun, ran, merged, written, finished)
-        rows_in = sum(report.rows_in for report in results.reports if isinstance(report, SplitReport))
+        splitters = [report for report in results.reports if isinstance(report, SplitReport)]
+        rows_in, self._source_tasks = sum(report.rows_in for report in splitters), len(splitters)
         channels = self._channels_now()
         seen = EpochFacts(
             epoch,
@@ -326,6 +359,7 @@ class EpochRunner:
             merging=busy,
             transient=self._transient,
             backing=self._backing,
+            durable=self._checkpoint.files.durable,
             memory=self._checkpoint.files if isinstance(self._checkpoint.files, MemoryFiles) else None,
         )
 
@@ -336,7 +370,10 @@ class EpochRunner:
         return data
 
     def _explained(self, problem: Exception, epoch: int) -> Exception:
-        """Spark's errors about unreadable input, with the source named; others as they are."""
+        """Errors about storage and unreadable input, with what to do; others as they are."""
+        why = storage_problem(problem)
+        if why:
+            return cannot_write(f"what epoch {epoch} wrote", why)
         text = str(problem)
         marks = ("FAILED_READ_FILE", "MALFORMED_RECORD", "MALFORMED_CSV", "CANNOT_READ", "Malformed records")
         if any(mark in text for mark in marks):

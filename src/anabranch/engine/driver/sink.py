@@ -2,11 +2,16 @@
 
 A sink gets the merged output of an epoch as one table, or files that tasks wrote. Writing the same epoch again must
 leave what writing it once leaves.
+
+The driver looks whether it still owns the checkpoint before it writes, and a sink that needs long looks once more
+right before it shows anything. A driver that is frozen after that look and wakes up hours later shows the output of an
+epoch that its successor has run as well, from the same state and input and at the same time: the same output.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -14,13 +19,35 @@ import pyarrow as pa
 from anabranch.engine.worker.output_files import Target
 
 
+@dataclasses.dataclass(frozen=True)
+class Holder:
+    """Who writes.
+
+    Attributes
+    ----------
+    checkpoint : str
+        The query's checkpoint location.
+    query : str or None
+        Its id; None if it is new.
+    token : int
+        Which owner of the checkpoint writes.
+    check : callable
+        Raises if another driver has taken over.
+    """
+
+    checkpoint: str
+    query: str | None
+    token: int = 0
+    check: Callable[[], None] = lambda: None
+
+
 class Sink(Protocol):
     """Takes the output of epochs."""
 
-    def check(self, owner: str) -> None:
-        """Make sure that output may go here; writes nothing. `owner` names the checkpoint."""
+    def check(self, holder: Holder) -> None:
+        """Make sure that output may go here; writes nothing."""
 
-    def prepare(self, owner: str) -> None:
+    def prepare(self, holder: Holder) -> None:
         """Make the place ready, before the first epoch."""
 
     def write(self, table: pa.Table, epoch: int) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from anabranch.engine.driver.adaptation import Adaptation
 from anabranch.engine.driver.runner import EpochRunner, describe_program
 from anabranch.engine.worker.tasks import Program
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, EpochTaken
 from anabranch.faults import reach
 from anabranch.state.checkpoint import Checkpoint
 
@@ -56,21 +56,35 @@ class SwitchingRunner:
         self._split = split
         self._held = held
         self._lock = threading.Lock()
+        self._program = program
         self._current = make(program)
         self.has_switched = False
 
     def __call__(self, batch: Any, number: int) -> None:
         """Run Spark's micro-batch with this number."""
         with self._lock:
-            self._current(batch, number)
+            try:
+                self._current(batch, number)
+            except EpochTaken as other:
+                self._go_on_from(other)
+                self._current(batch, number)
             self._switch()
 
     def drain(self) -> bool:
         """Run an epoch for what was fed back, if anything was; whether one was run."""
         with self._lock:
-            ran = self._current.drain()
+            try:
+                ran = self._current.drain()
+            except EpochTaken as other:
+                self._go_on_from(other)
+                ran = True
             self._switch()
             return ran
+
+    def _go_on_from(self, other: EpochTaken) -> None:
+        """A driver that was fenced woke up and committed the very epoch that this one ran: take it as it is."""
+        _log.warning("%s Going on from there.", other)
+        self._current = self._make(self._program)
 
     def _switch(self) -> None:
         split, why = self._split, self._current.adaptation.balancing.wants_split
@@ -79,7 +93,8 @@ class SwitchingRunner:
         before = {each.name: each.channels for each in self._current.adaptation.scaling.status()}
         self._held.bind(describe_program(split))
         reach("program replaced", epoch=self._current.epochs_done)
-        self._current, self._split, self.has_switched = self._make(split), None, True
+        self._program, self._split, self.has_switched = split, None, True
+        self._current = self._make(split)
         self._current.adaptation.balancing.split_because = why
         _log.info("aggregations run in two steps from now on: %s", why)
         scaling = self._current.adaptation.scaling

@@ -7,17 +7,17 @@ with a digest, so that a worker that stays alive unpickles a program once and no
 from __future__ import annotations
 
 import dataclasses
+import decimal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import cloudpickle
 import msgpack
 import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.layout.order_needs import with_needed_order
 from anabranch.compiler.layout.plan import Plan
-from anabranch.compiler.layout.stages import Edge, Layout, Stage, lay_out
+from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
 from anabranch.engine.reports import Anomaly, ChannelReport
 from anabranch.engine.worker.batches import Batch
@@ -46,6 +46,7 @@ from anabranch.operators.hot_key_parts import Splits, set_splits
 from anabranch.program.graph import Feedback, Node
 from anabranch.program.model import OutputOrder
 from anabranch.program.schema import to_values
+from anabranch.program.travelling import run_under, unpacked
 from anabranch.state.lineage import LargeMerge
 from anabranch.state.records import SegmentRecord
 from anabranch.state.store import StateVersion
@@ -68,7 +69,7 @@ class Program:
     @classmethod
     def of(cls, plan: Plan, orders: Mapping[str, str], outputs: Sequence[OutputOrder] = ()) -> Program:
         """The program that a plan describes; `outputs` is the order of each output, total where nothing is said."""
-        return cls(with_needed_order(lay_out(plan), outputs), dict(orders))
+        return cls(with_needed_order(plan.layout, outputs), dict(orders))
 
     @property
     def sources(self) -> list[Node]:
@@ -95,7 +96,7 @@ class Program:
         return bytes([[each.name for each in self.sources].index(source.name)])
 
 
-_programs: dict[str, Program] = {}
+_programs: dict[str, tuple[Program, decimal.Context]] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,10 +116,12 @@ class Task:
         found = _programs.get(self.digest)
         if found is None:
             _programs.clear()  # a worker serves one query at a time; what it served before is garbage
-            found = _programs[self.digest] = cloudpickle.loads(self.program)
+            found = _programs[self.digest] = unpacked(self.program)
+        program, context = found
+        run_under(context)
         set_epoch_time(self.clock_ms)
         set_splits(self.splits)
-        return found
+        return program
 
 
 @dataclasses.dataclass(frozen=True)

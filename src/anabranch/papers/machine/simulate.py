@@ -1,6 +1,6 @@
 """Try a program on a cluster before paying for it.
 
-A plan says which operators form regions, how they are joined, what they are partitioned by and how order is kept.
+The plan of the *Safe* paper says which operators form regions, how they are joined and what they are partitioned by.
 What it cannot know, the caller says: what a tuple costs in each operator, how many pass, how the keys are
 spread. The rest is the world of this package, with the real controllers, planners and mergers.
 """
@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
-from anabranch.compiler.layout.plan import Plan, PlannedOperator
-from anabranch.compiler.layout.strategies import Joint
+from anabranch.compiler.layout.plan import Plan
 from anabranch.control.bounds import Bounds
 from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.paper_policy import PaperPolicy
@@ -28,6 +27,8 @@ from anabranch.papers.machine.description import (
 )
 from anabranch.papers.machine.result import Result
 from anabranch.papers.machine.world import World
+from anabranch.papers.safe_plan import Joint, SafeOperator, safe_plan
+from anabranch.papers.safe_regions import Rules
 from anabranch.partitioning.placing.planner import PlannerSettings
 from anabranch.program.model import Selectivity
 from anabranch.sim.load import Constant, Curve
@@ -57,13 +58,13 @@ class OperatorCosts:
     costs: Mapping[str, float]
     selectivities: Mapping[str, float]
 
-    def check(self, operators: Sequence[PlannedOperator]) -> None:
+    def check(self, operators: Sequence[SafeOperator]) -> None:
         names = {operator.name for operator in operators}
         for name in (*self.costs, *self.selectivities):
             if name not in names:
                 raise ValueError(f"the program has no operator {name!r}; it has {', '.join(sorted(names))}")
 
-    def cost_s(self, operators: Sequence[PlannedOperator]) -> float:
+    def cost_s(self, operators: Sequence[SafeOperator]) -> float:
         """Of a tuple that enters these operators, on average."""
         seconds, arriving = 0.0, 1.0
         for operator in operators:
@@ -71,7 +72,7 @@ class OperatorCosts:
             arriving *= self.selectivity(operator)
         return seconds
 
-    def selectivity(self, operator: PlannedOperator) -> float:
+    def selectivity(self, operator: SafeOperator) -> float:
         return self.selectivities.get(operator.name, SELECTIVITY[operator.model.selectivity.value])
 
 
@@ -188,14 +189,16 @@ def simulate(
     return World(description).run(seconds).scaled(grain)
 
 
-def regions_of(plan: Plan, knowledge: OperatorCosts) -> list[MachineRegion]:
-    """The regions of a plan, sequential parts among them, as a world describes them.
+def regions_of(program: Plan, knowledge: OperatorCosts) -> list[MachineRegion]:
+    """The regions that *Safe* finds in a program, sequential parts among them, as a world describes them.
 
     Raises
     ------
     ValueError
         If the operators do not form a line, or something is told about an operator that is not there.
     """
+    ends = [program.operator(name).node for name in program.outputs]
+    plan = safe_plan(ends, Rules(emission_index=True, fans=True))
     knowledge.check(plan.operators)
     for before, after in zip(plan.operators, plan.operators[1:], strict=False):
         if [source.name for source in after.node.inputs] != [before.name]:

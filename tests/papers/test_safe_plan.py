@@ -1,19 +1,15 @@
-"""Region formation: *Safe*, Figures 1 and 4, Table 1, sections 3.1 and 5.3."""
+"""The plan of the paper: *Safe*, Figures 1 and 4, Table 1, sections 3.1 and 5.3. What Anabranch runs is a layout."""
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
-from anabranch.compiler.layout.compile import compile_program
-from anabranch.compiler.layout.plan import Options
-from anabranch.compiler.layout.strategies import Joint, Order, Routing
-from anabranch.errors import ProgramError
-from anabranch.program.graph import Feedback, Keyed, Map, Port, Route, StateField
-from anabranch.program.model import Declaration, Output, Selectivity
-from anabranch.program.schema import Schema
-from tests.compiler.programs import Builder, Counting
+from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.safe_plan import Joint, Routing, safe_plan
+from anabranch.papers.safe_regions import Rules
+from anabranch.program.graph import Feedback, Port, Route
+from anabranch.program.model import Selectivity
+from tests.compiler.programs import Builder
 
 
 def regions(plan):
@@ -43,10 +39,10 @@ def figure_4():
     o9 = b.keyed("o9", o8, "k")
     o10 = b.keyed("o10", o9, "k", "l")
     o11 = b.keyed("o11", o10, "l")
-    o12 = b.stateless("o12", o11, colocate="x")
+    o12 = b.stateless("o12", o11)
     o13 = b.union("o13", o12, o4)
-    o14 = b.stateless("o14", o13, colocate="x")
-    return compile_program([o14])
+    o14 = b.stateless("o14", o13)
+    return safe_plan([o14], Rules(fused={"o12": "x", "o14": "x"}))
 
 
 def test_figure_4_has_the_regions_of_the_paper():
@@ -69,28 +65,28 @@ def test_figure_4_has_each_border_for_the_reason_of_the_paper():
 
 def test_figure_1_runs_three_operators_in_parallel_with_one_shuffle_and_one_merge():
     b = Builder()
-    messages = b.source("messages", partitioned=("k",))
+    messages = b.source("messages")
     sums = b.keyed("sums", messages, "l")
     suspects = b.selective("suspects", sums)
-    sink = b.sink("sink", suspects)
-    plan = compile_program([sink])
+    sink = b.opaque("sink", suspects)
+    plan = safe_plan([sink], Rules(partitioned={"messages": ("k",)}))
     assert regions(plan) == [("messages",), ("sums", "suspects")]
     assert sum(operator.region is not None for operator in plan.operators) == 3
     first, second = plan.regions
     assert (first.first, first.last) == (Joint.PARALLEL_SOURCE, Joint.SHUFFLE)
     assert (second.first, second.last) == (Joint.SHUFFLE, Joint.MERGE)
     assert second.key == ("l",) and second.routing is Routing.HASH
-    assert plan.operator("sink").region is None and "order of one thread" in plan.operator("sink").blocked
+    assert plan.operator("sink").region is None
 
 
 TABLE_1 = [
-    ("stateless", [], Order.ROUND_ROBIN, Selectivity.ONE),
-    ("keyed", [], Order.SEQUENCE, Selectivity.ONE),
-    ("stateless", ["selective"], Order.STRICT, Selectivity.AT_MOST_ONE),
-    ("keyed", ["selective"], Order.STRICT, Selectivity.AT_MOST_ONE),
-    ("stateless", ["prolific"], Order.RELAXED, Selectivity.ANY),
-    ("keyed", ["prolific"], Order.RELAXED, Selectivity.ANY),
-    ("keyed", ["selective", "prolific"], Order.RELAXED, Selectivity.ANY),
+    ("stateless", [], Strategy.ROUND_ROBIN, Selectivity.ONE),
+    ("keyed", [], Strategy.SEQUENCE, Selectivity.ONE),
+    ("stateless", ["selective"], Strategy.STRICT, Selectivity.AT_MOST_ONE),
+    ("keyed", ["selective"], Strategy.STRICT, Selectivity.AT_MOST_ONE),
+    ("stateless", ["prolific"], Strategy.RELAXED, Selectivity.ANY),
+    ("keyed", ["prolific"], Strategy.RELAXED, Selectivity.ANY),
+    ("keyed", ["selective", "prolific"], Strategy.RELAXED, Selectivity.ANY),
 ]
 
 
@@ -101,7 +97,7 @@ def test_every_row_of_table_1(state, extra, order, selectivity):
     at = b.stateless("first", at) if state == "stateless" else b.keyed("first", at, "k")
     for number, kind in enumerate(extra):
         at = getattr(b, kind)(f"{kind}{number}", at)
-    (region,) = compile_program([at]).regions
+    (region,) = safe_plan([at]).regions
     assert region.ordering is order
     assert region.flow_selectivity is selectivity
     assert region.routing is (Routing.ROUND_ROBIN if state == "stateless" else Routing.HASH)
@@ -111,71 +107,37 @@ def test_every_row_of_table_1(state, extra, order, selectivity):
 def test_gaps_made_before_a_shuffle_are_counted_behind_it():
     b = Builder()
     at = b.keyed("second", b.selective("drops", b.keyed("first", b.source(), "k")), "l")
-    plan = compile_program([at])
-    assert [region.ordering for region in plan.regions] == [Order.STRICT, Order.STRICT]
+    plan = safe_plan([at])
+    assert [region.ordering for region in plan.regions] == [Strategy.STRICT, Strategy.STRICT]
     assert plan.regions[1].selectivity is Selectivity.ONE
 
 
 def test_a_parallel_source_and_a_shuffle_need_numbers_even_without_state():
     b = Builder()
-    at = b.keyed("keyed", b.stateless("map", b.source(partitioned=("l",))), "k")
-    plan = compile_program([at])
+    at = b.keyed("keyed", b.stateless("map", b.source()), "k")
+    plan = safe_plan([at], Rules(partitioned={"source": ("l",)}))
     assert regions(plan) == [("source", "map"), ("keyed",)]
-    assert plan.regions[0].ordering is Order.SEQUENCE
+    assert plan.regions[0].ordering is Strategy.SEQUENCE
 
 
 def test_no_shuffle_follows_a_prolific_region_unless_packets_carry_an_emission_index():
     b = Builder()
     at = b.keyed("second", b.prolific("splits", b.keyed("first", b.source(), "k")), "l")
-    plan = compile_program([at])
+    plan = safe_plan([at])
     assert regions(plan) == [("first", "splits"), ("second",)]
     assert (plan.regions[0].last, plan.regions[1].first) == (Joint.MERGE, Joint.SPLIT)
     assert "prolific" in plan.regions[1].reason
     assert plan.regions[1].flow_selectivity is Selectivity.ONE
-    lifted = compile_program([at], Options(emission_index=True))
+    lifted = safe_plan([at], Rules(emission_index=True))
     assert (lifted.regions[0].last, lifted.regions[1].first) == (Joint.SHUFFLE, Joint.SHUFFLE)
-    assert lifted.regions[1].ordering is Order.RELAXED
-
-
-def test_the_key_of_a_region_is_the_intersection():
-    b = Builder()
-    at = b.keyed("b", b.keyed("a", b.source(), "k", "l"), "l", "v")
-    (region,) = compile_program([at]).regions
-    assert region.key == ("l",)
-
-
-def test_a_key_that_is_not_forwarded_ends_the_region():
-    b = Builder()
-    first = b.keyed("first", b.source(), "k")
-    changed = b.node("changed", Map(lambda t: t.but(k=t.k + 1)), first)
-    at = b.keyed("second", changed, "k")
-    plan = compile_program([at])
-    assert regions(plan) == [("first", "changed"), ("second",)]
-    assert border(plan, "changed", "second") == "its key {k} is not forwarded by changed"
-
-
-def test_a_key_is_followed_under_a_new_name():
-    b = Builder()
-    renamed = b.node("renamed", Map(lambda t: (t.v, t.k)), b.source(), schema=Schema.of("value double, sensor long"))
-    logic = Keyed(Counting(), "process", (StateField("seen", 0),))
-    at = b.node("keyed", logic, renamed, key=("sensor",))
-    (region,) = compile_program([at]).regions
-    assert region.operators == ("renamed", "keyed")
-    assert region.key == ("k",)
-
-
-def test_a_copy_into_another_type_is_not_the_same_key():
-    b = Builder()
-    wider = b.node("wider", Map(lambda t: (t.k,)), b.source(), schema=Schema.of("k double"))
-    at = b.keyed("keyed", wider, "k")
-    assert regions(compile_program([at])) == [("wider",), ("keyed",)]
+    assert lifted.regions[1].ordering is Strategy.RELAXED
 
 
 def test_fan_out_ends_a_region():
     b = Builder()
     a = b.stateless("a", b.source())
     left, right = b.stateless("left", a), b.stateless("right", a)
-    plan = compile_program([left, right])
+    plan = safe_plan([left, right])
     assert regions(plan) == [("left",), ("right",)]
     assert "2 ways" in plan.operator("a").blocked and "left, right" in plan.operator("a").remedy
 
@@ -185,7 +147,7 @@ def test_the_ports_of_a_route_are_ways_out():
     route = b.node("route", Route(lambda t: t.k % 2), b.source())
     ports = [b.node(f"port{i}", Port(i), route) for i in range(2)]
     ends = [b.keyed(f"end{i}", port, "k") for i, port in enumerate(ports)]
-    plan = compile_program(ends)
+    plan = safe_plan(ends)
     assert plan.operator("route").region is None
     assert regions(plan) == [("port0", "end0"), ("port1", "end1")]
 
@@ -194,19 +156,19 @@ def test_a_stream_that_leaves_the_program_and_is_read_goes_two_ways():
     b = Builder()
     a = b.stateless("a", b.source())
     c = b.stateless("c", a)
-    plan = compile_program([a, c])
+    plan = safe_plan([a, c])
     assert plan.operator("a").region is None
 
 
 # -- fusion -----------------------------------------------------------------------------------------------
 
 
-def test_colocated_operators_pull_the_border_to_the_left():
+def test_fused_operators_pull_the_border_to_the_left():
     b = Builder()
     first = b.keyed("first", b.source(), "k")
-    plain = b.stateless("plain", first, colocate="x")
-    at = b.keyed("second", plain, "l", colocate="x")
-    plan = compile_program([at])
+    plain = b.stateless("plain", first)
+    at = b.keyed("second", plain, "l")
+    plan = safe_plan([at], Rules(fused={"plain": "x", "second": "x"}))
     assert regions(plan) == [("first",), ("plain", "second")]
     assert "share a process" in border(plan, "first", "plain")
 
@@ -225,7 +187,7 @@ def test_a_process_never_waits_for_itself():
     a = b.opaque("a", b.source())
     inside = b.stateless("inside", a)
     at = b.union("u", a, inside)
-    plan = compile_program([at])
+    plan = safe_plan([at])
     of = {name: process.number for process in plan.processes for name in process.operators}
     assert of["source"] == of["a"] != of["u"]
 
@@ -237,7 +199,7 @@ def test_who_needs_punctuations_made_in_a_region_is_in_that_region():
     b = Builder()
     marks = b.punctuate("marks", b.keyed("keyed", b.source(), "k"))
     at = b.sort("sort", marks, key=("k",))
-    (region,) = compile_program([at]).regions
+    (region,) = safe_plan([at]).regions
     assert region.operators == ("keyed", "marks", "sort")
 
 
@@ -245,7 +207,7 @@ def test_a_sequential_sort_keeps_the_maker_of_its_punctuations_sequential():
     b = Builder()
     marks = b.punctuate("marks", b.stateless("map", b.source()))
     at = b.sort("sort", marks)
-    plan = compile_program([at])
+    plan = safe_plan([at])
     assert regions(plan) == [("map",)]
     assert "needs its punctuations" in plan.operator("marks").blocked
 
@@ -254,59 +216,15 @@ def test_a_region_is_cut_to_keep_maker_and_user_together():
     b = Builder()
     marks = b.punctuate("marks", b.keyed("keyed", b.source(), "k"))
     at = b.sort("sort", marks, key=("l",))
-    assert regions(compile_program([at])) == [("keyed",), ("marks", "sort")]
+    assert regions(safe_plan([at])) == [("keyed",), ("marks", "sort")]
 
 
 def test_punctuations_made_before_a_region_pass_through_it():
     b = Builder()
-    marks = b.punctuate("marks", b.source(), declared=Declaration(output=Output.GENERATES))
-    marks = dataclasses.replace(marks, logic=marks.logic)
-    forced = b.union("forced", marks)
+    forced = b.union("forced", b.punctuate("marks", b.source()))
     parallel = b.stateless("parallel", b.opaque("gate", forced))
-    at = b.sort("sort", parallel)
-    plan = compile_program([at])
+    plan = safe_plan([b.sort("sort", parallel)])
     assert ("parallel",) in regions(plan)
-
-
-def test_two_punctuated_streams_into_an_expecting_port_are_refused():
-    b = Builder()
-    left, right = b.punctuate("left", b.source("s1")), b.punctuate("right", b.source("s2"))
-    at = b.sort("sort", left, right)
-    with pytest.raises(ProgramError, match=r"sort \(program.py:50\): expects one punctuated stream, found 2: left"):
-        compile_program([at])
-
-
-def test_a_union_of_punctuated_streams_has_none():
-    b = Builder()
-    left, right = b.punctuate("left", b.source("s1")), b.punctuate("right", b.source("s2"))
-    at = b.sort("sort", b.union("both", left, right))
-    with pytest.raises(ProgramError, match=r"sort .* lost at both \(program.py:50\)"):
-        compile_program([at])
-
-
-def test_an_expecting_port_without_punctuations_is_refused():
-    b = Builder()
-    with pytest.raises(ProgramError, match="expects a punctuated stream, but its input has no punctuations"):
-        compile_program([b.sort("sort", b.source())])
-
-
-# -- programs that mean nothing ---------------------------------------------------------------------------
-
-
-def test_a_key_that_does_not_exist_is_refused_with_operator_and_line():
-    b = Builder()
-    at = b.keyed("keyed", b.source(), "nope")
-    with pytest.raises(ProgramError, match=r"keyed \(program.py:20\): .*'nope'.*columns: k, l, v"):
-        compile_program([at])
-
-
-def test_a_circle_without_a_feedback_edge_is_refused():
-    b = Builder()
-    a = b.stateless("a", b.source())
-    c = b.stateless("c", a)
-    object.__setattr__(a, "inputs", (c,))
-    with pytest.raises(ProgramError, match=r"program.py:.0\): the program goes in a circle: .*feedback"):
-        compile_program([c])
 
 
 def test_a_feedback_edge_closes_a_circle():
@@ -314,18 +232,5 @@ def test_a_feedback_edge_closes_a_circle():
     back = b.node("back", Feedback("end"), schema=b.source("unused").schema)
     both = b.union("both", b.source(), back)
     end = b.stateless("end", both)
-    plan = compile_program([end])
+    plan = safe_plan([end])
     assert plan.operator("end").region is None and "2 ways" in plan.operator("end").blocked
-
-
-def test_feedback_from_nowhere_is_refused():
-    b = Builder()
-    back = b.node("back", Feedback("nobody"), schema=b.source("unused").schema)
-    with pytest.raises(ProgramError, match=r"back .*'nobody', which does not exist"):
-        compile_program([b.stateless("end", back)])
-
-
-def test_two_operators_of_one_name_are_refused():
-    b = Builder()
-    with pytest.raises(ProgramError, match="another operator has that name"):
-        compile_program([b.stateless("a", b.stateless("a", b.source()))])

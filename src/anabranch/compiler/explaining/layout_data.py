@@ -1,0 +1,100 @@
+"""The layout as plain data: stages, what enters each, what leaves the program.
+
+Text, JSON and drawings are made of it, so that they say the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.compiler.explaining.running import Running
+from anabranch.compiler.layout.plan import Plan
+from anabranch.compiler.layout.stages import Edge, Exit, Layout, Stage
+from anabranch.program.graph import Union
+
+
+def layout_data(plan: Plan, running: Running | None = None) -> dict[str, Any] | None:
+    """What runs; None if nothing can.
+
+    Returns
+    -------
+    dict
+        ``stages``: each with number, depth, kind, the name of its region, its operators, why it begins where it begins,
+        its channels (None: decided at the start), and the edges it is entered by. ``depths``: what runs side by side as
+        one stage of Spark, with its tasks. ``outputs`` and ``loops``: what leaves, and who puts it in order.
+        ``shuffles``: of an epoch. ``no_steps``: operators that run nowhere.
+    """
+    layout = running.layout if running is not None else plan.laid_out
+    if layout is None:
+        return None
+    stages = [_stage(layout, stage, running) for stage in layout.stages]
+    exits = [_exit(layout, number, each, running) for number, each in enumerate(layout.exits)]
+    merging = any(each["merged"] == "by mergers" for each in exits)
+    return {
+        "shuffles": layout.depth + merging,
+        "depths": [_depth(stages, depth, running) for depth in range(layout.depth + 1)],
+        "stages": stages,
+        "outputs": [each for each in exits if not each["loop"]],
+        "loops": [each for each in exits if each["loop"]],
+        "mergers": running.mergers if running is not None and merging else 0,
+        "no_steps": [each.name for each in plan.operators if isinstance(each.node.logic, Union)],
+    }
+
+
+def channels_of(stage: Stage, running: Running | None) -> int | None:
+    """How many channels a stage has; None while nobody has decided, or where the source decides."""
+    if stage.kind == "single":
+        return 1
+    return running.channels.get(stage.name) if running is not None else None
+
+
+def _stage(layout: Layout, stage: Stage, running: Running | None) -> dict[str, Any]:
+    return {
+        "number": stage.number,
+        "depth": stage.depth,
+        "kind": stage.kind,
+        "region": stage.name if stage.is_region else None,
+        "operators": [node.name for node in layout.nodes(stage)],
+        "channels": channels_of(stage, running),
+        "reason": stage.reason,
+        "inputs": [_edge(layout, edge) for edge in layout.inputs_of(stage)],
+    }
+
+
+def _edge(layout: Layout, edge: Edge) -> dict[str, Any]:
+    source = layout.steps[edge.source]
+    return {
+        "from": source.stage,
+        "operator": source.node.name,
+        "key": list(edge.key),
+        "ordered": edge.ordered,
+        "trail": edge.width,
+        "punctuated": edge.punctuated,
+    }
+
+
+def _depth(stages: list[dict[str, Any]], depth: int, running: Running | None) -> dict[str, Any]:
+    here = [stage for stage in stages if stage["depth"] == depth]
+    channels = [stage["channels"] for stage in here]
+    tasks = sum(channels) if depth and None not in channels else None
+    if not depth and running is not None:
+        tasks = running.source_tasks
+    return {"depth": depth, "stages": [stage["number"] for stage in here], "tasks": tasks}
+
+
+def _exit(layout: Layout, number: int, found: Exit, running: Running | None) -> dict[str, Any]:
+    edges = [layout.edges[each] for each in found.edges]
+    merged = "in the driver"
+    if not all(edge.ordered for edge in edges):
+        merged = "not at all"
+        if running is not None and number in running.direct:
+            merged = "not at all: written where it is made"
+    elif running is not None and number in running.merged:
+        merged = "by mergers"
+    return {
+        "operator": found.node.name,
+        "loop": found.loop,
+        "from": [layout.steps[edge.source].stage for edge in edges],
+        "trails": [edge.width for edge in edges],
+        "merged": merged,
+    }

@@ -1,0 +1,143 @@
+"""A directory of output that belongs to one query: ``part-<epoch>-<number>``, in the order of their names the stream.
+
+    _anabranch.json                        whose it is, made when the first epoch is about to be written
+    part-000000000007-00000.parquet        epoch 7; again, if the epoch runs again: replaced by the same
+    _staged-…  _staging-…                  what tasks and Spark have written and nobody reads: renamed when all is there
+
+Files are staged under names that no other driver has and only one's own are published; the next owner removes the
+rest. What remains open: a driver that is frozen between its last look at the ownership and its renaming, and wakes
+up later, replaces files of that one epoch, by files with the same rows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+
+from anabranch.engine.driver.sink import Holder
+from anabranch.engine.worker.output_files import STAGED
+from anabranch.errors import CheckpointError, SinkError, StorageError
+from anabranch.state.envelope import opened, seal, to_json
+from anabranch.state.files import Files, cannot_write, remove_passing, sync
+
+MARK = "_anabranch.json"
+_KIND = "output"
+STAGING = "_staging-"
+
+
+class OutputDirectory:
+    """The files that a query writes.
+
+    Parameters
+    ----------
+    files : Files
+        The directory.
+    format_name : str
+        What the files hold.
+    """
+
+    def __init__(self, files: Files, format_name: str) -> None:
+        self.files = files
+        self._format = format_name
+        self._holder = Holder("", None)
+
+    def check(self, holder: Holder) -> None:
+        """Make sure that the directory is the query's, or new; writes nothing."""
+        path = self.files.root
+        try:
+            names = self.files.names("")
+        except StorageError as problem:
+            raise SinkError(f"the output path {path} is no directory. Choose an empty or new one. {problem}") from None
+        found = self._owner()
+        if found is None:
+            if names:
+                raise SinkError(
+                    f"the output path {path} exists and holds other content ({', '.join(names[:3])}"
+                    f"{', …' if len(names) > 3 else ''}), and no {MARK} that would say whose it is. Choose an empty or "
+                    "new path; if this is the output of this query, restore that file from a copy."
+                )
+            return
+        query, owner, format_name = found
+        if owner != holder.checkpoint:
+            raise SinkError(
+                f"the output path {path} belongs to the query with the checkpoint {owner}; this query has the "
+                f"checkpoint {holder.checkpoint}. Choose another path, or delete that output."
+            )
+        if query != holder.query:
+            raise SinkError(
+                f"the output path {path} belongs to the query {query}, whose checkpoint was in {owner}; what is there "
+                f"now is {'a new query' if holder.query is None else f'the query {holder.query}'}. Choose another "
+                "path, or delete that output, or restore the checkpoint."
+            )
+        if format_name != self._format:
+            raise SinkError(f"the output path {path} holds {format_name}, not {self._format}")
+
+    def _owner(self) -> tuple[str, str, str] | None:
+        """The query, checkpoint and format that the mark names."""
+        data = self.files.read(MARK)
+        if data is None:
+            return None
+        place = f"{self.files.root}/{MARK}"
+        try:
+            query, content = opened(data, _KIND, None, place)
+            found = json.loads(content)
+            return query, found["checkpoint"], found["format"]
+        except (CheckpointError, ValueError, KeyError, TypeError) as problem:
+            raise SinkError(
+                f"{place} is damaged, so it cannot be said whose output this is. Restore it from a copy; or write to "
+                f"another path. ({problem})"
+            ) from None
+
+    def prepare(self, holder: Holder) -> None:
+        """Make it the query's, and remove what owners before this one staged and did not publish."""
+        self.check(holder)
+        assert holder.query is not None, "a query has an id when it begins to write"
+        self._holder = holder
+        remove_passing(self.files, "")
+        for name in self.files.names(""):
+            if name.startswith(STAGED):
+                self.files.delete(name)
+            elif name.startswith(STAGING):
+                self.files.clear(name)
+        body = to_json({"checkpoint": holder.checkpoint, "format": self._format}).encode()
+        if not self.files.create(MARK, seal(_KIND, holder.query, body)):
+            self.check(holder)  # two queries at once: one of them made the mark
+
+    def staging(self, epoch: int) -> str:
+        """A name for a directory in which an epoch's output is prepared: this driver's alone."""
+        return f"{STAGING}{self._holder.token:06d}-{uuid.uuid4().hex[:12]}-part-{epoch:012d}-"
+
+    def publish(self, epoch: int, content: Mapping[str, bytes | memoryview]) -> None:
+        """Make contents, by the ends of their names, an epoch's output; there may be none."""
+        names = {f"part-{epoch:012d}-{end}": data for end, data in content.items()}
+        before = [name for name in self.files.names("") if name.startswith(f"part-{epoch:012d}-")]
+        self._holder.check()
+        for name, data in names.items():
+            self.files.write(name, data)
+        self._remove(before, names)
+
+    def publish_staged(self, epoch: int, staged: Sequence[str], end: str) -> None:
+        """Make files that tasks have written here an epoch's output, in this order."""
+        names = [f"part-{epoch:012d}-{number:05d}{end}" for number in range(len(staged))]
+        # What attempts left that were repeated goes with what an earlier run of the epoch had published.
+        superseded = (f"part-{epoch:012d}-", f"{STAGED}{epoch:012d}-")
+        before = [name for name in self.files.names("") if name.startswith(superseded) and name not in staged]
+        self._holder.check()
+        root = self.files.root
+        try:
+            for source, name in zip(staged, names, strict=True):
+                if self.files.durable:
+                    sync(f"{root}/{source}")
+                os.replace(f"{root}/{source}", f"{root}/{name}")
+            if self.files.durable:
+                sync(root)
+        except OSError as problem:
+            raise cannot_write(root, problem) from None
+        self._remove(before, names)
+
+    def _remove(self, before: Sequence[str], names: Sequence[str] | Mapping[str, object]) -> None:
+        for name in before:
+            if name not in names:
+                self.files.delete(name)

@@ -1,0 +1,58 @@
+"""A program on its way to the workers, with the settings its code was written under.
+
+Code of the user's is sent with the globals it names, as they are when the query starts: a worker that imported the
+module anew would have those of the file, and not what a script has set since. The decimal context of the thread that
+starts the query goes along for the same reason. What no copy can be made of (a lock, a connection) stays a matter of
+the worker's own import, and so do the other globals of that program.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Iterable
+from typing import Any
+
+import cloudpickle
+
+from anabranch.errors import ProgramError, StateError
+from anabranch.program.graph import Node
+from anabranch.program.object_graph import pickled_whole
+
+
+def packed(program: Any, nodes: Iterable[Node]) -> bytes:
+    """A program as bytes; `nodes` are its operators."""
+    names = [node.title for node in nodes]
+    try:
+        found, _ = pickled_whole((program, decimal.getcontext()), [node.logic for node in nodes])
+        return found
+    except StateError as problem:
+        culprit = next((node for node in nodes if _problem_of(node.logic) is not None), None)
+        if culprit is None:
+            raise ProgramError(f"the program with the operators {', '.join(names)}: {problem}") from problem
+        raise ProgramError(
+            f"operator {culprit.title}: it cannot be sent to workers: {_problem_of(culprit.logic)}. Make what cannot "
+            "be sent (locks, connections, generators, open files) in the worker, when it is first used, and keep it "
+            "outside of the operator's attributes."
+        ) from problem
+
+
+def _problem_of(logic: Any) -> str | None:
+    try:
+        cloudpickle.dumps(logic)
+    except Exception as problem:
+        return f"{type(problem).__name__}: {problem}"
+    return None
+
+
+def unpacked(data: bytes) -> tuple[Any, decimal.Context]:
+    """The program, and the decimal context it runs under."""
+    program, context = cloudpickle.loads(data)
+    return program, context
+
+
+def run_under(context: decimal.Context) -> None:
+    """Make the decimal context of this thread equal to another, if it is not."""
+    if repr(decimal.getcontext()).split("flags=")[0] != repr(context).split("flags=")[0] or (
+        decimal.getcontext().traps != context.traps
+    ):
+        decimal.setcontext(context.copy())
