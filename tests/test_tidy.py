@@ -510,9 +510,6 @@ EXCEPTIONS: dict[str, set[str]] = {
     },
     "maps": {
         "anabranch",
-        "anabranch.api",
-        "anabranch.compiler.explaining",
-        "anabranch.compiler.layout",
         "anabranch.compiler.rewriting",
         "anabranch.control",
         "anabranch.engine",
@@ -520,7 +517,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "anabranch.engine.merging",
         "anabranch.engine.worker",
         "anabranch.operators",
-        "anabranch.papers",
         "anabranch.papers.fluid",
         "anabranch.papers.streaming",
         "anabranch.partitioning.counting",
