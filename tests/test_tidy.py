@@ -517,8 +517,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "anabranch.engine.worker",
         "anabranch.operators",
         "anabranch.program",
-        "anabranch.sim",
-        "anabranch.sim.swarm",
         "anabranch.spark",
         "anabranch.state",
     },
