@@ -522,8 +522,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "anabranch.partitioning.counting",
         "anabranch.partitioning.placing",
         "anabranch.program",
-        "anabranch.sim",
-        "anabranch.sim.swarm",
         "anabranch.spark",
         "anabranch.state",
     },
