@@ -117,6 +117,8 @@ class DataStreamWriter:
         **options: Any,
     ) -> StreamingQuery:
         """Start the query. Everything that can be checked is checked first, and nothing is written if it fails."""
+        from anabranch.spark.assemble import QueryDescription
+
         if format is not None:
             self.format(format)
         if queryName is not None:
@@ -135,20 +137,19 @@ class DataStreamWriter:
                 raise SinkError("a checkpoint location is needed: .option('checkpointLocation', 'checkpoint/')")
             checkpoint = tempfile.mkdtemp(prefix="anabranch-checkpoint-")
         nodes = [writer._node for writer in writers]
-        splitting = chosen.split_hot_keys
-        return StreamingQuery(
-            self._session.spark,
+        splits = chosen.split_hot_keys == "on" or (chosen.balancing.enabled and has_parts(nodes))
+        wanted = QueryDescription(
             lambda form: compiled(nodes, form.split_hot_keys, form.spread),
+            chosen.split_hot_keys if splits else "off",
+            spread_names(named(nodes)) if chosen.spread == "auto" else {},
             sinks,
+            [OutputOrder(read_options(writer._options).get("order", chosen.order)) for writer in writers],
             str(checkpoint),
             chosen,
             self._trigger,
             self._name,
-            self._session.listeners.functions,
-            "off" if splitting == "auto" and not has_parts(nodes) else splitting,
-            spread_names(named(nodes)) if chosen.spread == "auto" else {},
-            [OutputOrder(read_options(writer._options).get("order", chosen.order)) for writer in writers],
         )
+        return StreamingQuery(self._session.spark, wanted, self._session.listeners.functions)
 
     @property
     def _is_durable(self) -> bool:

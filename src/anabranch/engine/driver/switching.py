@@ -27,9 +27,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from anabranch.control import Decision
 from anabranch.control.source_spreading import SourceSpreading, SourceWork, SpreadSettings
-from anabranch.engine.driver.adaptation import Adaptation, EpochFacts
+from anabranch.engine.driver.adaptation import EpochFacts
 from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.scaling import RegionStatus
 from anabranch.engine.reports import ChannelReport, SplitReport
 from anabranch.engine.worker.tasks import Program
 from anabranch.errors import AnabranchError, EpochTaken
@@ -168,38 +170,43 @@ class SwitchingRunner:
         return frozenset(found), "; ".join(reasons)
 
     def _go_over(self, form: Form, split_because: str, spread_because: str) -> None:
-        before = {each.name: each.channels for each in self._current.adaptation.scaling.status()}
+        before = {each.name: each.channels for each in self._current.status()}
         earlier = self._current.adaptation
         program = self._forms.program(form)
         self._held.bind(describe_program(program))
         reach("program replaced", epoch=self._current.epochs_done)
         self._current, self.form = self._make(program), form
-        adaptation = self._current.adaptation
-        if form.split_hot_keys:
-            adaptation.balancing.split_because = split_because or earlier.balancing.split_because
-        if form.spread:
-            adaptation.spread_because = spread_because or earlier.spread_because
+        self._current.adaptation.take_over(
+            before,
+            (split_because or earlier.balancing.split_because) if form.split_hot_keys else "",
+            (spread_because or earlier.spread_because) if form.spread else "",
+        )
         if split_because:
             _log.info("aggregations run in two steps from now on: %s", split_because)
         if spread_because:
             _log.info("what needs no state runs in other places from now on: %s", spread_because)
-        for part, whole in adaptation.balancing.wholes.items():
-            # Partial windows have the work now, so they begin with the channels of what they are parts of.
-            before.setdefault(part, before.get(whole, 1))
-        for status in adaptation.scaling.status():
-            wanted = before.get(status.name, status.channels)
-            if wanted != status.channels and not status.pinned:
-                adaptation.scaling.rescale(status.name, wanted)
+
+    @property
+    def regions(self) -> list[RegionStatus]:
+        """All stages that are entered through a shuffle."""
+        return self._current.regions
+
+    def status(self) -> list[RegionStatus]:
+        """The regions whose number of channels can change, as they are now."""
+        return self._current.status()
+
+    def rescale(self, region: str, channels: int) -> None:
+        """Ask for a number of channels by hand, from the next epoch on. May be called from any thread."""
+        self._current.rescale(region, channels)
+
+    def decisions(self, region: str) -> tuple[Decision, ...]:
+        """The latest decisions about a region, oldest first."""
+        return self._current.decisions(region)
 
     @property
     def current(self) -> EpochRunner:
         """The runner of now."""
         return self._current
-
-    @property
-    def adaptation(self) -> Adaptation:
-        """How the regions adapt."""
-        return self._current.adaptation
 
     @property
     def failure(self) -> AnabranchError | None:
