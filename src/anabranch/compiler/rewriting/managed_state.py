@@ -30,7 +30,7 @@ from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.key_proof import expression_function
 from anabranch.compiler.reading.values import Text
 from anabranch.program.graph import Keyed, StateField
-from anabranch.program.object_graph import pickled_whole
+from anabranch.program.whole_copies import pickled_whole
 
 
 @dataclasses.dataclass(frozen=True)
