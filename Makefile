@@ -29,11 +29,14 @@ $(STAMP): pyproject.toml
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-test: $(STAMP) ## all tests
-	$(RUN) -m pytest $(ARGS)
+# Two processes: tests/conftest.py says what goes into which. ARGS="-n 0" runs all in one.
+PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
+
+test: $(STAMP) ## all tests, in two processes
+	$(RUN) -m pytest $(PARALLEL) $(ARGS)
 
 test-pure: $(STAMP) ## the tests that start no JVM
-	$(RUN) -m pytest -m "not spark and not cluster and not faults" $(ARGS)
+	$(RUN) -m pytest $(PARALLEL) -m "not spark and not cluster and not faults" $(ARGS)
 
 test-cluster: $(STAMP) ## the tests that start a standalone Spark cluster
 	$(RUN) -m pytest -m cluster $(ARGS)
@@ -59,4 +62,4 @@ docs: $(STAMP) ## the tables of the docs that follow from code
 clean: ## remove .venv and everything that tools left behind
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf spark-warehouse metastore_db derby.log artifacts
-	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks experiments examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

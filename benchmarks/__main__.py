@@ -1,4 +1,7 @@
-"""Runs a benchmark, or all of them, and prints the figures as the very last line: ``figure: {json}``."""
+"""Runs a benchmark, or all of them, and prints the figures as the very last line: ``figure: {json}``.
+
+``python -m benchmarks compare CHECKOUT NAME`` runs the library of another commit and this one in turn (`_compare`).
+"""
 
 import importlib
 import json
@@ -8,6 +11,7 @@ import sys
 from typing import Any
 
 import benchmarks
+from benchmarks import _machine
 
 PREFIX = "figure: "
 
@@ -19,7 +23,10 @@ def names() -> list[str]:
 
 
 def run(name: str, arguments: list[str]) -> dict[str, Any]:
+    begun, line = _machine.beginning()
+    print(line, flush=True)
     figures = importlib.import_module(f"benchmarks.{name}").main(arguments)
+    print(_machine.ending(begun), flush=True)
     if not isinstance(figures, dict):
         raise TypeError(f"benchmarks.{name}.main must return a dict of figures, but returned {figures!r}")
     return figures
@@ -51,9 +58,12 @@ def run_all(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
 
 def main(arguments: list[str]) -> int:
     name, *rest = arguments or [""]
+    if name == "compare":
+        return importlib.import_module("benchmarks._compare").main(rest)
     if name not in ("all", *names()):
         found = f"no benchmark is named {name!r}" if name else "no benchmark was named"
-        print("usage: python -m benchmarks NAME [--quick] …", file=sys.stderr)
+        print("usage: python -m benchmarks NAME [--quick | --mini] …", file=sys.stderr)
+        print("       python -m benchmarks compare CHECKOUT NAME [--rounds N]", file=sys.stderr)
         print(f"{found}; NAME is one of: {', '.join(['all', *names()])}", file=sys.stderr)
         return 2
     failed: list[str] = []

@@ -28,12 +28,8 @@ import anabranch as ab
 from anabranch.papers.fluid.saso import reversals
 
 SLOTS = 16
-FIXED = (1, 2, 4, 8, 16)
-ROWS = 1_000
 PERIOD_EPOCHS = 3  # of the three loads
 SETTLED_PERIODS = 3
-PERIODS_MAX = 14
-ROUNDS = 6
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 # Kernel → (schemas of its sources by name, records an epoch). Without emulated work: two cores are two cores, so
@@ -48,8 +44,60 @@ KERNELS = {
 }
 # Without state it would run where the source is read, as Spark cuts that; spread gives it channels.
 STATELESS = ("twitter_nlp",)
-KERNEL_FIXED = (1, 2, 3, 4)
-KERNEL_EPOCHS = 80
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is run.
+
+    Attributes
+    ----------
+    kinds
+        Cases that sleep: with state or without, and for how long per tuple.
+    kernels, kernel_fixed, kernel_epochs, kernel_share
+        Examples; numbers of channels they are compared with; files of each; the share of their records.
+    rows, fixed
+        Of an epoch of the cases that sleep, and numbers of channels they are compared with.
+    periods_max
+        When an elastic run that does not settle is given up.
+    period
+        The adaptation period; the library's default, if it is empty.
+    rounds, epochs
+        Queries that go through all numbers of channels, and epochs of each number in each.
+    signal_periods
+        Decisions to wait for in each of the three loads.
+    """
+
+    kinds: tuple[tuple[str, float], ...]
+    kernels: tuple[str, ...]
+    kernel_fixed: tuple[int, ...] = (1, 2, 3, 4)
+    kernel_epochs: int = 80
+    kernel_share: float = 1.0
+    rows: int = 1_000
+    fixed: tuple[int, ...] = (1, 2, 4, 8, 16)
+    periods_max: int = 14
+    period: str = ""
+    rounds: int = 6
+    epochs: int = 4
+    signal_periods: int = 5
+
+
+FULL = Size(tuple((kind, cost_s) for kind in ("stateful", "stateless") for cost_s in (0.001, 0.004)), tuple(KERNELS))
+QUICK = Size((("stateful", 0.004),), ("opmon",), kernel_epochs=50, rounds=2, epochs=2, signal_periods=2)
+MINI = Size(
+    (("stateful", 0.001),),
+    ("opmon",),
+    kernel_fixed=(1, 2),
+    kernel_epochs=20,
+    kernel_share=0.002,
+    rows=20,
+    fixed=(1, 2),
+    periods_max=1,
+    period="1 epochs",
+    rounds=2,
+    epochs=1,
+    signal_periods=1,
+)
 
 
 @dataclass(frozen=True)
@@ -123,14 +171,15 @@ class Case:
     refill: Callable[[], None] = field(default=lambda: None)
 
 
-def compare(case: Case, root: Path, epochs: int) -> dict[str, Any]:
+def compare(case: Case, root: Path, size: Size) -> dict[str, Any]:
     """Elastic against every fixed number of channels."""
-    elastic = Measured(case.make(), root, initialChannels=1, maxChannels=max(case.fixed))
+    options = {"adaptationPeriod": size.period} if size.period else {}
+    elastic = Measured(case.make(), root, initialChannels=1, maxChannels=max(case.fixed), **options)
 
     def settled() -> bool:
         if not elastic.periods % 5:
             case.refill()
-        return elastic.is_settled() or elastic.periods >= PERIODS_MAX
+        return elastic.is_settled() or elastic.periods >= size.periods_max
 
     elastic.wait(settled, 600)
     elastic.query.stop()
@@ -147,7 +196,7 @@ def compare(case: Case, root: Path, epochs: int) -> dict[str, Any]:
         ),
         default=0,
     )
-    rounds = _interleaved(case, root, final, epochs)
+    rounds = _interleaved(case, root, final, size)
     medians = _medians(rounds)
     found = {
         "vs_best": _against_best(rounds, final),
@@ -158,11 +207,11 @@ def compare(case: Case, root: Path, epochs: int) -> dict[str, Any]:
     print(f"  {case.name}. In turn: {shown}")
     for region, way in ways.items():
         print(f"    {region}: {' → '.join(map(str, way))}")
-    alone = statistics.median(elastic.of(final))
+    alone = elastic.of(final)
     print(
         f"    settled in period {settling}, {found['reversals']} reversals; with {_shown(final)} channels "
-        f"{case.rows / medians[final]:,.0f}/s, {found['vs_best']:.1%} of the best "
-        f"(in the elastic run {case.rows / alone:,.0f}/s)",
+        f"{case.rows / medians[final]:,.0f}/s, {found['vs_best']:.1%} of the best of {size.rounds} rounds "
+        f"(in the elastic run {case.rows / statistics.median(alone) if alone else 0:,.0f}/s)",
         flush=True,
     )
     for region, decision in elastic.decisions:
@@ -174,17 +223,17 @@ Round = dict[tuple[int, ...], list[float]]
 """Channels → seconds of epochs with so many."""
 
 
-def _interleaved(case: Case, root: Path, final: tuple[int, ...], epochs: int) -> list[Round]:
+def _interleaved(case: Case, root: Path, final: tuple[int, ...], size: Size) -> list[Round]:
     """Every fixed number of channels, and where the elastic run came to rest: all in each query, in another order."""
     every = sorted({final, *((count,) * len(final) for count in case.fixed)})
     rounds = []
-    for number in range(ROUNDS):
+    for number in range(size.rounds):
         order = random.Random(number).sample(every, len(every))
         measured = Measured(case.make(), root, channels=order[0][0])
         for channels in order:
             measured.rescale(channels)
-            measured.wait(lambda: len(measured.of(channels)) >= epochs, 240)  # noqa: B023 - used at once
-        rounds.append({channels: measured.of(channels)[:epochs] for channels in every})
+            measured.wait(lambda: len(measured.of(channels)) >= size.epochs, 240)  # noqa: B023 - used at once
+        rounds.append({channels: measured.of(channels)[: size.epochs] for channels in every})
         measured.query.stop()
     return rounds
 
@@ -240,7 +289,7 @@ class Files:
         directory.mkdir()
         self._count = 0
 
-    def put(self, files: int, rows: int = ROWS) -> None:
+    def put(self, files: int, rows: int) -> None:
         for _ in range(files):
             keys = pa.array([(self._count * 7919 + at) * 2654435761 % 100_003 for at in range(rows)], pa.int64())
             passing = self.directory / "_passing"
@@ -256,36 +305,36 @@ def stream_of(session: ab.Session, files: Files, kind: str, cost_s: float) -> ab
     return rows.spread().map(worker(kind, cost_s), schema="k long, n long", name="work")
 
 
-def sleeping(session: ab.Session, root: Path, kind: str, cost_s: float) -> Case:
+def sleeping(session: ab.Session, root: Path, kind: str, cost_s: float, size: Size) -> Case:
     """A region of one operator that sleeps: emulated work, so that two cores suffice for sixteen channels."""
     files = Files(root / f"{kind}-{cost_s}")
-    files.put(60)  # more than the elastic run needs, unless it goes on looking; then `refill` adds some
+    files.put(60, size.rows)  # more than the elastic run needs, unless it goes on looking; then `refill` adds some
     return Case(
         f"{kind}, {cost_s * 1000:g} ms a tuple",
         lambda: stream_of(session, files, kind, cost_s),
-        ROWS,
-        FIXED,
-        lambda: files.put(1),
+        size.rows,
+        size.fixed,
+        lambda: files.put(1, size.rows),
     )
 
 
 # -- the kernels --------------------------------------------------------------------------------------------------
 
 
-def kernel(session: ab.Session, root: Path, name: str) -> Case:
+def kernel(session: ab.Session, root: Path, name: str, size: Size) -> Case:
     """An application kernel of `examples/`, with its own generated data."""
     module = _example(name)
     columns, records = KERNELS[name]
     schemas: Mapping[str, str] = getattr(module, columns)
-    rows = module.generate(records * KERNEL_EPOCHS, 7)
+    rows = module.generate(round(records * size.kernel_share) * size.kernel_epochs, 7)
     for source, each in rows.items():
         directory = root / name / source
         directory.mkdir(parents=True)
-        size = -(-len(each) // KERNEL_EPOCHS)
+        count = -(-len(each) // size.kernel_epochs)
         arrow = ab.from_rows([], schemas[source]).schema.arrow
-        for number, at in enumerate(range(0, len(each), size)):
+        for number, at in enumerate(range(0, len(each), count)):
             path = directory / f"{number:05d}.parquet"
-            pq.write_table(pa.Table.from_pylist(each[at : at + size], schema=arrow), path)
+            pq.write_table(pa.Table.from_pylist(each[at : at + count], schema=arrow), path)
             os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
     def make() -> ab.Stream:
@@ -297,8 +346,8 @@ def kernel(session: ab.Session, root: Path, name: str) -> Case:
             sources = {source: stream.spread() for source, stream in sources.items()}
         return module.program(**sources)
 
-    total = sum(len(each) for each in rows.values()) // KERNEL_EPOCHS
-    return Case(f"kernel {name}", make, total, KERNEL_FIXED)
+    total = sum(len(each) for each in rows.values()) // size.kernel_epochs
+    return Case(f"kernel {name}", make, total, size.kernel_fixed)
 
 
 def _example(name: str) -> Any:
@@ -316,22 +365,23 @@ def _example(name: str) -> Any:
 # -- three loads --------------------------------------------------------------------------------------------------
 
 
-def signals(session: ab.Session, root: Path, periods: int) -> dict[str, float]:
+def signals(session: ab.Session, root: Path, size: Size) -> dict[str, float]:
     """What the controllers are told of three loads: saturated, under-loaded, a slow sink."""
     found = {}
     options = {"initialChannels": 2, "maxChannels": SLOTS, "adaptationPeriod": f"{PERIOD_EPOCHS} epochs"}
+    hurry = size == MINI
     for name in ("saturated", "under-loaded", "slow sink"):
         files = Files(root / name)
-        sink = (lambda frame, epoch: time.sleep(3.0)) if name == "slow sink" else None
+        sink = (lambda frame, epoch: time.sleep(0.1 if hurry else 3.0)) if name == "slow sink" else None
         if name != "under-loaded":
-            files.put(40, ROWS if name == "saturated" else 50)
+            files.put(40, size.rows if name == "saturated" else 50)
         query = Measured(stream_of(session, files, "stateful", 0.004), root, sink, **options)
 
         def judged(query: Measured = query, name: str = name, files: Files = files) -> bool:
             if name == "under-loaded" and len(query.epochs) < 60:
                 files.put(1, 20)
-                time.sleep(2.0)
-            return len(query.decisions) >= (1 if name == "saturated" else periods)
+                time.sleep(0.1 if hurry else 2.0)
+            return len(query.decisions) >= (1 if name == "saturated" else size.signal_periods)
 
         query.wait(judged, 300)
         query.query.stop()

@@ -93,6 +93,11 @@ def _merge_nothing(task: Any, wanted: Any) -> Any:
     raise AssertionError("so little state is never merged beside epochs")
 
 
+def overheads(cases: list[tuple[str, int]], rows: int, epochs: int) -> list[float]:
+    """Those of several programs with their work, in one process."""
+    return [overhead(name, times, rows, epochs) for name, times in cases]
+
+
 def overhead(name: str, times: int, rows: int, epochs: int) -> float:
     """How much more processor time an epoch takes with order, in this process: the median of pairs of epochs."""
 

@@ -131,7 +131,7 @@ def compare(spark: SparkSession, scratch: Path, setting: HotKey, calm_epochs: in
             f"{each['epoch_s']:.2f} s per epoch, slowest channels {each['slowest_s']:.2f} s; {_steps(each)}",
             flush=True,
         )
-    calm = HotKey(setting.channels, setting.rows, setting.keys, 0.0, 0.0, settling=3, measured=calm_epochs)
+    calm = HotKey(setting.channels, setting.rows, setting.keys, 0.0, 0.0, min(3, setting.settling), calm_epochs)
     write(scratch / "calm", calm)
     for mode in MODES:
         each = found[f"nothing hot, {mode}"] = run(spark, mode, scratch / "calm", scratch / f"calm-{mode}", calm)

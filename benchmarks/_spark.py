@@ -6,14 +6,19 @@ processor time that a job used, over all of its processes, differs by a few perc
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+Result = TypeVar("Result")
 
 
 def start_spark(slots: int, scratch: Path, settings: Mapping[str, str] | None = None) -> Any:
@@ -40,6 +45,48 @@ def start_spark(slots: int, scratch: Path, settings: Mapping[str, str] | None = 
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def running() -> Any | None:
+    """The session of this process, if it has one: that of the tests, which run benchmarks in miniature."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+@contextlib.contextmanager
+def spark_session(slots: int, scratch: Path, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """A session of its own, stopped in the end; or the running one, with those settings that can be changed."""
+    spark = running()
+    if spark is None:
+        spark = start_spark(slots, scratch, settings)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+        return
+    changed = {name: value for name, value in (settings or {}).items() if spark.conf.isModifiable(name)}
+    before = {name: spark.conf.get(name, None) for name in changed}
+    try:
+        for name, value in changed.items():
+            spark.conf.set(name, value)
+        yield spark
+    finally:
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)
+
+
+def apart(work: Callable[..., Result], *arguments: Any) -> Result:
+    """What the work gives in a process, and so with a JVM, of its own; in this one, if it has a session already."""
+    if running() is not None:
+        return work(*arguments)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()
 
 
 @dataclasses.dataclass(frozen=True)

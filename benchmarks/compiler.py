@@ -135,7 +135,7 @@ def random_rows(generator: random.Random, count: int) -> list[tuple[Any, ...]]:
     ]
 
 
-def look_for_differences(rounds: int, seed: int) -> tuple[list[str], int, int]:
+def look_for_differences(rounds: int, seed: int, plants_each: int | None) -> tuple[list[str], int, int]:
     """Operators and mutants judged safe that differ; mutants made; mutants judged safe."""
     from pyspark import cloudpickle
 
@@ -176,7 +176,7 @@ def look_for_differences(rounds: int, seed: int) -> tuple[list[str], int, int]:
     made = judged_safe = 0
     plants = [{"expression": each} for each in mutants.SNEAKY] + [{"statement": each} for each in mutants.STATEMENTS]
     for case, function in functions:
-        for plant in plants if rounds > 5 else generator.sample(plants, 25):
+        for plant in plants if plants_each is None else generator.sample(plants, plants_each):
             mutant = mutants.mutant(function, **plant)
             if mutant is None:
                 continue
@@ -194,12 +194,18 @@ def look_for_differences(rounds: int, seed: int) -> tuple[list[str], int, int]:
 def main(arguments: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="benchmarks compiler", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, fewer mutants")
+    parser.add_argument("--mini", action="store_true", help="ten operators, hardly any mutants, to see that it runs")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
+    size, repeats, rounds, plants_each = 500, 9, 12, None
+    if options.quick:
+        repeats, rounds, plants_each = 5, 3, 25
+    elif options.mini:
+        size, repeats, rounds, plants_each = 10, 1, 1, 1
 
     # First, in a process as a user's is: behind 2,000 mutants the garbage collector has their heap to look at.
-    seconds, processor_seconds = time_to_compile(500, 5 if options.quick else 9)
-    print(f"500 operators compiled in {seconds:.3f} s, {processor_seconds:.3f} s of the processor (medians)")
+    seconds, processor_seconds = time_to_compile(size, repeats)
+    print(f"{size} operators compiled in {seconds:.3f} s, {processor_seconds:.3f} s of the processor (medians)")
 
     from anabranch.compiler.models.analysis import analyse
     from tests.compiler.corpus import load
@@ -212,7 +218,7 @@ def main(arguments: list[str]) -> dict[str, Any]:
     wrong = [case.name for case in cases if case.truth == "unsafe" and verdicts[case.name] != "unknown"]
     print(f"corpus: {len(cases)} operators, {len(safe)} of them safe; missed: {', '.join(missed) or 'none'}")
     with contextlib.redirect_stdout(io.StringIO()):  # some operators of the corpus print
-        unsound, made, judged_safe = look_for_differences(3 if options.quick else 12, options.seed)
+        unsound, made, judged_safe = look_for_differences(rounds, options.seed, plants_each)
     print(f"mutants: {made} made, {judged_safe} judged safe; unsound: {', '.join(wrong + unsound) or 'none'}")
     return {
         "corpus": len(cases),

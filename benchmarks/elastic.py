@@ -1,6 +1,6 @@
 """Elastic regions: as fast as the best fixed number of channels, found by themselves, and kept.
 
-    python -m benchmarks elastic [--quick] [--model-only] [--only CASE]
+    python -m benchmarks elastic [--quick | --mini] [--model-only] [--only CASE]
 
 On Spark (local[16]; two cores suffice, because work is emulated by sleeping)
     A region of one operator, with state per key or without, that takes a millisecond or four for a tuple: every fixed
@@ -19,7 +19,6 @@ On the fluid model (`anabranch.papers.fluid.pipeline`), which Spark's clock woul
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import tempfile
 from collections.abc import Callable
@@ -40,8 +39,8 @@ from anabranch.papers.fluid.saso_report import (
     STEP_LOAD,
     report,
 )
-from anabranch.spark.session import local_session
-from benchmarks._elastic_spark import KERNELS, SLOTS, Case, compare, kernel, signals, sleeping
+from benchmarks._elastic_spark import FULL, MINI, QUICK, SLOTS, Case, Size, compare, kernel, signals, sleeping
+from benchmarks._spark import spark_session
 
 SEEDS = 20
 
@@ -49,30 +48,33 @@ SEEDS = 20
 # -- on the model -------------------------------------------------------------------------------------------------
 
 
-def runs(load: Any, periods: int, noise: float, region: FluidRegion | None = None) -> list[Run]:
+def runs(load: Any, periods: int, noise: float, seeds: int, region: FluidRegion | None = None) -> list[Run]:
     region = region if region is not None else FluidRegion(CHANNEL_RATE, linear())
-    seeds = range(SEEDS if noise else 1)
-    return [run(DefaultPolicy(BOUNDS), region, load, periods, noise=noise, seed=seed) for seed in seeds]
+    return [
+        run(DefaultPolicy(BOUNDS), region, load, periods, noise=noise, seed=seed)
+        for seed in range(seeds if noise else 1)
+    ]
 
 
-def model() -> dict[str, Any]:
+def model(seeds: int) -> dict[str, Any]:
     """The numbers of the default controller; the tables have both."""
-    print(report())
+    if seeds == SEEDS:
+        print(report())
     saturated = {
         noise: [
             each
             for curve in CURVES.values()
-            for each in runs(constant(1e6), 100, noise, FluidRegion(CHANNEL_RATE, curve))
+            for each in runs(constant(1e6), 100, noise, seeds, FluidRegion(CHANNEL_RATE, curve))
         ]
         for noise in (0.0, 0.05)
     }
-    calm = [each for noise in (0.0, 0.05) for each in runs(CONSTANT_LOAD, 100, noise)]
-    waves, stairs = runs(SINE_LOAD, 300, 0.05), runs(STEP_LOAD, 300, 0.05)
+    calm = [each for noise in (0.0, 0.05) for each in runs(CONSTANT_LOAD, 100, noise, seeds)]
+    waves, stairs = runs(SINE_LOAD, 300, 0.05, seeds), runs(STEP_LOAD, 300, 0.05, seeds)
     return {
         "vs_best": min(each.accuracy for each in saturated[0.0]),
         "vs_best_noise_mean": statistics.mean(each.accuracy for each in saturated[0.05]),
         "vs_best_noise_worst": min(each.accuracy for each in saturated[0.05]),
-        "settling": max(each.settled for each in [*saturated[0.0], *runs(CONSTANT_LOAD, 100, 0.0)]),
+        "settling": max(each.settled for each in [*saturated[0.0], *runs(CONSTANT_LOAD, 100, 0.0, seeds)]),
         "settling_noise": max(each.settled for each in [*saturated[0.05], *calm]),
         "oscillations": max(each.reversals for each in calm),
         "probes": max(each.reversals for found in saturated.values() for each in found),
@@ -87,25 +89,22 @@ def model() -> dict[str, Any]:
 # -- on Spark -----------------------------------------------------------------------------------------------------
 
 
-def on_spark(quick: bool, only: str = "") -> dict[str, Any]:
+def on_spark(size: Size, only: str = "") -> dict[str, Any]:
     """Elastic against fixed numbers of channels, case by case, and three loads told apart."""
     print(
-        f"\nSpark local[{SLOTS}]; load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True
+        f"\nSpark local[{SLOTS}]; {size.rounds} rounds of {size.epochs} epochs for every number of channels", flush=True
     )
-    kinds = [("stateful", 0.004)] if quick else [(k, c) for k in ("stateful", "stateless") for c in (0.001, 0.004)]
-    kernels = ["opmon"] if quick else list(KERNELS)
-    spark = local_session(SLOTS)
     with tempfile.TemporaryDirectory(prefix="anabranch-elastic-") as scratch:
-        session, root = ab.session(spark), Path(scratch)
-        epochs = 3 if quick else 4
-        made: dict[str, Callable[[], Case]] = {
-            f"{kind} {cost * 1000:g}ms": partial(sleeping, session, root, kind, cost) for kind, cost in kinds
-        }
-        made.update({name: partial(kernel, session, root, name) for name in kernels})
-        found = {name: compare(make(), root, epochs) for name, make in made.items() if only in name}
-        told = signals(session, root, 2 if quick else 5) if not only else {}
-    spark.stop()
-    print(f"load of the machine: {os.getloadavg()[0]:.1f}")
+        root = Path(scratch)
+        with spark_session(SLOTS, root, {"spark.sql.session.timeZone": "UTC"}) as spark:
+            session = ab.session(spark)
+            made: dict[str, Callable[[], Case]] = {
+                f"{kind} {cost * 1000:g}ms": partial(sleeping, session, root, kind, cost, size)
+                for kind, cost in size.kinds
+            }
+            made.update({name: partial(kernel, session, root, name, size) for name in size.kernels})
+            found = {name: compare(make(), root, size) for name, make in made.items() if only in name}
+            told = signals(session, root, size) if not only else {}
     figures: dict[str, Any] = {
         "spark_vs_best_fixed": {name: round(each["vs_best"], 3) for name, each in found.items()},
         "spark_settling_periods": {name: each["settling"] for name, each in found.items()},
@@ -121,14 +120,16 @@ def on_spark(quick: bool, only: str = "") -> dict[str, Any]:
 def main(arguments: list[str]) -> dict[str, Any]:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks elastic")
-    parser.add_argument("--quick", action="store_true", help="two cases on Spark, with fewer epochs")
+    parser.add_argument("--quick", action="store_true", help="two cases on Spark, with fewer rounds and epochs")
+    parser.add_argument("--mini", action="store_true", help="hardly any tuples, one period, to see that it runs")
     parser.add_argument("--model-only", action="store_true", help="nothing on Spark")
     parser.add_argument("--only", default="", help="only cases on Spark whose name contains this, and no model")
     given = parser.parse_args(arguments)
+    size = MINI if given.mini else QUICK if given.quick else FULL
     if given.only:
-        return on_spark(given.quick, given.only)
+        return on_spark(size, given.only)
     print("The fluid model, at most 32 channels\n")
-    modelled = model()
+    modelled = model(1 if given.mini else SEEDS)
     figures = {
         "elastic_vs_best_fixed": round(modelled["vs_best"], 3),
         "elastic_vs_best_fixed_noise_mean": round(modelled["vs_best_noise_mean"], 3),
@@ -145,7 +146,7 @@ def main(arguments: list[str]) -> dict[str, Any]:
     }
     if given.model_only:
         return figures
-    measured = on_spark(given.quick)
+    measured = on_spark(size)
     return {
         **figures,
         "elastic_vs_best_fixed": min(figures["elastic_vs_best_fixed"], *measured["spark_vs_best_fixed"].values()),

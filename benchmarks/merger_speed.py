@@ -1,6 +1,6 @@
 """How many items per second a streaming merger takes, per strategy, in CPU time of one core.
 
-    python -m benchmarks merger_speed
+    python -m benchmarks merger_speed [--mini]
 
 Per-item calls of `push`, which is how elastic operators and the simulator use it. *steady*: items come in the
 order of their numbers; *jittered*: each may be overtaken by up to 64 items of other channels; *batched*: the
@@ -30,13 +30,13 @@ EMITTED: dict[Strategy, Callable[[int], int]] = {
 }
 
 
-def arrivals_of(strategy: Strategy, channels: int, depth: int) -> list[tuple[int, Any]]:
+def arrivals_of(strategy: Strategy, channels: int, depth: int, tuples: int) -> list[tuple[int, Any]]:
     emitted = EMITTED[strategy]
     route = None if strategy is Strategy.ROUND_ROBIN else lambda value: value * 7919 % 1_000_003 % channels
     splitter = Splitter(strategy, channels, route=route)
     lines = [Channel(lambda value: [value] * emitted(value), strategy, depth=depth) for _ in range(channels)]
     arrivals = []
-    for value in range(TUPLES):
+    for value in range(tuples):
         for channel, item in splitter.push(value):
             arrivals += [(channel, out) for out in lines[channel].push(item)]
     return arrivals
@@ -77,12 +77,15 @@ def items_per_second(strategy: Strategy, channels: int, depth: int, calls: list[
 
 def main(arguments: list[str]) -> dict[str, int]:
     """Measure all strategies; `--quick` changes nothing, it takes half a minute."""
-    argparse.ArgumentParser(prog="merger_speed").parse_args([a for a in arguments if a != "--quick"])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks merger_speed")
+    parser.add_argument("--quick", action="store_true", help="changes nothing")
+    parser.add_argument("--mini", action="store_true", help="hardly any tuples, to see that it runs")
+    tuples = 1_000 if parser.parse_args(arguments).mini else TUPLES
     figure = {}
     for channels in (4, 32):
         for strategy in Strategy:
             depth = 1 if strategy is Strategy.INDEXED else 0
-            steady = arrivals_of(strategy, channels, depth)
+            steady = arrivals_of(strategy, channels, depth, tuples)
             late = jittered(steady, channels)
             row = {
                 "steady": items_per_second(strategy, channels, depth, steady, "push"),

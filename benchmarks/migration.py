@@ -1,6 +1,6 @@
 """How long tuples wait when a region is rescaled, beside Spark's own way, in one run.
 
-    python -m benchmarks migration [--quick] [--keys N,N,…] [--spark-keys N,N,…]
+    python -m benchmarks migration [--quick | --mini] [--keys N,N,…] [--spark-keys N,N,…]
 
 Both queries read parquet files, one an epoch, hold a count and a sum per long key, emit nothing, run on Spark
 local[2], and are rescaled 2 → 3 → 4 → 8 → 2 with so many keys in their state. The pause is what the rescaling adds:
@@ -24,7 +24,6 @@ of an hour on two cores), not 5·10⁶. With ``--quick`` both have 20,000 keys, 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import tempfile
 import time
@@ -40,11 +39,11 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 import anabranch as ab
 from anabranch.papers.streaming.migration import Holdings, moved_keys
-from anabranch.spark.session import local_session
 from anabranch.state.files import LocalFiles
 from anabranch.state.layouts import Layouts
 from anabranch.state.reader import CheckpointReader
 from benchmarks import _held_state
+from benchmarks._spark import spark_session
 
 STEPS = (3, 4, 8, 2)
 KEYS = (100_000, 1_000_000, 5_000_000)
@@ -54,9 +53,25 @@ TOUCHED = 2_000
 SCHEMA = "key long, value double"
 OPERATOR = "Total"
 FIELDS = ["count", "total"]
+SETTINGS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Changed by Spark's side, which cannot choose it per query.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+}
 SEED_EPOCHS = 8
-ORDINARY = 5
-AFTER = 5
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Numbers of channels, one after the other; epochs measured before a rescaling, and after it."""
+
+    steps: tuple[int, ...] = STEPS
+    ordinary: int = 5
+    after: int = 5
 
 
 @dataclass(frozen=True)
@@ -93,7 +108,7 @@ def seconds(action: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def ordinary_s(put: Callable[[], None], wait: Callable[[], Any]) -> float:
+def ordinary_s(put: Callable[[], None], wait: Callable[[], Any], epochs: int) -> float:
     """How long an epoch takes when nothing changes: the median of a few, after a warm-up."""
 
     def epoch() -> None:
@@ -101,7 +116,7 @@ def ordinary_s(put: Callable[[], None], wait: Callable[[], Any]) -> float:
         wait()
 
     epoch()
-    return statistics.median(seconds(epoch) for _ in range(ORDINARY))
+    return statistics.median(seconds(epoch) for _ in range(epochs))
 
 
 # -- ours ---------------------------------------------------------------------------------------------------------
@@ -136,7 +151,7 @@ def seed_ours(session: ab.Session, root: Path) -> Path:
     return place
 
 
-def rescale_ours(session: ab.Session, root: Path, keys: int) -> Iterator[Rescaling]:
+def rescale_ours(session: ab.Session, root: Path, keys: int, rounds: Rounds) -> Iterator[Rescaling]:
     place = root / f"ours-{keys}"
     _held_state.copy(root / "seed", place)
     _held_state.fill(place, OPERATOR, FIELDS, keys, TOUCHED, 2)
@@ -144,8 +159,8 @@ def rescale_ours(session: ab.Session, root: Path, keys: int) -> Iterator[Rescali
     query = start_ours(session, place)
     (region,) = [each.name for each in query.regions]
     before = 2
-    for after in STEPS:
-        ordinary = ordinary_s(source.put, query.processAllAvailable)
+    for after in rounds.steps:
+        ordinary = ordinary_s(source.put, query.processAllAvailable, rounds.ordinary)
         function = layouts(place).function(region)
 
         def switch(after: int = after) -> None:
@@ -162,7 +177,7 @@ def rescale_ours(session: ab.Session, root: Path, keys: int) -> Iterator[Rescali
             source.put()
             query.processAllAvailable()
 
-        later = max(seconds(epoch) for _ in range(AFTER)) - ordinary
+        later = max(seconds(epoch) for _ in range(rounds.after)) - ordinary
         hashes = CheckpointReader(LocalFiles(str(place / "anabranch"))).route_hashes(OPERATOR)
         new = layouts(place).function(region)
         moved = moved_keys(function, new, Holdings.of(hashes, function, new)).against_minimum
@@ -202,16 +217,15 @@ def start_sparks(session: ab.Session, place: Path, source: Path) -> Any:
     return writer.option("checkpointLocation", str(place)).start()
 
 
-def rescale_sparks(session: ab.Session, root: Path, keys: int) -> Iterator[Rescaling]:
+def rescale_sparks(session: ab.Session, root: Path, keys: int, rounds: Rounds) -> Iterator[Rescaling]:
     place = root / f"sparks-{keys}"
     source = Input(root / f"sparks-{keys}-in", keys)
-    session.spark.conf.set("spark.sql.shuffle.partitions", "2")
     query = start_sparks(session, place, source.directory)
     took = seconds(lambda: (source.put(np.arange(keys)), query.processAllAvailable()))
     print(f"  Spark's state of {keys:,} keys was made in {took:.0f} s", flush=True)
     before = 2
-    for after in STEPS:
-        ordinary = ordinary_s(source.put, query.processAllAvailable)
+    for after in rounds.steps:
+        ordinary = ordinary_s(source.put, query.processAllAvailable, rounds.ordinary)
         started = time.perf_counter()
         source.put()
         query.stop()
@@ -239,37 +253,31 @@ def main(arguments: list[str]) -> dict[str, Any]:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks migration")
     parser.add_argument("--quick", action="store_true", help="20,000 keys")
+    parser.add_argument("--mini", action="store_true", help="hardly any keys, one rescaling, to see that it runs")
     parser.add_argument("--keys", help="keys of our query: N,N,…")
     parser.add_argument("--spark-keys", help="keys of Spark's query: N,N,…")
     given = parser.parse_args(arguments)
-    sizes = _sizes(given.keys, (20_000,) if given.quick else KEYS)
-    spark_sizes = _sizes(given.spark_keys, (20_000,) if given.quick else SPARK_KEYS)
-    spark = local_session(2)
-    for name, value in {
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    }.items():
-        spark.conf.set(name, value)
-    session = ab.session(spark)
-    print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    rounds = Rounds(steps=(3,), ordinary=1, after=1) if given.mini else Rounds()
+    few = (300,) if given.mini else (20_000,) if given.quick else None
+    sizes = _sizes(given.keys, few or KEYS)
+    spark_sizes = _sizes(given.spark_keys, few or SPARK_KEYS)
     ours: dict[int, list[Rescaling]] = {}
     theirs: dict[int, list[Rescaling]] = {}
     with tempfile.TemporaryDirectory(prefix="anabranch-migration-") as scratch:
         root = Path(scratch)
-        seed_ours(session, root)
-        for keys in sizes:
-            ours[keys] = list(rescale_ours(session, root, keys))
-            show("ours", keys, ours[keys])
-        for keys in spark_sizes:
-            theirs[keys] = list(rescale_sparks(session, root, keys))
-            show("Spark's", keys, theirs[keys])
-    spark.stop()
+        with spark_session(2, root, SETTINGS) as spark:
+            session = ab.session(spark)
+            seed_ours(session, root)
+            for keys in sizes:
+                ours[keys] = list(rescale_ours(session, root, keys, rounds))
+                show("ours", keys, ours[keys])
+            for keys in spark_sizes:
+                theirs[keys] = list(rescale_sparks(session, root, keys, rounds))
+                show("Spark's", keys, theirs[keys])
     keys = RATIO_KEYS if RATIO_KEYS in ours and RATIO_KEYS in theirs else max(ours.keys() & theirs.keys())
     # A pause shorter than the clock's noise is taken for a millisecond.
     pause = max(0.001, statistics.median(each.pause_s for each in ours[keys]))
-    print(f"load of the machine: {os.getloadavg()[0]:.1f}; compared at {keys:,} keys, medians of the four steps")
+    print(f"compared at {keys:,} keys, medians of {len(rounds.steps)} steps")
     return {
         "pause_ratio_spark": round(statistics.median(each.pause_s for each in theirs[keys]) / pause, 1),
         "pause_ms": round(pause * 1000),

@@ -1,6 +1,7 @@
 """What order costs, and how far the engine scales.
 
-    python -m benchmarks ordering [--quick] [--part python|overhead|selectivity|punctuation|scaling] [--only CASE]
+    python -m benchmarks ordering [--quick | --mini] [--only CASE]
+                                  [--part python|overhead|selectivity|punctuation|scaling]
 
 **Python.** What order adds to all the Python of an epoch, in one process without a JVM (see `_ordering_in_process`).
 
@@ -37,6 +38,9 @@ Stateless behind `spread`, stateful by key, and a shuffle between two keys, wher
 regions. Epochs last 40 s, as their fixed cost must not decide. Keys are drawn at random anew for each row, so the
 busiest channel has a few percent more rows than the mean; the ratio that this alone allows is printed beside, and where
 the rest of the time went: until all channels had begun, and after the last had done its work.
+
+``--quick`` has smaller epochs, fewer of them and fewer ratios. Its epochs of the scaling part last 10 s, so their fixed
+cost, about a second, weighs four times as much: its ``scale32_…`` are a tenth lower than those of the full run.
 """
 
 from __future__ import annotations
@@ -46,10 +50,9 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,35 +66,48 @@ from benchmarks import _ordering_in_process as in_process
 from benchmarks import _ordering_in_turn as in_turn
 from benchmarks import _ordering_programs as programs
 from benchmarks._ordering_in_turn import Epoch
-from benchmarks._spark import processor_time, start_spark
+from benchmarks._spark import apart, processor_time, spark_session
 
 STRATEGIES = ("round-robin", "sequence numbers", "strict and pulses", "relaxed and pulses", "shuffle")
 LIGHT, MEDIUM = 10, 200  # multiplications per tuple
-RATIOS = (1, 4, 16, 64, 256)
-CHANNELS = (1, 2, 4, 8, 16, 32)
 FILES = 4
-WARM_UP = 4  # epochs of each query, in which everything is loaded and compiled
 DISTINCT = 4  # epochs of data; they are used again and again
 RESAMPLES = 2_000
 
 # Long enough that going to sleep and waking up, which does cost the processor, is little beside it; many enough that
 # chance gives no channel many more of them than the others.
-PER_TUPLE_S, ROWS_PER_CHANNEL = 0.010, 4_000
+PER_TUPLE_S = 0.010
 
 Make = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class Size:
-    """Rows of an epoch, measured epochs of a query, and how many queries each side runs, one after the other."""
+    """How large every part is."""
 
     rows: int
+    """Of an epoch."""
+    warm_up: int
+    """Epochs of each query, in which everything is loaded and compiled."""
     measured: int
+    """Epochs of each query after that."""
     rounds: int
+    """How many queries each side runs, one after the other."""
+    ratios: tuple[int, ...]
+    """Of selectivities and punctuations."""
+    python: tuple[int, int, int]
+    """Of the part without a JVM: processes, epochs in each, rows of an epoch."""
+    channels: tuple[int, ...]
+    """Of the scaling part, the last is the headline's."""
+    channel_rows: int
+    """Rows of an epoch for each channel, in the scaling part."""
+    repeats: int = 60
+    """Of the steps that order adds."""
 
 
-QUICK = Size(100_000, 12, 1)
-FULL = Size(200_000, 12, 2)
+FULL = Size(200_000, 4, 12, 2, (1, 4, 16, 64, 256), (11, 20, 40_000), (1, 2, 4, 8, 16, 32), 4_000)
+QUICK = Size(40_000, 3, 6, 1, (1, 16, 256), (3, 6, 15_000), (1, 32), 1_000)
+MINI = Size(400, 1, 1, 1, (4,), (1, 1, 400), (1, 2), 4, repeats=1)
 
 
 def write_epochs(directory: Path, rows_of_epochs: list[int], keys: int) -> None:
@@ -170,20 +186,20 @@ def _against_none(name: str, rows: int, times: int, title: str = "") -> Case:
     return Case(title or name, rows, _program(name, times), {}, _program(name, times, False), {"order": "none"})
 
 
-def _cases(part: str, rows: int) -> Iterator[Case]:
+def _cases(part: str, rows: int, ratios: tuple[int, ...]) -> Iterator[Case]:
     if part == "overhead":
         for weight, times in (("medium", MEDIUM), ("light", LIGHT)):
             for name in STRATEGIES:
                 yield _against_none(name, rows, times, f"{name}, {weight}")
     elif part == "selectivity":
-        for ratio in RATIOS:
+        for ratio in ratios:
             yield _against_none(f"{ratio}:1", rows, MEDIUM, f"a tuple for {ratio}")
-        for ratio in RATIOS[1:]:
+        for ratio in (ratio for ratio in ratios if ratio > 1):
             # The same output in all: what differs is how many tuples share a number.
             yield _against_none(f"1:{ratio}", rows // ratio, MEDIUM, f"{ratio} for a tuple")
     else:
         plain = _program("sequence numbers", MEDIUM)
-        for every in (*RATIOS, 0):
+        for every in (*ratios, 0):
             name = f"a punctuation in {every}" if every else "never one, but asked for"
             yield Case(name, rows, _punctuated(every), {}, plain, {})
 
@@ -200,26 +216,25 @@ def _punctuated(every: int) -> Make:
     return make
 
 
-def overhead(quick: bool, part: str, only: str = "") -> dict[str, tuple[float, float, float]]:
+def overhead(size: Size, part: str, only: str = "") -> dict[str, tuple[float, float, float]]:
     """Case → how much more processor time an epoch takes with order (or punctuations) than without."""
-    size = QUICK if quick else FULL
+    _send_programs()
     with tempfile.TemporaryDirectory(prefix="anabranch-ordering-") as folder:
         scratch = Path(folder)
-        spark = _spark(2, scratch, in_turn.SETTINGS)
-        try:
+        with spark_session(2, scratch, in_turn.SETTINGS) as spark:
             found = {}
             print(f"{'':28} with     without    processor time, median and 90 % interval")
-            for case in (case for case in _cases(part, size.rows) if only in case.name):
+            for case in (case for case in _cases(part, size.rows, size.ratios) if only in case.name):
                 source = scratch / f"in-{case.rows}"
                 if not source.exists():
                     write_epochs(source, [case.rows] * DISTINCT, 10_000)
-                epochs = [sorted(source.glob(f"{at % DISTINCT:03d}-*")) for at in range(WARM_UP + size.measured)]
+                epochs = [sorted(source.glob(f"{at % DISTINCT:03d}-*")) for at in range(size.warm_up + size.measured)]
                 comparison = Comparison()
                 for number in range(size.rounds):
                     folders = [scratch / f"{len(found)}-{number}" / side for side in ("ordered", "plain")]
                     ordered = in_turn.Fed(spark, folders[0], FILES, case.ordered, 2, case.ordered_options)
                     plain = in_turn.Fed(spark, folders[1], FILES, case.plain, 2, case.plain_options)
-                    sides = in_turn.in_turn(ordered, plain, epochs, WARM_UP)
+                    sides = in_turn.in_turn(ordered, plain, epochs, size.warm_up)
                     ordered.stop()
                     plain.stop()
                     comparison.ordered.extend(sides[0])
@@ -227,33 +242,33 @@ def overhead(quick: bool, part: str, only: str = "") -> dict[str, tuple[float, f
                 found[case.name] = comparison.overhead()
                 print(f"{case.name:28} {comparison.line()}", flush=True)
             if part == "overhead" and not only:
-                share = reading(spark, scratch / f"in-{size.rows}", comparison.plain)
+                times = max(3, size.measured)
+                share = reading(spark, scratch / f"in-{size.rows}", comparison.plain, times)
                 found["source"] = (share, share, share)
             return found
-        finally:
-            spark.stop()
 
 
-def python(quick: bool) -> dict[str, float]:
+def python(size: Size) -> dict[str, float]:
     """Case → how much more processor time all the Python of an epoch takes with order; over several processes."""
-    processes, epochs = (5, 10) if quick else (11, 20)
+    processes, epochs, rows = size.python
+    cases = {
+        f"{name}, {weight}": (name, times)
+        for weight, times in (("medium", MEDIUM), ("light", LIGHT))
+        for name in STRATEGIES
+    }
+    runs = [apart(in_process.overheads, list(cases.values()), rows, epochs) for _ in range(processes)]
     found = {}
-    for weight, times in (("medium", MEDIUM), ("light", LIGHT)):
-        for name in STRATEGIES:
-            ratios = []
-            for _ in range(processes):
-                with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-                    ratios.append(pool.submit(in_process.overhead, name, times, 40_000, epochs).result())
-            case = f"{name}, {weight}"
-            found[case] = statistics.median(ratios)
-            print(
-                f"{case:28} {found[case]:+7.1%} ({min(ratios):+.1%} … {max(ratios):+.1%}) in {processes} processes",
-                flush=True,
-            )
+    for at, case in enumerate(cases):
+        ratios = [run[at] for run in runs]
+        found[case] = statistics.median(ratios)
+        print(
+            f"{case:28} {found[case]:+7.1%} ({min(ratios):+.1%} … {max(ratios):+.1%}) in {processes} processes",
+            flush=True,
+        )
     return found
 
 
-def reading(spark: Any, source: Path, epochs: Sequence[Epoch]) -> float:
+def reading(spark: Any, source: Path, epochs: Sequence[Epoch], times: int) -> float:
     """The processor time that it takes to know where the rows of an epoch are from, as a share of an epoch."""
     from pyspark.sql import functions as functions
 
@@ -266,12 +281,12 @@ def reading(spark: Any, source: Path, epochs: Sequence[Epoch]) -> float:
     ]
     named = [column.alias(f"o{at}") for at, column in enumerate(order)]
     used: dict[bool, list[float]] = {True: [], False: []}
-    for _ in range(12):
+    for _ in range(times):
         for knows in used:
             before = processor_time()
             rows.select("*", *(named if knows else [])).mapInArrow(programs.counted, "rows long").collect()
             used[knows].append(processor_time().since(before).total_s)
-    with_s, without_s = (statistics.median(used[knows][2:]) for knows in (True, False))
+    with_s, without_s = (statistics.median(used[knows][times // 6 :]) for knows in (True, False))
     epoch_s = statistics.median(map(_processor_s, epochs))
     share = (with_s - without_s) / epoch_s
     print(
@@ -282,12 +297,13 @@ def reading(spark: Any, source: Path, epochs: Sequence[Epoch]) -> float:
     return share
 
 
-def steps() -> dict[str, float]:
+def steps(size: Size) -> dict[str, float]:
     """What order adds to the work of Python, in nanoseconds per tuple that enters, by strategy."""
     rows, channels = 65_536, 2  # a batch as Spark hands it over
     schema = pa.schema([("k", pa.int64()), ("j", pa.int64()), ("x", pa.float64())])
     random = np.random.default_rng(1)
     numbers = [np.arange(rows)]
+    least_ns = partial(_least_ns, size.repeats)
     found = {}
     for name, copies in (("round-robin", 0), ("sequence numbers", 1), ("relaxed and pulses", 2)):
         to = random.integers(0, channels, rows).astype(np.int32) if copies else np.zeros(rows, dtype=np.int32)
@@ -300,14 +316,16 @@ def steps() -> dict[str, float]:
         tables = [pa.Table.from_batches([unpack(packet, schema)]) for _, packet in results]
         trails_of = [trails for trails, _ in results]
         added_ns = {
-            "splitter": _least_ns(lambda c=columns, t=to, n=count: list(route(c, schema, t, n, numbers)))
-            - _least_ns(lambda c=columns, t=to, n=count: list(route(c, schema, t, n))),
-            "channel": _least_ns(lambda p=packets: [decoded(memoryview(packet), 1) for packet in p])
-            + _least_ns(lambda o=own, c=copies: [_emitted(each, c) for each in o])
-            + _least_ns(lambda e=leaving: [pack(c, schema, t) for t, c in e])
-            - _least_ns(lambda e=leaving: [pack(c, schema) for _, c in e]),
-            "driver": _least_ns(lambda r=results: [decoded(memoryview(packet), len(t)) for t, packet in r])
-            + _least_ns(lambda t=trails_of, b=tables: merge(list(zip(t, b, strict=True)), schema)),
+            "splitter": least_ns(lambda c=columns, t=to, n=count: list(route(c, schema, t, n, numbers)))
+            - least_ns(lambda c=columns, t=to, n=count: list(route(c, schema, t, n))),
+            "channel": least_ns(lambda p=packets: [decoded(memoryview(packet), 1) for packet in p])
+            + least_ns(lambda o=own, c=copies: [_emitted(each, c) for each in o])
+            + least_ns(lambda e=leaving: [pack(c, schema, t) for t, c in e])
+            - least_ns(lambda e=leaving: [pack(c, schema) for _, c in e]),
+            "driver": _least_ns(
+                size.repeats, lambda r=results: [decoded(memoryview(packet), len(t)) for t, packet in r]
+            )
+            + least_ns(lambda t=trails_of, b=tables: merge(list(zip(t, b, strict=True)), schema)),
         }
         found[name] = sum(added_ns.values()) / rows
         sent = sum(len(encoded(trails)) for trails, _ in results) / sum(len(each) for each in tables)
@@ -329,7 +347,7 @@ def _emitted(numbers: np.ndarray, copies: int) -> Trails:
     return refined([numbers], np.repeat(np.arange(len(numbers)), copies)) if copies > 1 else [numbers]
 
 
-def _least_ns(step: Callable[[], Any], times: int = 60) -> float:
+def _least_ns(times: int, step: Callable[[], Any]) -> float:
     least = float("inf")
     for _ in range(times):
         begun = time.process_time_ns()
@@ -354,20 +372,19 @@ def run(spark: Any, source: Path, make: Make, channels: int) -> dict[str, Any]:
     return progress
 
 
-def scaling(quick: bool) -> dict[str, dict[int, float]]:
+def scaling(size: Size) -> dict[str, dict[int, float]]:
     """Program → channels → rows per second against one channel."""
+    _send_programs()
     with tempfile.TemporaryDirectory(prefix="anabranch-ordering-") as folder:
         scratch = Path(folder)
-        levels = (1, 32) if quick else CHANNELS
-        for channels in levels:
-            rows = ROWS_PER_CHANNEL * channels
-            write_epochs(scratch / f"in-{channels}", [max(channels * 100, 400), rows], 100_000)
-        spark = _spark(max(CHANNELS) + 4, scratch)
-        try:
+        for channels in size.channels:
+            rows = size.channel_rows * channels
+            write_epochs(scratch / f"in-{channels}", [min(rows, max(channels * 100, 400)), rows], 100_000)
+        with spark_session(max(size.channels) + 4, scratch) as spark:
             found: dict[str, dict[int, float]] = {}
             for name in ("stateless", "stateful", "shuffle"):
                 rates: dict[int, float] = {}
-                for channels in levels:
+                for channels in size.channels:
                     make = _scaling_program(name, PER_TUPLE_S)
                     progress = run(spark, scratch / f"in-{channels}", make, channels)
                     rates[channels] = progress["rows_in"] / (progress["duration_ms"]["total"] / 1000)
@@ -378,8 +395,6 @@ def scaling(quick: bool) -> dict[str, dict[int, float]]:
                     )
                 found[name] = {channels: rate / rates[1] for channels, rate in rates.items()}
             return found
-        finally:
-            spark.stop()
 
 
 def _scaling_program(name: str, per_tuple_s: float) -> Make:
@@ -405,35 +420,36 @@ def _where(progress: dict[str, Any], channels: int) -> str:
     )
 
 
-def _spark(slots: int, scratch: Path, settings: Mapping[str, str] | None = None) -> Any:
+def _send_programs() -> None:
+    """Spark's Python workers need not find this folder."""
     from pyspark import cloudpickle
 
-    cloudpickle.register_pickle_by_value(programs)  # Spark's Python workers need not find this folder
-    return start_spark(slots, scratch, settings)
+    cloudpickle.register_pickle_by_value(programs)
 
 
 def main(arguments: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks ordering")
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer epochs: 5 minutes")
+    parser.add_argument("--mini", action="store_true", help="hardly any rows, to see that it runs")
     parts = ["python", "overhead", "selectivity", "punctuation", "scaling"]
     parser.add_argument("--part", choices=parts)
     parser.add_argument("--only", default="", help="only cases whose name contains this; gives no headline figures")
     chosen = parser.parse_args(arguments)
+    size = MINI if chosen.mini else QUICK if chosen.quick else FULL
     figures: dict[str, Any] = {}
     # A process, and so a JVM, for each part: they need different masters, and none should inherit another's heap.
     for part in [chosen.part] if chosen.part else parts:
         print(f"-- {part} --", flush=True)
         if part == "python":
-            figures.update(_headlines(python(chosen.quick), "_python"))
+            figures.update(_headlines(python(size), "_python"))
             continue
         if part == "overhead":
-            figures["order_ns_per_tuple"] = {name: round(found, 1) for name, found in steps().items()}
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            if part == "scaling":
-                scales = pool.submit(scaling, chosen.quick).result()
-                figures.update({f"scale32_{name}": round(rates[32], 2) for name, rates in scales.items()})
-                continue
-            found = pool.submit(overhead, chosen.quick, part, chosen.only).result()
+            figures["order_ns_per_tuple"] = {name: round(found, 1) for name, found in steps(size).items()}
+        if part == "scaling":
+            scales, most = apart(scaling, size), size.channels[-1]
+            figures.update({f"scale32_{name}": round(rates[most], 2) for name, rates in scales.items()})
+            continue
+        found = apart(overhead, size, part, chosen.only)
         if part == "overhead" and not chosen.only:
             figures.update(_headlines({name: median for name, (median, _, _) in found.items()}))
             figures["source_order_light"] = round(found["source"][0], 3)

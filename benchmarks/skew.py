@@ -1,6 +1,6 @@
 """Throughput under skew on Spark: the hybrid partitioning function beside consistent and uniform hashing.
 
-    python -m benchmarks skew [--quick] [--channels N] [--rows N] [--seed N]
+    python -m benchmarks skew [--quick | --mini] [--channels N] [--rows N] [--seed N]
 
 What is compared. One program, a running total per key, that takes the same time for every tuple (emulated: channels
 sleep, so all channels work at once, also on two cores). Keys are Zipf 1.0. Everything but the partitioning function
@@ -47,7 +47,7 @@ from anabranch.partitioning.placing.construct import evened
 from anabranch.program.hashing import hash_columns
 from anabranch.state import layouts
 from benchmarks._skew_program import FILES_PER_EPOCH, write_epoch
-from benchmarks._spark import start_spark
+from benchmarks._spark import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,6 +79,9 @@ class Setting:
     @property
     def epochs(self) -> int:
         return self.settling + self.measured
+
+
+MINI = Setting(channels=2, rows=400, keys=100, settling=1, measured=1)
 
 
 # ---- input ----
@@ -207,15 +210,6 @@ def check(output: Path, source: Path) -> None:
     assert found.equals(expected.cast(found.schema)), "the output is not that of the sequential run"
 
 
-def start(slots: int, scratch: Path) -> SparkSession:
-    from pyspark import cloudpickle
-
-    from benchmarks import _skew_program
-
-    cloudpickle.register_pickle_by_value(_skew_program)
-    return start_spark(slots, scratch, {"spark.sql.shuffle.partitions": str(slots)})
-
-
 # ---- the experiments ----
 
 
@@ -294,12 +288,15 @@ def skew_gain(setting: Setting | None = None, seed: int = 1) -> float:
 def _measured(
     setting: Setting, seed: int, percents: tuple[int, ...] = (), hot_key: bool = True
 ) -> tuple[dict[str, Run], dict[int, dict[str, float]], dict[str, dict[str, Any]]]:
-    from benchmarks import _skew_hot_key
+    from pyspark import cloudpickle
 
+    from benchmarks import _skew_hot_key, _skew_program
+
+    cloudpickle.register_pickle_by_value(_skew_program)
     with tempfile.TemporaryDirectory(prefix="anabranch-skew-") as directory:
         scratch = Path(directory)
-        spark = start(setting.channels, scratch)
-        try:
+        settings = {"spark.sql.shuffle.partitions": str(setting.channels)}
+        with spark_session(setting.channels, scratch, settings) as spark:
             runs = compare(spark, scratch, setting, seed)
             for name, each in runs.items():
                 print(
@@ -307,23 +304,26 @@ def _measured(
                     f"{each.slowest_seconds:.2f} s; {each.replacements} replacements, {each.hot_keys} explicit keys",
                     flush=True,
                 )
-            smaller = Setting(channels=setting.channels, rows=setting.rows // 2, keys=1000, settling=4, measured=3)
+            settling, measured = min(4, setting.settling), min(3, setting.measured)
+            smaller = Setting(setting.channels, setting.rows // 2, 1000, settling=settling, measured=measured)
             paper = paper_skew(spark, scratch, smaller, list(percents))
             one = _skew_hot_key.HotKey(channels=setting.channels)
-            return runs, paper, _skew_hot_key.compare(spark, scratch, one) if hot_key else {}
-        finally:
-            spark.stop()
+            calm_epochs = 12
+            if setting == MINI:
+                one, calm_epochs = _skew_hot_key.HotKey(setting.channels, 400, 50, settling=1, measured=1), 1
+            return runs, paper, _skew_hot_key.compare(spark, scratch, one, calm_epochs) if hot_key else {}
 
 
 def main(arguments: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks skew", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer epochs, two points of the Skew experiment")
+    parser.add_argument("--mini", action="store_true", help="hardly any rows, to see that it runs")
     parser.add_argument("--channels", type=int, default=8)
     parser.add_argument("--rows", type=int, default=40_000, help="rows per epoch (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
     measured = 3 if options.quick else 5
-    setting = Setting(channels=options.channels, rows=options.rows, measured=measured)
+    setting = MINI if options.mini else Setting(channels=options.channels, rows=options.rows, measured=measured)
     shares = zipf(setting.keys)
     print(
         f"{setting.rows:,} rows per epoch, {setting.keys:,} keys, Zipf 1.0 (the hottest has {shares[0]:.1%}), "
@@ -331,9 +331,9 @@ def main(arguments: list[str]) -> dict[str, Any]:
         f"{len(os.sched_getaffinity(0))} cores, load average {os.getloadavg()[0]:.1f}",
         flush=True,
     )
-    cost = splitter_cost()
+    cost = splitter_cost(keys=1000, rows=5000, tries=1) if options.mini else splitter_cost()
     print("splitter, ns per row: " + ", ".join(f"{name} {value}" for name, value in cost.items()), flush=True)
-    percents = (78, 1) if options.quick else (78, 50, 25, 10, 5, 1)
+    percents = (1,) if options.mini else (78, 1) if options.quick else (78, 50, 25, 10, 5, 1)
     runs, paper, hot = _measured(setting, options.seed, percents)
     rates = {name: each.rows_per_second for name, each in runs.items()}
     return {

@@ -1,6 +1,6 @@
 """What managed state costs: epoch time follows the keys that are touched, not those that are held.
 
-    python -m benchmarks state [--quick]
+    python -m benchmarks state [--quick | --mini]
 
 The query. Spark local[2], two channels, parquet in (one file per epoch, one row per touched key), an operator with
 two float fields of state per long key. Every tuple changes the state of its key, so what is touched is also written:
@@ -47,23 +47,37 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import anabranch as ab
-from anabranch.spark.session import local_session
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.segment import Segment, merge_segments
 from anabranch.state.table import Table
 from benchmarks import _held_state
-from benchmarks._spark import processor_time
+from benchmarks._spark import processor_time, spark_session
 
 CHANNELS = 2
-HELD = (50_000, 500_000, 5_000_000)
-TOUCHED = (1_000, 10_000, 100_000, 1_000_000)
-TOUCHED_FIXED = 20_000
 SCHEMA = "key long, value double"
 OPERATOR = "Drift"
 FIELDS = ["mean", "deviation"]
 SEED_EPOCHS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """Keys held; keys touched, and those touched while the held ones vary; epochs of each part."""
+
+    held: tuple[int, ...] = (50_000, 500_000, 5_000_000)
+    touched: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
+    touched_fixed: int = 20_000
+    memory: int = 20
+    by_held: tuple[int, int] = (3, 24)
+    """Epochs of the warm-up, and measured ones."""
+    by_touched: tuple[int, int, int] = (2, 15, 5)
+    """The same, and how many of the largest."""
+
+
+QUICK = Size(memory=6, by_held=(3, 9), by_touched=(1, 5, 1))
+MINI = Size((100, 400), (10, 50), 20, memory=1, by_held=(1, 2), by_touched=(1, 1, 1))
 
 
 def program(session: ab.Session | None, directory: Path) -> ab.Stream:
@@ -213,15 +227,12 @@ class WorkerMemory:
 
 
 @contextlib.contextmanager
-def spark_session() -> Iterator[ab.Session]:
+def fresh_session(scratch: Path) -> Iterator[ab.Session]:
     """A session of its own, so that its Python workers have seen nothing else."""
-    spark = local_session(2)
     # Queries that wait for their turn look for new files this often.
-    spark.conf.set("spark.sql.streaming.pollingDelay", "200ms")
-    try:
+    settings = {"spark.sql.streaming.pollingDelay": "200ms", "spark.sql.session.timeZone": "UTC"}
+    with spark_session(2, scratch, settings) as spark:
         yield ab.session(spark)
-    finally:
-        spark.stop()
 
 
 # -- the parts --------------------------------------------------------------------------------------------------
@@ -230,22 +241,23 @@ def spark_session() -> Iterator[ab.Session]:
 class Bench:
     """The checkpoints of one run of the benchmark, and what is measured on copies of them."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, size: Size) -> None:
         self.root = root
+        self.size = size
         self.copies = 0
 
     def prepare(self) -> None:
         seed = self.root / "seed"
-        with spark_session() as session:
-            case = Case(session, seed, HELD[0], 100)
+        with fresh_session(self.root) as session:
+            case = Case(session, seed, self.size.held[0], min(100, self.size.touched_fixed))
             for _ in range(SEED_EPOCHS):
                 case.run()
             case.query.stop()
-        for held in HELD:
+        for held in self.size.held:
             started = time.perf_counter()
             place = self.root / f"held-{held}"
             _held_state.copy(seed, place)
-            rows = _held_state.fill(place, OPERATOR, FIELDS, held, TOUCHED_FIXED, CHANNELS)
+            rows = _held_state.fill(place, OPERATOR, FIELDS, held, self.size.touched_fixed, CHANNELS)
             took = time.perf_counter() - started
             print(f"  {held:>9,} keys: segments per channel {', '.join(f'{n:,}' for n in rows)} ({took:.1f} s)")
 
@@ -255,45 +267,49 @@ class Bench:
         _held_state.copy(self.root / f"held-{held}", place)
         return Case(session, place, held, touched)
 
-    def memory(self, epochs: int) -> None:
-        print("\nmemory of the largest Python worker, 20,000 keys touched per epoch")
+    def memory(self) -> None:
+        print(f"\nmemory of the largest Python worker, {self.size.touched_fixed:,} keys touched per epoch")
         print(f"  {'held':>9}  {'own MB':>7}  {'mapped MB':>9}")
-        for held in (HELD[0], HELD[-1]):
-            with spark_session() as session, WorkerMemory() as memory:
-                case = self.case(session, held, TOUCHED_FIXED)
-                for _ in range(epochs):
+        for held in (self.size.held[0], self.size.held[-1]):
+            with fresh_session(self.root) as session, WorkerMemory() as memory:
+                case = self.case(session, held, self.size.touched_fixed)
+                for _ in range(self.size.memory):
                     case.run()
                 case.query.stop()
             print(f"  {held:>9,}  {memory.own_mb:>7.0f}  {memory.mapped_mb:>9.0f}", flush=True)
 
-    def by_held(self, warm_up: int, rounds: int) -> tuple[float, float]:
-        with spark_session() as session:
-            cases = [self.case(session, held, TOUCHED_FIXED) for held in HELD]
+    def by_held(self) -> tuple[float, float]:
+        warm_up, rounds = self.size.by_held
+        with fresh_session(self.root) as session:
+            cases = [self.case(session, held, self.size.touched_fixed) for held in self.size.held]
             turns(cases, warm_up, rounds)
             for case in cases:
                 case.query.stop()
-        print(f"\n20,000 keys touched, by keys held ({rounds} epochs each)")
+        print(f"\n{self.size.touched_fixed:,} keys touched, by keys held ({rounds} epochs each)")
         show("held", [(case.held, case) for case in cases])
         few, many = median(cases[0], "total_s"), median(cases[-1], "total_s")
         cpu = median(cases[-1], "cpu_s") / median(cases[0], "cpu_s")
         within = median(cases[-1], "channel_s") / median(cases[0], "channel_s")
-        print(f"  5 M / 50 k: epoch × {many / few:.2f}, CPU × {cpu:.2f}, inside the channel × {within:.2f}", flush=True)
+        print(
+            f"  most / fewest: epoch × {many / few:.2f}, CPU × {cpu:.2f}, inside the channel × {within:.2f}", flush=True
+        )
         return many / few, overhead(cases[-1])
 
-    def by_touched(self, warm_up: int, rounds: int, rounds_large: int) -> None:
-        with spark_session() as session:
-            cases = [self.case(session, HELD[-1], touched) for touched in TOUCHED]
+    def by_touched(self) -> None:
+        warm_up, rounds, rounds_large = self.size.by_touched
+        with fresh_session(self.root) as session:
+            cases = [self.case(session, self.size.held[-1], touched) for touched in self.size.touched]
             turns(cases, warm_up, rounds_large)
             if rounds > rounds_large:
                 turns(cases[:-1], 0, rounds - rounds_large)
             for case in cases:
                 case.query.stop()
-        print(f"\n5 M keys held, by keys touched ({rounds} epochs each, the largest {rounds_large})")
+        print(f"\n{self.size.held[-1]:,} keys held, by keys touched ({rounds} epochs each, the largest {rounds_large})")
         show("touched", [(case.touched, case) for case in cases])
 
     def inside(self) -> None:
-        """Functions of the state layer on the files of a channel with half of 5 M keys."""
-        files = LocalFiles(str(self.root / f"held-{HELD[-1]}" / "anabranch"))
+        """Functions of the state layer on the files of a channel with half of the most keys."""
+        files = LocalFiles(str(self.root / f"held-{self.size.held[-1]}" / "anabranch"))
         records = [r for r in Checkpoint(files).latest().segments[OPERATOR] if r["channel"] == 0]
         segments = [Segment(str(files.path(f"state/{record.name}")), record.checksum) for record in records]
         node = program(None, self.root)._node
@@ -301,7 +317,7 @@ class Bench:
         known = np.array(segments[-1].values("key"))
         random = np.random.default_rng(1)
         print(f"\nthe state layer by itself: {len(known):,} keys in {len(segments)} segments, CPU time")
-        for touched in (10_000, 100_000):
+        for touched in self.size.touched[1:3]:
             loads, changes = [], []
             for _ in range(3):
                 keys = set(random.choice(known, touched, replace=False).tolist())
@@ -344,16 +360,14 @@ def show(title: str, cases: list[tuple[int, Case]]) -> None:
 def main(arguments: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks state")
     parser.add_argument("--quick", action="store_true", help="fewer epochs: within 3 minutes on 2 cores")
-    quick = parser.parse_args(arguments).quick
+    parser.add_argument("--mini", action="store_true", help="hardly any keys, to see that it runs")
+    given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="anabranch-state-") as root:
-        bench = Bench(Path(root))
+        bench = Bench(Path(root), MINI if given.mini else QUICK if given.quick else Size())
         print("the state that the checkpoints hold", flush=True)
         bench.prepare()
         bench.inside()
-        bench.memory(epochs=6 if quick else 20)
-        slowdown, share = bench.by_held(warm_up=3, rounds=9 if quick else 24)
-        if quick:
-            bench.by_touched(warm_up=1, rounds=5, rounds_large=1)
-        else:
-            bench.by_touched(warm_up=2, rounds=15, rounds_large=5)
+        bench.memory()
+        slowdown, share = bench.by_held()
+        bench.by_touched()
     return {"slowdown_held": round(slowdown, 3), "checkpoint_overhead": round(share, 3)}

@@ -1,6 +1,6 @@
 """Running VWAP per key, one row out for each row in: Anabranch beside Spark's own stateful operators.
 
-    python -m benchmarks stateful [--quick] [--rows N] [--keys N] [--epochs N] [--system NAME]
+    python -m benchmarks stateful [--quick | --mini] [--rows N] [--keys N] [--epochs N] [--system NAME]
 
 What is compared. Every system reads the same parquet files (four per epoch, 500,000 rows, 100,000 possible keys,
 Zipf), keeps a durable checkpoint and writes parquet, exactly once. Its time is Spark's own
@@ -33,19 +33,17 @@ Every output is checked against a recomputation before a figure is printed.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import statistics
 import tempfile
 import time
 import traceback
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import _vwap_systems
-from benchmarks._spark import start_spark
+from benchmarks._spark import apart, spark_session
 from benchmarks._vwap_input import link_epochs, make_epochs, sequential_output, write_epochs
 from benchmarks._vwap_systems import SYSTEMS, System, read_trades
 
@@ -88,10 +86,11 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Workload:
-    """How much each system gets: a small epoch, `warm_up` full ones, `measured` ones."""
+    """How much each system gets: epochs to warm up on, the first of them small, and epochs that are measured."""
 
     rows: int
     keys: int
+    warm_up: int
     measured: int
     quick: bool
 
@@ -99,7 +98,7 @@ class Workload:
         """How many epochs the system warms up on, and how many are measured."""
         if self.quick and system.is_slow:
             return 1, 1
-        return 4, self.measured
+        return self.warm_up, self.measured
 
     def rows_of_epochs(self, systems: list[System]) -> list[int]:
         full = max(sum(self.epochs_of(system)) for system in systems) - 1
@@ -126,11 +125,8 @@ def measure(system_name: str, workload: Workload, cores: int, source: Path, scra
     system = SYSTEMS[system_name]
     warm_up, measured = workload.epochs_of(system)
     mine = link_epochs(source, warm_up + measured, scratch / "input")
-    spark = start_spark(cores, scratch, {"spark.sql.shuffle.partitions": str(cores), **system.settings})
-    try:
+    with spark_session(cores, scratch, {"spark.sql.shuffle.partitions": str(cores), **system.settings}) as spark:
         progress, own = run_query(spark, system, mine, scratch)
-    finally:
-        spark.stop()
     rows = [each.numInputRows for each in progress]
     expected_rows = workload.rows_of_epochs([system])
     if rows != expected_rows:
@@ -151,8 +147,7 @@ def epochs_in(table: pa.Table, rows_of_epochs: list[int]) -> list[pa.Table]:
 
 
 def measure_apart(system: System, workload: Workload, cores: int, source: Path, scratch: Path) -> Measurement:
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(measure_or_explain, system.name, workload, cores, source, scratch / system.name).result()
+    return apart(measure_or_explain, system.name, workload, cores, source, scratch / system.name)
 
 
 def measure_or_explain(*arguments: Any) -> Measurement:
@@ -213,6 +208,7 @@ def figures_of(measurements: dict[str, Measurement]) -> dict[str, float]:
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks stateful", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one measured epoch for the slow systems: 3 minutes")
+    parser.add_argument("--mini", action="store_true", help="hardly any rows, to see that it runs")
     parser.add_argument("--rows", type=int, default=500_000, help="rows per epoch (%(default)s)")
     parser.add_argument("--keys", type=int, default=100_000, help="possible keys (%(default)s)")
     parser.add_argument("--epochs", type=int, default=5, help="measured epochs (%(default)s)")
@@ -223,7 +219,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> dict[str, float]:
     options = parse(arguments)
     systems = [SYSTEMS[name] for name in options.system or SYSTEMS]
-    workload = Workload(options.rows, options.keys, options.epochs, options.quick)
+    if options.mini:
+        workload = Workload(rows=1000, keys=50, warm_up=1, measured=1, quick=True)
+    else:
+        workload = Workload(options.rows, options.keys, 4, options.epochs, options.quick)
     cores = len(os.sched_getaffinity(0))
     started = time.perf_counter()
     measurements = {}

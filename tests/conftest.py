@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.cheap_jvm import CHEAP_JVM
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -16,6 +18,24 @@ if TYPE_CHECKING:
 # A shared machine may stop a test for longer than hypothesis' patience; slowness is not what it looks for.
 settings.register_profile("anabranch", deadline=None)
 settings.load_profile("anabranch")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What shares a JVM stays in one process: ``make test`` has two, and gives each whole groups (pytest-xdist).
+
+    The tests with the session come first, in one process, then those that start clusters and drivers of their own, in
+    the other. The rest, file by file, is for whichever has time.
+    """
+
+    def rank(item: pytest.Item) -> int:
+        if item.get_closest_marker("cluster") or "spark" not in getattr(item, "fixturenames", ()):
+            return 1 if item.get_closest_marker("cluster") or item.get_closest_marker("spark") else 2
+        return 0
+
+    items.sort(key=rank)
+    for item in items:
+        group = ("session", "processes", item.nodeid.partition("::")[0])[rank(item)]
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +63,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
+        # Queries are short, and there are hundreds of different ones: code that is compiled well is used a few times.
+        .config("spark.driver.extraJavaOptions", CHEAP_JVM)
         .config("spark.local.dir", str(scratch / "local"))
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
         .config("spark.sql.shuffle.partitions", "2")

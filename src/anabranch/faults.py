@@ -19,6 +19,7 @@ POINTS = (
     "commit checked",  # the driver was still the owner; its manifest is not there yet
     "manifest created",  # its manifest is there, if nobody was quicker; whether it is still the owner is not known
     "manifest written",  # the epoch is committed, Spark does not know it yet
+    "program replaced",  # the checkpoint is tied to another form of the program, which has run no epoch yet
     "function replaced",  # a region has another function from the next epoch on; no manifest says so yet
 )
 

@@ -22,7 +22,7 @@ class Folder:
         self.root = root
         self.package = root / "benchmarks"
         self.package.mkdir()
-        for name in ("__init__.py", "__main__.py"):
+        for name in ("__init__.py", "__main__.py", "_machine.py", "_spark.py"):
             shutil.copy(Path(benchmarks.__file__).parent / name, self.package / name)
 
     def plant(self, name: str, source: str) -> None:

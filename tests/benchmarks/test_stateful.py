@@ -1,9 +1,6 @@
-"""The four systems of ``python -m benchmarks stateful``, on little data: they agree, and the checks can fail."""
+"""The checks of ``python -m benchmarks stateful`` can fail. That its systems agree is checked by its miniature."""
 
 from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +15,7 @@ from benchmarks._vwap_input import (
     check_per_key,
     make_epochs,
     sequential_output,
-    write_epochs,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ROWS_OF_EPOCHS = [300, 700, 1000]
 KEYS = 50
@@ -62,30 +55,3 @@ def test_the_checks_see_a_swapped_a_lost_and_a_wrong_row(epochs: list[pa.Table])
         check(expected, expected)
         with pytest.raises(AssertionError, match="epoch 2"):
             check([*before, Output(*planted)], expected)
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("name", ["anabranch", "transform_with_state", "apply_in_pandas", "native"])
-def test_every_system_computes_the_same(name: str, spark: SparkSession, epochs: list[pa.Table], tmp_path: Path) -> None:
-    from pyspark import cloudpickle
-
-    from benchmarks import _vwap_systems
-    from benchmarks.stateful import run_query
-
-    cloudpickle.register_pickle_by_value(_vwap_systems)
-    system = _vwap_systems.SYSTEMS[name]
-    write_epochs(epochs, tmp_path / "input")
-    before = {key: spark.conf.get(key, None) for key in system.settings}
-    try:
-        for key, value in system.settings.items():
-            spark.conf.set(key, value)
-        progress, _ = run_query(spark, system, tmp_path / "input", tmp_path)
-    finally:
-        cloudpickle.unregister_pickle_by_value(_vwap_systems)
-        for key, value in before.items():
-            if value is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, value)
-    assert [each.numInputRows for each in progress] == ROWS_OF_EPOCHS
-    system.check(system.read(tmp_path / "output"), sequential_output(epochs))

@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 import anabranch as ab
 from anabranch.spark.java import ensure_java
+from tests.cheap_jvm import CHEAP_JVM
 from tests.cluster.gated_programs import build_gated
-from tests.cluster.standalone import CHEAP_JVM, PYTHONPATH
+from tests.cluster.standalone import PYTHONPATH
 from tests.programs import COLUMNS
 
 

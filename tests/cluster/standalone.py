@@ -26,6 +26,7 @@ import pyspark
 
 import anabranch
 from anabranch.spark.java import ensure_java
+from tests.cheap_jvm import CHEAP_JVM
 
 # A JVM is up in two seconds; on a machine that does much else at once, in many more.
 START_SECONDS_MAX = 60
@@ -34,8 +35,6 @@ DRIVER_SECONDS_MAX = 120
 _SPARK_HOME = Path(pyspark.__file__).parent
 # What drivers and executors import: anabranch, and the programs of the tests.
 PYTHONPATH = os.pathsep.join(map(str, [Path(anabranch.__file__).parents[1], Path(__file__).resolve().parents[2]]))
-# Short lives: cheap starts matter more than fast code.
-CHEAP_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 Found = TypeVar("Found")

@@ -7,7 +7,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import anabranch as ab
-from anabranch import agg
+from anabranch import agg, faults
 from anabranch.api.session import from_epochs
 from anabranch.compiler.layout.compile import compiled
 from anabranch.compiler.layout.hot_key_split import with_split_aggregations
@@ -20,6 +20,7 @@ from anabranch.partitioning.placing.hot_key_ways import resplit
 from anabranch.program.graph import upstream
 from anabranch.program.hashing import hash_columns, with_part, without_part
 from anabranch.testing import ParallelRun, run_sequential
+from tests.faults.test_schedules import DriverDied
 from tests.programs import exact
 
 SCHEMA = "k string, f double, n long, d date, ends boolean"
@@ -251,6 +252,35 @@ def test_a_program_goes_over_to_two_steps_when_a_key_is_too_hot_and_a_restarted_
     assert "aggregate-parts" in after.runner._layouts.regions
     after.run_epochs()
     assert exact(after.output) == exact(out.run_sequential())
+
+
+@pytest.mark.parametrize("point", ["manifest written", "program replaced", "epoch begun"])
+def test_a_driver_that_dies_around_the_moment_its_program_is_replaced_changes_nothing(tmp_path, point):
+    out = counts(half_hot(7, 0.6))
+    written: dict = {}
+    died: list[int] = []
+
+    def die_at(reached, facts):
+        # The epoch behind which the program is replaced is 2: see the test above.
+        if reached == point and facts["epoch"] in (2, 3) and not died:
+            died.append(facts["epoch"])
+            raise DriverDied
+
+    def started():
+        return ParallelRun(out, str(tmp_path), channels=6, split_hot_keys="auto", balancing=EAGER, written=written)
+
+    faults.install(die_at)
+    try:
+        with pytest.raises(DriverDied):
+            started().run_epochs()
+        run = started()
+        # Whatever form the checkpoint is tied to is the one that goes on.
+        begins_in_parts = any(name.endswith("-parts") for name in run.runner._layouts.regions)
+        assert begins_in_parts == (point == "program replaced")
+        run.run_epochs()
+    finally:
+        faults.install(None)
+    assert died and exact(run.output) == exact(out.run_sequential())
 
 
 def test_a_program_without_a_hot_key_stays_as_it_was_written(tmp_path):

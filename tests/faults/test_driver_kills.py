@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from anabranch.api.session import from_epochs
+from tests.cheap_jvm import CHEAP_JVM
 from tests.faults.dying_driver import STEPS, epochs
 from tests.faults.test_schedules import check_state
 from tests.programs import COLUMNS, build, exact
@@ -23,7 +24,7 @@ DEATHS = [("epoch begun", 0), ("job done", 1), ("sink written", 2), ("manifest w
 
 def test_a_driver_killed_at_every_point_loses_nothing_and_repeats_nothing(tmp_path):
     script = Path(__file__).with_name("dying_driver.py")
-    environment = {**os.environ, "PYTHONPATH": str(script.parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(script.parents[2]), "JDK_JAVA_OPTIONS": CHEAP_JVM}
 
     def drive(point: str, epoch: int) -> subprocess.CompletedProcess:
         command = [sys.executable, script, tmp_path, point, str(epoch)]
