@@ -6,4 +6,7 @@ model.py      what an operator does, with the reasons: state, key, selectivity, 
 calling.py    the contract with user code: what it may return, how its failure is told, its instances
 hashing.py    the hash of keys, and key groups
 origins.py    sources that need no Spark to be described
+object_parts.py   what objects of the user's hold, and the ways through them
+object_graph.py   such an object, kept whole as data        belongings.py   what user code keeps, put back
+whole_copies.py   copies with globals of their own          travelling.py   a program on its way to workers
 """
