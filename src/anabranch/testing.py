@@ -17,7 +17,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.epoch_progress import EpochProgress
 from anabranch.engine.driver.runner import EpochRunner, describe_program
-from anabranch.engine.driver.sink import Holder, TableSink
+from anabranch.engine.driver.sink import Holder, Sink, TableSink
 from anabranch.engine.driver.switching import SwitchingRunner, begins_split
 from anabranch.engine.job import Job
 from anabranch.engine.sequential import input_row, run_epochs
@@ -41,7 +41,7 @@ from anabranch.program.origins import RowsOrigin
 from anabranch.program.schema import Row
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint
-from anabranch.state.files import LocalFiles
+from anabranch.state.files import Files, LocalFiles
 from anabranch.state.lineage import LargeMerge
 from anabranch.state.records import SegmentRecord
 
@@ -86,6 +86,16 @@ class TaskDied(Exception):  # noqa: N818 - an event, raised by fault handlers of
     """What a fault handler raises to make one attempt of a task die."""
 
 
+class BatchNotes(Protocol):
+    """Spark's note of what each batch has as input, for runs that play Spark's part themselves."""
+
+    def digest(self, number: int) -> str | None:
+        """What tells the input of a batch from any other."""
+
+    def check(self, facts: Mapping[str, Any]) -> None:
+        """Raise if the notes do not fit what the last manifest says."""
+
+
 class ParallelRun:
     """A program that runs epoch by epoch in this process, from a checkpoint."""
 
@@ -104,6 +114,10 @@ class ParallelRun:
         balancing: BalancingSettings | None = None,
         split_hot_keys: bool | str = False,
         orders: Sequence[str] = (),
+        sinks: Sequence[Sink] = (),
+        batches: BatchNotes | None = None,
+        files: Files | None = None,
+        versions_kept: int = 10,
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
         nodes = [stream._node for stream in ends]
@@ -117,9 +131,11 @@ class ParallelRun:
         # A sink outlives the driver: whoever restarts a run passes on what it wrote.
         self._written = {} if written is None else written
         self.sinks = [_Sink(at, stream.schema, self._written) for at, stream in enumerate(ends)]
+        used = list(sinks) or self.sinks
         self.progress: list[EpochProgress] = []
-        files = LocalFiles(f"{checkpoint}/anabranch")
-        held = Checkpoint(files)
+        files = files if files is not None else LocalFiles(f"{checkpoint}/anabranch")
+        held = Checkpoint(files, versions_kept)
+        self.checkpoint = held
         pieces = {source.name: "files" for source in self._sources}
         outputs = [OutputOrder(order) for order in orders]
         program = Program.of(plan, pieces, outputs)
@@ -128,9 +144,14 @@ class ParallelRun:
             split = Program.of(compiled(nodes, split_hot_keys=True), pieces, outputs)
         if split is not None and begins_split(program, split, held):
             program, split = split, None
+        held.check(describe_program(program), allow_state_loss)
+        if batches is not None:
+            batches.check(held.latest().facts)
+        for sink in used:
+            sink.check(Holder(checkpoint, held.query))
         self.changes = held.bind(describe_program(program), allow_state_loss)
         holder = Holder(checkpoint, held.query, held.owner.token, held.owner.check)
-        for sink in self.sinks:
+        for sink in used:
             sink.prepare(holder)
 
         def runner_of(program: Program) -> EpochRunner:
@@ -141,12 +162,13 @@ class ParallelRun:
                 held,
                 f"{files.root}/state",
                 shared,
-                self.sinks,
+                used,
                 self.progress.append,
                 self._merge,
                 clock=self._clock if clocks_ms else None,
                 backing=backing,
                 balancing=balancing,
+                batch_digest=(lambda number: None) if batches is None else batches.digest,
             )
 
         self._switching = SwitchingRunner(runner_of, program, split, held)
@@ -179,9 +201,17 @@ class ParallelRun:
                 for source in self._sources
                 if number < len(source.logic.origin.epochs)  # type: ignore[union-attr]
             }
-            self._switching(rows, number)
-        while last is None and self._switching.drain():
+            self.batch(rows, number)
+        while last is None and self.drain():
             pass
+
+    def batch(self, rows: Mapping[str, Sequence[Any]], number: int) -> None:
+        """Run a micro-batch with this number, as Spark asks for it: source → rows."""
+        self._switching(rows, number)
+
+    def drain(self) -> bool:
+        """Run an epoch for what was fed back, if anything was; whether one was run."""
+        return self._switching.drain()
 
     def _clock(self) -> int:
         number = self.runner.epochs_done

@@ -1,11 +1,13 @@
 """State values as bytes and back: exactly, or refused."""
 
 import collections
+import contextlib
 import datetime
 import decimal
 import enum
 import fractions
 import math
+import random
 import struct
 import uuid
 import zoneinfo
@@ -254,3 +256,45 @@ GOLDEN = [
 def test_the_bytes_of_a_value_never_change(value, expected):
     assert encode(value).hex() == expected
     assert same(decode(bytes.fromhex(expected)), value)
+
+
+VALUES = [
+    None,
+    [1, "a", 2.5, b"x"],
+    {"k": (1, 2), 3: {4, 5}},
+    2**80,
+    datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC),
+    datetime.time(1, 2, 3),
+    datetime.timedelta(1, 2, 3),
+    decimal.Decimal("1.50"),
+    collections.deque([1, 2], 5),
+    collections.Counter("abca"),
+    collections.defaultdict(list, {"a": [1]}),
+    fractions.Fraction(1, 3),
+    uuid.UUID(int=7),
+    np.arange(6.0).reshape(2, 3),
+    np.float32(1.5),
+    complex(1, 2),
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_whatever_bytes_are_decoded_only_state_errors_come_out(seed):
+    chance = random.Random(seed)
+    for value in VALUES:
+        data = bytearray(encode(value))
+        for _ in range(chance.randrange(1, 4)):
+            at = chance.randrange(len(data))
+            how = chance.randrange(4)
+            if how == 0:
+                data[at] ^= 1 << chance.randrange(8)
+            elif how == 1:
+                data[at] = chance.randrange(256)
+            elif how == 2:
+                del data[at:]
+                data += b"\x01" if not data else b""
+            else:
+                data[at:at] = bytes(chance.randrange(256) for _ in range(3))
+        with contextlib.suppress(StateError):
+            decode(bytes(data))

@@ -67,10 +67,11 @@ class StreamingQuery:
         self._progress: deque[EpochProgress] = deque(maxlen=_PROGRESS_KEPT)
         self._listeners = Listeners(listeners)
         self.sinks = list(sinks)
-        files = open_files(spark, f"{location}/anabranch")
+        durable = options.durability == "power"
+        files = open_files(spark, f"{location}/anabranch", durable)
         held = Checkpoint(files, options.versions_kept)
         elastic = options.elastic
-        log = BatchLog(open_files(spark, location))
+        log = BatchLog(open_files(spark, location, durable))
         draft = Program.of(plan, {}, orders)
         split = None if split_plan is None else Program.of(split_plan, {}, orders)
         if split is not None and split_plan is not None and begins_split(draft, split, held):

@@ -126,7 +126,8 @@ class DataStreamWriter:
             check_names(writer._options)
         chosen = QueryOptions.parse(self._options)
         checkpoint = chosen.checkpoint
-        sinks = [self._sink(path), *(other._sink(None) for other in self._others)]
+        durable = chosen.durability == "power"
+        sinks = [self._sink(path, durable), *(other._sink(None, durable) for other in self._others)]
         _check_places(sinks)
         if checkpoint is None:
             if any(writer._is_durable for writer in writers):
@@ -151,7 +152,7 @@ class DataStreamWriter:
     def _is_durable(self) -> bool:
         return self._function is not None or self._format in _FILE_FORMATS
 
-    def _sink(self, path: str | None) -> Any:
+    def _sink(self, path: str | None, durable: bool) -> Any:
         from anabranch.spark import sinks
 
         path = path if path is not None else next((v for k, v in self._options.items() if k.lower() == "path"), None)
@@ -171,7 +172,7 @@ class DataStreamWriter:
             return sinks.MemorySink(spark, self._name, schema)
         assert path is not None, "checked above"
         own = {key: value for key, value in self._options.items() if not is_ours(key)}
-        return sinks.FileSink(spark, str(path), self._format, own, schema)
+        return sinks.FileSink(spark, str(path), self._format, own, schema, durable)
 
 
 def _check_places(sinks: Sequence[Any]) -> None:

@@ -24,6 +24,7 @@ class QueryOptions:
     order: str = "total"
     mergers: int = 0
     split_hot_keys: str = "auto"
+    durability: str = "process"
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> QueryOptions:
@@ -40,4 +41,5 @@ class QueryOptions:
             values.get("order", "total"),
             values.get("mergers", 0),
             values.get("splitHotKeys", "auto"),
+            values.get("durability", "process"),
         )

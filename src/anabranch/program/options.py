@@ -168,6 +168,13 @@ OPTIONS: tuple[Option, ...] = (
         "How often each channel's state is compacted into one segment, beyond what is compacted anyway.",
     ),
     Option("versionsKept", _whole(2), "10", "How many epochs back a checkpoint can be read."),
+    Option(
+        "durability",
+        _one_of("process", "power"),
+        "process",
+        "What an epoch that is committed survives: the end of every process (files are with the operating system), or "
+        "a power cut as well (segments, manifests, output and their directories are on the disk first).",
+    ),
     Option("allowStateLoss", TRUTH, "false", "Go on with a program that has less state than the checkpoint."),
     Option(
         "migrationStore",

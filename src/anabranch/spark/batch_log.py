@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.errors import CheckpointError
-from anabranch.state.files import Files
+from anabranch.state.files import Files, LocalFiles, sync
 
 
 class BatchLog:
@@ -37,6 +37,11 @@ class BatchLog:
         Spark writes the file once, with the time at which it planned the batch, so that no two are alike.
         """
         found = self._files.read(f"offsets/{number}")
+        if found is not None and isinstance(self._files, LocalFiles) and self._files.durable:
+            # Spark leaves it with the operating system; a manifest that outlives its batch's offsets would fit nothing.
+            for path in (f"offsets/{number}", "offsets", "sources"):
+                if self._files.path(path).exists():
+                    sync(str(self._files.path(path)))
         return None if found is None else hashlib.sha256(found).hexdigest()[:32]
 
     def check(self, facts: Mapping[str, Any]) -> None:

@@ -52,7 +52,7 @@ class HadoopFiles:
 
     def __init__(self, spark: SparkSession, root: str, durable: bool = False) -> None:
         self.root = root.rstrip("/")
-        self._durable = durable
+        self.durable = durable
         jvm: Any = spark.sparkContext._jvm
         self._path = jvm.org.apache.hadoop.fs.Path
         self._io = jvm.org.apache.hadoop.io.IOUtils
@@ -116,7 +116,7 @@ class HadoopFiles:
     def _fill(self, stream: Any, data: bytes | memoryview) -> None:
         try:
             stream.write(bytes(data))
-            if self._durable:
+            if self.durable:
                 stream.hsync()
         finally:
             stream.close()

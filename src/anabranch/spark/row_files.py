@@ -54,7 +54,7 @@ class RowFiles:
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        self._rows: dict[str, tuple[Node, list[list[tuple[Any, ...]]]]] = {}
+        self.rows: dict[str, tuple[Node, list[list[tuple[Any, ...]]]]] = {}
         for node in nodes:
             origin = node.logic.origin  # type: ignore[union-attr]
             if isinstance(origin, RowsOrigin):
@@ -63,12 +63,12 @@ class RowFiles:
                 for rows in origin.epochs:
                     epochs.append([input_row(node, row, count + at) for at, row in enumerate(rows)])
                     count += len(rows)
-                self._rows[node.name] = (node, epochs)
+                self.rows[node.name] = (node, epochs)
 
     def written(self, spark: SparkSession, place: str, query: str) -> dict[str, str]:
         """Write what is not there; source → the directory of its files."""
         found = {}
-        for name, (node, epochs) in self._rows.items():
+        for name, (node, epochs) in self.rows.items():
             found[name] = f"{place}/{name}"
             write_rows(open_files(spark, found[name]), node, epochs, query)
         return found

@@ -20,10 +20,7 @@ from anabranch.engine.worker.output_files import Target
 from anabranch.program.ddl import to_ddl
 from anabranch.program.schema import Schema
 from anabranch.spark.hadoop_files import local_path, open_files, qualified
-from anabranch.state.files import cannot_write
-
-# How Java says that a file cannot be written, wherever that is in a chain of exceptions.
-_STORAGE = ("No space left on device", "Read-only file system", "quota", "Permission denied", "Mkdirs failed")
+from anabranch.state.files import cannot_write, storage_problem
 
 
 def to_dataframe(spark: SparkSession, table: pa.Table, schema: Schema) -> DataFrame:
@@ -37,14 +34,20 @@ class FileSink:
     """A directory of files, ``part-<epoch>-<number>``; in the order of their names they are the stream."""
 
     def __init__(
-        self, spark: SparkSession, path: str, format_name: str, options: Mapping[str, str], schema: Schema
+        self,
+        spark: SparkSession,
+        path: str,
+        format_name: str,
+        options: Mapping[str, str],
+        schema: Schema,
+        durable: bool = False,
     ) -> None:
         self._spark = spark
         self._path = qualified(spark, path)
         self._format = format_name
         self._options = dict(options)
         self._schema = schema
-        self._directory = OutputDirectory(open_files(spark, path), format_name)
+        self._directory = OutputDirectory(open_files(spark, path, durable), format_name)
 
     @property
     def place(self) -> str:
@@ -95,10 +98,10 @@ class FileSink:
                     found[f"{len(found):05d}{name[name.index('.') :] if '.' in name else ''}"] = data
             return found
         except Exception as problem:
-            found_line = next((each for each in str(problem).splitlines() if any(map(each.__contains__, _STORAGE))), "")
-            if not found_line:
+            why = storage_problem(problem)
+            if not why:
                 raise
-            raise cannot_write(self._path, found_line.strip()) from problem
+            raise cannot_write(self._path, why) from problem
         finally:
             files.clear(staging)
 

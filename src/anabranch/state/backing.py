@@ -41,7 +41,18 @@ def open_backing_store(url: str, query: str) -> BackingStore:
     """The store that a URL names, for the segments of one query."""
     if url.startswith(("postgresql://", "postgres://")):
         return PostgresStore(url, query)
-    raise ProgramError(f"option migrationStore={url!r}: expected a PostgreSQL URL: postgresql://user@host/database")
+    raise ProgramError(
+        f"option migrationStore={_without_secrets(url)!r}: expected a PostgreSQL URL: postgresql://user@host/database"
+    )
+
+
+def _without_secrets(url: str) -> str:
+    """A URL as it may be shown: what is said before the host and after a question mark is left out."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return "…"
+    host = rest.rpartition("@")[2]
+    return f"{scheme}://{'…@' if '@' in rest else ''}{host.partition('?')[0]}"
 
 
 class PostgresStore:
@@ -75,6 +86,10 @@ class PostgresStore:
         statement = "DELETE FROM anabranch_segments WHERE query = %s AND NOT (name = ANY(%s))"
         self._execute(statement, (self.query, list(kept)))
 
+    def _shown(self, problem: Exception) -> str:
+        """What went wrong, should it repeat the URL without that."""
+        return str(problem).replace(self.url, _without_secrets(self.url))
+
     def _execute(self, statement: str, values: tuple[Any, ...], fetch: bool = False) -> list[Any]:
         for attempt in range(2):
             try:
@@ -83,7 +98,7 @@ class PostgresStore:
             except Exception as problem:
                 _connection.cache_clear()  # a server that was restarted is found again by a new connection
                 if attempt:
-                    _log.warning("the backing store %s: %s", type(self).__name__, problem)
+                    _log.warning("the backing store %s: %s", type(self).__name__, self._shown(problem))
         return []
 
 

@@ -215,5 +215,7 @@ def decode(data: bytes) -> Any:
         raise StateError(f"a state value was written with codec version {found}; this version reads {VERSION}")
     try:
         return _unpack(data[1:])
-    except (ValueError, TypeError, KeyError, IndexError, msgpack.UnpackException) as problem:
+    except StateError:
+        raise
+    except Exception as problem:  # whatever constructors of ours and of others say to parts that are not theirs
         raise StateError(f"a state value is damaged: {problem!r}") from None

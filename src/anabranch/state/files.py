@@ -26,10 +26,15 @@ from anabranch.errors import StorageError
 PASSING = ".tmp"
 
 
+# How operating systems and Java say that a file cannot be written, wherever in a chain of exceptions that is.
+_STORAGE = ("No space left on device", "Read-only file system", "quota", "Permission denied", "Mkdirs failed")
+
+
 class Files(Protocol):
     """A file system below one root. Names are relative and use ``/``."""
 
     root: str
+    durable: bool
 
     def write(self, name: str, data: bytes | memoryview, modified: int | None = None) -> None:
         """Put a file there, whole or not at all, in place of one that was there.
@@ -73,6 +78,12 @@ def cannot_write(path: str, problem: object) -> StorageError:
         f"cannot write {path}: {problem}. The epoch failed; nothing of it was committed. Make room (or make the path "
         "writable) and start the query again."
     )
+
+
+def storage_problem(problem: BaseException) -> str:
+    """What an exception says of storage that is full or may not be written, in a line; empty if it does not."""
+    lines = str(problem).splitlines()
+    return next((line.strip()[:500] for line in lines if any(map(line.__contains__, _STORAGE))), "")
 
 
 def cannot_read(path: str, problem: object) -> StorageError:
@@ -140,7 +151,7 @@ class LocalFiles:
 
     def _sync(self, directory: Path) -> None:
         if self.durable:
-            sync_directory(str(directory))
+            sync(str(directory))
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -182,6 +193,7 @@ class MemoryFiles:
 
     def __init__(self, root: str = "memory") -> None:
         self.root = root
+        self.durable = False
         self._held: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
@@ -211,9 +223,9 @@ class MemoryFiles:
             self.delete(name)
 
 
-def sync_directory(directory: str) -> None:
-    """Have the names in a directory on the disk: a file that was renamed is there after a power cut only then."""
-    descriptor = os.open(directory, os.O_RDONLY)
+def sync(path: str) -> None:
+    """Have a file on the disk, or the names in a directory: what was renamed is there after a power cut only then."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -13,6 +13,7 @@ misses one says so and is given it by the driver.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -26,12 +27,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import CheckpointError, MissingSegments
+from anabranch.errors import CheckpointError, MissingSegments, StorageError
 from anabranch.faults import reach
 from anabranch.program.graph import Keyed, Node
 from anabranch.state.backing import BackingStore
 from anabranch.state.compaction import INLINE_ROWS
-from anabranch.state.files import Files, LocalFiles
+from anabranch.state.files import Files, LocalFiles, is_private
 from anabranch.state.layouts import Layout
 from anabranch.state.lineage import KeyRoute, files_of, inline_merge, others_remain, own, visible
 from anabranch.state.records import SegmentRecord
@@ -69,6 +70,8 @@ class StateVersion:
         Segments that are being merged beside this epoch.
     transient : frozenset of str
         Operators whose state is not kept in the checkpoint.
+    durable : bool
+        Whether segments are on the disk before they count.
     backing : BackingStore, optional
         Where segments that this host does not have may be found, if files are not shared.
     memory : Files, optional
@@ -86,6 +89,7 @@ class StateVersion:
     supplied: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     merging: frozenset[str] = frozenset()
     transient: frozenset[str] = frozenset()
+    durable: bool = False
     backing: BackingStore | None = None
     memory: Files | None = None
 
@@ -101,7 +105,7 @@ class TaskState:
         self._channel = channel
         working = LocalFiles(working_directory(version.root))
         self._working = working
-        self._files = LocalFiles(version.root) if version.shared else working
+        self._files = LocalFiles(version.root, version.durable) if version.shared else working
         self._tables: dict[str, Table] = {}
         self._records: dict[str, list[SegmentRecord]] = {}
         self.damaged: list[str] = []
@@ -196,10 +200,9 @@ class TaskState:
 
     def _keep(self, name: str, data: bytes | memoryview) -> None:
         """Put a copy into the working directory; if that is full, the state is still in the checkpoint."""
-        try:
-            self._working.write(name, data)
-        except OSError:
-            self._working.delete(name)
+        with contextlib.suppress(StorageError):
+            if is_private(os.path.dirname(self._working.root)):
+                self._working.write(name, data)
 
     def save(self, nodes: Sequence[Node]) -> list[SegmentRecord]:
         """Write what changed, merge where that is due; the records of the new segments, for the manifest."""
@@ -311,13 +314,7 @@ class TaskState:
         elif self._version.memory is not None:
             self._version.memory.write(f"state/{name}", memoryview(data))
         elif self._version.shared:
-            try:
-                self._files.write(name, memoryview(data))
-            except OSError as problem:
-                raise CheckpointError(
-                    f"cannot write state to {self._version.root}: {problem}. The epoch failed; nothing of it was "
-                    "committed. Make room (or make the path writable) and start the query again."
-                ) from None
+            self._files.write(name, memoryview(data))
         else:
             self._keep(name, memoryview(data))
             if self._version.backing is not None:
@@ -327,6 +324,9 @@ class TaskState:
 
 
 def working_directory(root: str) -> str:
-    """Where this host keeps copies of a checkpoint that its processes cannot open directly."""
+    """Where this host keeps copies of a checkpoint that its processes cannot open directly.
+
+    It is below a directory that is this user's alone; should somebody else have made that, nothing is kept there.
+    """
     digest = hashlib.sha256(root.encode()).hexdigest()[:16]
     return os.path.join(tempfile.gettempdir(), f"anabranch-{os.getuid()}", digest)

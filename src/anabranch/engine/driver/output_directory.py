@@ -20,7 +20,7 @@ from anabranch.engine.driver.sink import Holder
 from anabranch.engine.worker.output_files import STAGED
 from anabranch.errors import CheckpointError, SinkError, StorageError
 from anabranch.state.envelope import opened, seal, to_json
-from anabranch.state.files import Files, LocalFiles, cannot_write, remove_passing, sync_directory
+from anabranch.state.files import Files, cannot_write, remove_passing, sync
 
 MARK = "_anabranch.json"
 _KIND = "output"
@@ -55,7 +55,8 @@ class OutputDirectory:
             if names:
                 raise SinkError(
                     f"the output path {path} exists and holds other content ({', '.join(names[:3])}"
-                    f"{', …' if len(names) > 3 else ''}). Choose an empty or new path."
+                    f"{', …' if len(names) > 3 else ''}), and no {MARK} that would say whose it is. Choose an empty or "
+                    "new path; if this is the output of this query, restore that file from a copy."
                 )
             return
         query, owner, format_name = found
@@ -127,9 +128,11 @@ class OutputDirectory:
         root = self.files.root
         try:
             for source, name in zip(staged, names, strict=True):
+                if self.files.durable:
+                    sync(f"{root}/{source}")
                 os.replace(f"{root}/{source}", f"{root}/{name}")
-            if isinstance(self.files, LocalFiles) and self.files.durable:
-                sync_directory(root)
+            if self.files.durable:
+                sync(root)
         except OSError as problem:
             raise cannot_write(root, problem) from None
         self._remove(before, names)

@@ -52,7 +52,7 @@ from anabranch.program.travelling import packed
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.compaction import INLINE_ROWS, SnapshotInterval
-from anabranch.state.files import MemoryFiles
+from anabranch.state.files import MemoryFiles, cannot_write, storage_problem
 from anabranch.state.layouts import Layouts
 from anabranch.state.lineage import (
     KeyRoute,
@@ -359,6 +359,7 @@ class EpochRunner:
             merging=busy,
             transient=self._transient,
             backing=self._backing,
+            durable=self._checkpoint.files.durable,
             memory=self._checkpoint.files if isinstance(self._checkpoint.files, MemoryFiles) else None,
         )
 
@@ -369,7 +370,10 @@ class EpochRunner:
         return data
 
     def _explained(self, problem: Exception, epoch: int) -> Exception:
-        """Spark's errors about unreadable input, with the source named; others as they are."""
+        """Errors about storage and unreadable input, with what to do; others as they are."""
+        why = storage_problem(problem)
+        if why:
+            return cannot_write(f"what epoch {epoch} wrote", why)
         text = str(problem)
         marks = ("FAILED_READ_FILE", "MALFORMED_RECORD", "MALFORMED_CSV", "CANNOT_READ", "Malformed records")
         if any(mark in text for mark in marks):

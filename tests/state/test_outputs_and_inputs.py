@@ -1,0 +1,222 @@
+"""The files at both ends of a query: rows that came from memory, output that is one query's, Spark's own log."""
+
+import pytest
+
+import anabranch as ab
+from anabranch.api.session import from_epochs
+from anabranch.engine.driver.output_directory import MARK, OutputDirectory
+from anabranch.engine.driver.sink import Holder
+from anabranch.errors import CheckpointError, SinkError
+from anabranch.spark.batch_log import BatchLog
+from anabranch.spark.row_files import INDEX, RowFiles, write_rows
+from anabranch.state.files import LocalFiles
+
+COLUMNS = "k long, s string, x double"
+
+
+def row(n: int) -> tuple:
+    return n, f"s{n}", float("nan") if n % 3 else -0.0
+
+
+# -- rows in memory -----------------------------------------------------------------------------------------
+
+
+def write(files: LocalFiles, epochs: list[list[tuple]], query: str = "q") -> list[list[tuple]]:
+    """Bring the files up to a list; what they hold then."""
+    import pyarrow.parquet as pq
+
+    node = from_epochs(epochs, COLUMNS, name="rows")._node
+    (named,) = RowFiles([node]).rows.values()
+    write_rows(files, *named, query)
+    names = [name for name in files.names("") if name.endswith(".parquet")]
+    return [[repr(tuple(r)) for r in node.schema.rows(pq.read_table(files.path(name)).columns)] for name in names]
+
+
+def text(epochs: list[list[tuple]]) -> list[list[str]]:
+    return [[repr(each) for each in rows] for rows in epochs]
+
+
+def cut(rows: list[tuple], size: int) -> list[list[tuple]]:
+    return [rows[at : at + size] for at in range(0, len(rows), size)]
+
+
+def test_a_list_that_grows_within_its_last_epoch_loses_nothing(tmp_path):
+    files = LocalFiles(str(tmp_path))
+    rows = [row(n) for n in range(7)]
+    assert write(files, cut(rows[:3], 2)) == text([rows[:2], rows[2:3]])
+    grown = write(files, cut(rows, 2))
+    assert grown == text([rows[:2], rows[2:3], rows[3:4], rows[4:6], rows[6:]])
+    assert write(files, cut(rows, 2)) == grown == write(files, cut(rows[:5], 2))
+
+
+def test_empty_epochs_are_epochs(tmp_path):
+    epochs = [[row(1)], [], [row(2)], []]
+    assert write(LocalFiles(str(tmp_path)), epochs[:2]) == text(epochs[:2])
+    assert write(LocalFiles(str(tmp_path)), epochs) == text(epochs)
+
+
+def test_a_list_whose_rows_changed_is_refused_and_nothing_is_written(tmp_path):
+    files = LocalFiles(str(tmp_path))
+    rows = [row(n) for n in range(6)]
+    before = write(files, cut(rows, 2))
+    with pytest.raises(CheckpointError, match=r"rows 2 to 3 of its list differ .* may grow at its end"):
+        write(files, cut([*rows[:3], row(9), *rows[4:], row(6)], 2))
+    assert write(files, cut(rows, 2)) == before
+
+
+def test_files_of_rows_that_are_lost_or_damaged_are_made_again_from_the_list(tmp_path):
+    files = LocalFiles(str(tmp_path))
+    rows = [row(n) for n in range(6)]
+    before = write(files, cut(rows, 2))
+    dates = [path.stat().st_mtime for path in sorted(tmp_path.glob("*.parquet"))]
+    for damage in (b"", b"x" * 10, (tmp_path / "000000002.parquet").read_bytes(), None):
+        files.delete("000000001.parquet") if damage is None else files.write("000000001.parquet", damage)
+        assert write(files, cut(rows, 2)) == before
+    assert [path.stat().st_mtime for path in sorted(tmp_path.glob("*.parquet"))] == dates
+    files.delete("000000001.parquet")
+    with pytest.raises(CheckpointError, match=r"000000001.parquet is damaged: its rows are not in the list"):
+        write(files, cut(rows[:1], 2))
+
+
+def test_an_index_that_is_lost_is_made_again_and_a_damaged_or_foreign_one_is_refused(tmp_path):
+    files = LocalFiles(str(tmp_path))
+    rows = [row(n) for n in range(4)]
+    before = write(files, cut(rows, 2))
+    index = files.read(INDEX)
+    files.delete(INDEX)
+    assert write(files, cut(rows, 2)) == before and files.read(INDEX) == index
+    for data in (index[:-1], index.replace(b"rows", b"rowz"), b""):
+        files.write(INDEX, data)
+        with pytest.raises(CheckpointError, match=r"_rows\.json is damaged"):
+            write(files, cut(rows, 2))
+    files.write(INDEX, index)
+    with pytest.raises(CheckpointError, match="belongs to another query"):
+        write(files, cut(rows, 2), "another")
+
+
+# -- output ---------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_is_one_querys_and_says_so(tmp_path):
+    files = LocalFiles(str(tmp_path))
+    directory = OutputDirectory(files, "parquet")
+    directory.check(Holder("here", None))
+    directory.prepare(Holder("here", "q", 1))
+    directory.prepare(Holder("here", "q", 2))
+    with pytest.raises(SinkError, match="belongs to the query with the checkpoint here; this query has the checkpoint"):
+        directory.check(Holder("there", "p"))
+    with pytest.raises(SinkError, match=r"belongs to the query q, whose checkpoint was in here; .* a new query"):
+        directory.check(Holder("here", None))  # the checkpoint was deleted, the output was not
+    with pytest.raises(SinkError, match="holds parquet, not json"):
+        OutputDirectory(files, "json").check(Holder("here", "q"))
+
+
+def test_every_damage_of_the_mark_is_a_clear_error(tmp_path):
+    from tests.state.test_checkpoint import damages
+
+    files = LocalFiles(str(tmp_path))
+    OutputDirectory(files, "parquet").prepare(Holder("here", "q", 1))
+    good = files.read(MARK)
+    OutputDirectory(LocalFiles(str(tmp_path / "other")), "parquet").prepare(Holder("here", "another", 1))
+    for how, data in damages(good, (tmp_path / "other" / MARK).read_bytes()).items():
+        files.write(MARK, data)
+        with pytest.raises(SinkError, match=r"_anabranch\.json is damaged|belongs to the query another"):
+            OutputDirectory(files, "parquet").check(Holder("here", "q"))
+            pytest.fail(how)
+
+
+def test_an_epoch_that_is_published_again_replaces_what_was_there(tmp_path):
+    directory = OutputDirectory(LocalFiles(str(tmp_path)), "json")
+    directory.prepare(Holder("here", "q", 1))
+    directory.publish(3, {"00000.json": b"a", "00001.json": b"b"})
+    directory.publish(4, {"00000.json": b"c"})
+    directory.publish(3, {"00000.json": b"ab"})
+    parts = {path.name: path.read_bytes() for path in tmp_path.glob("part-*")}
+    assert parts == {"part-000000000003-00000.json": b"ab", "part-000000000004-00000.json": b"c"}
+    directory.publish(3, {})
+    assert [path.name for path in tmp_path.glob("part-*")] == ["part-000000000004-00000.json"]
+
+
+def test_only_staged_files_of_this_driver_are_published_and_those_of_the_dead_are_removed(tmp_path):
+    directory = OutputDirectory(LocalFiles(str(tmp_path)), "parquet")
+    directory.prepare(Holder("here", "q", 1))
+    for name in ("_staged-000000000003-00000-a.parquet", "_staging-000001-x-part-3-/_temporary/0/part-0", "_a.1.tmp"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"of a driver that died")
+    directory.prepare(Holder("here", "q", 2))
+    assert [path.name for path in tmp_path.iterdir()] == [MARK]
+    mine, next_epoch = "_staged-000000000003-00000-mine.parquet", "_staged-000000000004-00000-next.parquet"
+    for name in (mine, "_staged-000000000003-00001-repeated.parquet", next_epoch):
+        (tmp_path / name).write_bytes(name.encode())
+    directory.publish_staged(3, [mine], ".parquet")
+    assert {path.name for path in tmp_path.iterdir()} == {MARK, next_epoch, "part-000000000003-00000.parquet"}
+    assert (tmp_path / "part-000000000003-00000.parquet").read_bytes() == mine.encode()
+    assert directory.staging(3) != directory.staging(3)
+
+
+def test_a_driver_that_lost_the_checkpoint_publishes_nothing(tmp_path):
+    def lost() -> None:
+        raise CheckpointError("another driver has taken over")
+
+    directory = OutputDirectory(LocalFiles(str(tmp_path)), "parquet")
+    directory.prepare(Holder("here", "q", 1, lost))
+    with pytest.raises(CheckpointError, match="taken over"):
+        directory.publish(1, {"00000.parquet": b"x"})
+    with pytest.raises(CheckpointError, match="taken over"):
+        directory.publish_staged(1, ["_staged-1"], ".parquet")
+    assert [path.name for path in tmp_path.iterdir()] == [MARK]
+
+
+# -- Spark's log ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log(tmp_path) -> LocalFiles:
+    files = LocalFiles(str(tmp_path))
+    for number in range(3):
+        files.write(f"offsets/{number}", f'v1\n{{"batchTimestampMs":{number}}}\n{{"logOffset":{number}}}\n7\n'.encode())
+        files.write(f"sources/0/{number}", b"v1\n{}")
+    return files
+
+
+def test_a_log_that_fits_is_fine(log):
+    facts = {"batch": 2, "batch_digest": BatchLog(log).digest(2)}
+    BatchLog(log).check(facts)
+    BatchLog(log).check({})
+    log.write("sources/0/2.compact", b"v1")
+    log.delete("sources/0/2")
+    BatchLog(log).check(facts)
+
+
+@pytest.mark.parametrize("name", ["offsets/2", "sources/0/2"])
+def test_a_log_that_lost_what_the_manifest_was_made_from_is_refused(log, name):
+    facts = {"batch": 2, "batch_digest": BatchLog(log).digest(2)}
+    log.delete(name)
+    with pytest.raises(CheckpointError, match=f"{name} is missing: .* Restore offsets"):
+        BatchLog(log).check(facts)
+
+
+def test_a_log_of_another_run_is_refused(log):
+    facts = {"batch": 2, "batch_digest": BatchLog(log).digest(2)}
+    log.write("offsets/2", b'v1\n{"batchTimestampMs":99}\n{"logOffset":2}\n')
+    with pytest.raises(CheckpointError, match="offsets/2 is another than it was"):
+        BatchLog(log).check(facts)
+
+
+def test_two_outputs_in_one_place_are_refused():
+    from anabranch.api.writer import _check_places
+
+    class Somewhere:
+        def __init__(self, place: str | None) -> None:
+            self.place = place
+
+    _check_places([Somewhere("/a"), Somewhere("/ab"), Somewhere(None), Somewhere(None)])
+    for one, other in (("/a", "/a"), ("/a", "/a/b"), ("/a/b", "/a"), ("memory:x", "memory:x")):
+        with pytest.raises(SinkError, match="two outputs of this query go to one place"):
+            _check_places([Somewhere(one), Somewhere(other)])
+
+
+def test_rows_that_do_not_fit_are_found_before_anything_is_written():
+    node = ab.from_rows([(1, "a", 1.0), (2, "b", "no number")], COLUMNS)._node
+    with pytest.raises(ab.AnabranchError):
+        RowFiles([node])
