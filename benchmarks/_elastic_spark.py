@@ -83,7 +83,15 @@ class Size:
 
 
 FULL = Size(tuple((kind, cost_s) for kind in ("stateful", "stateless") for cost_s in (0.001, 0.004)), tuple(KERNELS))
-QUICK = Size((("stateful", 0.004),), ("opmon",), kernel_epochs=50, rounds=2, epochs=2, signal_periods=2)
+QUICK = Size(
+    (("stateful", 0.004),),
+    ("opmon",),
+    kernel_fixed=(1, 2, 4),
+    periods_max=10,
+    rounds=2,
+    epochs=2,
+    signal_periods=2,
+)
 MINI = Size(
     (("stateful", 0.001),),
     ("opmon",),

@@ -2,7 +2,7 @@
 Partitioning functions under skew: Figures 3 to 14 of the *Partitioning* paper, and our own construction.
 
     python -m benchmarks partitioning            20 seeds for the LLL row, 5 for the sweeps (`experiments/`)
-    python -m benchmarks partitioning --quick    the same row, coarser grids and one seed for the sweeps
+    python -m benchmarks partitioning --quick    5 seeds, coarser grids and one seed for the sweeps
 
 Imbalance is the mean over the seeds, migration the median (its deviation is 0.4). Constructions of the LLL
 row see what a lossy counter reports of a million random rows; those of the sweeps see exact frequencies.
@@ -12,8 +12,6 @@ What is measured is always the true distribution.
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -24,6 +22,7 @@ from anabranch.partitioning.counting.lossy_counter import LossyCounter
 from anabranch.partitioning.counting.sliding_counter import SlidingCounter
 from anabranch.partitioning.placing.readj import readj
 from anabranch.partitioning.ring import Places, Ring
+from benchmarks import skew
 from experiments.partitioning_balance import FIGURES as BALANCE
 from experiments.partitioning_costs import FIGURES as COSTS
 from experiments.partitioning_settings import FIGURES as SETTINGS
@@ -49,20 +48,24 @@ Runs = dict[str, list[Outcome]]
 def main(arguments: list[str]) -> dict:
     """Print the tables; return the figure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks partitioning")
-    parser.add_argument("--quick", action="store_true", help="a coarser grid for the sweeps")
-    parser.add_argument("--seeds", type=int, default=20, help="of the LLL row (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="a coarser grid for the sweeps, 5 seeds, shorter on Spark")
+    parser.add_argument("--mini", action="store_true", help="few keys and no sweeps, to see that it runs")
+    parser.add_argument("--seeds", type=int, help="of the LLL row (20, or 5 of the quick form)")
     options = parser.parse_args(arguments)
-    quick, seeds = options.quick, options.seeds
+    quick, seeds = options.quick, options.seeds or (1 if options.mini else 5 if options.quick else 20)
+    domain = 1_000 if options.mini else 10**6
     started = time.perf_counter()
 
-    figure = default_row(seeds)
-    figures(quick)
-    if not quick:
+    figure = default_row(seeds, domain)
+    if not options.mini:
+        figures(quick)
+    if not quick and not options.mini:
         hundred(seeds=2)
-    figure["fast_readj_speedup"], figure["pruned_readj_speedup"] = construction_speed(quick)
-    figure["lookup_cost"] = lookup_cost()
-    if (gain := skew_gain()) is not None:
-        figure["skew_gain"] = gain
+    figure["fast_readj_speedup"], figure["pruned_readj_speedup"] = construction_speed(
+        quick, domain, sigma=0.25 if options.mini else 0.008
+    )
+    figure["lookup_cost"] = lookup_cost(domain)
+    figure["skew_gain"] = skew.skew_gain(skew.MINI if options.mini else skew.Setting(measured=3 if quick else 5))
     print(f"\nall in {time.perf_counter() - started:.0f} s")
     return figure
 
@@ -80,16 +83,16 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str | int | f
     print(f"\n{Table.of(title, head, rows)}", flush=True)
 
 
-def default_row(seeds: int) -> dict:
+def default_row(seeds: int, domain: int) -> dict:
     """The LLL row at the defaults, with counted frequencies, and the sizes."""
-    setting = Setting()
+    setting = Setting(domain=domain)
     truth = zipf(setting.domain, setting.skew)
     at = [setting.channels]
     runs: Runs = defaultdict(list)
     counters = []
     for seed in range(seeds):
         keys = Keys(seed, setting.domain)
-        counter, sizes = count_rows(keys, setting, ROWS_COUNTED)
+        counter, sizes = count_rows(keys, setting, min(ROWS_COUNTED, domain))
         counters.append(float(np.mean(sizes)))
         seen = estimated(keys, counter)
         for name in ("uniform", "consistent"):
@@ -99,7 +102,7 @@ def default_row(seeds: int) -> dict:
         runs["ours"].append(run_ours(keys, setting, truth, at, counter)[at[0]])
     worst = {name: max(one.imbalance.combined for one in outcomes) for name, outcomes in runs.items()}
     table(
-        f"LLL row: z = 1, N = 10, |D| = 10^6, {seeds} seeds, frequencies from a lossy counter",
+        f"LLL row: z = 1, N = 10, |D| = {domain:,}, {seeds} seeds, frequencies from a lossy counter",
         ("approach", "imbalance", "worst seed", "migration", "explicit", "ms"),
         [
             (
@@ -135,9 +138,9 @@ def hundred(seeds: int) -> None:
     table("LCL, N = 100", ("approach", "b", "m"), rows)
 
 
-def construction_speed(quick: bool) -> tuple[float, float]:
-    """Ours and both versions of readj at σ = 0.008, on the last step to 10 channels."""
-    setting = Setting(sigma=0.008)
+def construction_speed(quick: bool, domain: int, sigma: float) -> tuple[float, float]:
+    """Ours and both versions of readj at this σ, on the last step to 10 channels."""
+    setting = Setting(sigma=sigma, domain=domain)
     truth = zipf(setting.domain, setting.skew)
     keys = Keys(0, setting.domain)
     # The step is built with scan, so that quick runs need not run readj nine times over.
@@ -147,7 +150,7 @@ def construction_speed(quick: bool) -> tuple[float, float]:
     pruned = clocked(lambda: readj(problem), 1 if quick else 3)
     ours = float(np.median([run_ours(keys, setting, truth, [10])[10].seconds for _ in range(5)]))
     table(
-        f"Construction at σ = 0.008, LLL, N = 10, {len(problem.frequencies)} explicit entries",
+        f"Construction at σ = {sigma}, LLL, N = 10, {len(problem.frequencies)} explicit entries",
         ("", "seconds", "speed-up"),
         [
             ("readj, direct", direct, 1.0),
@@ -168,39 +171,29 @@ def clocked(work: Callable[[], object], times: int) -> float:
     return float(least)
 
 
-def skew_gain() -> float | None:
-    """Throughput of the hybrid function over consistent hashing, on Spark; None without that benchmark.
-
-    It starts a JVM, so it is a benchmark of its own (skew.py) and imported only here.
-    """
-    if importlib.util.find_spec("benchmarks.skew") is None:
-        return None
-    return importlib.import_module("benchmarks.skew").skew_gain()
-
-
-def lookup_cost() -> dict[str, float]:
+def lookup_cost(domain: int) -> dict[str, float]:
     """
     Look-up with 40 hot keys over `hash % N`, and what hashing a column and looking it up cost over hashing it plainly.
 
     Measured by the skew benchmark's splitter_cost; beside it what was rejected: asking the ring for every row, and
     counting every row by lossy counting.
     """
-    cost = importlib.import_module("benchmarks.skew").splitter_cost()
-    rows, channels = 500_000, 10
-    keys = Keys(0, 10**6)
-    truth = zipf(10**6, 1.0)
+    rows, channels = domain // 2, 10
+    cost = skew.splitter_cost(domain // 10, rows, tries=15 if domain == 10**6 else 1)
+    keys = Keys(0, domain)
+    truth = zipf(domain, 1.0)
     random = np.random.default_rng(0)
-    hashes = keys.hashes[np.searchsorted(np.cumsum(truth), random.random(rows)).clip(max=10**6 - 1)]
+    hashes = keys.hashes[np.searchsorted(np.cumsum(truth), random.random(rows)).clip(max=domain - 1)]
     places = Places.of_items(hashes)
     ring = Ring.of(channels)
     ring.lookup(places)
     cost |= {
         "ring of 10,000 points, per row": clocked(lambda: ring.lookup(places), 3) / rows * 1e9,
         "lossy counter, ε = 1.8e-4": clocked(lambda: LossyCounter(1.8e-4).add(hashes), 3) / rows * 1e9,
-        "sliding, 3 counters": clocked(lambda: SlidingCounter(1.8e-4, 10**6).add(hashes), 3) / rows * 1e9,
+        "sliding, 3 counters": clocked(lambda: SlidingCounter(1.8e-4, domain).add(hashes), 3) / rows * 1e9,
     }
     table(
-        "Cost per row, vectorised over 500,000 rows in batches of 32,768",
+        f"Cost per row, vectorised over {rows:,} rows in batches of 32,768",
         ("", "ns per row", "× hash % N"),
         [(name, each, each / cost["modulo"]) for name, each in cost.items()],
     )

@@ -51,14 +51,14 @@ def test_any_graph_on_any_data_gives_the_sequential_output(tmp_path_factory, cas
 
 def test_a_layout_that_forgets_forks_is_caught(monkeypatch, tmp_path):
     """The comparison can fail: without the numbers of the edges, what meets again comes in another order."""
-    from anabranch.compiler.layout import stages
+    from anabranch.compiler.layout import laying_out
 
-    arriving = stages._Draft._arriving
+    arriving = laying_out._Draft._arriving
 
     def without_digits(self, node, place):
         return [dataclasses.replace(branch, digits=()) for branch in arriving(self, node, place)]
 
-    monkeypatch.setattr(stages._Draft, "_arriving", without_digits)
+    monkeypatch.setattr(laying_out._Draft, "_arriving", without_digits)
     recipe = Recipe(1, (("halve", (0,)), ("running", (0,)), ("union", (2, 1)), ("running", (3,))), (4,), False)
     with pytest.raises(AssertionError):
         compare((recipe, [data(1, 60)]), 3, 0, [0], tmp_path)

@@ -52,7 +52,7 @@ FIGURES: dict[str, set[str]] = {
 }
 PURE = {"compiler", "merger_speed", "simulator"}
 # Benchmarks that have no miniature yet. It only shrinks.
-WITHOUT = {"partitioning", "simulator"}
+WITHOUT = {"simulator"}
 
 
 def figures_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:

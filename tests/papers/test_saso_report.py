@@ -7,7 +7,7 @@ from pathlib import Path
 from anabranch.papers.fluid.saso_report import report
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "elasticity.md"
-REMAKE = "PYTHONPATH=src python tests/control/test_saso_report.py"
+REMAKE = "PYTHONPATH=src python tests/papers/test_saso_report.py"
 BEGIN, END = "<!-- measured: begin -->\n", "\n<!-- measured: end -->"
 
 

@@ -14,7 +14,7 @@ from anabranch.api.events import Decided, EpochEnded, ExecutorsChanged, Listener
 from anabranch.compiler.layout.plan import Plan
 from anabranch.control import Decision
 from anabranch.engine.query_options import QueryOptions
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, ProgramError
 from anabranch.program.model import OutputOrder
 from anabranch.program.options import seconds_of
 
@@ -248,8 +248,9 @@ class StreamingQuery:
 
     @property
     def regions(self) -> list[RegionStatus]:
-        """The regions that have channels: how many, within which bounds, pinned or not, and what was asked by hand."""
-        return self._runner.adaptation.scaling.status()
+        """The stages that are entered through a shuffle, as `explain` and progress name them: how many channels each
+        has, within which bounds, pinned or not, and what was asked by hand."""
+        return self._runner.current.regions
 
     def rescale(self, region: str, channels: int) -> None:
         """Give a region another number of channels, from the next epoch on.
@@ -265,7 +266,12 @@ class StreamingQuery:
         channels : int
             Within ``minChannels`` and ``maxChannels``, if they were given.
         """
-        self._runner.adaptation.scaling.rescale(region, channels)
+        scaling = self._runner.adaptation.scaling
+        if region not in scaling.regions and any(each.name == region for each in self.regions):
+            raise ProgramError(
+                f"rescale({region!r}): it runs on one channel, in the order of one thread; explain() says why"
+            )
+        scaling.rescale(region, channels)
 
     def decisions(self, region: str) -> tuple[Decision, ...]:
         """The latest decisions of a region's controller, oldest first: inputs, what it remembered, branch, reason.

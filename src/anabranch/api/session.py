@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from anabranch.api.building import unique_name
 from anabranch.api.events import Listener, Listeners
-from anabranch.api.stream import Stream, unique_name
+from anabranch.api.stream import Stream
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.program.ddl import to_ddl
 from anabranch.program.graph import Feedback, Location, Loop, Node, Source, caller_location

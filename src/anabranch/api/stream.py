@@ -4,43 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import inspect
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from anabranch.api import branching, joining, windowed
+from anabranch.api.building import key_of, must_be_callable, next_number, output_schema, put, remade
 from anabranch.api.declarations import Operator, make_prototype, state_fields, to_milliseconds
-from anabranch.api.meeting import Meeting
-from anabranch.api.windowed import Windowed
 from anabranch.compiler.layout.compile import compiled
 from anabranch.compiler.layout.plan import Plan
-from anabranch.compiler.models.inference import infer_output_schema
 from anabranch.engine.sequential import SequentialRun, run_epochs
-from anabranch.errors import ProgramError, SchemaError
+from anabranch.errors import ProgramError
 from anabranch.program.graph import (
     Filter,
     FlatMap,
     Keyed,
     Location,
-    Logic,
     Map,
     Node,
     Process,
     caller_location,
 )
-from anabranch.program.hashing import is_hashable
-from anabranch.program.schema import Row, Schema, schema_of_return
+from anabranch.program.schema import Row, Schema
 
 if TYPE_CHECKING:
     from anabranch.api.session import Session
     from anabranch.api.writer import DataStreamWriter
 
 
-# One count for all programs of this process: streams of different sources may meet in one program.
-NUMBERS = itertools.count()
-
-
-class Stream(Windowed, Meeting):
+class Stream:
     """A stream of tuples: the output of an operator.
 
     Streams come from a `Session` (``read``, ``from_files``, ``from_rows``) and from the methods here. Each
@@ -50,7 +41,7 @@ class Stream(Windowed, Meeting):
     def __init__(self, session: Session | None, node: Node, names: set[str]) -> None:
         self._session = session
         # Whoever makes a source may number it as he likes; here its number becomes one that no other operator has.
-        self._node = node if node.inputs else dataclasses.replace(node, id=next(NUMBERS))
+        self._node = node if node.inputs else dataclasses.replace(node, id=next_number())
         self._names = names
 
     # -- what it is -------------------------------------------------------------------------------------
@@ -89,22 +80,22 @@ class Stream(Windowed, Meeting):
         [(y=2), (y=4)]
         """
         location = caller_location()
-        _must_be_callable("map", function, location)
-        output = self._output_schema("map", function, schema, location)
-        return self._append("map", Map(function), output, location, name)
+        must_be_callable("map", function, location)
+        output = output_schema(self, "map", function, schema, location)
+        return put(self, "map", lambda _: (Map(function), output), location, name)
 
     def filter(self, function: Callable[[Any], Any], *, name: str | None = None) -> Stream:
         """The tuples for which the function is true."""
         location = caller_location()
-        _must_be_callable("filter", function, location)
-        return self._append("filter", Filter(function), self.schema, location, name)
+        must_be_callable("filter", function, location)
+        return put(self, "filter", lambda _: (Filter(function), self.schema), location, name)
 
     def flat_map(self, function: Callable[[Any], Any], schema: Any = None, *, name: str | None = None) -> Stream:
         """Any number of tuples out for each in: the function yields them, or returns an iterable or None."""
         location = caller_location()
-        _must_be_callable("flat_map", function, location)
-        output = self._output_schema("flat_map", function, schema, location)
-        return self._append("flat_map", FlatMap(function), output, location, name)
+        must_be_callable("flat_map", function, location)
+        output = output_schema(self, "flat_map", function, schema, location)
+        return put(self, "flat_map", lambda _: (FlatMap(function), output), location, name)
 
     def process(
         self,
@@ -149,14 +140,14 @@ class Stream(Windowed, Meeting):
                 f"process at {location}: by=… needs an instance of an ab.Operator class, found {operator!r};"
                 " leave out by=… and the key of its own state is found"
             )
-        key = self._key("process", by, location)
+        key = key_of(self, "process", by, location)
         function = kind.process
         if function is Operator.process:
             raise ProgramError(f"process at {location}: {kind.__name__} has no process(self, t) method")
-        output = self._output_schema("process", operator, schema, location, "process")
+        output = output_schema(self, "process", operator, schema, location, "process")
         transient = persistence == "transient"
         logic = Keyed(make_prototype(operator), "process", state_fields(kind), to_milliseconds(ttl), transient)
-        return self._append("process", logic, output, location, name, key, wanted=kind.__name__)
+        return put(self, "process", lambda _: (logic, output), location, name, key, wanted=kind.__name__)
 
     def _process_as_it_is(
         self, operator: Any, schema: Any, location: Location, name: str | None, ttl: Any, persistence: str
@@ -177,9 +168,60 @@ class Stream(Windowed, Meeting):
                 f"process at {location}: expected a function or an object that can be called with a tuple, or an "
                 f"instance of a class derived from ab.Operator; found {operator!r}"
             )
-        output = self._output_schema("process", operator, schema, location, method)
+        output = output_schema(self, "process", operator, schema, location, method)
         shown = getattr(operator, "__name__", type(operator).__name__)
-        return self._append("process", Process(operator, method), output, location, name, wanted=shown)
+        return put(self, "process", lambda _: (Process(operator, method), output), location, name, wanted=shown)
+
+    # Windows and patterns over the tuples of each key.
+    aggregate = windowed.aggregate
+    sort = windowed.sort
+    deduplicate = windowed.deduplicate
+    match = windowed.match
+
+    # Together with other streams.
+    union = joining.union
+    join = joining.join
+    enrich = joining.enrich
+    combine = joining.combine
+
+    # Where tuples go.
+    split = branching.split
+    route = branching.route
+    spread = branching.spread
+    punctuate = branching.punctuate
+
+    # -- where operators run ----------------------------------------------------------------------------
+
+    def isolate(self) -> Stream:
+        """Give the operator that makes this stream a stage of its own: no other runs in its tasks.
+
+        Its tuples come to it, and leave it, through a shuffle; without a key they are dealt out in turn. The output is
+        the same. For an operator that needs memory, a library or a machine that the others should not pay for; the
+        number of its channels adapts by itself. The outputs of a `split` or `route` are one operator with it.
+
+        Examples
+        --------
+        >>> import anabranch as ab
+        >>> numbers = ab.from_rows([(1,)], "x long")
+        >>> stream = numbers.map(lambda t: (t.x * 2,), schema="y long", name="twice").isolate()
+        >>> [stage.name for stage in stream.plan().layout.stages]
+        ['source', 'twice']
+        """
+        return remade(self, isolated=True)
+
+    def colocate(self, *others: str | Stream) -> Stream:
+        """Run the operator that makes this stream in the stage of others, named here or given by their streams.
+
+        Operators run together anyway where they can. This moves an operator without state that stands before one with
+        state behind the shuffle: tuples are routed by the key first, which the operator must pass on. It pays if it
+        makes many tuples of one, or if the source has few pieces. The output is the same. If it cannot be, starting
+        the query is an error that says what is in the way, for example keys that have nothing in common.
+        """
+        location = caller_location()
+        if not others or not all(isinstance(other, (str, Stream)) for other in others):
+            raise ProgramError(f"colocate at {location}: expected names of operators, or streams; found {others!r}")
+        marks = tuple(other if isinstance(other, str) else other._node.id for other in others)
+        return remade(self, together=(*self._node.together, *marks))
 
     # -- running ----------------------------------------------------------------------------------------
 
@@ -225,114 +267,3 @@ class Stream(Windowed, Meeting):
         form : "text", "json", "mermaid" or "svg"
         """
         print(self.plan().explain(form))
-
-    # -- helpers ----------------------------------------------------------------------------------------
-
-    def _append(
-        self,
-        kind: str,
-        logic: Logic,
-        schema: Schema,
-        location: Location,
-        name: str | None,
-        key: tuple[str, ...] = (),
-        wanted: str = "",
-    ) -> Stream:
-        return self._operator(kind, lambda _: (logic, schema), location, name, key, wanted=wanted)
-
-    def _operator(
-        self,
-        kind: str,
-        make: Callable[[str], tuple[Logic, Schema]],
-        location: Location,
-        name: str | None,
-        key: tuple[str, ...] = (),
-        *,
-        wanted: str = "",
-        others: Sequence[Stream] = (),
-        keys: tuple[tuple[str, ...], ...] = (),
-    ) -> Stream:
-        """Put an operator behind this stream (and others); `make` gets its name and gives its logic and schema."""
-        session, names = self._session, self._names
-        for other in others:
-            session = session or other._session
-            if other._session is not None and session is not None and other._session.spark is not session.spark:
-                raise ProgramError(f"{kind} at {location}: the streams come from different Spark sessions; use one")
-            if other._names is not names:
-                names = names | other._names
-        chosen = unique_name(name or wanted or kind, names, location, explicit=name is not None)
-        try:
-            logic, schema = make(chosen)
-        except ProgramError as problem:
-            names.discard(chosen)
-            raise type(problem)(f"{kind} at {location}: {problem}") from None
-        inputs = (self._node, *(other._node for other in others))
-        node = Node(next(NUMBERS), kind, chosen, logic, inputs, schema, location, key, keys)
-        return Stream(session, node, names)
-
-    def _key(self, method: str, by: str | Sequence[str], location: Location) -> tuple[str, ...]:
-        names = (by,) if isinstance(by, str) else tuple(by)
-        if not names:
-            raise SchemaError(f"{method} at {location}: the key is empty; name at least one column: by='…'")
-        for name in names:
-            if not isinstance(name, str) or name not in self.schema:
-                raise SchemaError(
-                    f"{method} at {location}: the key {name!r} is not a column; columns: {', '.join(self.columns)}"
-                )
-            if not is_hashable(self.schema.type_of(name)):
-                raise SchemaError(
-                    f"{method} at {location}: the column {name!r} has the type {self.schema.type_of(name)}, which "
-                    "cannot be a key; use a number, string, date, timestamp, boolean or binary column"
-                )
-        if len(set(names)) < len(names):
-            raise SchemaError(f"{method} at {location}: the key names a column twice: {', '.join(names)}")
-        return names
-
-    def _output_schema(
-        self, kind: str, function: Any, given: Any, location: Location, method: str | None = None
-    ) -> Schema:
-        """The columns of what an operator emits: given, annotated, or found in its code."""
-        if given is not None:
-            try:
-                return Schema.of(given)
-            except SchemaError as problem:
-                raise SchemaError(f"{kind} at {location}: {problem}") from None
-        called = function if method is None or inspect.isroutine(function) else getattr(type(function), method)
-        try:
-            found = schema_of_return(called, many=kind != "map")
-        except SchemaError as problem:
-            raise SchemaError(f"{kind} at {location}: {problem}") from None
-        if found is not None:
-            return found
-        found = infer_output_schema(function, self.schema, None if inspect.isroutine(function) else method, mode=kind)
-        if found is not None:
-            return found
-        raise SchemaError(
-            f"{kind} at {location}: the columns of the output are unknown. Say them in one of two ways:\n"
-            f"  a schema:      .{kind}({_plain_name(called)}, schema='id long, value double')\n"
-            "  an annotation: class Reading(NamedTuple): id: int; value: float\n"
-            f"                 def {_plain_name(called)}(t) -> {'Reading' if kind == 'map' else 'Iterator[Reading]'}: …"
-        )
-
-
-def unique_name(wanted: str, taken: set[str], location: Location, explicit: bool) -> str:
-    """The name, or the name with a number behind it; a name the user chose must be free."""
-    plain = "".join(c if c.isalnum() or c in "-_" else "_" for c in wanted)
-    if explicit and (plain != wanted or plain in taken):
-        why = "it is taken" if plain in taken else "names are made of letters, digits, - and _"
-        raise ProgramError(f"the operator at {location} cannot have the name {wanted!r}: {why}")
-    name, number = plain, 2
-    while name in taken:
-        name, number = f"{plain}-{number}", number + 1
-    taken.add(name)
-    return name
-
-
-def _must_be_callable(method: str, function: Any, location: Location) -> None:
-    if not callable(function):
-        raise ProgramError(f"{method} at {location}: expected a function of one tuple, found {function!r}")
-
-
-def _plain_name(function: Callable[..., Any]) -> str:
-    name = getattr(function, "__name__", "f")
-    return name if name.isidentifier() else "f"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from anabranch.api.building import key_of, put
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.operators.agg import Aggregation
 from anabranch.operators.aggregation import aggregate_logic
 from anabranch.operators.pattern_matching import match_logic
 from anabranch.operators.sorting import deduplicate_logic, sort_logic
 from anabranch.operators.windows import POLICIES, Policy, Sliding, Tumbling, tumbling
-from anabranch.program.graph import Location, Logic, caller_location
+from anabranch.program.graph import Logic, caller_location
 from anabranch.program.hashing import is_hashable
 from anabranch.program.schema import Schema
 
@@ -19,206 +20,190 @@ if TYPE_CHECKING:
     from anabranch.api.stream import Stream
 
 
-class Windowed:
-    """Operators that keep tuples, or something of them, for each key."""
+def aggregate(
+    stream: Stream,
+    by: str | Sequence[str] | None,
+    window: Tumbling | Sliding | Policy,
+    *,
+    name: str | None = None,
+    null_key: str = "keep",
+    reassociate: bool = False,
+    **aggregations: Aggregation,
+) -> Stream:
+    """Aggregate windows of each key: one tuple for each window, when it closes.
 
-    if TYPE_CHECKING:
+    Parameters
+    ----------
+    by : str, sequence of str, or None
+        The key; None for windows over the whole stream, which run on one thread.
+    window : tumbling(…), sliding(…) or a policy
+        Which tuples belong together: see `tumbling` and `sliding`.
+    null_key : "keep", "drop" or "fail"
+        What a tuple does whose key is null: it has a key like any other; it goes; it fails the epoch. The first
+        two are counted as ``null_key``.
+    reassociate : bool
+        Whether floats may be added in another order than by one thread, if that lets several channels work on a
+        hot key (option ``splitHotKeys``): the last bits of a sum may then differ.
+    **aggregations
+        The columns of the result, behind those of the key: ``total=agg.sum("amount")``.
 
-        @property
-        def schema(self) -> Schema: ...
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> sales = ab.from_rows([("a", 1), ("b", 5), ("a", 2)], "shop string, amount long")
+    >>> sales.aggregate(by="shop", window=ab.tumbling(2), total=ab.agg.sum("amount")).run_sequential()
+    [(shop='a', total=3)]
+    >>> last_two = ab.sliding(ab.count(2), every=1)
+    >>> sales.aggregate(by=None, window=last_two, total=ab.agg.sum("amount")).run_sequential()
+    [(total=1), (total=6), (total=7)]
+    """
+    location = caller_location()
+    key = () if by is None else key_of(stream, "aggregate", by, location)
+    chosen = tumbling(window) if isinstance(window, POLICIES) else window
+    if not isinstance(chosen, (Tumbling, Sliding)):
+        raise ProgramError(
+            f"aggregate at {location}: expected a window such as tumbling(count(10)), "
+            f"tumbling(delta('time', 60)) or sliding(count(10), every=count(1)), found {window!r}"
+        )
+    if not aggregations:
+        raise ProgramError(f"aggregate at {location}: nothing to compute; add for example total=agg.sum('x')")
 
-        def _key(self, method: str, by: str | Sequence[str], location: Location) -> tuple[str, ...]: ...
+    def make(called: str) -> tuple[Logic, Schema]:
+        return aggregate_logic(stream.schema, key, chosen, aggregations, called, null_key, reassociate)
 
-        def _operator(
-            self,
-            kind: str,
-            make: Callable[[str], tuple[Logic, Schema]],
-            location: Location,
-            name: str | None,
-            key: tuple[str, ...] = (),
-        ) -> Stream: ...
+    return put(stream, "aggregate", make, location, name, key)
 
-    def aggregate(
-        self,
-        by: str | Sequence[str] | None,
-        window: Tumbling | Sliding | Policy,
-        *,
-        name: str | None = None,
-        null_key: str = "keep",
-        reassociate: bool = False,
-        **aggregations: Aggregation,
-    ) -> Stream:
-        """Aggregate windows of each key: one tuple for each window, when it closes.
 
-        Parameters
-        ----------
-        by : str, sequence of str, or None
-            The key; None for windows over the whole stream, which run on one thread.
-        window : tumbling(…), sliding(…) or a policy
-            Which tuples belong together: see `tumbling` and `sliding`.
-        null_key : "keep", "drop" or "fail"
-            What a tuple does whose key is null: it has a key like any other; it goes; it fails the epoch. The first
-            two are counted as ``null_key``.
-        reassociate : bool
-            Whether floats may be added in another order than by one thread, if that lets several channels work on a
-            hot key (option ``splitHotKeys``): the last bits of a sum may then differ.
-        **aggregations
-            The columns of the result, behind those of the key: ``total=agg.sum("amount")``.
+def sort(
+    stream: Stream,
+    columns: str | Sequence[str],
+    window: Policy,
+    *,
+    key: str | Sequence[str] | None = None,
+    descending: bool | Sequence[bool] = False,
+    late: str = "pass",
+    null_key: str = "keep",
+    name: str | None = None,
+) -> Stream:
+    """Put tuples in order, progressively.
 
-        Examples
-        --------
-        >>> import anabranch as ab
-        >>> sales = ab.from_rows([("a", 1), ("b", 5), ("a", 2)], "shop string, amount long")
-        >>> sales.aggregate(by="shop", window=ab.tumbling(2), total=ab.agg.sum("amount")).run_sequential()
-        [(shop='a', total=3)]
-        >>> last_two = ab.sliding(ab.count(2), every=1)
-        >>> sales.aggregate(by=None, window=last_two, total=ab.agg.sum("amount")).run_sequential()
-        [(total=1), (total=6), (total=7)]
-        """
-        location = caller_location()
-        key = () if by is None else self._key("aggregate", by, location)
-        chosen = tumbling(window) if isinstance(window, POLICIES) else window
-        if not isinstance(chosen, (Tumbling, Sliding)):
-            raise ProgramError(
-                f"aggregate at {location}: expected a window such as tumbling(count(10)), "
-                f"tumbling(delta('time', 60)) or sliding(count(10), every=count(1)), found {window!r}"
+    Parameters
+    ----------
+    columns : str or sequence of str
+        What they are ordered by; equal tuples stay in the order they came. Nulls come first, NaN last.
+    window : count(n), delta(attribute, size) or punctuation()
+        How long a tuple may wait: while at most n are held; until the attribute, which must be the first of the
+        columns, has grown by more than `size`; or until the next punctuation.
+    key : str or sequence of str, optional
+        Sort the tuples of each key by themselves; without one the sort runs on one thread.
+    late : "pass" or "drop"
+        What a tuple does that belongs before one that has gone already: it goes at once, out of order, or not at
+        all. Either way it is counted as ``late``.
+
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> stream = ab.from_rows([(2,), (1,), (3,), (5,), (4,)], "x long")
+    >>> stream.sort("x", window=ab.count(1)).run_sequential()
+    [(x=1), (x=2), (x=3), (x=4)]
+    """
+    location = caller_location()
+    by = () if key is None else key_of(stream, "sort", key, location)
+    chosen = (columns,) if isinstance(columns, str) else tuple(columns)
+
+    def make(called: str) -> tuple[Logic, Schema]:
+        return sort_logic(stream.schema, chosen, window, by, descending, late, null_key, called), stream.schema
+
+    return put(stream, "sort", make, location, name, by)
+
+
+def deduplicate(
+    stream: Stream,
+    by: str | Sequence[str] | None = None,
+    within: Policy | None = None,
+    *,
+    null_key: str = "keep",
+    name: str | None = None,
+) -> Stream:
+    """The first tuple of each key.
+
+    Parameters
+    ----------
+    by : str or sequence of str, optional
+        What makes two tuples the same; all columns by default.
+    within : count(n), delta(attribute, size) or time(seconds), optional
+        How long a tuple is remembered: of each n tuples of the key the first goes through; or the first, and then
+        the first whose attribute has grown by more than `size`; or one for each span of so many seconds, by the
+        clock of the epochs. For ever by default: the state grows with the number of keys.
+
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> ab.from_rows([(1,), (2,), (1,)], "x long").deduplicate().run_sequential()
+    [(x=1), (x=2)]
+    """
+    location = caller_location()
+    if by is None:
+        unfit = [name for name in stream.schema.names if not is_hashable(stream.schema.type_of(name))]
+        if unfit:
+            raise SchemaError(
+                f"deduplicate at {location}: the column {unfit[0]!r} has the type {stream.schema.type_of(unfit[0])}, "
+                "which cannot be a key; name the columns that make tuples the same: by=…"
             )
-        if not aggregations:
-            raise ProgramError(f"aggregate at {location}: nothing to compute; add for example total=agg.sum('x')")
+    key = key_of(stream, "deduplicate", stream.schema.names if by is None else by, location)
 
-        def make(called: str) -> tuple[Logic, Schema]:
-            return aggregate_logic(self.schema, key, chosen, aggregations, called, null_key, reassociate)
+    def make(called: str) -> tuple[Logic, Schema]:
+        return deduplicate_logic(stream.schema, key, within, null_key, called), stream.schema
 
-        return self._operator("aggregate", make, location, name, key)
+    return put(stream, "deduplicate", make, location, name, key)
 
-    def sort(
-        self,
-        columns: str | Sequence[str],
-        window: Policy,
-        *,
-        key: str | Sequence[str] | None = None,
-        descending: bool | Sequence[bool] = False,
-        late: str = "pass",
-        null_key: str = "keep",
-        name: str | None = None,
-    ) -> Stream:
-        """Put tuples in order, progressively.
 
-        Parameters
-        ----------
-        columns : str or sequence of str
-            What they are ordered by; equal tuples stay in the order they came. Nulls come first, NaN last.
-        window : count(n), delta(attribute, size) or punctuation()
-            How long a tuple may wait: while at most n are held; until the attribute, which must be the first of the
-            columns, has grown by more than `size`; or until the next punctuation.
-        key : str or sequence of str, optional
-            Sort the tuples of each key by themselves; without one the sort runs on one thread.
-        late : "pass" or "drop"
-            What a tuple does that belongs before one that has gone already: it goes at once, out of order, or not at
-            all. Either way it is counted as ``late``.
+def match(
+    stream: Stream,
+    by: str | Sequence[str] | None,
+    pattern: Any,
+    within: Policy | None = None,
+    *,
+    contiguity: str = "strict",
+    emit: Callable[[Any], Any] | None = None,
+    schema: Any = None,
+    null_key: str = "keep",
+    name: str | None = None,
+) -> Stream:
+    """Find a pattern in the tuples of each key.
 
-        Examples
-        --------
-        >>> import anabranch as ab
-        >>> stream = ab.from_rows([(2,), (1,), (3,), (5,), (4,)], "x long")
-        >>> stream.sort("x", window=ab.count(1)).run_sequential()
-        [(x=1), (x=2), (x=3), (x=4)]
-        """
-        location = caller_location()
-        by = () if key is None else self._key("sort", key, location)
-        chosen = (columns,) if isinstance(columns, str) else tuple(columns)
+    A match is emitted with the first tuple that completes one; of several, the one that began first, each step
+    taking as much as it can, earlier steps first. Matches do not overlap.
 
-        def make(called: str) -> tuple[Logic, Schema]:
-            return sort_logic(self.schema, chosen, window, by, descending, late, null_key, called), self.schema
+    Parameters
+    ----------
+    by : str, sequence of str, or None
+        The key; None for patterns over the whole stream, which run on one thread.
+    pattern : list of step(…)
+        The steps in their order, each with a name, a condition and how many tuples it takes.
+    within : count(n) or delta(attribute, size), optional
+        How long a match may be: in tuples of the key, from the first to the last; or by how much the attribute of
+        the last may lie above that of the first.
+    contiguity : "strict" or "relaxed"
+        Whether the tuples of a match must follow one another, or tuples that do not fit are skipped.
+    emit : callable, optional
+        Makes the result of a match ``m``, whose steps are lists of tuples by name: ``m.failures``. Needs `schema`.
+        By default the result has the key, and for each step an array of its tuples.
 
-        return self._operator("sort", make, location, name, by)
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> logins = ab.from_rows([("a", False), ("a", False), ("b", True), ("a", True)], "host string, ok boolean")
+    >>> pattern = [ab.step("failed", lambda t: not t.ok).times(2, None), ab.step("done", lambda t: t.ok)]
+    >>> logins.match(
+    ...     by="host", pattern=pattern, emit=lambda m: (m.done[0].host, len(m.failed)), schema="host string, n long"
+    ... ).run_sequential()
+    [(host='a', n=2)]
+    """
+    location = caller_location()
+    key = () if by is None else key_of(stream, "match", by, location)
 
-    def deduplicate(
-        self,
-        by: str | Sequence[str] | None = None,
-        within: Policy | None = None,
-        *,
-        null_key: str = "keep",
-        name: str | None = None,
-    ) -> Stream:
-        """The first tuple of each key.
+    def make(called: str) -> tuple[Logic, Schema]:
+        return match_logic(stream.schema, key, pattern, within, contiguity, emit, schema, null_key, called)
 
-        Parameters
-        ----------
-        by : str or sequence of str, optional
-            What makes two tuples the same; all columns by default.
-        within : count(n), delta(attribute, size) or time(seconds), optional
-            How long a tuple is remembered: of each n tuples of the key the first goes through; or the first, and then
-            the first whose attribute has grown by more than `size`; or one for each span of so many seconds, by the
-            clock of the epochs. For ever by default: the state grows with the number of keys.
-
-        Examples
-        --------
-        >>> import anabranch as ab
-        >>> ab.from_rows([(1,), (2,), (1,)], "x long").deduplicate().run_sequential()
-        [(x=1), (x=2)]
-        """
-        location = caller_location()
-        if by is None:
-            unfit = [name for name in self.schema.names if not is_hashable(self.schema.type_of(name))]
-            if unfit:
-                raise SchemaError(
-                    f"deduplicate at {location}: the column {unfit[0]!r} has the type {self.schema.type_of(unfit[0])}, "
-                    "which cannot be a key; name the columns that make tuples the same: by=…"
-                )
-        key = self._key("deduplicate", self.schema.names if by is None else by, location)
-
-        def make(called: str) -> tuple[Logic, Schema]:
-            return deduplicate_logic(self.schema, key, within, null_key, called), self.schema
-
-        return self._operator("deduplicate", make, location, name, key)
-
-    def match(
-        self,
-        by: str | Sequence[str] | None,
-        pattern: Any,
-        within: Policy | None = None,
-        *,
-        contiguity: str = "strict",
-        emit: Callable[[Any], Any] | None = None,
-        schema: Any = None,
-        null_key: str = "keep",
-        name: str | None = None,
-    ) -> Stream:
-        """Find a pattern in the tuples of each key.
-
-        A match is emitted with the first tuple that completes one; of several, the one that began first, each step
-        taking as much as it can, earlier steps first. Matches do not overlap.
-
-        Parameters
-        ----------
-        by : str, sequence of str, or None
-            The key; None for patterns over the whole stream, which run on one thread.
-        pattern : list of step(…)
-            The steps in their order, each with a name, a condition and how many tuples it takes.
-        within : count(n) or delta(attribute, size), optional
-            How long a match may be: in tuples of the key, from the first to the last; or by how much the attribute of
-            the last may lie above that of the first.
-        contiguity : "strict" or "relaxed"
-            Whether the tuples of a match must follow one another, or tuples that do not fit are skipped.
-        emit : callable, optional
-            Makes the result of a match ``m``, whose steps are lists of tuples by name: ``m.failures``. Needs `schema`.
-            By default the result has the key, and for each step an array of its tuples.
-
-        Examples
-        --------
-        >>> import anabranch as ab
-        >>> logins = ab.from_rows([("a", False), ("a", False), ("b", True), ("a", True)], "host string, ok boolean")
-        >>> pattern = [ab.step("failed", lambda t: not t.ok).times(2, None), ab.step("done", lambda t: t.ok)]
-        >>> logins.match(
-        ...     by="host", pattern=pattern, emit=lambda m: (m.done[0].host, len(m.failed)), schema="host string, n long"
-        ... ).run_sequential()
-        [(host='a', n=2)]
-        """
-        location = caller_location()
-        key = () if by is None else self._key("match", by, location)
-
-        def make(called: str) -> tuple[Logic, Schema]:
-            return match_logic(self.schema, key, pattern, within, contiguity, emit, schema, null_key, called)
-
-        return self._operator("match", make, location, name, key)
+    return put(stream, "match", make, location, name, key)

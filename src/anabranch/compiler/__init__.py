@@ -1,12 +1,12 @@
-"""From a graph of operators to what runs (pure): properties with reasons, regions, layout, explain.
+"""From a graph of operators to what runs (pure): properties with reasons, chains, layout, explain.
 
 General layout, in the order the data flows:
 
     reading/      the code of an operator, followed with abstract values: facts, each with its line
     models/       what they show: state, key, selectivity, forwarding, as a model with reasons
     rewriting/    an operator as it runs: dicts that become managed state, methods that work on columns
-    layout/       the program: regions, stages, what runs where
+    layout/       the program: chains, stages, what runs where
     explaining/   the same, told to a person
 
-The front door is `compile_program` in layout/compile.py.
+The front door is `compiled` in layout/compile.py.
 """

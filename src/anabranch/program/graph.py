@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch.errors import ProgramError
@@ -243,6 +243,10 @@ class Node:
         The columns (of its first input) its state is partitioned by; empty if it has none.
     keys : tuple of tuple of str
         For an operator that reads several streams: the key's columns in each; empty if they have the same names.
+    isolated : bool
+        It has a stage of its own.
+    together : tuple of str or int
+        Operators that must run in its stage: by name or, before `named`, by number.
     """
 
     id: int
@@ -254,6 +258,8 @@ class Node:
     location: Location
     key: tuple[str, ...] = ()
     keys: tuple[tuple[str, ...], ...] = ()
+    isolated: bool = False
+    together: tuple[str | int, ...] = ()
 
     def key_of(self, place: int) -> tuple[str, ...]:
         """The columns of an input that hold the key."""
@@ -293,7 +299,8 @@ def named(outputs: Sequence[Node]) -> list[Node]:
     """The outputs of the program, its operators with unique names.
 
     Streams of several sources were named without knowing of each other. The first to be declared keeps a name,
-    the others get a number behind it, as within one stream.
+    the others get a number behind it, as within one stream. What was said of an operator on any of its streams
+    (`isolated`, `together`) holds for the operator.
     """
     nodes = upstream(*outputs)
     taken: set[str] = set()
@@ -304,7 +311,9 @@ def named(outputs: Sequence[Node]) -> list[Node]:
             name, number = f"{node.name}-{number}", number + 1
         taken.add(name)
         names[node.id] = name
-    if all(names[node.id] == node.name for node in nodes):
+    variants = _variants(outputs)
+    said = any(len(each) > 1 or each[0].together for each in variants.values())
+    if not said and all(names[node.id] == node.name for node in nodes):
         return list(outputs)
     copies: dict[int, Node] = {}
     loops: list[tuple[Loop, int]] = []
@@ -316,10 +325,48 @@ def named(outputs: Sequence[Node]) -> list[Node]:
             logic = Feedback(loops[-1][0])
         if names[node.id] != node.name and isinstance(logic, Keyed):
             logic = dataclasses.replace(logic, prototype=_renamed(logic.prototype, names[node.id]))
-        copies[node.id] = dataclasses.replace(node, name=names[node.id], inputs=inputs, logic=logic)
+        copies[node.id] = dataclasses.replace(
+            node,
+            name=names[node.id],
+            inputs=inputs,
+            logic=logic,
+            isolated=any(each.isolated for each in variants[node.id]),
+            together=_together(variants[node.id], names),
+        )
     for loop, target in loops:
         loop.node = copies[target]
     return [copies[node.id] for node in outputs]
+
+
+def _variants(outputs: Sequence[Node]) -> dict[int, list[Node]]:
+    """Number → the operator as each stream has it: saying something of it makes another node of the same number."""
+    found: dict[int, list[Node]] = {}
+    seen: set[int] = set()
+    waiting = list(outputs)
+    while waiting:
+        at = waiting.pop()
+        if id(at) not in seen:
+            seen.add(id(at))
+            found.setdefault(at.id, []).append(at)
+            waiting += at.inputs
+            loop = _loop_of(at)
+            if loop is not None and loop.node is not None:
+                waiting.append(loop.node)
+    return found
+
+
+def _together(variants: Sequence[Node], names: Mapping[int, str]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for node in variants:
+        for other in node.together:
+            name = names.get(other, "") if isinstance(other, int) else other
+            if name not in names.values():
+                raise ProgramError(
+                    f"{node.title}: colocate({other if isinstance(other, str) else '…'!s}): the program has no such "
+                    f"operator; operators: {', '.join(names.values())}"
+                )
+            found[name] = None
+    return tuple(found)
 
 
 def _renamed(prototype: Any, name: str) -> Any:

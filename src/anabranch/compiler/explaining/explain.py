@@ -136,6 +136,10 @@ def _operator(operator: PlannedOperator) -> list[str]:
         lines.append(f"    {'does':<12} {description(operator)}")
     for name, found in properties(model):
         lines.append(f"    {name:<12} {value_text(found):<14} {found.reason}  {place(found.location)}".rstrip())
+    if operator.node.isolated:
+        lines.append(f"    {'placed':<12} in a stage of its own: isolate()")
+    if operator.node.together:
+        lines.append(f"    {'placed':<12} in the stage of {', '.join(map(str, operator.node.together))}: colocate()")
     if model.case:
         lines.append(f"    {'kept as':<12} {_CASES[model.case]}")
         if isinstance(model.logic, Keyed):
@@ -234,6 +238,8 @@ def _operator_data(operator: PlannedOperator, stages: list[int]) -> dict[str, An
         "inputs": [source.name for source in operator.node.inputs],
         "stages": stages,
         "chain": operator.chain,
+        "isolated": operator.node.isolated,
+        "together": list(operator.node.together),
         "properties": {
             name: {
                 "value": found.value if isinstance(found.value, dict) else value_text(found),

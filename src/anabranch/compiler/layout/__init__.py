@@ -1,1 +1,8 @@
-"""What runs where: regions of safe parallelism, then steps, stages and the shuffles between them."""
+"""What runs where: chains of operators that are safe together, then stages and the shuffles between them.
+
+compile.py       the front door: nodes in, a plan out         plan.py   models and layout, frozen
+chains.py        what may run in parallel together            punctuations.py   whose punctuations are waited for
+stages.py        the layout: steps, edges, stages             laying_out.py   how it is made
+pragmas.py       isolate and colocate                         order_needs.py   which edges carry trails
+runnable.py      an operator as it runs                       hot_key_split.py   aggregations in two steps
+"""

@@ -8,10 +8,10 @@ from typing import Any
 
 from anabranch.compiler.layout.chains import Chain, Graph, PlannedOperator, form_chains
 from anabranch.compiler.layout.hot_key_split import with_split_aggregations
+from anabranch.compiler.layout.laying_out import lay_out
 from anabranch.compiler.layout.order_needs import with_needed_order
 from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.punctuations import check_punctuations
-from anabranch.compiler.layout.stages import lay_out
 from anabranch.compiler.models.analysis import analyse_with_facts
 from anabranch.compiler.models.findings import Inference
 from anabranch.errors import ProgramError

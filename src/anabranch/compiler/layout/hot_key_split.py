@@ -11,18 +11,30 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from anabranch.program.graph import Feedback, Keyed, Loop, Node, upstream
+from anabranch.program.graph import Feedback, Keyed, Loop, Node, named, upstream
 
 
 def has_parts(outputs: Sequence[Node]) -> bool:
     """Whether a program has an aggregation that can be two steps."""
-    return any(isinstance(node.logic, Keyed) and node.logic.parts is not None for node in upstream(*outputs))
+    ends = named(outputs)
+    together = _together(upstream(*ends))
+    return any(_divides(node, together) for node in upstream(*ends))
+
+
+def _divides(node: Node, together: set[str]) -> bool:
+    # What must run in one stage with others stays one step: its two would be in two stages.
+    return isinstance(node.logic, Keyed) and node.logic.parts is not None and node.name not in together
+
+
+def _together(nodes: Sequence[Node]) -> set[str]:
+    return {name for node in nodes if node.together for name in (node.name, *map(str, node.together))}
 
 
 def with_split_aggregations(outputs: Sequence[Node]) -> list[Node]:
     """The program with every aggregation that allows it in two steps; the second has the name of the whole."""
     nodes = upstream(*outputs)
     taken = {node.name for node in nodes}
+    together = _together(nodes)
     copies: dict[int, Node] = {}
     loops: list[tuple[Loop, int]] = []
     count = 0
@@ -32,7 +44,7 @@ def with_split_aggregations(outputs: Sequence[Node]) -> list[Node]:
         if isinstance(logic, Feedback) and isinstance(logic.target, Loop) and logic.target.node is not None:
             loops.append((Loop(), logic.target.node.id))
             logic = Feedback(loops[-1][0])
-        if isinstance(logic, Keyed) and logic.parts is not None:
+        if isinstance(logic, Keyed) and logic.parts is not None and _divides(node, together):
             parts = logic.parts
             salt = dataclasses.replace(
                 node,
@@ -43,6 +55,7 @@ def with_split_aggregations(outputs: Sequence[Node]) -> list[Node]:
                 inputs=inputs,
                 schema=parts.salted,
                 key=(),
+                isolated=False,
             )
             first = dataclasses.replace(
                 node,

@@ -35,7 +35,7 @@ from anabranch.engine.driver.epoch_progress import (
 from anabranch.engine.driver.epoch_sizing import EpochSizing
 from anabranch.engine.driver.feedback import FeedbackStore, in_flight
 from anabranch.engine.driver.results import Results
-from anabranch.engine.driver.scaling import Scaling
+from anabranch.engine.driver.scaling import RegionStatus, Scaling
 from anabranch.engine.driver.sink import Sink
 from anabranch.engine.driver.slot_need import need_of
 from anabranch.engine.driver.waiting import Surroundings
@@ -191,10 +191,15 @@ class EpochRunner:
         layout = self._program.layout
         return {at: target for at, target in found.items() if target is not None and suits(layout, at)}
 
+    @property
+    def regions(self) -> list[RegionStatus]:
+        """All stages that are entered through a shuffle; those of one channel for ever are pinned to it."""
+        elastic = {each.name: each for each in self.adaptation.scaling.status()}
+        return [elastic.get(name) or RegionStatus(name, 1, 1, 1, True) for name in self._regions.values()]
+
     def running(self) -> Running:
         """What is decided about the layout now."""
-        scaling = self.adaptation.scaling
-        channels = {**self._channels_now(), **{each.name: each.channels for each in scaling.status()}}
+        channels = {each.name: each.channels for each in self.regions}
         merged = frozenset(self._targets)
         mergers, direct = self._mergers if merged else 0, frozenset(self._direct)
         return Running(self._program.layout, channels, self._source_tasks, mergers, merged, direct)

@@ -229,13 +229,16 @@ class Recipe:
     loop_from: int = 0
 
 
-def build(recipe: Recipe, inputs: Any, session: Any = None) -> list[ab.Stream]:
-    """The output streams of a recipe; `inputs` are the epochs of every source."""
+def build(recipe: Recipe, inputs: Any, session: Any = None, mark: Any = None) -> list[ab.Stream]:
+    """The output streams of a recipe; `inputs` are the epochs of every source.
+
+    `mark`, if given, is called with the number of a step, what it made and what it read, and may say more of it.
+    """
     made: list[ab.Stream] = [from_epochs(each, COLUMNS, session=session) for each in inputs]
     loop = ab.feedback(COLUMNS, session=session) if recipe.loop else None
     if loop is not None:
         made.append(loop)
-    for name, reads in recipe.steps:
+    for number, (name, reads) in enumerate(recipe.steps):
         streams = [made[at % len(made)] for at in reads]
         if name == "route":
             made += streams[0].route(lambda t: (t.k or 0) % 3, 3)
@@ -245,6 +248,8 @@ def build(recipe: Recipe, inputs: Any, session: Any = None) -> list[ab.Stream]:
             made.append(TWO[name](*streams[:2]))
         else:
             made.append({**STEPS, **MORE}[name](streams[0]))
+        if mark is not None:
+            made[-1] = mark(number, made[-1], streams[0])
     if loop is not None:
         # Each time round a letter more, so that it ends.
         back = made[recipe.loop_from % len(made)].filter(lambda t: t.s is not None and len(t.s) < 4)

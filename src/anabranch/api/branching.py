@@ -1,0 +1,88 @@
+"""The methods of a stream that say where tuples go: spread, route, split, punctuate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from anabranch.api.building import put
+from anabranch.errors import ProgramError
+from anabranch.operators.library_operator import configured
+from anabranch.operators.routing import FirstOf
+from anabranch.program.graph import Location, Logic, Port, Punctuate, Route, Spread, caller_location
+from anabranch.program.schema import Schema
+
+if TYPE_CHECKING:
+    from anabranch.api.stream import Stream
+
+
+def spread(stream: Stream, *, name: str | None = None) -> Stream:
+    """Deal the tuples out to channels in turn, so that what follows without state runs in parallel there.
+
+    Not needed where tuples come from a source that Spark reads in many pieces: operators without state run
+    where they are read. It pays behind a source of few pieces, or behind an operator on one thread, if what
+    follows takes long. The order is kept, as always; the number of channels adapts.
+    """
+    return put(stream, "spread", lambda _: (Spread(), stream.schema), caller_location(), name)
+
+
+def route(stream: Stream, function: Callable[[Any], int], ways: int, *, name: str | None = None) -> tuple[Stream, ...]:
+    """Send each tuple to one of several streams: the function gives its number, from 0 to ways - 1."""
+    location = caller_location()
+    if not callable(function):
+        raise ProgramError(f"route at {location}: expected a function of one tuple, found {function!r}")
+    if isinstance(ways, bool) or not isinstance(ways, int) or ways < 1:
+        raise ProgramError(f"route at {location}: ways={ways!r}; expected how many streams come out, 1 or more")
+    return _ways(stream, "route", lambda _: (Route(function, ways), stream.schema), ways, location, name)
+
+
+def split(stream: Stream, *predicates: Callable[[Any], Any], name: str | None = None) -> tuple[Stream, ...]:
+    """A stream for each predicate, of the tuples for which it is the first to hold; and one for the rest.
+
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> small, large, rest = ab.from_rows([(1,), (9,)], "x long").split(lambda t: t.x < 3, lambda t: t.x > 5)
+    """
+    location = caller_location()
+    if not predicates:
+        raise ProgramError(f"split at {location}: expected at least one predicate")
+    for predicate in predicates:
+        if not callable(predicate):
+            raise ProgramError(f"split at {location}: expected functions of one tuple, found {predicate!r}")
+    ways = len(predicates) + 1
+
+    def make(called: str) -> tuple[Logic, Schema]:
+        functions = [(f"predicate {at}", predicate) for at, predicate in enumerate(predicates)]
+        choice = configured(FirstOf, called, functions=functions, predicates=tuple(predicates))
+        return Route(choice, ways), stream.schema
+
+    return _ways(stream, "split", make, ways, location, name)
+
+
+def _ways(
+    stream: Stream,
+    kind: str,
+    make: Callable[[str], tuple[Logic, Schema]],
+    ways: int,
+    location: Location,
+    name: str | None,
+) -> tuple[Stream, ...]:
+    route = put(stream, kind, make, location, name)
+    named = route._node.name
+    return tuple(_port(route, at, location, f"{named}_{at}") for at in range(ways))
+
+
+def _port(stream: Stream, at: int, location: Location, wanted: str) -> Stream:
+    return put(stream, "port", lambda _: (Port(at), stream.schema), location, None, wanted=wanted)
+
+
+def punctuate(stream: Stream, predicate: Callable[[Any], Any], *, name: str | None = None) -> Stream:
+    """The same tuples, with a punctuation behind each for which the predicate is true.
+
+    Punctuations end the windows of operators that are told so: ``window=punctuation()``.
+    """
+    location = caller_location()
+    if not callable(predicate):
+        raise ProgramError(f"punctuate at {location}: expected a function of one tuple, found {predicate!r}")
+    return put(stream, "punctuate", lambda _: (Punctuate(predicate), stream.schema), location, name)

@@ -1,0 +1,179 @@
+"""The methods of a stream that bring it together with others: union, join, enrich, combine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from anabranch.api.building import key_of, put
+from anabranch.errors import ProgramError, SchemaError
+from anabranch.operators.joins import enrich_logic, join_logic, key_pairs, static_enrich_logic
+from anabranch.operators.sorting import combine_logic
+from anabranch.operators.windows import Policy
+from anabranch.program.graph import Location, Logic, Union, caller_location
+from anabranch.program.schema import Schema
+
+if TYPE_CHECKING:
+    from anabranch.api.stream import Stream
+
+
+def union(stream: Stream, *others: Stream, name: str | None = None) -> Stream:
+    """All tuples of this stream and others with the same columns.
+
+    Tuples that come from one tuple of a source keep the order in which the streams are named here.
+    """
+    location = caller_location()
+    _must_be_streams("union", others, location)
+    for other in others:
+        if other.schema != stream.schema:
+            raise SchemaError(
+                f"union at {location}: expected streams with the columns {stream.schema}, found {other.schema}; "
+                "bring them to one schema with map(…) first"
+            )
+    return put(stream, "union", lambda _: (Union(), stream.schema), location, name, others=others)
+
+
+def join(
+    stream: Stream,
+    other: Stream,
+    by: Any,
+    window: Policy | tuple[Policy, Policy],
+    how: str = "inner",
+    function: Callable[[Any, Any], Any] | None = None,
+    schema: Any = None,
+    *,
+    name: str | None = None,
+) -> Stream:
+    """Pairs of tuples of two streams that agree on a key, within a window.
+
+    Each tuple meets those of the other stream's window when it comes, in the order they came.
+
+    Parameters
+    ----------
+    by : str, pair of str, or list of these
+        The key. A tuple is a pair: the column here and the column there.
+    window : count(n), delta(attribute, size) or event_time(attribute, size), or a pair of one kind
+        What a side holds for the other's tuples to meet: its key's last n tuples; tuples whose attribute is at
+        most `size` apart from that of the tuple that comes; the same with tuples that come late by up to the
+        lateness. Of a pair the first is for this side and the second for the other.
+    how : "inner", "left", "right" or "outer"
+        Whether a tuple of this side, the other, or both, that leaves its window without having met one is emitted
+        with nulls.
+    function : callable, optional
+        Makes the result from the two tuples, of which one may be None in an outer join; needs `schema`. By default
+        the result has the columns of this side, then those of the other without its key.
+    """
+    location = caller_location()
+    _must_be_streams("join", (other,), location)
+    pairs, keys = _pairs(stream, "join", by, other, location)
+
+    def make(called: str) -> tuple[Logic, Schema]:
+        return join_logic(stream.schema, other.schema, pairs, window, how, function, schema, called)
+
+    return put(stream, "join", make, location, name, keys[0], others=(other,), keys=keys)
+
+
+def enrich(
+    stream: Stream, table: Any, by: Any, how: str = "left", schema: Any = None, *, name: str | None = None
+) -> Stream:
+    """Add the columns of a table to each tuple.
+
+    Parameters
+    ----------
+    table : Stream, or list of rows, or dict
+        A stream: the last tuple of each key counts, when a tuple comes. Rows, or a dict from keys to the other
+        columns: a table that never changes; the operator then has no state.
+    by : str, pair of str, or list of these
+        The key. A tuple is a pair: the column here and the column of the table.
+    how : "left" or "inner"
+        What a tuple does for which there is no row: go on with nulls, or go.
+    schema : str or class
+        The columns of a table that is no stream; of a dict, the key's columns first.
+
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> orders = ab.from_rows([("a", 3), ("c", 1)], "who string, amount long")
+    >>> orders.enrich({"a": "Anna"}, by="who", schema="who string, name string").run_sequential()
+    [(who='a', amount=3, name='Anna'), (who='c', amount=1, name=None)]
+    """
+    location = caller_location()
+    from anabranch.api.stream import Stream
+
+    if isinstance(table, Stream):
+        if schema is not None:
+            raise SchemaError(f"enrich at {location}: the table is a stream and has its own schema; leave out schema=…")
+        pairs, keys = _pairs(stream, "enrich", by, table, location)
+        joined = table
+
+        def make(called: str) -> tuple[Logic, Schema]:
+            return enrich_logic(stream.schema, joined.schema, pairs, how, called)
+
+        return put(stream, "enrich", make, location, name, keys[0], others=(table,), keys=keys)
+    if not isinstance(table, (Mapping, Iterable)) or isinstance(table, (str, bytes)):
+        raise ProgramError(f"enrich at {location}: expected a stream, a list of rows or a dict, found {table!r}")
+    if schema is None:
+        raise SchemaError(f"enrich at {location}: the columns of the table are unknown; give schema='…'")
+
+    def make_static(called: str) -> tuple[Logic, Schema]:
+        columns = Schema.of(schema)
+        pairs = key_pairs(by, stream.schema, columns)
+        return static_enrich_logic(stream.schema, table, pairs, how, columns, called)
+
+    return put(stream, "enrich", make_static, location, name)
+
+
+def combine(
+    stream: Stream,
+    other: Stream,
+    on: str,
+    *,
+    by: str | Sequence[str] | None = None,
+    nulls: str = "fail",
+    name: str | None = None,
+) -> Stream:
+    """Merge this stream and another, each in the order of an attribute, into one in that order.
+
+    When both have a tuple waiting, the smaller goes; of equals, that of this stream. So a tuple waits until the
+    other stream has come as far.
+
+    Parameters
+    ----------
+    on : str
+        The attribute. A tuple that goes backwards on its own stream keeps its place there, and is counted as
+        ``backwards``.
+    by : str or sequence of str, optional
+        Combine the tuples of each key by themselves; without it everything runs on one thread.
+    nulls : "fail" or "drop"
+        What a tuple does without the attribute; dropped ones are counted as ``null_attribute``.
+    """
+    location = caller_location()
+    _must_be_streams("combine", (other,), location)
+    key = () if by is None else key_of(stream, "combine", by, location)
+
+    def make(called: str) -> tuple[Logic, Schema]:
+        return combine_logic(stream.schema, other.schema, on, key, nulls, called), stream.schema
+
+    return put(stream, "combine", make, location, name, key, others=(other,), keys=(key, key))
+
+
+def _pairs(
+    stream: Stream, method: str, by: Any, other: Stream, location: Location
+) -> tuple[list[tuple[str, str]], tuple[tuple[str, ...], tuple[str, ...]]]:
+    try:
+        pairs = key_pairs(by, stream.schema, other.schema)
+    except SchemaError as problem:
+        raise SchemaError(f"{method} at {location}: {problem}") from None
+    left = key_of(stream, method, [one for one, _ in pairs], location)
+    right = key_of(other, method, [each for _, each in pairs], location)
+    return pairs, (left, right)
+
+
+def _must_be_streams(method: str, others: Sequence[Any], location: Location) -> None:
+    from anabranch.api.stream import Stream
+
+    if not others:
+        raise ProgramError(f"{method} at {location}: expected at least one other stream")
+    for other in others:
+        if not isinstance(other, Stream):
+            raise ProgramError(f"{method} at {location}: expected a stream, found {other!r}")

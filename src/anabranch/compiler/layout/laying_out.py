@@ -1,0 +1,333 @@
+"""From a plan to its layout: every operator is placed, left to right; then trails and depths follow."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from anabranch.compiler.layout import pragmas
+from anabranch.compiler.layout.chains import PlannedOperator
+from anabranch.compiler.layout.runnable import is_single, runnable
+from anabranch.compiler.layout.stages import Edge, Exit, Layout, Slots, Stage, Step
+from anabranch.program.graph import (
+    Feedback,
+    Keyed,
+    Node,
+    Port,
+    Punctuate,
+    Source,
+    Spread,
+    Union,
+    carrying_punctuations,
+    fed_back,
+)
+from anabranch.program.model import Ordering, Selectivity, State
+
+if TYPE_CHECKING:
+    from anabranch.compiler.layout.plan import Plan
+
+
+_ISOLATED = "isolate() gives it a stage of its own"
+
+
+def lay_out(plan: Plan) -> Layout:
+    """The steps and stages of a plan, every edge with trails: `order_needs` takes them off where nobody needs them."""
+    layout = _laid_out(plan, {})
+    broken = pragmas.parted(plan, layout)
+    if broken:
+        layout = _laid_out(plan, pragmas.held(plan, broken))
+        pragmas.check(plan, layout)
+    return layout
+
+
+def _laid_out(plan: Plan, held: Mapping[int, PlannedOperator]) -> Layout:
+    draft = _Draft(plan, held)
+    for operator in plan.operators:
+        draft.place(operator)
+    return draft.finished()
+
+
+@dataclasses.dataclass
+class _Branch:
+    """One of the places where a stream is made: a step, the forks passed since, and whether punctuations come along."""
+
+    step: int
+    digits: tuple[int, ...]
+    punctuated: bool
+
+
+class _Draft:
+    def __init__(self, plan: Plan, held: Mapping[int, PlannedOperator]) -> None:
+        self._plan = plan
+        self._held = held
+        self._isolated = pragmas.isolated(plan)
+        self._alone: set[int] = set()  # stages that nobody else may join
+        self._steps: list[Step] = []
+        self._edges: list[Edge] = []
+        self._kinds: list[str] = []
+        self._chains: list[int | None] = []
+        self._reasons: list[str] = []
+        self._routes: list[dict[str, tuple[str, ...]]] = []
+        self._copies: dict[int, Node] = {}
+        self._branches: dict[int, list[_Branch]] = {}
+        nodes = [operator.node for operator in plan.operators]
+        self._names = {node.name: node for node in nodes}
+        self._borders = {border.before: border.reason for border in plan.borders}
+        self._punctuated = carrying_punctuations(nodes)
+        self._loops = fed_back(nodes)
+        self._readers: dict[int, list[tuple[int, int]]] = {node.id: [] for node in nodes}
+        for node in nodes:
+            for place, source in enumerate(node.inputs):
+                self._readers[source.id].append((node.id, place))
+        self._prolific = {o.node.id: o.model.selectivity.value is Selectivity.ANY for o in plan.operators}
+        self._minds = {
+            o.node.id: o.model.ordering.value is not Ordering.TOLERANT and not isinstance(o.node.logic, Port)
+            for o in plan.operators
+        }
+        self._node_of: list[Node] = []  # per step, as the user wrote it
+        self._key_names = _key_names(plan)
+
+    def place(self, operator: PlannedOperator) -> None:
+        node = operator.node
+        copy = runnable(operator, self._copies)
+        self._copies[node.id] = copy
+        if isinstance(node.logic, (Source, Feedback)):
+            self._branches[node.id] = [self._branch(node, self._step(node, copy, self._stage("source", node), []))]
+            return
+        arriving = [self._arriving(node, place) for place in range(len(node.inputs))]
+        if isinstance(node.logic, Union):
+            # It is no step: what it removes must not pass by.
+            carries = node.id in self._punctuated
+            self._branches[node.id] = [
+                dataclasses.replace(branch, punctuated=branch.punctuated and carries)
+                for branches in arriving
+                for branch in branches
+            ]
+            return
+        if isinstance(node.logic, Spread):
+            into = [(0, branch) for branch in arriving[0]]
+            stage = self._stage("spread", node, reason="tuples are dealt out here")
+            self._branches[node.id] = [self._branch(node, self._step(node, copy, stage, into))]
+            return
+        if operator.model.state.value is State.STATELESS and not is_single(operator):
+            self._branches[node.id] = [self._branch(node, step) for step in self._stateless(node, copy, arriving[0])]
+            return
+        into = [(place, branch) for place, branches in enumerate(arriving) for branch in branches]
+        route = () if is_single(operator) else self._key_names[node.id]
+        parted = self._parted(operator, copy, into, single=not route)
+        if parted:
+            stage = self._stage("keyed" if route else "single", node, operator.chain, parted)
+        else:
+            stage = self._steps[into[0][1].step].stage
+        if isinstance(copy.logic, Keyed) or not route:
+            self._routes[stage][node.name] = route
+        self._branches[node.id] = [self._branch(node, self._step(node, copy, stage, into))]
+
+    def _stateless(self, node: Node, copy: Node, arriving: list[_Branch]) -> Iterator[int]:
+        """The steps of what has no state: where its input is made, unless somebody wants it elsewhere."""
+        moved = [branch for branch in arriving if self._moves(node, self._steps[branch.step].stage)]
+        for branch in arriving:
+            if branch not in moved:
+                yield self._step(node, copy, self._steps[branch.step].stage, [(0, branch)])
+        if not moved:
+            return
+        target = self._held.get(node.id)
+        if target is not None:
+            kind = "single" if is_single(target) else "keyed"
+            stage = self._stage(kind, node, target.chain, f"colocate() puts it into the stage of {target.name}")
+        elif node.id in self._isolated:
+            stage = self._stage("spread", node, reason=_ISOLATED)
+        else:
+            before = self._steps[moved[0].step].node.name
+            stage = self._stage("spread", node, reason=f"{before} has a stage of its own: isolate()")
+        yield self._step(node, copy, stage, [(0, branch) for branch in moved])
+
+    def _moves(self, node: Node, stage: int) -> bool:
+        """Whether what has no state must leave the stage in which its input is made."""
+        if isinstance(node.logic, Port):
+            return False  # it is a part of the operator whose output it is
+        return node.id in self._held or node.id in self._isolated or stage in self._alone
+
+    def _branch(self, node: Node, step: int) -> _Branch:
+        return _Branch(step, (), node.id in self._punctuated)
+
+    def _arriving(self, node: Node, place: int) -> list[_Branch]:
+        """Where an input of an operator comes from, with the fork it passed right before."""
+        source = node.inputs[place]
+        readers = self._readers[source.id]
+        forks = len(readers) + len(self._loops.get(source.name, ())) > 1
+        digits = (readers.index((node.id, place)),) if forks else ()
+        return [dataclasses.replace(branch, digits=branch.digits + digits) for branch in self._branches[source.id]]
+
+    def _parted(self, operator: PlannedOperator, copy: Node, into: list[tuple[int, _Branch]], single: bool) -> str:
+        """Why an operator with state cannot run in the stage of what it reads; empty if it can."""
+        if isinstance(copy.logic, Keyed) and (copy.logic.punctuated or copy.logic.ticked):
+            return "it waits for punctuations or for time: a stage is entered where it does"
+        if len(operator.node.inputs) > 1 and not single:
+            return f"it brings {len(operator.node.inputs)} streams together"
+        before = self._steps[into[0][1].step]
+        kind = self._kinds[before.stage]
+        if operator.node.id in self._isolated:
+            return _ISOLATED
+        if before.stage in self._alone:
+            return f"{before.node.name} has a stage of its own: isolate()"
+        if single:
+            if len(into) == 1 and not into[0][1].digits and kind == "single":
+                return ""
+            return f"it runs on one channel: {operator.blocked or _computed(operator)}"
+        if len(into) > 1:
+            return f"the union before it brings {len(into)} streams together"
+        if kind != "keyed":
+            return f"tuples of one key come together here: {operator.model.state.reason}"
+        if not into[0][1].digits and self._chains[before.stage] == operator.chain is not None:
+            return ""
+        return self._borders.get(operator.name, f"{before.node.name} is not routed by its key")
+
+    def _stage(self, kind: str, entry: Node, chain: int | None = None, reason: str = "") -> int:
+        if entry.id in self._isolated:
+            self._alone.add(len(self._kinds))
+        self._kinds.append(kind)
+        self._chains.append(chain)
+        self._reasons.append(reason)
+        self._routes.append({})
+        return len(self._kinds) - 1
+
+    def _step(self, node: Node, copy: Node, stage: int, into: list[tuple[int, _Branch]]) -> int:
+        number = len(self._steps)
+        edges = []
+        for place, branch in into:
+            edges.append(len(self._edges))
+            carries = branch.punctuated and node.id in self._punctuated
+            self._edges.append(Edge(len(self._edges), branch.step, number, place, branch.digits, punctuated=carries))
+        self._steps.append(Step(number, copy, stage, tuple(edges), minds_order=self._minds[node.id]))
+        self._node_of.append(node)
+        return number
+
+    # -- trails and depths ----------------------------------------------------------------------------------
+
+    def finished(self) -> Layout:
+        exits = self._exits()
+        outputs: dict[int, list[int]] = {step.number: [] for step in self._steps}
+        for edge in self._edges:
+            outputs[edge.source].append(edge.number)
+        ticking = [step.number for step in self._steps if self._ticks(step)]
+        loose: dict[int, bool] = {}
+        for step in list(self._steps):
+            slots = self._entering(step)
+            inner = len(step.inputs) == 1 and not self._edges[step.inputs[0]].crosses
+            was_loose = loose.get(self._edges[step.inputs[0]].source, False) if inner else False
+            prolific = self._prolific[self._node_of[step.number].id] and not isinstance(step.node.logic, Source)
+            # What makes punctuations, or is called at them, numbers what it emits itself.
+            numbers = step.waits or isinstance(step.node.logic, Punctuate)
+            is_loose = not numbers and (was_loose or prolific)
+            leaving = [self._edges[number] for number in outputs[step.number]]
+            stays = len(leaving) == 1 and leaving[0].target >= 0 and not leaving[0].digits
+            stays = stays and self._steps[leaving[0].target].stage == step.stage
+            refines = is_loose and not stays
+            loose[step.number] = is_loose and not refines
+            self._steps[step.number] = dataclasses.replace(
+                step,
+                outputs=tuple(outputs[step.number]),
+                slots=slots,
+                refines=refines,
+                tick=ticking.index(step.number) - len(ticking) if step.number in ticking else None,
+            )
+            self._label(step.number, slots, refines, leaving)
+        stages = tuple(self._stages())
+        return Layout(tuple(self._steps), tuple(self._edges), stages, exits)
+
+    def _ticks(self, step: Step) -> bool:
+        return isinstance(step.node.logic, Keyed) and bool(step.node.logic.ticked)
+
+    def _entering(self, step: Step) -> Slots:
+        """The slots of a step's input: of its only edge, or as many as the longest of several needs."""
+        if not step.inputs:
+            return (None,)
+        found = [self._edges[number].slots for number in step.inputs]
+        if len(found) == 1 and not step.waits:
+            return found[0]
+        return (None,) * max(len(slots) for slots in found)
+
+    def _label(self, number: int, slots: Slots, refines: bool, leaving: list[Edge]) -> None:
+        step = self._steps[number]
+        if isinstance(step.node.logic, Punctuate):
+            slots = (*slots, None)
+        if step.waits:
+            slots = (*slots, *waiting_slots(slots))
+        if refines:
+            slots = (*slots, None)
+        for edge in leaving:
+            crosses = edge.target >= 0 and self._steps[edge.target].stage != step.stage
+            target = self._steps[edge.target] if edge.target >= 0 else None
+            self._edges[edge.number] = dataclasses.replace(
+                edge,
+                slots=(*slots, *edge.digits),
+                crosses=crosses,
+                key=self._edge_key(target, edge.place) if crosses and target is not None else (),
+            )
+
+    def _edge_key(self, target: Step, place: int) -> tuple[str, ...]:
+        """The columns an edge is routed by: those of the route, by their names in this input."""
+        node = target.node
+        held = self._held.get(self._node_of[target.number].id)
+        if held is not None:
+            return () if is_single(held) else self._key_names[self._node_of[target.number].id]
+        route = self._routes[target.stage].get(node.name, ())
+        return tuple(node.key_of(place)[node.key.index(name)] for name in route)
+
+    def _exits(self) -> tuple[Exit, ...]:
+        found: list[Exit] = []
+        ends = [(self._names[name], "") for name in self._plan.outputs]
+        ends += [(self._names[target], loop.name) for target, loops in self._loops.items() for loop in loops]
+        for node, loop in ends:
+            edges = []
+            for branch in self._branches[node.id]:
+                edges.append(len(self._edges))
+                self._edges.append(Edge(len(self._edges), branch.step, -1, len(found), branch.digits))
+            found.append(Exit(self._copies[node.id], tuple(edges), loop))
+        return tuple(found)
+
+    def _stages(self) -> Iterator[Stage]:
+        depths: dict[int, int] = {}
+        for number, kind in enumerate(self._kinds):
+            steps = [step for step in self._steps if step.stage == number]
+            sources = [self._steps[self._edges[e].source].stage for e in steps[0].inputs]
+            depths[number] = 1 + max((depths[each] for each in sources), default=-1)
+            names = tuple(step.number for step in steps)
+            routes, reason = self._routes[number], self._reasons[number]
+            yield Stage(number, depths[number], names, kind, steps[0].node.name, routes, reason)
+
+
+def waiting_slots(slots: Slots) -> Slots:
+    """What the trail of a tuple gets that was emitted at a punctuation: the epoch and the trail since which its key
+    waited, and which of the tuples for this key it is.
+    """
+    return (None,) * (len(slots) + 2)
+
+
+def _computed(operator: PlannedOperator) -> str:
+    key = operator.model.key
+    return f"its key {key.text} is computed from a tuple: there are no columns to route by" if key is not None else ""
+
+
+def _key_names(plan: Plan) -> dict[int, tuple[str, ...]]:
+    """For operators with a key: which of its columns their chain is routed by, by the names they have there."""
+    found: dict[int, tuple[str, ...]] = {}
+    # What the columns of a chain's key are called where we are in it.
+    names: dict[int, dict[str, str]] = {}
+    for operator in plan.operators:
+        key = operator.model.key
+        if operator.chain is None:
+            own = () if key is None or key.expression else key.columns
+            found[operator.node.id] = operator.node.key or own
+            continue
+        chain = plan.chains[operator.chain]
+        here = names.setdefault(chain.number, {column: column for column in chain.key})
+        known = all(column in here for column in chain.key)
+        found[operator.node.id] = tuple(here[column] for column in chain.key) if known else ()
+        forwarding = operator.model.forwarding.value
+        kept = {source: name for name, source in forwarding.items()} if isinstance(forwarding, dict) else {}
+        if not isinstance(operator.node.logic, Source):
+            names[chain.number] = {column: kept[name] for column, name in here.items() if name in kept}
+    return found
