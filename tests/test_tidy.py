@@ -510,7 +510,6 @@ EXCEPTIONS: dict[str, set[str]] = {
     },
     "maps": {
         "anabranch",
-        "anabranch.compiler.rewriting",
         "anabranch.control",
         "anabranch.engine",
         "anabranch.engine.driver",
