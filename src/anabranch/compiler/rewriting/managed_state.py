@@ -203,12 +203,19 @@ def _plain_copy(target: Any, dicts: list[_Dict]) -> Any:
         return None
     if not all(is_atom(value) for name, value in held.items() if name not in own):
         return None
-    if len({id(held[name]) for name in own}) < len(own):
+    if len({id(held[name]) for name in own}) < len(own) or not all(_is_plain(held[name]) for name in own):
         return None
     copied = copy.copy(owner)
     for name in own:
         setattr(copied, name, _empty_like(held[name]))
     return getattr(copied, target.__name__) if isinstance(target, types.MethodType) else copied
+
+
+def _is_plain(held: Any) -> bool:
+    """Whether a dict or set leads nowhere."""
+    factory = getattr(held, "default_factory", None)
+    values = held.values() if isinstance(held, dict) else ()
+    return (factory is None or isinstance(factory, type)) and all(map(is_atom, values)) and all(map(is_atom, held))
 
 
 def _empty_like(held: Any) -> Any:
