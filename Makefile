@@ -41,10 +41,11 @@ test-pure: $(STAMP) ## the tests that start no JVM
 test-cluster: $(STAMP) ## the tests that start a standalone Spark cluster
 	$(RUN) -m pytest -m cluster $(ARGS)
 
-test-nightly: $(STAMP) ## thousands of random programs and schedules of drivers, and the simulator's swarm for ten minutes
+test-nightly: $(STAMP) ## thousands of random programs and schedules of drivers, and the swarms of both simulators
 	ANABRANCH_PROGRAMS=5000 $(RUN) -m pytest --timeout 0 tests/test_graphs.py tests/test_parallel_equals_sequential.py $(ARGS)
 	ANABRANCH_SCHEDULES=1000 $(RUN) -m pytest --timeout 0 tests/faults/test_driver_schedules.py $(ARGS)
-	$(RUN) -m anabranch.papers.machine.swarm --seconds 600 --seed 0
+	$(RUN) -m anabranch.sim.swarm --seconds 900 --seed 0
+	$(RUN) -m anabranch.papers.machine.swarm --seconds 120 --seed 0
 
 lint: $(STAMP) ## ruff and mypy
 	$(RUN) -m ruff check .

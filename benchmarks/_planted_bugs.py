@@ -1,28 +1,37 @@
-"""Bugs as they happen, to be planted into the merger, the controller, migration and partitioning, and found.
+"""Bugs as they happen, to be planted into the product and found by the simulator's swarm.
 
-Each is a change of one method, a line or two; the code itself is not touched. `planted` puts a bug in place for the
-length of a with block.
+Each is a change of one function, a line or two; the code itself is not touched. `planted` puts a bug in place for the
+length of a with block. They sit where an epoch is committed, where owners of keys are kept and changed, where state is
+written, read and merged, where order is made, and where the driver decides.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
+from anabranch.control.bounds import Bounds
 from anabranch.control.decision import Proposal
 from anabranch.control.default_policy import DefaultPolicy
-from anabranch.engine.merging.merger_indexed import IndexedMerger
-from anabranch.engine.merging.merger_numbered import NumberedMerger, RelaxedMerger, StrictMerger
-from anabranch.engine.merging.merger_round_robin import RoundRobinMerger
-from anabranch.papers.machine import flows
-from anabranch.papers.streaming import migration as migration_module
-from anabranch.papers.streaming.migration import Migration, Moves
+from anabranch.control.epoch_size import EpochSize
+from anabranch.engine.driver import runner as commit
+from anabranch.engine.driver.balancing import Balancing
+from anabranch.engine.driver.feedback import FeedbackStore
+from anabranch.engine.worker import packets, stage, tasks, trails
+from anabranch.engine.worker.exchange import Outbox
+from anabranch.engine.worker.packets import Positions
 from anabranch.partitioning.function import PartitioningFunction
+from anabranch.partitioning.placing.construct import resized
+from anabranch.state import store, table
+from anabranch.state.checkpoint import Checkpoint
+from anabranch.state.layouts import Layout, Layouts
+from anabranch.state.rescale_requests import RescaleRequests
 
 
 @dataclass(frozen=True)
@@ -31,153 +40,222 @@ class Bug:
 
     component: str
     what: str
-    target: Any
-    name: str
+    targets: tuple[tuple[Any, str], ...]
     replacement: Callable[..., Any]
 
 
 @contextmanager
 def planted(bug: Bug) -> Iterator[None]:
     """Have this bug in the code."""
-    with mock.patch.object(bug.target, bug.name, bug.replacement):
+    with ExitStack() as stack:
+        for target, name in bug.targets:
+            stack.enter_context(mock.patch.object(target, name, bug.replacement))
         yield
 
 
-# -- merger ----------------------------------------------------------------------------------------------------
+# -- commit --------------------------------------------------------------------------------
 
-_raise_floor = NumberedMerger._raise_floor
-
-
-def _floor_one_too_high(self: NumberedMerger) -> int:
-    floor = _raise_floor(self)
-    self._floor = floor + 1
-    return self._floor
+_manifests = Checkpoint._manifests
 
 
-def _relaxed_without_duplicates(self: RelaxedMerger, channel: int, item: Any) -> list[Any]:
-    """Takes the duplicates of a number to be over with its first tuple."""
-    released = _relaxed_push(self, channel, item)
-    self._frontier[channel] = max(self._frontier[channel], item[0] + 1)
-    return released
+def _without_the_newest(self: Checkpoint) -> list[str]:
+    return _manifests(self)[:-1]
 
 
-_relaxed_push = RelaxedMerger.push
+def _never_recorded(self: Checkpoint, epoch: int) -> None:
+    """What an epoch that runs again should see: what was recorded when it first began."""
+    return None
 
 
-def _backwards(self: StrictMerger) -> list[Any]:
-    return _drain(self)[::-1]
+def _cleans_nothing(self: Checkpoint) -> int:
+    return 0
 
 
-_drain = StrictMerger._drain
+_commit = Checkpoint.commit
 
 
-def _copies_use_up_the_turn(self: RoundRobinMerger, channel: int, item: Any) -> None:
-    self._turn = (self._turn + 1) % self.channels
-    _drop_copy(self, channel, item)
+def _removes_at_once(self: Checkpoint, manifest: Any) -> None:
+    """What a manifest stopped naming goes with it, though older manifests are kept."""
+    _commit(self, manifest)
+    for name in self._retired.pop(manifest.epoch, ()):
+        self.files.delete(f"state/{name}")
 
 
-_drop_copy = RoundRobinMerger._drop_copy
+# -- layouts --------------------------------------------------------------------------------
+
+_shares = Layout.shares
 
 
-def _every_first_tuple_is_next(self: IndexedMerger, key: Any, value: Any) -> bool:
-    return key[0] == self._last[0] + 1 or _is_next(self, key, value)
+def _new_channels_inherit_nothing(self: Layout, record: Any, channel: int, route: Any) -> bool:
+    earlier = [function.channels for at, function in self.earlier.items() if at < self.generation]
+    return _shares(self, record, channel, route) and channel < max(earlier, default=channel + 1)
 
 
-_is_next = IndexedMerger._is_next
+def _same_generation(self: Layouts, region: str, function: PartitioningFunction) -> Layouts:
+    functions = {**self.functions, self.regions[region].generation: function}
+    return dataclasses.replace(self, functions=functions)
 
-# -- controller ------------------------------------------------------------------------------------------------
+
+_started = Layouts.started
+
+
+def _a_restart_evens_out(self: Layouts, routes: Any, channels: Any) -> Layouts:
+    """The functions of regions are made anew, under the numbers they had."""
+    layouts = _started(self, routes, channels)
+    functions = dict(layouts.functions)
+    for region in layouts.regions.values():
+        known = functions[region.generation]
+        functions[region.generation] = PartitioningFunction.even(known.channels, group_bits=known.group_bits)
+    return dataclasses.replace(layouts, functions=functions)
+
+
+_route = PartitioningFunction.route
+
+
+def _routes_by_the_next_group(self: PartitioningFunction, hashes: Any) -> Any:
+    shifted = np.roll(self.group_owners(), -1)[self.group_of(hashes)]
+    return np.where(self.is_hot(hashes), _route(self, hashes), shifted).astype(np.int32)
+
+
+# -- state --------------------------------------------------------------------------------
+
+_visible = store.visible
+_merge_segments = store.merge_segments
+_after_merge = commit.after_merge
+_large_merges = commit.large_merges
+
+
+def _oldest_first(*arguments: Any) -> Any:
+    return _visible(*arguments)[::-1]
+
+
+def _oldest_value_stays(segments: Any, *arguments: Any, **options: Any) -> Any:
+    return _merge_segments(list(segments)[::-1], *arguments, **options)
+
+
+def _adopts_others_keys(segments: Any, *arguments: Any, **options: Any) -> Any:
+    return _merge_segments(segments, *arguments, **{**options, "keeps": None})
+
+
+def _drops_what_came_since(records: Any, merged: Any) -> Any:
+    """A merge made beside the epochs takes the place of what was written meanwhile, too."""
+    found = _after_merge(records, merged)
+    return [record for record in found if record is merged or record.last <= merged.last]
+
+
+def _leaves_out_the_newest(*arguments: Any, **options: Any) -> Any:
+    """A channel that adopts what others wrote must take all it sees, or it hides what is newer."""
+    found = []
+    for operator, channel, records in _large_merges(*arguments, **options):
+        newest = max((r for r in records if r.channel != channel), key=lambda r: r.last, default=None)
+        kept = [record for record in records if record is not newest]
+        found.append((operator, channel, kept if kept else records))
+    return found
+
+
+def _always_unchanged(value: Any) -> bool:
+    return True
+
+
+# -- feedback --------------------------------------------------------------------------------
+
+_keep = FeedbackStore.keep
+
+
+def _keeps_all_but_one(self: FeedbackStore, epoch: int, tables: Any) -> Any:
+    return _keep(self, epoch, [each.slice(0, max(each.num_rows - 1, 0)) for each in tables])
+
+
+# -- order --------------------------------------------------------------------------------
+
+_header = Outbox.header
+
+
+def _forgets_the_last_piece(self: Outbox, pieces: Any) -> Any:
+    return _header(self, list(pieces)[:-1] if len(pieces) > 1 else pieces)
+
+
+def _in_the_order_of_arrival(self: Positions, piece: bytes) -> int:
+    """Pieces are counted as their headers came, not as the source orders them."""
+    total = 0
+    for each, count in self._counts.items():
+        if each == piece:
+            return total
+        total += count
+    return total
+
+
+_emission_index = trails.emission_index
+
+
+def _by_the_first_number(numbers: Any) -> Any:
+    return np.argsort(numbers[0], kind="stable")
+
+
+def _counted_backwards(positions: Any) -> Any:
+    return -_emission_index(positions)
+
+
+# -- decisions --------------------------------------------------------------------------------
 
 
 def _blind(self: DefaultPolicy, congestion: float) -> bool:
     return False
 
 
-def _never_contracts(self: DefaultPolicy, observation: Any, calm: str, branch: str = "hold") -> Proposal:
+def _gives_nothing_back(self: DefaultPolicy, observation: Any, calm: str, branch: str = "hold") -> Proposal:
     return self._hold(observation, branch, calm)
 
 
-def _expands_fourfold(self: DefaultPolicy, observation: Any) -> Proposal:
-    return Proposal(4 * observation.channels + 3, "expand", "congested")
+def _not_clamped(self: Bounds, channels: int) -> int:
+    return channels + 1
 
 
-def _has_no_patience(self: DefaultPolicy, observation: Any, calm: str, branch: str = "hold") -> Proposal:
-    return Proposal(max(1, observation.channels - 1), "contract", calm)
+def _not_written(self: RescaleRequests, requests: Any) -> None:
+    """What was asked for by hand is only in the driver's memory."""
 
 
-# -- migration -------------------------------------------------------------------------------------------------
-
-_migration = migration_module.migration
+_function = Balancing.function
 
 
-def _cut(moves: Moves, kept: Any) -> Moves:
-    return Moves(moves.units[kept], moves.sources[kept], moves.targets[kept])
+def _one_channel_short(self: Balancing, region: str, current: Any, channels: int) -> Any:
+    found = _function(self, region, current, channels)
+    if found is None or found[0].channels == 1:
+        return found
+    return resized(found[0], found[0].channels - 1), found[1]
 
 
-def _forgets_a_group(before: PartitioningFunction, after: PartitioningFunction) -> Migration:
-    plan = _migration(before, after)
-    return Migration(_cut(plan.groups, slice(1, None)), plan.keys, plan.promoted, plan.demoted)
-
-
-def _sends_groups_elsewhere(before: PartitioningFunction, after: PartitioningFunction) -> Migration:
-    plan = _migration(before, after)
-    groups = Moves(plan.groups.units, plan.groups.sources, (plan.groups.targets + 1) % after.channels)
-    return Migration(groups, plan.keys, plan.promoted, plan.demoted)
-
-
-def _forgets_new_hot_keys(before: PartitioningFunction, after: PartitioningFunction) -> Migration:
-    plan = _migration(before, after)
-    return Migration(plan.groups, plan.keys, plan.promoted[:0], plan.demoted)
-
-
-def _forgets_old_hot_keys(before: PartitioningFunction, after: PartitioningFunction) -> Migration:
-    plan = _migration(before, after)
-    return Migration(plan.groups, plan.keys, plan.promoted, plan.demoted[:0])
-
-
-# -- partitioning ----------------------------------------------------------------------------------------------
-
-_route = PartitioningFunction.route
-_group_owners = PartitioningFunction.group_owners
-
-
-def _last_group_wraps(self: PartitioningFunction, hashes: Any) -> Any:
-    """Reads the group table one place too far."""
-    routed = _route(self, hashes)
-    shifted = np.roll(_group_owners(self), -1)[self.group_of(hashes)]
-    return np.where(self.is_hot(hashes), routed, shifted).astype(np.int32)
-
-
-def _owners_without_the_last_channel(self: PartitioningFunction) -> Any:
-    """The ring of one channel fewer: an index that was not brought up to date."""
-    if self.channels == 1:
-        return _group_owners(self)
-    return _group_owners(PartitioningFunction(self.weights[:-1], group_bits=self.group_bits))
-
-
-def _new_keys_by_position(self: PartitioningFunction, hashes: Any) -> Any:
-    """Keys of odd hash are dealt by where they stand in the batch."""
-    routed = _route(self, hashes).copy()
-    odd = np.flatnonzero(np.asarray(hashes) % np.uint64(2) == 1)
-    routed[odd] = odd % self.channels
-    return routed
+def _never_smaller(self: EpochSize, epoch: Any, budget: float) -> dict[str, float]:
+    return {source: 2.0 * limit for source, limit in self.limits.items()}
 
 
 BUGS = (
-    Bug("merger", "the floor is one too high", NumberedMerger, "_raise_floor", _floor_one_too_high),
-    Bug("merger", "duplicates of a number are taken to be over", RelaxedMerger, "push", _relaxed_without_duplicates),
-    Bug("merger", "a copy of a punctuation uses up a turn", RoundRobinMerger, "_drop_copy", _copies_use_up_the_turn),
-    Bug("merger", "a number's first tuple never waits", IndexedMerger, "_is_next", _every_first_tuple_is_next),
-    Bug("merger", "what leaves together leaves backwards", StrictMerger, "_drain", _backwards),
-    Bug("controller", "never sees congestion", DefaultPolicy, "_weigh_congestion", _blind),
-    Bug("controller", "gives no channel back", DefaultPolicy, "_contract", _never_contracts),
-    Bug("controller", "adds four times as many", DefaultPolicy, "_expand", _expands_fourfold),
-    Bug("controller", "gives channels back without patience", DefaultPolicy, "_contract", _has_no_patience),
-    Bug("migration", "one group that moves is forgotten", flows, "migration", _forgets_a_group),
-    Bug("migration", "groups are sent to the next channel", flows, "migration", _sends_groups_elsewhere),
-    Bug("migration", "keys that become hot stay in their group", flows, "migration", _forgets_new_hot_keys),
-    Bug("migration", "keys that are no longer hot stay on their own", flows, "migration", _forgets_old_hot_keys),
-    Bug("partitioning", "routes by the next group's entry", PartitioningFunction, "route", _last_group_wraps),
-    Bug("partitioning", "group owners lag behind the ring", PartitioningFunction, "group_owners",
-        _owners_without_the_last_channel),
-    Bug("partitioning", "the route depends on the batch", PartitioningFunction, "route", _new_keys_by_position),
+    Bug("commit", "a restart forgets the last commit", ((Checkpoint, "_manifests"),), _without_the_newest),
+    Bug("commit", "an epoch that runs again has another time", ((Checkpoint, "begun"),), _never_recorded),
+    Bug("commit", "what a crash leaves is never removed", ((Checkpoint, "clean"),), _cleans_nothing),
+    Bug("commit", "segments go before the manifests that name them", ((Checkpoint, "commit"),), _removes_at_once),
+    Bug("layouts", "new channels inherit nothing", ((Layout, "shares"),), _new_channels_inherit_nothing),
+    Bug("layouts", "another function under the same number", ((Layouts, "replaced"),), _same_generation),
+    Bug("layouts", "a restart makes functions anew", ((Layouts, "started"),), _a_restart_evens_out),
+    Bug("layouts", "tuples go where the next group is", ((PartitioningFunction, "route"),), _routes_by_the_next_group),
+    Bug("state", "the oldest segment is asked first", ((store, "visible"),), _oldest_first),
+    Bug("state", "a merge keeps the oldest value", ((store, "merge_segments"),), _oldest_value_stays),
+    Bug("state", "a merge keeps keys of others", ((store, "merge_segments"),), _adopts_others_keys),
+    Bug("state", "changes in place are not seen", ((table, "_is_unchanged"),), _always_unchanged),
+    Bug("compaction", "a merge hides what came since", ((commit, "after_merge"),), _drops_what_came_since),
+    Bug("compaction", "a compaction leaves out the newest it inherited", ((commit, "large_merges"),),
+        _leaves_out_the_newest),
+    Bug("feedback", "the last tuple sent back is lost", ((FeedbackStore, "keep"),), _keeps_all_but_one),
+    Bug("order", "a header lacks a piece", ((Outbox, "header"),), _forgets_the_last_piece),
+    Bug("order", "pieces are counted as they arrive", ((Positions, "base"),), _in_the_order_of_arrival),
+    Bug("order", "only positions are compared", ((packets, "order_of"), (tasks, "order_of"), (trails, "order_of")),
+        _by_the_first_number),
+    Bug("order", "what one tuple made is counted backwards", ((stage, "emission_index"), (trails, "emission_index")),
+        _counted_backwards),
+    Bug("scaling", "congestion is never seen", ((DefaultPolicy, "_weigh_congestion"),), _blind),
+    Bug("scaling", "no channel is given back", ((DefaultPolicy, "_contract"),), _gives_nothing_back),
+    Bug("scaling", "bounds are not kept", ((Bounds, "clamp"),), _not_clamped),
+    Bug("scaling", "what is asked by hand dies with the driver", ((RescaleRequests, "_write"),), _not_written),
+    Bug("balancing", "a function for one channel fewer", ((Balancing, "function"),), _one_channel_short),
+    Bug("sizing", "epochs only grow", ((EpochSize, "_wanted"),), _never_smaller),
 )  # fmt: skip

@@ -95,10 +95,10 @@ def rows_of(seed: int, epochs: int, rows: int) -> list[list[tuple[int, str, floa
 class DirectorySink(TableSink):
     """Parquet files, as the query writes them."""
 
-    def __init__(self, place: Path, schema: Any) -> None:
-        self._place = place
+    def __init__(self, files: LocalFiles, schema: Any) -> None:
+        self._files = files
         self._schema = schema
-        self._directory = OutputDirectory(LocalFiles(str(place)), "parquet")
+        self._directory = OutputDirectory(files, "parquet")
 
     def check(self, holder: Holder) -> None:
         self._directory.check(holder)
@@ -113,7 +113,7 @@ class DirectorySink(TableSink):
 
     def rows(self) -> list[str]:
         """What is there, in order."""
-        tables = [pq.read_table(each) for each in sorted(self._place.glob("part-*"))]
+        tables = [pq.read_table(each) for each in sorted(self._files.path("").glob("part-*"))]
         return [repr(row) for table in tables for row in self._schema.rows(table.columns)]
 
 
@@ -129,12 +129,23 @@ class LocalQuery:
         How it runs; what comes out is the same for any.
     kept : int
         How many epochs back the checkpoint goes.
+    durable : bool
+        Whether its files are on the disk before they count.
     """
 
-    def __init__(self, streams: list[ab.Stream], place: Path, channels: int = 2, seed: int = 0, kept: int = 10) -> None:
+    def __init__(
+        self,
+        streams: list[ab.Stream],
+        place: Path,
+        channels: int = 2,
+        seed: int = 0,
+        kept: int = 10,
+        durable: bool = False,
+    ) -> None:
         self._location = place / "checkpoint"
-        self._log = LocalFiles(str(self._location))
-        self.sinks = [DirectorySink(place / f"out-{at}", each.schema) for at, each in enumerate(streams)]
+        self._log = LocalFiles(str(self._location), durable)
+        outputs = [LocalFiles(str(place / f"out-{at}"), durable) for at in range(len(streams))]
+        self.sinks = [DirectorySink(files, each.schema) for files, each in zip(outputs, streams, strict=True)]
         self.run = ParallelRun(
             streams,
             str(self._location),
@@ -144,6 +155,7 @@ class LocalQuery:
             batches=BatchLog(self._log),
             clocks_ms=[1_000_000],
             versions_kept=kept,
+            files=LocalFiles(f"{self._location}/anabranch", durable),
         )
         nodes = {node.name: node for stream in streams for node in upstream(stream._node)}
         self._sources = [node for node in nodes.values() if isinstance(node.logic, Source)]

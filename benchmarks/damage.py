@@ -266,14 +266,14 @@ def judged(query: LocalQuery, streams: list[Any], good: str, text: str) -> tuple
     return good, text
 
 
-def scenario(arguments: tuple[str, str, int, int]) -> list[tuple[str, str, str, str, str, str]]:
-    """All damages of a program that was stopped in one way."""
-    program, stop, flips, seed = arguments
+def scenario(arguments: tuple[str, str, int, int, int]) -> list[tuple[str, str, str, str, str, str]]:
+    """All damages, or every nth, of a program that was stopped in one way."""
+    program, stop, flips, seed, every = arguments
     results = []
     with tempfile.TemporaryDirectory(prefix="anabranch-damage-") as scratch:
         work = Path(scratch)
         copies = prepared(program, stop, work)
-        for damage in damages(copies, flips, seed):
+        for damage in list(damages(copies, flips, seed))[::every]:
             kind, text = outcome(program, work / "place", copies, damage)
             results.append((program, stop, damage.kind, damage.how, kind, text))
     return results
@@ -282,13 +282,17 @@ def scenario(arguments: tuple[str, str, int, int]) -> list[tuple[str, str, str, 
 def main(arguments: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks damage", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one way to stop for each program, fewer bits flipped")
+    parser.add_argument("--mini", action="store_true", help="a few damages of one program: that it runs")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
-    flips = 1 if options.quick else 5
+    flips = 1 if options.quick or options.mini else 5
     cases = [(program, stop) for program in PROGRAMS for stop in STOPS]
     if options.quick:
         cases = list(zip(PROGRAMS, STOPS, strict=True))
-    work = [(program, stop, flips, options.seed + at) for at, (program, stop) in enumerate(cases)]
+    if options.mini:
+        cases = [("loop", "sink written")]
+    every = 9 if options.mini else 1
+    work = [(program, stop, flips, options.seed + at, every) for at, (program, stop) in enumerate(cases)]
     results: list[tuple[str, str, str, str, str, str]] = []
     with multiprocessing.get_context("fork").Pool(min(2, os.cpu_count() or 1)) as pool:
         for found_here in pool.imap_unordered(scenario, work):

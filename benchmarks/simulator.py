@@ -1,13 +1,13 @@
-"""The simulator: does it find bugs, does it agree with threads on a real clock, how fast is it.
+"""The simulator: does it find bugs, does it agree with Spark, how fast is it.
 
-    python -m benchmarks simulator            about 4 minutes
-    python -m benchmarks simulator --quick    about 2: fewer tuples, shorter real runs
+    python -m benchmarks simulator            about 15 minutes
+    python -m benchmarks simulator --quick    about 4: shorter runs on Spark
+    python -m benchmarks simulator --no-spark planted bugs and speed only
 
-Three questions. *Planted bugs*: each of 16 bugs in merger, controller, migration and partitioning is planted, and
-random worlds are run until a checker complains; CPU time, a minute at most for each. *Simulated and real*: three
-workloads run with threads that sleep for what a tuple costs, and in the simulator; throughput and the time
-until the number of channels does not change any more are compared, the mean cost of a tuple being the one
-measured in the real run. *Speed*: 100 channels and a million tuples. The figures of the papers are made by
+Four questions. *Planted bugs*: each of the bugs of `_planted_bugs.py`, all in code of the product, is planted, and
+random worlds are run until a checker complains; CPU time, a minute at most for each. *The swarm*: worlds per minute of
+CPU without a bug, and what a world is like. *Simulated and real*: four programs on Spark and in the simulator, with
+costs measured on a fifth one. *Speed*: 100 channels and a million tuples. The figures of the papers are made by
 `experiments/`, whose report leaves docs/reproduction.json; if it is there, its counts are added.
 """
 
@@ -15,60 +15,42 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
-from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
-from anabranch.control import Bounds, DefaultPolicy
-from anabranch.papers.machine import Cluster, Host, MachineRegion, MachineSource, Result, Steps, World, WorldDescription
-from anabranch.papers.machine.oracle import sequential
-from anabranch.papers.machine.swarm import failures, random_world
+import anabranch as ab
+from anabranch.control.elastic_options import ElasticOptions
+from anabranch.sim.hosts import SimulatedHost
+from anabranch.sim.simulation import Simulation
+from anabranch.sim.situation import Keys, Situation
 from anabranch.sim.smallest import kind_of
-from benchmarks._planted_bugs import BUGS, planted
-from benchmarks._real_region import Measured, RealRegion
+from anabranch.sim.swarm import failures, random_world
+from anabranch.sim.swarm.judging import judged
+from anabranch.sim.work_costs import WorkCosts
+from benchmarks._planted_bugs import BUGS, Bug, planted
+from benchmarks._simulated_and_real import SLOTS, compare
 
 SECONDS_PER_BUG = 60.0
+SWARM_SECONDS = 30.0
 REPORT = Path(__file__).resolve().parents[1] / "docs" / "reproduction.json"
-HOST = Cluster(hosts=(Host(cores=64),), barrier_s=0.0)
-WORKLOADS = {
-    # The first two are saturated, so that their throughput is what the channels can do and not what is offered.
-    "stateless, 1:1, always more": WorldDescription(
-        MachineSource(),
-        (MachineRegion(cost_s=0.025, bounds=Bounds(1, 6), policy=DefaultPolicy, queue=8),),
-        HOST,
-        period_s=1.0,
-    ),
-    "partitioned, at most one, always more": WorldDescription(
-        MachineSource(keys=400, skew=0.5),
-        (MachineRegion(cost_s=0.025, key=0, selectivity=0.5, bounds=Bounds(1, 4), policy=DefaultPolicy, queue=8),),
-        HOST,
-        period_s=1.0,
-    ),
-    # A load well away from where one decision more or less depends on a hair's breadth.
-    "partitioned, any number, a step of load": WorldDescription(
-        MachineSource(load=Steps((30.0, 130.0), (6.6, 100.0)), keys=400),
-        (MachineRegion(cost_s=0.025, key=0, selectivity=1.5, bounds=Bounds(1, 8), policy=DefaultPolicy, queue=8),),
-        HOST,
-        period_s=1.0,
-    ),
-}
 
 
 def main(arguments: list[str]) -> dict:
     """Print what was found; return the figure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks simulator")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the tuples, real runs of 14 s")
+    parser.add_argument("--quick", action="store_true", help="runs of 40 s on Spark, a tenth of the tuples")
+    parser.add_argument("--no-spark", action="store_true", help="leave the comparison with Spark out")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
     figure: dict = {}
-    found, planted_bugs = planted_bugs_found(options.seed)
-    figure |= swarm_speed(options.seed)
-    errors = compare_with_real(14.0 if options.quick else 25.0)
-    figure["planted_bugs"] = planted_bugs
+    found = planted_bugs_found(options.seed)
+    figure |= swarm_speed(options.seed, SWARM_SECONDS)
+    if not options.no_spark:
+        figure |= compare_with_spark(40.0 if options.quick else 110.0)
+    figure["planted_bugs"] = len(BUGS)
     figure["planted_bugs_found"] = found
-    figure["sim_vs_real_error"] = round(max(max(pair) for pair in errors.values()), 3)
-    figure["sim_vs_real"] = {name: [round(one, 3) for one in pair] for name, pair in errors.items()}
     tuples = 100_000 if options.quick else 1_000_000
     figure["seconds_100_channels"] = hundred_channels(tuples)
     if options.quick:
@@ -76,11 +58,11 @@ def main(arguments: list[str]) -> dict:
     return report_of_figures() | figure
 
 
-def planted_bugs_found(seed: int) -> tuple[int, int]:
+def planted_bugs_found(seed: int, bugs: tuple[Bug, ...] = BUGS) -> int:
     """Plant one bug after the other; count those that the swarm finds within a minute."""
-    found: defaultdict[str, int] = defaultdict(int)
+    found = 0
     print("planted bugs")
-    for bug in BUGS:
+    for bug in bugs:
         started = time.process_time()
         worlds = 0
         complaints: list[str] = []
@@ -89,67 +71,81 @@ def planted_bugs_found(seed: int) -> tuple[int, int]:
                 complaints = failures(random_world(seed * 1_000_000 + worlds))
                 worlds += 1
         spent = time.process_time() - started
-        result = f"{kind_of(complaints[0])}" if complaints else "NOT FOUND"
-        found[bug.component] += bool(complaints)
-        print(f"  {bug.component:13}{bug.what:48}{worlds:5} worlds {spent:6.2f} s   {result}", flush=True)
-    return sum(found.values()), len(BUGS)
+        found += bool(complaints)
+        result = kind_of(complaints[0]) if complaints else "NOT FOUND"
+        print(f"  {bug.component:12}{bug.what:48}{worlds:5} worlds {spent:6.1f} s   {result}", flush=True)
+    return found
 
 
-def swarm_speed(seed: int) -> dict:
-    """Worlds per minute of CPU, without a bug; and whether all are right."""
+def swarm_speed(seed: int, seconds: float) -> dict:
+    """Worlds per minute of CPU, without a bug; what they are like, and whether all are right."""
     started = time.process_time()
     worlds, failed = 0, 0
-    while time.process_time() - started < 15:
-        failed += bool(failures(random_world(seed * 1_000_000 + 500_000 + worlds)))
+    epochs, channels, rescalings, crashes = [], [], [], []
+    while time.process_time() - started < seconds:
+        complaints, run = judged(random_world(seed * 1_000_000 + 500_000 + worlds))
+        failed += bool(complaints)
         worlds += 1
+        if run is not None:
+            changes = [change for epoch in run.epochs for change in epoch.changes]
+            epochs.append(len(run.epochs))
+            channels.append(max((max(epoch.channels.values(), default=1) for epoch in run.epochs), default=1))
+            rescalings.append(sum(change.channels != change.channels_before for change in changes))
+            crashes.append(len(run.crashes))
     rate = worlds / (time.process_time() - started) * 60
-    print(f"swarm without a bug: {worlds} worlds, {rate:,.0f} per minute of CPU, {failed} failed")
-    return {"worlds_per_cpu_minute": round(rate), "worlds_failed": failed}
+    world = {"epochs": median(epochs), "channels": median(channels), "rescalings": median(rescalings)}
+    world["crashes"] = median(crashes)
+    print(
+        f"swarm without a bug: {worlds} worlds, {rate:,.0f} per minute of CPU, {failed} failed; the median has {world}"
+    )
+    return {"worlds_per_cpu_minute": round(rate), "worlds_failed": failed, "median_world": world}
 
 
-def compare_with_real(seconds: float) -> dict[str, tuple[float, float]]:
-    """Relative differences of throughput and settling, by workload."""
-    errors = {}
-    print(f"simulated and real, {seconds:.0f} s each: tuples per second; seconds until the channels were final")
-    for name, workload in WORKLOADS.items():
-        real = RealRegion(workload).run(seconds)
-        # A sleep takes longer than it should on a busy machine: the simulator is told what a tuple did cost.
-        (region,) = workload.regions
-        simulated = World(replace(workload, regions=(replace(region, cost_s=real.cost_s),))).run(seconds)
-        assert real.output == sequential(workload, real.stream).delivered, "the real threads got the output wrong"
-        errors[name] = differences(real, simulated)
-        steps = [1, *(one.channels_after[0] for one in simulated.migrations)]
-        print(f"  {name}: {real.cost_s * 1e3:.1f} ms a tuple; channels {[n for _, n in real.channels]} and {steps}")
-        print(f"    real      {real.throughput:7.1f}/s  settled after {real.settled_s:6.2f} s")
-        print(f"    simulated {simulated.throughput:7.1f}/s  settled after {settled_s(simulated):6.2f} s")
-        print("    differ by {:.1%} and {:.1%}".format(*errors[name]), flush=True)
-    return errors
+def compare_with_spark(seconds: float) -> dict:
+    """Relative differences of throughput and epoch time, and of settled channels, by program."""
+    from benchmarks._spark import start_spark
+
+    print(f"simulated and on Spark, {seconds:.0f} s each")
+    with tempfile.TemporaryDirectory() as scratch:
+        spark = start_spark(SLOTS, Path(scratch))
+        errors = compare(ab.session(spark), Path(scratch), seconds)
+        spark.stop()
+    return {
+        "sim_vs_real_error": max(max(each["throughput"], each["epoch_s"]) for each in errors.values()),
+        "sim_vs_real_channels": max(each["channels"] for each in errors.values()),
+        "sim_vs_real": errors,
+    }
 
 
-def differences(real: Measured, simulated: Result) -> tuple[float, float]:
-    throughput = abs(real.throughput - simulated.throughput) / real.throughput
-    settled = abs(real.settled_s - settled_s(simulated)) / max(real.settled_s, 1e-9)
-    return throughput, settled
+class Work(ab.Operator):
+    """A region of many channels."""
 
+    seen: int = ab.state(default=0)
 
-def settled_s(result: Result) -> float:
-    return result.migrations[-1].resumed_s if result.migrations else 0.0
+    def process(self, t):  # type: ignore[no-untyped-def]
+        self.seen += 1
+        return t
 
 
 def hundred_channels(tuples: int) -> float:
     """CPU seconds for 100 channels (it is one thread); for a million tuples, if fewer were run."""
-    world = WorldDescription(
-        MachineSource(tuples=tuples, keys=100_000),
-        (MachineRegion(cost_s=1e-3, key=0, channels=100),),
-        Cluster(hosts=tuple(Host(cores=8) for _ in range(14)), delay_s=1e-4),
+    situation = Situation(
+        rows_per_file=1_000,
+        epochs_max=tuples // 20_000,
+        files_per_epoch=20,
+        hosts=tuple(SimulatedHost(slots=8) for _ in range(14)),
+        costs=WorkCosts(operators={"work": 1e-3}),
+        options=ElasticOptions(channels=100),
+        keys_default=Keys(100_000),
     )
-    started, clock = time.process_time(), time.perf_counter()
-    result = World(world).run()
-    spent = (time.process_time() - started) * 1_000_000 / tuples
-    passed = (time.perf_counter() - clock) * 1_000_000 / tuples
+    stream = ab.from_rows([], "k long").process(Work(), by="k", schema="k long", name="work")
+    started = time.process_time()
+    run = Simulation(stream, situation, fast=True).run()
+    spent = (time.process_time() - started) * 1_000_000 / run.rows_in
+    longest = max(epoch.duration_s for epoch in run.epochs)
     print(
-        f"100 channels on 14 hosts, {tuples:,} tuples: {spent:.1f} s of CPU per million tuples, {passed:.1f} s on the "
-        f"clock of a shared machine; throughput {result.throughput * 1e-3:.1f} times one channel"
+        f"100 channels on 14 hosts, {run.rows_in:,} tuples in {len(run.epochs)} epochs: {spent:.1f} s of CPU per "
+        f"million tuples; {run.throughput:,.0f} tuples a second, epochs of at most {longest:.2f} s"
     )
     return round(spent, 1)
 

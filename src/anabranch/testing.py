@@ -14,10 +14,11 @@ True
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +34,7 @@ from anabranch.engine.driver.switching import SwitchingRunner, begins_split
 from anabranch.engine.job import Job
 from anabranch.engine.sequential import input_row, run_epochs
 from anabranch.engine.worker.exchange import ROWS, batches_of
-from anabranch.engine.worker.tasks import LevelTask, MergeTask, Program
+from anabranch.engine.worker.tasks import LevelTask, MergeTask, Program, Task
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.program.graph import Node, Source
 from anabranch.program.model import OutputOrder
@@ -46,6 +47,9 @@ from anabranch.state.lineage import LargeMerge
 from anabranch.state.records import SegmentRecord
 
 __all__ = ["ParallelRun", "TaskDied", "run_parallel", "run_sequential"]
+
+
+AnyTask = TypeVar("AnyTask", bound=Task)
 
 
 def run_sequential(
@@ -118,6 +122,7 @@ class ParallelRun:
         batches: BatchNotes | None = None,
         files: Files | None = None,
         versions_kept: int = 10,
+        fresh_tasks: bool = False,
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
         nodes = [stream._node for stream in ends]
@@ -127,6 +132,9 @@ class ParallelRun:
             if not isinstance(source.logic.origin, RowsOrigin):  # type: ignore[union-attr]
                 raise ProgramError(f"run_parallel needs streams made by from_rows; {source.title} holds no rows")
         self._seed = seed
+        # Every task as on a worker that never ran one before, and every one run twice, as Spark may.
+        self._fresh_tasks = fresh_tasks
+        self._tasks_made = 0
         self._clocks_ms = clocks_ms
         # A sink outlives the driver: whoever restarts a run passes on what it wrote.
         self._written = {} if written is None else written
@@ -224,7 +232,9 @@ class ParallelRun:
         random = np.random.default_rng([self._seed, job.split.epoch])
         produced: list[pa.RecordBatch] = []
         for number, part in enumerate(self._partitions(rows or {}, random)):
-            produced += batches_of(job.split.rows(iter(part), number))
+            if self._fresh_tasks:
+                list(batches_of(self._worker(job.split).rows(iter(part), number)))
+            produced += batches_of(self._worker(job.split).rows(iter(part), number))
         if job.fed_back:
             fed_back = [[*each] for each in zip(*job.fed_back, strict=True)]
             kinds = [pa.int32(), pa.int64(), pa.binary()]
@@ -242,14 +252,21 @@ class ParallelRun:
 
     def _attempts(self, task: LevelTask, rows: pa.Table, slot: int, random: np.random.Generator) -> Any:
         """A channel's results. As on Spark, a task that dies is run again, and one may run twice for nothing."""
-        if random.random() < 0.05:
-            list(task.run(_sorted_batches(rows), slot))
+        if random.random() < 0.05 or self._fresh_tasks:
+            list(self._worker(task).run(_sorted_batches(rows), slot))
         for _ in range(3):
             try:
-                return list(task.run(_sorted_batches(rows), slot))
+                return list(self._worker(task).run(_sorted_batches(rows), slot))
             except TaskDied:
                 continue
         raise TaskDied(f"channel {slot} died four times")
+
+    def _worker(self, task: AnyTask) -> AnyTask:
+        """The task as it runs: with a program unpickled for it alone, if tasks are to be fresh."""
+        if not self._fresh_tasks:
+            return task
+        self._tasks_made += 1
+        return dataclasses.replace(task, digest=f"{task.digest} {self._tasks_made}")
 
     def _merge(self, task: MergeTask, wanted: list[LargeMerge]) -> Future[list[SegmentRecord]]:
         done: Future[list[SegmentRecord]] = Future()

@@ -17,7 +17,7 @@ from anabranch.partitioning.placing.planner import PlannerSettings
 from anabranch.partitioning.resources import Growth, Resources
 from anabranch.program.model import Selectivity
 from anabranch.sim.printing import test_of as text_of_test
-from benchmarks._planted_bugs import BUGS, Bug, planted
+from tests.papers.machine_bugs import BUGS, Bug, planted
 
 WORLDS = 150
 WORLDS_PER_BUG = 400

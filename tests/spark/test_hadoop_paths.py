@@ -8,7 +8,9 @@ import pytest
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
+from anabranch.errors import CheckpointError, StorageError
 from anabranch.spark.hadoop_files import open_files, qualified
+from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.store import working_directory
 from tests.programs import COLUMNS, build, exact
 
@@ -78,3 +80,25 @@ def test_a_path_without_a_scheme_is_on_the_default_file_system_as_for_spark(spar
 
 def test_the_working_directory_is_below_the_temporary_directory():
     assert working_directory("hdfs://x/y").startswith(tempfile.gettempdir())
+
+
+def test_what_is_created_through_hadoop_is_created_once_and_cleared_whole(spark, remote):
+    files = open_files(spark, f"{remote}/created")
+    assert files.create("a/b", b"one") and not files.create("a/b", b"two")
+    assert files.read("a/b") == b"one" and files.names("a") == ["b"]
+    with pytest.raises(StorageError, match=r"cannot read .*created/a"):
+        files.read("a")
+    files.clear("a")
+    files.clear("a")
+    assert files.names("a") == [] and files.names("") == []
+
+
+def test_a_checkpoint_on_hadoop_has_one_owner(spark, remote):
+    first, second = Checkpoint(open_files(spark, f"{remote}/own")), Checkpoint(open_files(spark, f"{remote}/own"))
+    first.bind({"operators": []})
+    first.commit(Manifest(0, {}, {}))
+    second.bind({"operators": []})
+    with pytest.raises(CheckpointError, match="has taken over"):
+        first.commit(Manifest(1, {}, {}))
+    second.commit(Manifest(1, {}, {}))
+    assert second.latest().owner == 2

@@ -7,6 +7,7 @@
 | state | a key's state in the checkpoint is not that of one thread |
 | owners | a key was written by a channel that does not own it, or by two channels in one epoch |
 | manifests | epochs, generations or times went backwards, or a manifest names a file that is not there |
+| asked | a rescaling by hand was forgotten |
 | bounds | a region has channels outside of what the user allowed |
 | leaks | files that nothing refers to were left behind |
 
@@ -26,7 +27,7 @@ import pyarrow as pa
 
 from anabranch.engine.sequential import SequentialRun
 from anabranch.program.graph import Keyed, Node, upstream
-from anabranch.sim.ledger import Ledger, WatchedFiles
+from anabranch.sim.ledger import Asked, Ledger, WatchedFiles
 from anabranch.sim.owners import check_records, rows_of
 from anabranch.state.codec import decode
 
@@ -34,8 +35,8 @@ RoutedBy = Callable[[str, int, Any], int]
 """Operator, hash of a stored key, the key → the hash it is routed by, which may be that of a part of it."""
 
 
-def check_manifests(ledger: Ledger, files: WatchedFiles) -> list[str]:
-    """Epochs, generations and times only go forward."""
+def check_manifests(ledger: Ledger, files: WatchedFiles | None, kept: int = 1) -> list[str]:
+    """Epochs, generations and times only go forward; if there are files, what the last manifests name is there."""
     complaints = [f"manifests: {problem}" for problem in ledger.damaged]
     for before, after in pairwise(ledger.manifests):
         if after["epoch"] != before["epoch"] + 1:
@@ -46,11 +47,12 @@ def check_manifests(ledger: Ledger, files: WatchedFiles) -> list[str]:
                     f"manifests: {fact} went from {before['facts'][fact]} to {after['facts'][fact]} "
                     f"in epoch {after['epoch']}"
                 )
-    for manifest in ledger.manifests[-1:]:
+    newest = ledger.manifests[-1]["epoch"] if ledger.manifests else 0
+    for manifest in [each for each in ledger.manifests if each["epoch"] > newest - kept] if files is not None else ():
         for records in manifest["segments"].values():
             for record in records:
-                if files.read(f"state/{record['name']}") is None and not record.get("transient"):
-                    complaints.append(f"manifests: {record['name']} is named and not there")
+                if files is not None and files.read(f"state/{record['name']}") is None and not record.get("transient"):
+                    complaints.append(f"manifests: {record['name']} of epoch {manifest['epoch']} is not there")
     return complaints
 
 
@@ -196,6 +198,24 @@ def check_bounds(ledger: Ledger, channels_min: int, channels_max: int | None) ->
         for each in ledger.scaled
         if each.channels < channels_min or (channels_max is not None and each.channels > channels_max)
     ]
+
+
+def check_asked(ledger: Ledger, asked: Sequence[Asked]) -> list[str]:
+    """What was asked for by hand is done, whatever happens to the driver in between."""
+    complaints = []
+    for each in asked:
+        after = [manifest for manifest in ledger.manifests if manifest["facts"]["batch"] > each.batch]
+        # It may be asked for something else before an epoch has ended, or before the one that has it.
+        same = [other for other in asked if other.region == each.region]
+        wanted = {other.channels for other in same if each.batch <= other.batch <= each.batch + 1}
+        regions = [manifest["facts"]["regions"].get(each.region) for manifest in after]
+        found = [region["channels"] for region in regions if region is not None]
+        if found and found[0] not in wanted:
+            complaints.append(
+                f"asked: {each.region} was to have {each.channels} channels from after micro-batch {each.batch} on, "
+                f"and has {found[0]}"
+            )
+    return complaints
 
 
 def check_leaks(ledger: Ledger, files: WatchedFiles, kept: int) -> list[str]:

@@ -266,19 +266,15 @@ class FastTasks:
     def _merged(
         self, operator: str, channel: int, state: StateVersion, records: Sequence[SegmentRecord]
     ) -> SegmentRecord:
-        """The record of a merge: about as many keys as the largest part and a share of the others."""
+        """The record of a merge: about as many keys as the largest part."""
         rows = max(record.rows for record in records)
         each = max(1, round(records[0].bytes / max(1, records[0].rows)))
-        first, last = min(r.first for r in records), max(r.last for r in records)
+        first, last = min(record.first for record in records), max(record.last for record in records)
         merged = self._record(operator, channel, state, rows, each, first, last)
         foreign = {r.name for r in records if r.generation != state.layouts[operator].generation}
         adopted = {name for record in records for name in record.adopted}
-        return dataclasses.replace(
-            merged,
-            adopted=tuple(sorted(adopted | foreign)),
-            made=state.epoch,
-            parts=tuple(dataclasses.replace(r, parts=()) for r in records),
-        )
+        parts = tuple(dataclasses.replace(record, parts=()) for record in records)
+        return dataclasses.replace(merged, adopted=tuple(sorted(adopted | foreign)), made=state.epoch, parts=parts)
 
     def merge(self, task: MergeTask, wanted: list[LargeMerge]) -> Future[list[SegmentRecord]]:
         """Merges beside the epochs, done at once."""

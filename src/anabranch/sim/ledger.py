@@ -40,6 +40,15 @@ class Scaled:
     by_hand: bool
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A rescaling that was asked for by hand, before a micro-batch ran."""
+
+    region: str
+    batch: int
+    channels: int
+
+
 @dataclass
 class Ledger:
     """Everything that was seen from outside."""

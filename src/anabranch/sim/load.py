@@ -101,7 +101,7 @@ class Replay:
 
 
 _STEPS_PER_FILE = 8
-_STEP_MAX_S = 0.25
+_STEP_MAX_S = 0.05
 
 
 def full_at(curve: Curve, rows: float, until_s: float = math.inf) -> Iterator[float]:

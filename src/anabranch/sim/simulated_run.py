@@ -56,7 +56,7 @@ class SimulatedRun:
     decisions: tuple[tuple[float, str, Decision], ...]
     """Of the controllers: when, for which region, what and why."""
     crashes: tuple[tuple[float, str], ...]
-    """When the driver died, and where."""
+    """When the driver died, or an attempt of a task, and where."""
     outputs: tuple[tuple[Any, ...], ...] = ()
     """What was delivered, of every output; empty where no tuples were run."""
 

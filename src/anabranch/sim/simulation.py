@@ -41,7 +41,7 @@ from anabranch.sim.fast_tasks import FastTasks
 from anabranch.sim.hosts import slots_at
 from anabranch.sim.inputs import FileSource, InputFile, Inputs
 from anabranch.sim.job_time import JobTime
-from anabranch.sim.ledger import Delivery, Ledger, Scaled, WatchedFiles
+from anabranch.sim.ledger import Asked, Delivery, Ledger, Scaled, WatchedFiles
 from anabranch.sim.load import full_at
 from anabranch.sim.real_tasks import RealTasks
 from anabranch.sim.simulated_run import SimulatedEpoch, SimulatedRun
@@ -81,7 +81,7 @@ class Simulation:
         self.ends = [stream._node for stream in ends]
         self._plan = compiled(self.ends, self.situation.split_hot_keys is True)
         self._sources = [each.node for each in self._plan.operators if isinstance(each.node.logic, Source)]
-        held = all(isinstance(node.logic.origin, RowsOrigin) for node in self._sources)  # type: ignore[union-attr]
+        held = all(_rows_of(node) for node in self._sources)
         self.is_fast = not held if fast is None else fast
         if not self.is_fast and not held:
             raise ProgramError("simulate: tasks can only run where sources hold rows (from_rows); say fast=True")
@@ -111,6 +111,7 @@ class Simulation:
         self._crashes: list[tuple[float, str]] = []
         self._spark_progress: dict[str, Any] | None = None
         self._asked: set[int] = set()
+        self.asked: list[Asked] = []
         self._started_s = 0.0
         self.runner: SwitchingRunner
 
@@ -199,12 +200,15 @@ class Simulation:
         for at, asked in enumerate(self.situation.asked):
             if asked.epoch == number and at not in self._asked and scaling.regions:
                 self._asked.add(at)
-                scaling.rescale(scaling.regions[asked.region % len(scaling.regions)], asked.channels)
+                region = scaling.regions[asked.region % len(scaling.regions)]
+                scaling.rescale(region, asked.channels)
+                self.asked.append(Asked(region, number, asked.channels))
 
     def _reach(self, point: str, facts: Mapping[str, Any]) -> None:
         self._reached[point] = self._reached.get(point, 0) + 1
         if any(crash.point == point and crash.time == self._reached[point] for crash in self.situation.crashes):
             if point in _IN_TASKS:
+                self._crashes.append((self.clock.at_s, point))
                 raise TaskDied(point)
             raise DriverDied(point)
 
@@ -364,6 +368,12 @@ class _DeliveringSink(TableSink):
     def rows(self) -> tuple[Any, ...]:
         """What epochs delivered, in order."""
         return tuple(row for epoch in sorted(self._tables) for row in self._schema.rows(self._tables[epoch].columns))
+
+
+def _rows_of(source: Node) -> int:
+    """How many rows a source holds."""
+    origin = source.logic.origin if isinstance(source.logic, Source) else None
+    return sum(map(len, origin.epochs)) if isinstance(origin, RowsOrigin) else 0
 
 
 def _ordered(files: Sequence[InputFile]) -> list[InputFile]:

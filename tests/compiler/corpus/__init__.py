@@ -47,6 +47,17 @@ def expect_function(verdict, **more):
 
 
 def load():
-    from tests.compiler.corpus import aliasing, attacks, dicts, good, hidden, impure, reviewed, stateless, tricky
+    from tests.compiler.corpus import (
+        aliasing,
+        attacks,
+        dicts,
+        good,
+        hidden,
+        idioms,
+        impure,
+        reviewed,
+        stateless,
+        tricky,
+    )
 
-    return CASES, (aliasing, attacks, dicts, good, hidden, impure, reviewed, stateless, tricky)
+    return CASES, (aliasing, attacks, dicts, good, hidden, idioms, impure, reviewed, stateless, tricky)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
+import types
 from typing import Any
 
 from anabranch.compiler.models.built_in import (
@@ -16,6 +19,7 @@ from anabranch.compiler.models.built_in import (
 from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.inference import infer
 from anabranch.compiler.reading.facts import TRUSTED, Identity, Kind
+from anabranch.compiler.reading.kinds import static_attribute
 from anabranch.compiler.rewriting.managed_state import rewrite
 from anabranch.errors import ProgramError
 from anabranch.program.graph import (
@@ -63,6 +67,7 @@ def analyse_with_facts(node: Node) -> tuple[Model, Inference | None]:
     if built_in is not None:
         return built_in, together(read)
     target, method, mode, fields = _code_of(node)
+    _check_method(node, target, method)
     schema = node.inputs[0].schema if node.inputs else None
     found = infer(target, method, schema, node.schema, mode, fields, node.location)
     model = _from_code(node, found, target, method, mode)
@@ -81,6 +86,25 @@ def _check_key(node: Node) -> None:
                     f"{node.title}: its key names the column {name!r}, which its input does not have; "
                     f"columns: {', '.join(source.schema.names)}"
                 )
+
+
+def _check_method(node: Node, target: Any, method: str | None) -> None:
+    """What takes the tuples must be a method of the class: that is what runs, for each key with another self."""
+    if isinstance(node.logic, Process) and node.logic.method == "__call__" and not inspect.isroutine(target):
+        method = "__call__"
+    if method is None or inspect.isroutine(target) or isinstance(target, (type, functools.partial)):
+        return
+    if method in getattr(target, "__dict__", {}):
+        raise ProgramError(
+            f"{node.title}: {method}() was replaced on the object itself, which its copies for each key do not see; "
+            f"define it in the class, or let {method}() call what you keep in an attribute"
+        )
+    member = static_attribute(type(target), method)
+    if isinstance(node.logic, Keyed) and not isinstance(member, types.FunctionType):
+        raise ProgramError(
+            f"{node.title}: {method} is a {type(member).__name__}, not a method that takes self and a tuple; "
+            f"write it as a plain method: def {method}(self, t)"
+        )
 
 
 def _code_of(node: Node) -> tuple[Any, str | None, str, tuple[Any, ...]]:
@@ -183,6 +207,12 @@ def _declare(node: Node, model: Model, found: Inference | None, declared: Declar
         for name in names:
             if name not in node.schema or name not in source:
                 raise ProgramError(f"{node.title}: declared to forward {name!r}, which is not in its input and output")
+            if found is not None and name in found.replaced:
+                text, where = found.replaced[name]
+                raise ProgramError(
+                    f"{node.title}: declared to forward {name!r}, but it emits {text} for it at {where}; "
+                    "name in forwards only the columns that are copied"
+                )
         changes["forwarding"] = _said({name: name for name in names}, node)
     if declared.inputs is not None:
         wanted = declared.inputs * max(1, len(node.inputs)) if len(declared.inputs) == 1 else declared.inputs

@@ -143,7 +143,8 @@ def _user_functions(
     notes: list[Property] = []
     schema = node.inputs[0].schema
     for what, function in getattr(target, "functions", ()):
-        found = infer(_with_one_argument(function), None, schema, None, "filter", (), node.location)
+        one, takes_tuple = _with_one_argument(function)
+        found = infer(one, None, schema, None, "filter", (), node.location, takes_tuple)
         read.append(found)
         for fact in ordered_blocks(found):
             if fact.kind in (Kind.WRITE, Kind.WHOLE):
@@ -170,7 +171,8 @@ def together(read: list[Inference]) -> Inference | None:
     return Inference(facts, [])
 
 
-def _with_one_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_one_argument(function: Callable[..., Any]) -> tuple[Callable[..., Any], bool]:
+    """The function of the last of its arguments; and if it has any."""
     try:
         parameters = [
             each
@@ -178,8 +180,10 @@ def _with_one_argument(function: Callable[..., Any]) -> Callable[..., Any]:
             if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) and each.default is each.empty
         ]
     except (TypeError, ValueError):
-        return function
-    return functools.partial(function, *[None] * (len(parameters) - 1)) if len(parameters) > 1 else function
+        return function, True
+    if len(parameters) > 1:
+        return functools.partial(function, *[None] * (len(parameters) - 1)), True
+    return function, bool(parameters)
 
 
 def _model(

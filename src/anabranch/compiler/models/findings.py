@@ -42,6 +42,8 @@ class Inference:
     selectivity_location: Location | None = None
     forwarding: dict[str, str] = dataclasses.field(default_factory=dict)
     forwarding_reason: str = "no column is proven to be copied"
+    #: Columns that are seen not to be copies: what is emitted instead, and where.
+    replaced: dict[str, tuple[str, Location]] = dataclasses.field(default_factory=dict)
     emissions: list[Emission] = dataclasses.field(default_factory=list)
     reading: Reading | None = None
 

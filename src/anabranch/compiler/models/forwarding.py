@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from anabranch.compiler.models.findings import Inference
+from anabranch.compiler.reading.facts import Emission
 from anabranch.compiler.reading.reading_state import Reading
 from anabranch.compiler.reading.values import ROW_TYPES, TUPLE, NoneType, Value
 from anabranch.program.schema import Schema
@@ -28,6 +29,8 @@ def find_forwarding(
         if each.value.is_nothing or each.value.types == frozenset({NoneType}):
             continue
         here = {} if each.many else _copied(reading, each.value, schema, output)
+        if not each.many:
+            _note_replaced(found, reading, each, schema, output)
         copied = (
             here if copied is None else {name: origin for name, origin in copied.items() if here.get(name) == origin}
         )
@@ -36,6 +39,24 @@ def find_forwarding(
         found.forwarding_reason = "every emitted tuple copies " + ", ".join(sorted(copied))
     else:
         found.forwarding_reason = "no column is copied into every emitted tuple"
+
+
+def _note_replaced(found: Inference, reading: Reading, emission: Emission, schema: Schema, output: Schema) -> None:
+    """Which columns get something else here: an expression that is not the column, nor may be it."""
+    parts = reading.heap.parts(emission.value)
+    if parts is None:
+        return
+    names = dict(zip(range(len(output.names)), output.names, strict=True))
+    if all(isinstance(name, int) for name in parts) and len(parts) != len(names):
+        return
+    for place, part in parts.items():
+        name = names[place] if isinstance(place, int) else place
+        text = part.text
+        if name not in schema or text is None or text.column == name:
+            continue
+        chosen = name in text.columns and any(word in text.source for word in (" if ", " or ", " and "))
+        if not chosen:
+            found.replaced.setdefault(name, (text.source, emission.location))
 
 
 def _copied(reading: Reading, value: Value, schema: Schema, output: Schema) -> dict[str, str]:

@@ -33,6 +33,7 @@ def infer(
     mode: str = "process",
     fields: tuple[StateField, ...] = (),
     fallback: Location | None = None,
+    takes_tuple: bool = True,
 ) -> Inference:
     """What an operator does, from its code.
 
@@ -48,13 +49,15 @@ def infer(
         How the result becomes tuples.
     fields : tuple of StateField
         Attributes that are declared as state of a key (case 1).
+    takes_tuple : bool
+        False for a function that is called without arguments: what makes an accumulator.
     """
     keyed: dict[int, str] = {}
     guessed = {} if fields else _own_dicts(target)
     first = _read_with_guess(target, method, schema, guessed, fallback) if guessed else None
     if first is not None:
         keyed = {identity: name for identity, (name, _) in guessed.items()}
-    reading = first or read(target, method, schema, fields, dict(keyed), fallback)
+    reading = first or read(target, method, schema, fields, dict(keyed), fallback, takes_tuple=takes_tuple)
     for _ in range(4):
         written = reading.facts.of(Kind.WRITE)
         more = _dicts_written(reading.facts, fields)
@@ -62,7 +65,7 @@ def infer(
             break
         keyed.update({identity: name for identity, name in more.items() if identity not in keyed})
         known = {identity: reading.facts.objects[identity] for identity in keyed if identity in reading.facts.objects}
-        reading = read(target, method, schema, fields, dict(keyed), fallback, known)
+        reading = read(target, method, schema, fields, dict(keyed), fallback, known, takes_tuple)
     facts = reading.facts
     found = Inference(facts, facts.of(*BLOCKING, Kind.WRITE), reading=reading)
     if keyed and not facts.of(Kind.WRITE):
@@ -95,7 +98,7 @@ def _read_with_guess(
     objects = {identity: found for identity, (_, found) in guessed.items()}
     reading = read(target, method, schema, (), keyed, fallback, objects)
     right = reading.facts.stored == set(guessed) and not reading.facts.of(*BLOCKING, Kind.WRITE)
-    return reading if right and all(_one_way(reading.facts.routes.get(each)) for each in guessed) else None
+    return reading if right and all(_one_way(reading.facts, each) for each in guessed) else None
 
 
 def _dicts_written(facts: Facts, fields: tuple[StateField, ...]) -> dict[int, str]:
@@ -106,12 +109,7 @@ def _dicts_written(facts: Facts, fields: tuple[StateField, ...]) -> dict[int, st
         if not isinstance(fact.identity, int):
             continue  # a variable or attribute is assigned, not a dict changed
         held = facts.objects.get(fact.identity)
-        if (
-            fields
-            or type(held) not in KEYED_TYPES
-            or not _starts_simple(held)
-            or not _one_way(facts.routes.get(fact.identity))
-        ):
+        if fields or type(held) not in KEYED_TYPES or not _starts_simple(held) or not _one_way(facts, fact.identity):
             continue
         if fact.identity in found:
             continue
@@ -130,13 +128,17 @@ def _starts_simple(held: Any) -> bool:
     return all(is_scalar_type(kind) for kind in set(map(type, inside)))
 
 
-def _one_way(routes: list[Any] | None) -> bool:
+def _one_way(facts: Facts, identity: int) -> bool:
     """All the ways to the object lead to one object in another process too.
 
     What belongs to a module is found there by name; what hangs on the operator travels with it. An object
-    reached both ways would be two objects there.
+    reached both ways would be two objects there; and so would one that is reached through something else that
+    holds it: a helper object, a bound method, a container.
     """
-    if not routes:
+    routes = facts.routes.get(identity)
+    if not routes or any(route[0] == "elsewhere" for route in routes):
+        return False
+    if facts.operator_elsewhere and any(route[0] == "operator" for route in routes):
         return False
     return len({route[0] in ("global", "module") for route in routes}) == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 
 from anabranch.compiler.reading.attributes import assign_attribute, attribute_of
 from anabranch.compiler.reading.displays import iterate_over, make_object, tuple_parts
@@ -10,7 +11,7 @@ from anabranch.compiler.reading.names import assign_name, look_up
 from anabranch.compiler.reading.operations import binary_operation, inside_of
 from anabranch.compiler.reading.reading_state import ExpressionHandlers, Reading, StatementHandlers
 from anabranch.compiler.reading.source_code import mangled
-from anabranch.compiler.reading.subscripts import assign_item, delete_item, item_of
+from anabranch.compiler.reading.subscripts import assign_item, delete_item, item_of, updates_entries
 from anabranch.compiler.reading.values import (
     NOTHING,
     Plain,
@@ -28,9 +29,23 @@ def _read_namedexpr(reading: Reading, node: ast.NamedExpr) -> Value:
 
 
 def _read_assign(reading: Reading, node: ast.Assign) -> None:
+    for target in node.targets:
+        if _is_pairwise(target, node.value) and len(node.targets) == 1:
+            # Element by element: no tuple is made that would hold the values.
+            parts = [reading.evaluate(each) for each in node.value.elts]  # type: ignore[attr-defined]
+            for each, part in zip(target.elts, parts, strict=True):  # type: ignore[attr-defined]
+                assign(reading, each, part, node)
+            return
     value = reading.evaluate(node.value)
     for target in node.targets:
         assign(reading, target, value, node)
+
+
+def _is_pairwise(target: ast.expr, value: ast.expr) -> bool:
+    both = isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List))
+    if not both or len(target.elts) != len(value.elts):  # type: ignore[attr-defined]
+        return False
+    return not any(isinstance(each, ast.Starred) for each in (*target.elts, *value.elts))  # type: ignore[attr-defined]
 
 
 def _read_annassign(reading: Reading, node: ast.AnnAssign) -> None:
@@ -68,6 +83,10 @@ def _unpack(reading: Reading, target: ast.Tuple | ast.List, value: Value, node: 
 
 def _read_augassign(reading: Reading, node: ast.AugAssign) -> None:
     target = node.target
+    if isinstance(node.op, ast.BitOr) and isinstance(target, (ast.Name, ast.Attribute)):
+        before = reading.evaluate(_as_read(target))
+        if updates_entries(reading, before, node.value, node):
+            return  # the same object is assigned again
     if isinstance(target, ast.Name):
         before = look_up(reading, target.id, target)
         assign_name(reading, target.id, _augmented(reading, before, node), target)
@@ -79,6 +98,12 @@ def _read_augassign(reading: Reading, node: ast.AugAssign) -> None:
         owner, index = reading.evaluate(target.value), reading.evaluate(target.slice)
         before = item_of(reading, owner, index, target)
         assign_item(reading, owner, index, _augmented(reading, before, node), target)
+
+
+def _as_read(target: ast.Name | ast.Attribute) -> ast.expr:
+    read = copy.copy(target)
+    read.ctx = ast.Load()
+    return read
 
 
 def _augmented(reading: Reading, before: Value, node: ast.AugAssign) -> Value:

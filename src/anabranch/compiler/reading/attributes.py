@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import ast
 import dataclasses
+import functools
 import inspect
 import types
 from typing import Any
@@ -19,6 +20,7 @@ from anabranch.compiler.reading.values import (
     PLAIN,
     PLAIN_VALUE,
     ROW_TYPES,
+    SCALARS,
     TUPLE,
     UNKNOWN,
     BoundMethod,
@@ -72,6 +74,10 @@ def column_of(reading: Reading, value: Value, name: str, node: ast.AST) -> Value
             return reading.column(name)
         if reading.schema is None and name not in ("but", "asDict", "count", "index"):
             return reading.column(name)
+    if reading.schema is not None and name in reading.schema and _is_input(reading, value):
+        found = reading.column(name)
+        if found.is_scalar:
+            return found.without_text()  # of this tuple or an earlier one
     if hasattr(Row, name) and not name.startswith("_"):
         return _bound(reading, value, name)
     if name == "_fields" and reading.schema is not None:
@@ -79,6 +85,17 @@ def column_of(reading: Reading, value: Value, name: str, node: ast.AST) -> Value
     if reading.schema is not None and TUPLE in value.objects and len(value.objects) == 1:
         return NOTHING  # raises: there is no such column
     return Value(types=PLAIN, objects=value.objects)
+
+
+def _is_input(reading: Reading, value: Value) -> bool:
+    """Every tuple this may be came as input: now, or before and was kept as it was."""
+    for each in value.objects - {TUPLE}:
+        if not isinstance(each, Kept):
+            return False
+        kept = reading.heap.at(each)
+        if not kept.attributes.get("value", ANYTHING).objects <= {TUPLE} or not kept.content.is_nothing:
+            return False
+    return TUPLE in value.objects
 
 
 def _bound(reading: Reading, receiver: Value, name: str, function: Any = None) -> Value:
@@ -229,6 +246,13 @@ def _attribute_of_super(reading: Reading, proxy: SuperProxy, name: str, node: as
     return reading.unknown(node, f"reads super().{name}, which is not there")
 
 
+@functools.lru_cache(maxsize=1024)
+def _is_data_attribute(name: str) -> bool:
+    """Every type of plain data that has this attribute has a value there, not a method."""
+    found = [getattr(kind, name) for kind in known.DATA_TYPES if hasattr(kind, name)]
+    return bool(found) and not any(callable(each) for each in found)
+
+
 def _attribute_of_type(reading: Reading, value: Value, kind: type, name: str, node: ast.AST) -> Value:
     """The attribute of a value of which only the type is known."""
     if kind is Row:
@@ -239,12 +263,12 @@ def _attribute_of_type(reading: Reading, value: Value, kind: type, name: str, no
                 return Value(types=None, text=None, foreign=True)
             return reading.unknown(node, f"reads .{name}")
         if isinstance(kind, type) and issubclass(kind, known.ENUM) and kind is not known.ENUM:
-            if isinstance(static_attribute(kind, name), (types.FunctionType, property)) and name not in (
-                "name",
-                "value",
-            ):
-                return reading.unknown(node, f"reads .{name} of {kind.__name__}")
+            member = static_attribute(kind, name)
+            if isinstance(member, (types.FunctionType, property)) and name not in ("name", "value"):
+                return _member(reading, value, kind, member, name, f"{kind.__name__}.{name}", node)
             return PLAIN_VALUE
+        if kind is Plain and _is_data_attribute(name):
+            return Value(types=PLAIN, objects=value.objects)
         if kind is not Plain and kind is not Iterator and not hasattr(kind, name):
             return NOTHING  # raises
         if kind is not Plain and kind is not Iterator and not callable(getattr(kind, name)):
@@ -308,6 +332,8 @@ def assign_attribute(reading: Reading, target: Value, name: str, value: Value, n
         reading.unknown(node, f"{what} of a value of unknown type")
         return
     for kind in target.types:
+        if kind in SCALARS:
+            continue  # raises: None and numbers have no settable attributes
         if not (is_record(kind) or is_plain_class(kind)):
             reading.unknown(node, f"{what} of a {kind.__name__}")
             return

@@ -8,6 +8,7 @@ import datetime
 import functools
 import operator
 import types
+import zoneinfo
 from typing import Any
 
 from anabranch.compiler.reading import known
@@ -155,6 +156,9 @@ def _call_known(
         return starred_result(reading, effect, result, arguments) if starred else result
     why = known.impurity_of(found)
     if why is not None:
+        exact = None if starred else _pure_after_all(found, arguments, keywords)
+        if exact is not None:
+            return exact
         reading.impure(node, f"calls {qualified(found)}, which {why}")
         return PLAIN_VALUE
     if isinstance(found, types.FunctionType):
@@ -190,6 +194,17 @@ def _call_known(
     for value in (*arguments, *keywords.values()):
         reading.escape(value, node)
     return reading.unknown(node, f"calls {qualified(found)}, whose source is not available")
+
+
+def _pure_after_all(found: Any, arguments: list[Value], keywords: dict[str, Value]) -> Value | None:
+    """What an impure function gives for arguments with which it is a function of them."""
+    if found is hash and len(arguments) == 1 and arguments[0].types is not None and arguments[0].types <= {int, bool}:
+        return Value(types=frozenset({int}), text=combined_text("{f0}({})", arguments, hash))
+    zone = keywords.get("tz", arguments[1] if len(arguments) == 2 else NONE)
+    of_datetime = getattr(found, "__self__", None) is datetime.datetime and found.__name__ == "fromtimestamp"
+    if of_datetime and zone.types is not None and zone.types <= {datetime.timezone, zoneinfo.ZoneInfo} and arguments:
+        return Value(types=frozenset({datetime.datetime}))
+    return None
 
 
 #: Values of these types that are equal are the same in every respect.

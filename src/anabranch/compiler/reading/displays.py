@@ -33,21 +33,33 @@ from anabranch.compiler.reading.values import (
 )
 
 
-def make_object(reading: Reading, node: ast.AST, kinds: Types, content: Value, role: str = "") -> Value:
-    """A new object, named by the node that makes it."""
+def make_object(
+    reading: Reading,
+    node: ast.AST,
+    kinds: Types,
+    content: Value,
+    role: str = "",
+    parts: Mapping[Any, Value] | None = None,
+) -> Value:
+    """A new object, named by the node that makes it; with parts, what it holds under constant keys or places."""
     site = Site(id(node), role)
     kept = reading.heap.at(site)
     kept.made_in = reading.loops
     kept.kinds |= kinds or {object}
     if kinds is None or Iterator in kinds:
         reading.lazy = True
-    reading.heap.put(site, content)
-    reading.stored(content, node)
+    if parts is None:
+        reading.heap.put(site, content)
+        reading.stored(content, node)
+    else:
+        for name, part in parts.items():
+            reading.heap.put(site, part, at=name)
+            reading.stored(part, node, at=name)
     return Value(types=kinds, objects=frozenset({site}))
 
 
 def make_display(reading: Reading, node: ast.AST, kinds: Types, parts: Mapping[Any, Value], role: str = "") -> Value:
-    made = make_object(reading, node, kinds, join_all(parts.values()), role)
+    made = make_object(reading, node, kinds, join_all(parts.values()), role, parts)
     (site,) = made.objects
     kept = reading.heap.at(site)
     if kept.made_pass != reading.passes:

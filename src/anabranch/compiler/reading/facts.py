@@ -82,6 +82,8 @@ class Facts:
     routes: dict[int, list[Any]] = dataclasses.field(default_factory=dict)
     #: Objects whose attributes or contents the code changes, and those attributes, by identity.
     written: dict[Identity, str] = dataclasses.field(default_factory=dict)
+    #: The operator's own object is also reached in another way than as the self of its method.
+    operator_elsewhere: bool = False
     #: Dicts taken for state that the code does change.
     stored: set[int] = dataclasses.field(default_factory=set)
     #: Global variables read and written: (module, name).

@@ -61,8 +61,6 @@ def apply_effect(
     functions = [value for value in everything if is_callable(value)]
     data = [value for value in everything if not is_callable(value)]
     if found in (isinstance, issubclass, callable):
-        for value in everything[:1]:
-            reading.use(value, node, shallow=True)
         if found is not callable and not all(_is_checkable(reading, value) for value in everything[1:]):
             reading.unknown(node, f"calls {found.__name__}() with a class that may decide by itself")
         return scalar(bool)
@@ -112,7 +110,7 @@ def apply_effect(
             for other in arguments:
                 if other is not arguments[place]:
                     reading.put(arguments[place], other, node, f"calls {qualified(found)}()")
-    return _result(reading, effect, found, arguments, keywords, elements, called, node)
+    return _result(reading, effect, found, arguments, keywords, elements, called, node, starred)
 
 
 def starred_result(reading: Reading, effect: known.Effect, result: Value, arguments: list[Value]) -> Value:
@@ -194,6 +192,7 @@ def _result(
     elements: Value,
     called: Value,
     node: ast.AST,
+    starred: bool,
 ) -> Value:
     kinds = effect.result
     if kinds is None:
@@ -241,7 +240,8 @@ def _result(
         # Pairs, views, values given as they are: anything the arguments lead to may be in the result.
         data = join_all(value for value in (*arguments, *keywords.values()) if not is_callable(value))
         content = join(join(elements, elements_of(reading, elements, node)), data).without_text()
-        around = data.objects
+        # A new array is no view; but with copy=False it is the argument itself.
+        around = frozenset() if found in known.NEW_ARRAYS and "copy" not in keywords and not starred else data.objects
     content = join(content, called)
     if found is enumerate:
         content = make_display(reading, node, frozenset({tuple}), {0: scalar(int), 1: elements}, "pair")

@@ -12,7 +12,14 @@ from anabranch.compiler.reading import known
 from anabranch.compiler.reading.displays import go_through_unordered, iterate_over, keys_of, make_display, make_object
 from anabranch.compiler.reading.operations import test_contains
 from anabranch.compiler.reading.reading_state import Reading
-from anabranch.compiler.reading.subscripts import assign_item, delete_item, item_of, read_entry, store_entry
+from anabranch.compiler.reading.subscripts import (
+    assign_item,
+    delete_item,
+    item_of,
+    read_entry,
+    store_entry,
+    updates_entries,
+)
 from anabranch.compiler.reading.tameness import holds_unordered, plain_use
 from anabranch.compiler.reading.values import (
     NONE,
@@ -321,20 +328,17 @@ def _method_of_state(
     if name == "__delitem__" and count == 1:
         delete_item(reading, receiver, arguments[0], node)
         return NONE
-    if name == "update" and count == 1 and type(receiver.only) in (dict,):
-        return _update_entry(reading, receiver, handle, arguments[0], node)
+    if name == "update" and count == 1:
+        return _update_entry(reading, receiver, handle, node)
     reading.whole(handle, node, f"calls .{name}() on {handle.path}")
     return PLAIN_VALUE
 
 
-def _update_entry(reading: Reading, receiver: Value, handle: Handle, argument: Value, node: ast.AST) -> Value:
-    """``d.update({key: value})`` with a display of one pair is an assignment."""
-    argument_node = node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else None
-    if isinstance(argument_node, ast.Dict) and len(argument_node.keys) == 1 and argument_node.keys[0] is not None:
-        key, value = reading.evaluate(argument_node.keys[0]), reading.evaluate(argument_node.values[0])
-        store_entry(reading, receiver, key, value, node)
-        return NONE
-    reading.whole(handle, node, f"calls .update() on {handle.path}")
+def _update_entry(reading: Reading, receiver: Value, handle: Handle, node: ast.AST) -> Value:
+    """``d.update({key: value})`` with a display is an assignment of each entry."""
+    argument = node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else None
+    if argument is None or not updates_entries(reading, receiver, argument, node):
+        reading.whole(handle, node, f"calls .update() on {handle.path}")
     return NONE
 
 

@@ -19,6 +19,7 @@ from anabranch.compiler.reading import (
     comprehensions,
     displays,
     emitting,
+    known,
     names,
     operations,
     statements,
@@ -63,6 +64,7 @@ def _read_until_settled(reading: Reading, target: Any, method: str | None, field
         else:
             reading.unknown(None, "its state cannot be followed")
         _look_for_aliases(reading)
+        _look_for_what_is_not_data(reading)
     except TooLargeError:
         reading.unknown(None, "it is too large to be followed")
     except RecursionError:
@@ -92,10 +94,13 @@ def _read_once(reading: Reading, target: Any, method: str | None, fields: tuple[
         if isinstance(held, dict) and held:
             reading.keep(name, Value(types=frozenset(map(type, held.values()))), reading.start)
     path = "self" if not isinstance(target, (types.FunctionType, type)) else target.__name__
+    reading.operator_reached = False
     value = reading.shared(target, path)
     if method is not None and not (method == "__call__" and _is_function(target)):
         value = attributes.attribute_of(reading, value, method, reading.start)
     arguments = [row, Value(types=frozenset({Callback}), concrete=(EMIT,))] if reading.takes_emit else [row]
+    if not reading.takes_tuple:
+        arguments = []
     reading.result = reading.call(value, arguments, {}, reading.start)
     _hand_over_result(reading)
 
@@ -141,6 +146,22 @@ def _look_for_aliases(reading: Reading) -> None:
             _aliased(reading, field, field, reading.restored[field])
 
 
+def _look_for_what_is_not_data(reading: Reading) -> None:
+    """State is written down and read again: what only Python can hold cannot be kept for a key."""
+    for field in [*reading.fields, *reading.keyed.values()]:
+        inside = reading.heap.at(Kept(field)).attributes.get("value")
+        if inside is None:
+            continue
+        kinds = set(inside.types or ())
+        for each in reading.heap.reach({Kept(field), *inside.objects}):
+            if isinstance(each, (Site, Kept)):
+                kinds |= reading.heap.at(each).content.types or set()
+        for kind in sorted(kinds - known.KEEPABLE, key=lambda kind: kind.__name__):
+            if kind not in (Iterator, Callback, types.FunctionType, types.MethodType):  # told where they are kept
+                text = f"keeps a {kind.__name__} in {field}, which is not data"
+                reading.facts.add(Kind.NOT_DATA, text, reading.place(reading.tree))
+
+
 def _aliased(reading: Reading, first: str, second: str, location: Location | None = None) -> None:
     where = f"both {first} and {second}" if first != second else f"two places of {first}"
     text = f"may keep one object in {where}: changing it here would change it there"
@@ -182,10 +203,12 @@ def read(
     keyed: dict[int, str] | None = None,
     fallback: Location | None = None,
     objects: dict[int, Any] | None = None,
+    takes_tuple: bool = True,
 ) -> Reading:
     """Read an operator once, with these dicts taken for state."""
     reading = Reading(_HANDLERS, schema, keyed or {}, {field.name: field for field in fields})
     reading.facts.objects.update(objects or {})
+    reading.takes_tuple = takes_tuple
     function = top_function(target, method)
     owner = target.__self__ if isinstance(target, types.MethodType) else target
     reading.operator = owner

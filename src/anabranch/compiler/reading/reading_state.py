@@ -129,9 +129,11 @@ class Reading:
         self.lazy = False
         #: The object that is the operator; where its code starts, and its tree if there is one.
         self.operator: Any = None
+        self.operator_reached = False
         self.start: Any = ast.Constant(None, lineno=0, col_offset=0)
         self.tree: Any = None
         self.takes_emit = False
+        self.takes_tuple = True
         #: What the call of the operator gave.
         self.result: Value = NONE
         #: The functions that are being read, by their trees; what each returned; what its inner functions use.
@@ -229,6 +231,13 @@ class Reading:
             return Value(types=frozenset({kind}), concrete=(found,), text=text, path=path)
         identity = id(found)
         self.facts.objects[identity] = found
+        if route is None and isinstance(found, KEYED_TYPES):
+            route = ("elsewhere", path)
+        elif found is self.operator:
+            # Where its method is called it is reached once. Again: through a bound method, a child, a container; a copy
+            # of the operator would leave that way as it is.
+            self.facts.operator_elsewhere |= self.operator_reached
+            self.operator_reached = True
         if route is not None:
             known_routes = self.facts.routes.setdefault(identity, [])
             if route not in known_routes:
@@ -355,13 +364,15 @@ class Reading:
 
     # -- changing -----------------------------------------------------------------------------------------
 
-    def mutate(self, value: Value, node: Any, how: str) -> None:
-        """Something is about to change the value in place."""
+    def mutate(self, value: Value, node: Any, how: str, moves: bool = True) -> None:
+        """Something is about to change the value in place; `moves` if what is in it may change places."""
         if value.is_nothing or value.is_scalar:
             return
         if value.types is None and not value.objects:
             self.unknown(node, f"{how}: what it changes is not known")
         for each in value.objects:
+            if moves and isinstance(each, (Site, Kept)):
+                self.heap.mix(each)
             if isinstance(each, Shared):
                 self.write(node, each.identity, each.path, how)
             elif isinstance(each, TupleObject):
@@ -377,20 +388,20 @@ class Reading:
         self.facts.written.setdefault(identity, path)
         self.facts.add(Kind.WRITE, f"{how}: {path} outlives the call", self.place(node), identity, path)
 
-    def put(self, container: Value, value: Value, node: Any, how: str) -> None:
-        """`value` is put into `container`."""
-        self.mutate(container, node, how)
+    def put(self, container: Value, value: Value, node: Any, how: str, at: str | int | None = None) -> None:
+        """`value` is put into `container`, under a constant key or place or nobody knows where."""
+        self.mutate(container, node, how, moves=at is None)
         for each in container.objects:
             if isinstance(each, (Site, Kept)):
-                self.heap.put(each, value)
+                self.heap.put(each, value, at)
         self.stored(value, node)
 
-    def stored(self, value: Value, node: Any) -> None:
-        """Remember that objects made in this call were put somewhere."""
+    def stored(self, value: Value, node: Any, at: str | int | None = None) -> None:
+        """Remember that objects made in this call were put somewhere; `at` tells places of one display apart."""
         for each in value.objects:
             if isinstance(each, Site):
                 kept = self.heap.at(each)
-                kept.stored_at.add((id(node), self.path, len(self.loops) > len(kept.made_in)))
+                kept.stored_at.add((id(node), self.path, len(self.loops) > len(kept.made_in), at))
         if value.is_scalar:
             return
         for each in value.objects:

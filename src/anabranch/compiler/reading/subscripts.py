@@ -25,9 +25,11 @@ from anabranch.compiler.reading.values import (
     UNKNOWN,
     Handle,
     Iterator,
+    NoneType,
     Plain,
     Shared,
     Site,
+    Types,
     Value,
     combined_text,
     is_scalar_type,
@@ -79,8 +81,14 @@ def item_of(reading: Reading, value: Value, index: Value, node: ast.AST) -> Valu
     if slice in (index.types or ()):
         kinds = frozenset(k for k in value.types if k in (list, tuple, str, bytes, Plain, bytearray)) or PLAIN
         found = Value(types=kinds, objects=value.objects)
+        if value.types - {NoneType} <= {list, tuple, str, bytes, bytearray} and not value.is_scalar:
+            # A slice of these is a new object; of an array it is a view.
+            found = _sliced(reading, value, kinds, node)
     else:
         found = with_views(value, reading.content(value, node))
+        place = _constant_place(value, index)
+        if place is not None and value.concrete is None:
+            found = reading.heap.item(value, place) or found
         held: Any = value.only
         known_place = isinstance(held, known.CONTAINERS) and key is not UNKNOWN
         if value.concrete is not None and known_place:
@@ -90,6 +98,31 @@ def item_of(reading: Reading, value: Value, index: Value, node: ast.AST) -> Valu
                 found = NOTHING if not isinstance(value.only, collections.defaultdict) else found
     text = combined_text("{}[{}]", [value, index]) if value.is_scalar or TUPLE in value.objects else None
     return found.with_text(text) if text is not None else found
+
+
+def _sliced(reading: Reading, value: Value, kinds: Types, node: ast.AST) -> Value:
+    site = Site(id(node), "slice")
+    kept = reading.heap.at(site)
+    kept.made_in = reading.loops
+    kept.kinds |= kinds or {object}
+    content = reading.content(value, node)
+    reading.heap.put(site, content)
+    reading.stored(content, node)
+    reading.heap.lose_parts(site)
+    return Value(types=kinds, objects=frozenset({site}))
+
+
+def _constant_place(value: Value, index: Value) -> str | int | None:
+    """The key or place that an index names in a dict, list or tuple, if it is always the same."""
+    place = index.only
+    if value.types is None or not value.types <= _PLACED:
+        return None
+    if type(place) is str and value.types <= {dict}:
+        return place
+    return place if type(place) is int and place >= 0 and value.types <= {list, tuple} else None
+
+
+_PLACED = frozenset({dict, list, tuple})
 
 
 def with_views(value: Value, inside: Value) -> Value:
@@ -174,6 +207,30 @@ def store_entry(reading: Reading, value: Value, index: Value, new: Value, node: 
         reading.keep(reading.keyed[handle.identity], new, node)
 
 
+def updates_entries(reading: Reading, value: Value, new: ast.expr, node: ast.AST) -> bool:
+    """``d |= {k: v}``, ``d.update([(k, v)])``: entries of a dict of state are written; False if it is not that."""
+    if reading.handle_of(value) is None or type(value.only) not in _UPDATED:
+        return False
+    pairs: list[tuple[ast.expr | None, ast.expr]] = []
+    if isinstance(new, ast.Dict):
+        pairs = list(zip(new.keys, new.values, strict=True))
+    elif isinstance(new, (ast.List, ast.Tuple)):
+        for each in new.elts:
+            if not isinstance(each, (ast.Tuple, ast.List)) or len(each.elts) != 2:
+                return False
+            pairs.append((each.elts[0], each.elts[1]))
+    if not pairs or any(key is None or isinstance(key, ast.Starred) for key, _ in pairs):
+        return False
+    for key, item in pairs:
+        assert key is not None
+        store_entry(reading, value, reading.evaluate(key), reading.evaluate(item), node)
+    return True
+
+
+#: Dicts whose update() and |= replace entries; a Counter's adds to them.
+_UPDATED = (dict, collections.defaultdict, collections.OrderedDict)
+
+
 def assign_item(reading: Reading, value: Value, index: Value, new: Value, node: ast.AST) -> None:
     """``value[index] = new``."""
     if value.is_nothing:
@@ -193,7 +250,8 @@ def assign_item(reading: Reading, value: Value, index: Value, new: Value, node: 
     update = parts is not None and isinstance(key, (str, int)) and all(isinstance(e, Site) for e in value.objects)
     (only,) = value.objects if update else (None,)
     before = dict(parts) if update and parts is not None else {}
-    reading.put(value, new, node, f"assigns an item of {value.path or 'it'}")
+    place = _constant_place(value, index)
+    reading.put(value, new, node, f"assigns an item of {value.path or 'it'}", at=place)
     if slice in (index.types or ()):
         reading.put(value, reading.content(new, node), node, "assigns a slice")
     elif update and only is not None and isinstance(key, str) and isinstance(only, Site):

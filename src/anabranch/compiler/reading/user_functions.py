@@ -58,10 +58,11 @@ def construct(
     fields = getattr(kind, "_fields", None)
     if issubclass(kind, tuple) and isinstance(fields, tuple) and is_record(kind):
         return _record(reading, kind, fields, kind.__new__.__defaults__ or (), arguments, keywords, node, extra)
-    if dataclasses.is_dataclass(kind) and is_record(kind) and "__post_init__" not in dir(kind):
+    tame = is_record(kind) or is_plain_class(kind)
+    if dataclasses.is_dataclass(kind) and tame and "__post_init__" not in dir(kind):
         names = tuple(field.name for field in dataclasses.fields(kind) if field.init)
         plain_defaults = all(
-            field.default_factory is dataclasses.MISSING or known.effect_of(field.default_factory) is not None
+            _is_missing(field.default_factory) or known.effect_of(field.default_factory) is not None
             for field in dataclasses.fields(kind)
         )
         generated = getattr(kind.__init__, "__code__", None)
@@ -76,6 +77,11 @@ def construct(
     if isinstance(start, types.FunctionType):
         call_function(reading, start, [made, *arguments], keywords, node, extra)
     return made
+
+
+def _is_missing(default: Any) -> bool:
+    """By its type: a class that was pickled has a marker of its own."""
+    return type(default) is type(dataclasses.MISSING)
 
 
 def _record(

@@ -20,6 +20,7 @@ import enum
 import fractions
 import functools
 import types
+import zoneinfo
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from uuid import UUID
@@ -64,6 +65,7 @@ SCALARS: frozenset[type] = frozenset(
         decimal.Decimal,
         fractions.Fraction,
         UUID,
+        zoneinfo.ZoneInfo,
     }
 )
 Types = frozenset[type] | None
@@ -358,6 +360,9 @@ class HeapObject:
     """What may be inside an object: elements and attributes, joined over everything put there."""
 
     content: Value = NOTHING
+    #: Of the content: what is under a constant key or place, and what may be anywhere.
+    items: dict[str | int, Value] = dataclasses.field(default_factory=dict)
+    loose: Value = NOTHING
     attributes: dict[str, Value] = dataclasses.field(default_factory=dict)
     #: The parts of a tuple, dict or record display, while nothing has changed it.
     parts: dict[str | int, Value] | None = None
@@ -383,13 +388,39 @@ class Heap:
             found = self.objects[key] = HeapObject()
         return found
 
-    def put(self, key: Object, value: Value) -> None:
-        """Something is put into the object, nobody knows where."""
+    def put(self, key: Object, value: Value, at: str | int | None = None) -> None:
+        """Something is put into the object: under a constant key or place, or nobody knows where."""
         kept = self.at(key)
-        joined = join(kept.content, value.without_text())
+        value = value.without_text()
+        joined = join(kept.content, value)
         if joined != kept.content:
             kept.content = joined
             self.version += 1
+        before = kept.loose if at is None else kept.items.get(at, NOTHING)
+        joined = join(before, value)
+        if joined != before:
+            self.version += 1
+            if at is None:
+                kept.loose = joined
+            else:
+                kept.items[at] = joined
+
+    def mix(self, key: Object) -> None:
+        """What is in the object may have changed places."""
+        kept = self.at(key)
+        if kept.loose != kept.content:
+            kept.loose = kept.content
+            self.version += 1
+
+    def item(self, value: Value, at: str | int) -> Value | None:
+        """What a value made during the calls holds under a constant key or place; None if that is not known."""
+        found = NOTHING
+        for each in value.objects:
+            if not isinstance(each, (Site, Kept)) or each not in self.objects:
+                return None
+            kept = self.objects[each]
+            found = join(found, join(kept.items.get(at, NOTHING), kept.loose))
+        return None if found.is_nothing else found
 
     def put_attribute(self, key: Object, name: str, value: Value) -> None:
         kept = self.at(key)

@@ -282,8 +282,8 @@ CHEAP = ("filter", "halve", "rekey", "repeat", "spread", "union", "punctuate")
 def random_recipe(chance: random.Random, steps_max: int = 4) -> Recipe:
     """A random program of up to so many steps, at least one of which has state."""
     sources = chance.choice([1, 1, 1, 2])
-    loop = chance.random() < 0.1
-    names = sorted({*STEPS, *MORE, *TWO, "route", "split"} - {"nothing"})
+    loop = chance.random() < 0.15
+    names = [*sorted({*STEPS, *MORE, *TWO, "route", "split"} - {"nothing"}), "timed"]
     stateful = [name for name in names if name not in (*CHEAP, "route", "split")]
     steps: list[tuple[str, tuple[int, ...]]] = []
     made = sources + loop
@@ -296,4 +296,6 @@ def random_recipe(chance: random.Random, steps_max: int = 4) -> Recipe:
         steps.append((name, reads))
         made += 3 if name in ("route", "split") else 1
     ends = chance.sample(range(sources, made), min(chance.choice([0, 0, 1]), made - sources))
-    return Recipe(sources, tuple(steps), (made - 1, *ends), loop, chance.randrange(made))
+    # The loop is read by something, and every output comes from a source.
+    outputs = (made - 1, *ends) if not loop else (*range(sources), made - 1, *ends)
+    return Recipe(sources, tuple(steps), outputs, loop, chance.randrange(made))

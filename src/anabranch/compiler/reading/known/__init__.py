@@ -12,6 +12,7 @@ for. What is in no table is unknown, and unknown is never safe.
     lookup.py               finding a function in all of these
 """
 
+from anabranch.compiler.reading.known.array_functions import NEW_ARRAYS
 from anabranch.compiler.reading.known.effects import Effect
 from anabranch.compiler.reading.known.impurities import IMPURE
 from anabranch.compiler.reading.known.lookup import effect_of, impurity_of, impurity_of_module
@@ -21,6 +22,7 @@ from anabranch.compiler.reading.known.value_methods import (
     DATA_TYPES,
     ENUM,
     IMPURE_VALUE_METHODS,
+    KEEPABLE,
     METHOD_CALLBACKS,
     MUTATORS,
     REITERABLE,
@@ -37,8 +39,10 @@ __all__ = [
     "ENUM",
     "IMPURE",
     "IMPURE_VALUE_METHODS",
+    "KEEPABLE",
     "METHOD_CALLBACKS",
     "MUTATORS",
+    "NEW_ARRAYS",
     "REITERABLE",
     "SUBSCRIPT_METHODS",
     "UNORDERED",

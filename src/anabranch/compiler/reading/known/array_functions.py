@@ -74,9 +74,27 @@ for _name in (
     "real",
     "imag",
     "angle",
+    "bincount",
 ):
     if hasattr(np, _name):
         ARRAY_FUNCTIONS[getattr(np, _name)] = Effect(PLAIN, aliases=True, iterates=True, text=False)
+#: Functions whose result is always a new array: it holds the elements of the arguments, but is no view of them.
+NEW_ARRAYS = tuple(
+    getattr(np, name)
+    for name in (
+        "array",
+        "zeros",
+        "ones",
+        "full",
+        "arange",
+        "linspace",
+        "sort",
+        "where",
+        "concatenate",
+        "stack",
+        "bincount",
+    )
+)
 for _name in ("fft", "ifft", "rfft", "irfft"):
     ARRAY_FUNCTIONS[getattr(np.fft, _name)] = Effect(PLAIN)
 ARRAY_FUNCTIONS[np.linalg.norm] = ARRAY_FUNCTIONS[np.linalg.det] = Effect(PLAIN)

@@ -12,7 +12,9 @@ import ipaddress
 import itertools
 import operator
 import statistics
+import string
 import struct
+import zoneinfo
 from uuid import UUID
 
 import numpy as np
@@ -49,6 +51,8 @@ TYPES: dict[type, Effect] = {
     decimal.Decimal: Effect(only(decimal.Decimal)),
     fractions.Fraction: Effect(only(fractions.Fraction)),
     UUID: Effect(only(UUID)),
+    zoneinfo.ZoneInfo: Effect(only(zoneinfo.ZoneInfo)),
+    string.Template: Effect(only(string.Template), text=False),
     ipaddress.IPv4Address: Effect(PLAIN),
     ipaddress.IPv6Address: Effect(PLAIN),
     struct.Struct: Effect(PLAIN, text=False),
@@ -96,7 +100,6 @@ CLASS_METHODS: dict[tuple[type, str], Effect] = {
     (bytes, "fromhex"): Effect(BYTES),
     (int, "from_bytes"): Effect(INT),
     (float, "fromhex"): Effect(FLOAT),
-    (str, "maketrans"): Effect(only(dict), text=False),
     (itertools.chain, "from_iterable"): Effect(ITERATOR, aliases=True, iterates=True, text=False),
     (decimal.Decimal, "from_float"): Effect(only(decimal.Decimal)),
 }

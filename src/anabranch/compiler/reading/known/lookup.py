@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.compiler.reading.known.array_functions import ARRAY_FUNCTIONS
-from anabranch.compiler.reading.known.effects import Effect
+from anabranch.compiler.reading.known.effects import Effect, only
 from anabranch.compiler.reading.known.impurities import IMPURE, IMPURE_METHODS, IMPURE_MODULES
 from anabranch.compiler.reading.known.library_classes import CLASS_METHODS, TYPES
 from anabranch.compiler.reading.known.library_functions import FUNCTIONS
@@ -63,6 +63,8 @@ def effect_of(function: Any) -> Effect | None:
             found = TYPES.get(function)
         if found is not None:
             return found
+    if function is str.maketrans:
+        return Effect(only(dict), text=False)
     if isinstance(function, np.ufunc):
         return Effect(PLAIN, text=False)
     owner = getattr(function, "__self__", None)

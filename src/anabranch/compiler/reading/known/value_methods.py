@@ -13,14 +13,17 @@ import ipaddress
 import operator
 import re
 import statistics
+import string
 import struct
 import types
+import zoneinfo
 from uuid import UUID
 
 import numpy as np
 
 from anabranch.compiler.reading.known.effects import BOOL, BYTES, FLOAT, INT, STR, only
-from anabranch.compiler.reading.values import PLAIN, Iterator, NoneType, Types
+from anabranch.compiler.reading.values import PLAIN, Iterator, NoneType, Plain, Types
+from anabranch.program.schema import Row
 
 _SEQUENCE_MUTATORS = {"append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse"}
 _SET_MUTATORS = {
@@ -91,6 +94,12 @@ MUTATORS: dict[type, set[str]] = {
             decimal.Decimal,
             fractions.Fraction,
             UUID,
+            zoneinfo.ZoneInfo,
+            ipaddress.IPv4Network,
+            ipaddress.IPv6Network,
+            ipaddress.IPv4Interface,
+            ipaddress.IPv6Interface,
+            string.Template,
             ipaddress.IPv4Address,
             ipaddress.IPv6Address,
             statistics.NormalDist,
@@ -227,3 +236,40 @@ def method_result(kind: type, name: str) -> Types:
 
 def attribute_result(kind: type, name: str) -> Types:
     return _ATTRIBUTE_RESULTS.get((kind, name), PLAIN)
+
+
+#: What state may hold: the types a checkpoint keeps exactly.
+KEEPABLE: frozenset[type] = frozenset(
+    {
+        NoneType,
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        bytearray,
+        list,
+        dict,
+        tuple,
+        set,
+        frozenset,
+        collections.deque,
+        collections.Counter,
+        collections.defaultdict,
+        collections.OrderedDict,
+        datetime.datetime,
+        datetime.date,
+        datetime.time,
+        datetime.timedelta,
+        decimal.Decimal,
+        fractions.Fraction,
+        UUID,
+        np.ndarray,
+        np.generic,
+        np.float64,
+        np.int64,
+        Row,
+        Plain,
+    }
+)
