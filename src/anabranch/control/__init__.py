@@ -7,14 +7,14 @@ General layout, in the order the data flows:
     observation.py          what a controller is told
     elastic_options.py      what a user can say about it
     controller.py           the one interface: pinning, bounds, log, restart, around a policy
-      default_policy.py       ours (default_options.py; capacity_memory.py: what it remembers; scaling_law.py: what
-                              follows for other numbers of channels)
+      default_policy.py       ours (default_options.py; policy_memory.py: what it remembers; capacity_memory.py: what so
+                              many channels could do; scaling_law.py: what follows for other numbers of channels;
+                              measurement_quality.py: how late and noisy what it is told is)
       paper_policy.py         *Elastic* as printed (levels.py: its rapid scaling)
     decision.py             what a controller answers, with every reason
-    executors.py            how many executors the channels have use for, and which may go
+    executor_planner.py     how many executors the channels have use for, and which may go
+    epoch_size.py           how much an epoch takes
     operator_controller.py  *Operators*: workers inside one channel
-    fluid.py                a model of regions under load
-    saso.py                 the SASO numbers of any policy on it (saso_report.py: as tables)
 """
 
 from anabranch.control.adaptation_period import AdaptationPeriods

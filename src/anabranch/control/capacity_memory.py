@@ -38,8 +38,13 @@ class CapacityMemory:
     def get(self, channels: int) -> Capacity | None:
         return self._capacities.get(channels)
 
-    def all(self) -> list[Capacity]:
-        return list(self._capacities.values())
+    def fresh(self, period: int) -> list[Capacity]:
+        """What was measured lately: older capacities are of a region that may be another by now."""
+        return [known for known in self._capacities.values() if period - known.period <= self._age_max]
+
+    def forget(self, channels: int) -> None:
+        """Forget what so many channels were said to do."""
+        self._capacities.pop(channels, None)
 
     def forget_above(self, channels: int) -> None:
         """Forget what more channels than this could do."""

@@ -37,7 +37,7 @@ class DefaultOptions:
     """Periods, where measurements are noisy, that must agree that more channels do not pay."""
     drain_periods: int = 12
     """How long a shrinking backlog is left to shrink before channels are added nevertheless."""
-    ceiling_periods: int = 200
+    ceiling_periods: int = 100
     """How long a size that did not pay is not tried again, the first time."""
 
     def __post_init__(self) -> None:

@@ -1,9 +1,11 @@
 """The controller we use: the paper's two signals and its principles, with the SASO properties for real.
 
+    measured before the last change has shown                ─► settle    wait: it says nothing yet
     congested, and confirmed?
       ├─ not saturated, or told that the cause is downstream ─► remote    no channels added (P5)
       ├─ arrivals are below what it handles now              ─► drain     wait, the backlog shrinks
       ├─ no law promises more from more channels             ─► judge     a second period must say so as well
+      │     what was measured follows no law                 ─► search    the middle of what pays and what does not
       │     and these are more than what pays                ─► return    go back, remember (P5)
       │     otherwise                                        ─► limit     stay, remember
       └─ otherwise                                           ─► expand    by the model, at most × 2
@@ -18,36 +20,46 @@ up.
 
 *Model* (P6; in the spirit of DS2): the load is the measured throughput / (1 − congestion), or the arrivals
 if the source tells, averaged over the latest periods that agree; capacity at other numbers of channels follows
-from the *scaling laws* (scaling_law.py) that the capacities measured so far allow. The jump goes where the load takes
+from the *scaling laws* (scaling_law.py) that the capacities measured lately allow. Capacities of another time are of
+another region, perhaps: they are never fitted together with those of now. The jump goes where the load takes
 `expand_utilisation` of the channels, at most twice as many.
 
-*Limit* (P5, before anything is forgotten): capacity, not throughput, is judged, which keeps controllers from taking
-each other's effect for their own. As long as any law that may be true promises a gain, more channels are tried, but
-no more than it promises them for: so the peak of a smooth curve is found from below, without having been there.
-If none does, a second period must confirm it (unless nothing is noisy); then the region rests where it is, or goes
-back to what pays, below a *ceiling* that lasts `ceiling_periods` (twice as long each time) or until the region
-itself has changed. What is tried after such a hesitation is a level at most, and final: no second reversal.
+*Measurements* are not believed (measurement_quality.py): how noisy they are is seen, where it is not told, and how late
+they are is seen from when they answer a change. A change is judged by periods that lie wholly behind it.
+
+*Limit* (P5, before anything is forgotten): capacity, not throughput, is judged, which keeps controllers from
+taking each other's effect for their own. As long as any law that may be true promises a gain, more channels are
+tried, but no more than it promises them for: so the peak of a smooth curve is found from below, without having
+been there. If none does, a second period must confirm it (unless all that was measured follows a law exactly);
+then the region rests where it is, or goes back to what pays, below a *ceiling* that lasts `ceiling_periods`
+(twice as long each time) or until the region itself has changed. What is tried after such a hesitation is a
+level at most, and final: no second reversal. A ceiling that has ended is tried by a level. In overload it never
+goes below what was measured lately to do more: where no law explains a collapse, the distance to the last
+number that paid is halved until they meet.
 
 *Doubt*: tuples wait for a region that is busy, but not for all of the time. More channels are tried, and kept if the
-throughput has grown.
+throughput has grown; after long congestion also where it says to be hardly busy, which may be how it says so.
 
 *Contract* (P2): `patience` calm periods at the same number of channels must leave room on average, and the
 load must have fallen clearly below the one that channels were last added for. So noise at a constant load
-can add channels once, never take them away and add them again.
+can add channels once, never take them away and add them again. Channels that were given back and needed again soon
+(bursts) more than once are kept twice as long the next time, and so on: it comes to rest at what serves the bursts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from anabranch.control.bounds import Bounds
 from anabranch.control.capacity_memory import CapacityMemory
 from anabranch.control.decision import Proposal
 from anabranch.control.default_options import DefaultOptions
+from anabranch.control.measurement_quality import MeasurementQuality
 from anabranch.control.observation import Observation
+from anabranch.control.policy_memory import PolicyMemory, RecentPeriod
 from anabranch.control.scaling_law import ScalingLaw, ScalingLaws, fit
 
 CLIMB_RATIO = 1.4  # a level of the paper's series
@@ -58,57 +70,17 @@ STEP_GAIN_MIN = 0.03  # a step that brings less is not worth the migration
 LOADS_MAX = 4  # periods over which the load is averaged…
 SAME_LOAD_DEVIATION = 0.25  # …unless it has changed by so much: a step, not noise
 CEILING_PERIODS_MAX_FACTOR = 16
+FRESH_PERIODS = 30  # capacities measured longer ago are not of the region as it is now
+EXPLORE_PERIODS = 50  # of congestion without business, until more channels are tried all the same
+NEEDED_AGAIN_MAX = 8  # channels are kept at most 128 times as long as usual
+NOISE_PER_PATIENCE = 0.1  # of so much noise each, channels are kept for as long again
+SOON_FACTOR = 2  # times patience: channels that are needed again within so many periods should have been kept
+BUSY_MOST_MIN = 0.2  # no saturated region is said to be less busy than this
+EXACT_MISFIT = 0.005  # what was measured follows a law, exactly
+LAWLESS_MISFIT = 0.02  # what was measured follows no law that we know
+SEARCH_RATIO = 1.15  # two numbers this close are not told apart
 REMOTE_PATIENCE_FACTOR = 2  # a neighbour downstream may be about to grow: its turn first
 SAME_LOAD_SHARE = 0.7  # two estimates of a load, the first of them rough, that may be the same load
-
-
-class _Recent(NamedTuple):
-    """One period at the present number of channels."""
-
-    busy_share: float
-    throughput: float
-    waited: bool
-    """Whether tuples waited for anything, this region or another."""
-    capacity: float | None = None
-    """Of the region, as far as it could be told."""
-
-
-@dataclass(slots=True)
-class _Memory:
-    """All the policy remembers besides capacities. Plain values, so that it is its own serialisation."""
-
-    channels: int | None = None
-    """Channels last asked for; None before the first period."""
-    evidence: float = 0.0
-    """Congestion above the floor, summed; halved by each period below it."""
-    congested_before: bool = False
-    """Whether the period before was above the floor: the confirmation of weak congestion."""
-    climbing: bool = False
-    """Whether the last move was up, so that there may be a rest of the way."""
-    climbing_periods: int = 0
-    """Periods without congestion since then."""
-    hesitant: bool = False
-    """Whether the last move up was made after a period that had spoken against it."""
-    load_expanded_for: float | None = None
-    """Load (tuples per second) for which channels were last added."""
-    judged_periods: int = 0
-    """Periods spent on judging whether the present number of channels has paid."""
-    ceiling: int | None = None
-    """So many channels did not pay: stay below."""
-    ceiling_until: int = 0
-    """Period until which the ceiling holds."""
-    ceiling_periods: int = 0
-    """How long the last ceiling was to hold."""
-    trial_channels: int | None = None
-    """Channels there were before more were tried in doubt…"""
-    trial_throughput: float = 0.0
-    """…and the throughput they had."""
-    trial_again: int = 0
-    """Period from which on such a trial is allowed: the last one has failed."""
-    draining: int = 0
-    """Periods in which a backlog has been shrinking."""
-    loads: list[list[float]] = field(default_factory=list)
-    """The load of the latest periods: tuples per second, and the weight of the estimate."""
 
 
 class DefaultPolicy:
@@ -127,16 +99,28 @@ class DefaultPolicy:
     def __init__(self, bounds: Bounds | None = None, options: DefaultOptions | None = None) -> None:
         self.bounds = bounds if bounds is not None else Bounds()
         self.options = options if options is not None else DefaultOptions()
-        self._memory = _Memory()
-        self._capacities = CapacityMemory(age_max=2 * self.options.ceiling_periods)
+        self._memory = PolicyMemory()
+        self._capacities = CapacityMemory(age_max=FRESH_PERIODS)
+        self._quality = MeasurementQuality()
         self._fitted: tuple[Any, ScalingLaws | None] | None = None  # fitting costs more than all the rest
-        self._recent: list[_Recent] = []  # the latest periods at this number of channels
+        self._recent: list[RecentPeriod] = []  # the latest periods at this number of channels
 
     def propose(self, observation: Observation) -> Proposal:
+        memory = self._memory
+        memory.busy_most = max(memory.busy_most, min(1.0, observation.busy_share))
+        busy_share = min(1.0, observation.busy_share / memory.busy_most)
+        return self._propose(replace(observation, busy_share=busy_share))
+
+    def _propose(self, observation: Observation) -> Proposal:
         memory = self._memory
         if memory.channels != observation.channels:  # first period, or somebody else rescaled
             self._arrive(observation.channels)
             memory.climbing = False
+        self._quality.begin()
+        saturated = observation.busy_share >= self.options.saturated_share and not observation.remote
+        early = saturated and self._quality.early(observation.capacity, observation.relative_error)
+        if self._quality.settling and not early:
+            return self._hold(observation, "settle", "what is measured is still of the time before the last change")
         self._learn(observation)
         confirmed = self._weigh_congestion(observation.congestion)
         proposal = self._answer(observation, confirmed)
@@ -152,10 +136,13 @@ class DefaultPolicy:
 
     def _arrive(self, channels: int) -> None:
         """Evidence belongs to the number of channels it was seen at."""
+        before = self._memory.channels
+        self._quality.moved(1.0 if before is None else channels / before)
         self._memory.channels = channels
         self._memory.evidence = 0.0
         self._memory.draining = 0
         self._memory.judged_periods = 0
+        self._memory.calm_periods = 0
         self._recent.clear()
 
     def _learn(self, observation: Observation) -> None:
@@ -167,19 +154,22 @@ class DefaultPolicy:
         weight = 1.0 if observation.offered is not None else max(1.0 - observation.congestion, 0.1) ** 2
         memory.loads = [*memory.loads[-LOADS_MAX + 1 :], [load, weight]]
         waited = observation.remote or observation.congestion > options.congestion_floor
-        self._recent.append(_Recent(observation.busy_share, observation.throughput, waited, observation.capacity))
+        memory.calm_periods = 0 if waited and not observation.remote else memory.calm_periods + 1
+        self._recent.append(RecentPeriod(observation.busy_share, observation.throughput, waited, observation.capacity))
         del self._recent[: -REMOTE_PATIENCE_FACTOR * options.patience]
         capacity = observation.capacity
-        saturated = observation.busy_share >= options.saturated_share and not observation.remote
-        if (
-            capacity is not None
-            and saturated
-            and self._capacities.record(observation.channels, capacity, observation.period)
-        ):
-            self._forget_ceiling(observation.channels)
-            memory.ceiling_periods = 0
+        if capacity is not None and observation.busy_share >= options.saturated_share and not observation.remote:
+            if self._quality.take(capacity, observation.relative_error):
+                # What was said since the move was of the time before it, and so was what followed from it.
+                self._capacities.forget(observation.channels)
+                self._forget_ceiling(observation.channels)
+                memory.judged_periods = 0
+            if self._capacities.record(observation.channels, capacity, observation.period):
+                self._forget_ceiling(observation.channels)
+                memory.ceiling_periods = 0
         if memory.ceiling is not None and observation.period > memory.ceiling_until:
             self._forget_ceiling(observation.channels)
+            memory.careful = True
 
     def _forget_ceiling(self, channels: int) -> None:
         """Try more again: what was measured above is as old as the ceiling."""
@@ -206,10 +196,12 @@ class DefaultPolicy:
                 return finish
             if observation.congestion > self.options.congestion_floor:
                 return self._hold(observation, "hold", "congestion is not confirmed")
-            self._memory.draining = self._memory.trial_again = 0
+            self._memory.draining = self._memory.trial_again = self._memory.waiting_periods = 0
+            self._memory.low = self._memory.high = None
             return self._contract(observation, "not congested")
         if observation.busy_share < self.options.saturated_share:
             return self._doubt(observation)
+        self._memory.waiting_periods = 0
         if self._drains(observation):
             return self._hold(observation, "drain", "the backlog shrinks by itself")
         judged = self._judge_climb(observation)
@@ -238,13 +230,18 @@ class DefaultPolicy:
                 memory.trial_again = observation.period + options.ceiling_periods
                 return Proposal(target, "return", f"{cause}; {channels} channels have not changed it")
             memory.trial_channels = None
+            if memory.waiting_periods > EXPLORE_PERIODS:
+                # So busy it was when it had more to do than it could: that is what saturated looks like here.
+                memory.busy_most *= max(observation.busy_share, BUSY_MOST_MIN)
+                return self._expand(observation)
+        memory.waiting_periods += 1
         latest = recent[-options.patience :]
         busy = sum(period.busy_share for period in latest) / len(latest)
         throughput = sum(period.throughput for period in latest) / len(latest)
         if (
             len(latest) < options.patience
             or not all(period.waited for period in latest)
-            or busy < options.doubtful_share
+            or (busy < options.doubtful_share and memory.waiting_periods <= EXPLORE_PERIODS)
             or observation.period < memory.trial_again
         ):
             return self._contract(observation, cause, branch="remote")
@@ -265,6 +262,8 @@ class DefaultPolicy:
         channels = observation.channels
         if memory.ceiling is not None or self._capacities.get(channels) is None:
             return None
+        if memory.low is not None:
+            return self._search(observation)
         laws = self._laws(observation)
         if laws is None:
             return None
@@ -276,11 +275,17 @@ class DefaultPolicy:
                 memory.hesitant = memory.judged_periods > 0
                 return None
         memory.judged_periods += 1
-        sure = observation.relative_error == 0 or hesitant or memory.judged_periods >= options.gain_periods
+        error = self._quality.error(observation.relative_error)
+        # Where all that was measured follows a law, there is no noise to wait for.
+        exact = error == 0 and laws.misfit <= EXACT_MISFIT
+        sure = (exact or hesitant or memory.judged_periods >= options.gain_periods) and not self._quality.unanswered
         limit = self._limit(laws)
         gain = laws.capacity(limit) / laws.capacity(channels) - 1.0
         if not sure:
             return self._hold(observation, "judge", f"{limit} channels seem to be enough; once more")
+        if laws.misfit > LAWLESS_MISFIT + 3 * error and (low := self._best_below(observation)) is not None:
+            memory.low, memory.high = low, channels
+            return self._middle(observation)
         faster = limit < channels and gain >= STEP_GAIN_MIN
         if not faster:
             # Fewer channels would only be thriftier, and that must be beyond doubt.
@@ -292,8 +297,46 @@ class DefaultPolicy:
         self._put_ceiling(channels + 1, observation.period)
         return self._hold(observation, "limit", f"more than {channels} channels would bring {max(0.0, gain):+.0%}")
 
+    def _best_below(self, observation: Observation) -> int | None:
+        """The number below the present one that was measured lately to do more; None if none was."""
+        here = self._capacities.get(observation.channels)
+        fewer = [known for known in self._capacities.fresh(observation.period) if known.channels < observation.channels]
+        best = max(fewer, key=lambda known: known.throughput, default=None)
+        return best.channels if best is not None and here is not None and best.throughput > here.throughput else None
+
+    def _search(self, observation: Observation) -> Proposal | None:
+        """Between a number that pays and one that does not, where no law helps: halve the distance."""
+        memory, channels = self._memory, observation.channels
+        here, below = self._capacities.get(channels), self._capacities.get(memory.low or 0)
+        if here is None or below is None or not below.channels < channels:
+            memory.low = memory.high = None
+            return None
+        memory.judged_periods += 1
+        certain = self._quality.error(observation.relative_error) == 0
+        if not certain and memory.judged_periods < self.options.gain_periods:
+            return self._hold(observation, "judge", f"is {channels} better than {below.channels}? Once more")
+        if here.throughput >= (1 + STEP_GAIN_MIN) * below.throughput:
+            memory.low = channels
+            if memory.high is None:  # no ceiling any more
+                memory.low = None
+                return None
+        else:
+            memory.high = channels
+        return self._middle(observation)
+
+    def _middle(self, observation: Observation) -> Proposal:
+        memory = self._memory
+        assert memory.low is not None and memory.high is not None
+        low, high = memory.low, memory.high
+        if high - low > 1 and high > SEARCH_RATIO * low:
+            return Proposal((low + high) // 2, "search", f"{low} channels pay and {high} do not: the middle")
+        memory.low = memory.high = None
+        self._put_ceiling(low + 1, observation.period)
+        branch = "return" if low < observation.channels else "limit"
+        return Proposal(low, branch, f"{high} channels do less than {low}")
+
     def _laws(self, observation: Observation) -> ScalingLaws | None:
-        known = tuple(self._capacities.all()), observation.relative_error
+        known = tuple(self._capacities.fresh(observation.period)), self._quality.error(observation.relative_error)
         if self._fitted is None or self._fitted[0] != known:
             self._fitted = known, fit(*known)
         return self._fitted[1]
@@ -320,11 +363,29 @@ class DefaultPolicy:
             return self._hold(observation, "limit", f"congested, but {limit}")
         wanted = max(channels + 1, self._channels_for_load(observation))
         target = min(wanted, allowed)
+        if memory.careful:
+            memory.careful = False
+            memory.low, memory.high = channels, None
+        self._note_unsteadiness(observation.period)
         memory.climbing = True
         memory.climbing_periods = 0
         memory.load_expanded_for = self._load()
         reason = f"congested ({observation.congestion:.2f}); the load takes about {wanted} channels"
         return Proposal(target, "expand", reason)
+
+    def _note_unsteadiness(self, period: int) -> None:
+        """Channels that were given back and are needed again soon are kept longer the next time, and so on."""
+        memory = self._memory
+        if memory.contracted_at is None:
+            return
+        # Soon against how long they were kept before they were given back.
+        soon = period - memory.contracted_at <= self.options.patience * max(SOON_FACTOR, self._kept_factor() / 2)
+        memory.needed_again = max(0, min(NEEDED_AGAIN_MAX, memory.needed_again + (1 if soon else -1)))
+        memory.contracted_at = None
+
+    def _kept_factor(self) -> int:
+        """How much longer than usual channels are kept: once is chance, from then on twice as long each time."""
+        return 1 << max(0, self._memory.needed_again - 1)
 
     def _finish_climb(self, observation: Observation) -> Proposal | None:
         """Go the rest of the way once congestion is gone, or nearly so.
@@ -356,7 +417,7 @@ class DefaultPolicy:
         fitted = self._laws(observation)
         laws = fitted.laws if fitted is not None else []
         here = self._capacity(observation)
-        most = round(CLIMB_RATIO * channels) if self._memory.hesitant else 2 * channels
+        most = round(CLIMB_RATIO * channels) if self._memory.hesitant or self._memory.careful else 2 * channels
         limit = max((self._limit(law) for law in laws), default=0)
         if limit > channels:
             most = min(most, limit)
@@ -394,6 +455,9 @@ class DefaultPolicy:
         remote = branch == "remote"
         periods = REMOTE_PATIENCE_FACTOR * options.patience if remote else options.patience
         recent = self._recent[-periods:]
+        factor = self._kept_factor() + int(observation.relative_error / NOISE_PER_PATIENCE)
+        if factor > 1 and memory.calm_periods < periods * factor:
+            return self._hold(observation, branch, f"{calm}; channels were needed again soon before")
         # Where tuples waited downstream, the region was idle for another reason than too many channels.
         if len(recent) < periods or (not remote and any(period.waited for period in recent)):
             return self._hold(observation, branch, calm)
@@ -408,6 +472,7 @@ class DefaultPolicy:
         if remote and not self._throughput_is_steady(observation.relative_error):
             return self._hold(observation, branch, f"{calm}; whatever is downstream has not settled")
         memory.climbing = False
+        memory.contracted_at = observation.period
         if remote:  # as good a trial as one upwards
             memory.trial_again = observation.period + options.ceiling_periods
         return Proposal(needed, "contract", f"{calm}; {busy:.0%} busy for {periods} periods")
@@ -420,12 +485,15 @@ class DefaultPolicy:
 
     def to_dict(self) -> dict[str, Any]:
         recent = [list(period) for period in self._recent]
-        memory = {name: getattr(self._memory, name) for name in _Memory.__dataclass_fields__}
-        return {**memory, "recent": recent, **self._capacities.to_dict()}
+        memory = {name: getattr(self._memory, name) for name in PolicyMemory.__dataclass_fields__}
+        return {**memory, "recent": recent, "quality": self._quality.to_dict(), **self._capacities.to_dict()}
 
     def restore(self, state: dict[str, Any]) -> None:
         # What an earlier release did not remember starts as it does with a new policy.
-        self._memory = _Memory(**{name: state[name] for name in _Memory.__dataclass_fields__ if name in state})
-        self._recent = [_Recent(*period) for period in state["recent"]]
+        self._memory = PolicyMemory(
+            **{name: state[name] for name in PolicyMemory.__dataclass_fields__ if name in state}
+        )
+        self._recent = [RecentPeriod(*period) for period in state["recent"]]
         self._capacities.restore(state)
+        self._quality = MeasurementQuality(**state.get("quality", {}))
         self._fitted = None

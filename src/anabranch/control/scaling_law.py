@@ -58,6 +58,8 @@ class ScalingLaws:
     """The laws that may be: those not much worse than the best, with Akaike's weights."""
 
     weighted: tuple[tuple[float, ScalingLaw], ...]
+    misfit: float = 0.0
+    """By how much the best of them misses what was measured, at worst, as a share."""
 
     def capacity(self, channels: float) -> float:
         """The mean of what the laws say."""
@@ -99,10 +101,12 @@ def fit(capacities: Sequence[Capacity], relative_error: float) -> ScalingLaws | 
     errors = np.sqrt(ERROR_MIN**2 + relative_error**2 / samples)
     found = [law for shape in SHAPES if (law := _smooth(shape, channels, costs, errors)) is not None]
     found += [_knee(split, channels, costs, errors) for split in range(1, len(known))]
-    best = min(score for score, _ in found)
+    best, closest = min(found, key=lambda scored: scored[0])
+    lawful = np.array([closest.capacity(n) for n in channels.tolist()])
+    misfit = float(np.abs(lawful * costs / channels - 1.0).max())
     weighted = [(math.exp((best - score) / 2), law) for score, law in found if score <= best + DOUBT]
     total = sum(weight for weight, _ in weighted)
-    return ScalingLaws(tuple((weight / total, law) for weight, law in weighted))
+    return ScalingLaws(tuple((weight / total, law) for weight, law in weighted), misfit)
 
 
 def _smooth(

@@ -6,5 +6,5 @@ streaming/   the parts of a region that never ends: splitter.py (*Safe*), channe
 machine/     a discrete-event world that runs these parts, and the product's planners and controllers, in
              virtual time
 fluid/       regions without tuples, only rates: pipeline.py; the SASO numbers of any policy on it: saso.py,
-             saso_report.py
+             saso_report.py; families of trouble: traces.py
 """

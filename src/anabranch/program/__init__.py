@@ -5,5 +5,6 @@ schema.py     columns, tuples, and whether values fit          ddl.py   schemas 
 model.py      what an operator does, with the reasons: state, key, selectivity, order
 calling.py    the contract with user code: what it may return, how its failure is told, its instances
 hashing.py    the hash of keys, and key groups
+options.py    every option of a query: name, what it may be, default, meaning
 origins.py    sources that need no Spark to be described
 """

@@ -1,1 +1,6 @@
-"""Regions as pipes: what controllers are developed on, and measured by."""
+"""Regions as pipes: what controllers are developed on, and measured by.
+
+pipeline.py       regions in series under load, without tuples, only rates
+saso.py           stability, accuracy, settling, overshoot of any policy      saso_report.py   as tables
+traces.py         families of trouble
+"""

@@ -1,4 +1,6 @@
-"""The regions of *Safe* and *Elastic*: splitter, channels, and what moves between channels.
+"""The regions of *Safe* and *Elastic*; the mergers behind them are those of `engine/merging`.
 
-The mergers behind them are those of `engine/merging`.
+splitter.py    one stream in, a channel and a wire item out for every tuple
+channel.py     runs the operators, keeps the numbers
+migration.py   what changes its owner when one partitioning function follows another
 """
