@@ -21,9 +21,8 @@ import pyarrow as pa
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.program.hashing import hash_columns
 from anabranch.state.checkpoint import Checkpoint, Manifest
-from anabranch.state.compaction import mergeable
+from anabranch.state.compaction import compactable
 from anabranch.state.files import LocalFiles
-from anabranch.state.layouts import Layouts
 from anabranch.state.records import SegmentRecord
 from anabranch.state.segment import checksum_of, write_segment
 
@@ -36,7 +35,7 @@ def segment_rows(keys: int, touched: int, epochs: int = HISTORY_EPOCHS) -> list[
     records: list[dict[str, int]] = [{"rows": keys, "epochs": 0}]
     for _ in range(epochs):
         records.insert(0, {"rows": min(touched, keys), "epochs": 1})
-        found = mergeable([record["rows"] for record in records])
+        found = compactable([record["rows"] for record in records])
         if found is not None:
             merged, records = records[: found[1]], records[found[1] :]
             covered = sum(record["epochs"] for record in merged)
@@ -76,8 +75,8 @@ def fill(checkpoint: Path, operator: str, fields: list[str], held: int, touched:
     before = log.latest()
     random = np.random.default_rng(held)
     records: list[SegmentRecord] = []
-    layout = Layouts.from_facts(before.facts).by_operator()[operator]
-    (route,) = [each["routes"][operator] for each in before.facts["regions"].values() if operator in each["routes"]]
+    layout = before.facts.owners.by_operator()[operator]
+    (route,) = [each.routes[operator] for each in before.facts.owners.regions.values() if operator in each.routes]
     assert layout.channels == channels, f"the query ran with {layout.channels} channels, not {channels}"
     for channel in channels_of(held, layout.function):
         sizes = segment_rows(len(channel.keys), touched // channels)
@@ -94,7 +93,7 @@ def fill(checkpoint: Path, operator: str, fields: list[str], held: int, touched:
                     operator=operator,
                     channel=channel.number,
                     generation=layout.generation,
-                    route=tuple(route),
+                    route=route,
                     first=0 if is_oldest else last,
                     last=last,
                     rows=rows,

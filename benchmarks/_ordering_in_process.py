@@ -26,6 +26,7 @@ from anabranch.compiler.layout.compile import compiled
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage
 from anabranch.engine.worker.exchange import ROWS, batches_of
 from anabranch.engine.worker.tasks import BATCH_ROWS, Program
 from anabranch.program.model import OutputOrder
@@ -58,12 +59,12 @@ def execute(pieces: list[pa.RecordBatch], job: Job) -> pa.Table:
     for number, piece in enumerate(pieces):
         parts = [piece.slice(at, BATCH_ROWS) for at in range(0, len(piece), BATCH_ROWS)]
         produced += batches_of(job.split.rows(iter(parts), number))
-    for task in job.levels:
+    for task in job.depths:
         table = pa.Table.from_batches(produced, ROWS)
         produced = []
-        for slot in range(task.count):
-            mine = table.filter(pc.equal(table["slot"], slot)).select(["order", "payload"]).sort_by("order")
-            produced += task.run(_batches(mine), slot)
+        for index in range(task.count):
+            mine = table.filter(pc.equal(table["task"], index)).select(["order", "payload"]).sort_by("order")
+            produced += task.run(_batches(mine), index)
     return pa.Table.from_batches(produced, ROWS)
 
 
@@ -78,18 +79,11 @@ def runner_of(make: Callable[[Any, bool], Any], ordered: bool, place: Path) -> E
     files = LocalFiles(f"{place}/anabranch")
     held = Checkpoint(files)
     held.bind(describe_program(program))
-    elastic, balancing = ElasticOptions(channels=CHANNELS), BalancingSettings(enabled=False)
-    state = f"{files.root}/state"
-    return EpochRunner(
-        program, execute, elastic, held, state, True, [NoopSink()], _ignore, _merge_nothing, balancing=balancing
-    )
+    settings = EpochSettings(ElasticOptions(channels=CHANNELS), BalancingSettings(enabled=False))
+    return EpochRunner(program, settings, Storage(held), Backend(execute, _compact_nothing, [NoopSink()]), Observer())
 
 
-def _ignore(progress: Any) -> None:
-    pass
-
-
-def _merge_nothing(task: Any, wanted: Any) -> Any:
+def _compact_nothing(task: Any, wanted: Any) -> Any:
     raise AssertionError("so little state is never merged beside epochs")
 
 

@@ -20,7 +20,7 @@ from anabranch.control.bounds import Bounds
 from anabranch.control.decision import Proposal
 from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.epoch_size import EpochSize
-from anabranch.engine.driver import runner as commit
+from anabranch.engine.driver import committer as commit
 from anabranch.engine.driver.balancing import Balancing
 from anabranch.engine.driver.feedback import FeedbackStore
 from anabranch.engine.worker import packets, stage, tasks, trails
@@ -30,7 +30,7 @@ from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.placing.construct import resized
 from anabranch.state import store, table
 from anabranch.state.checkpoint import Checkpoint
-from anabranch.state.layouts import Layout, Layouts
+from anabranch.state.key_owners import KeyOwners, RegionOwners
 from anabranch.state.rescale_requests import RescaleRequests
 
 
@@ -81,32 +81,32 @@ def _removes_at_once(self: Checkpoint, manifest: Any) -> None:
         self.files.delete(f"state/{name}")
 
 
-# -- layouts --------------------------------------------------------------------------------
+# -- owners --------------------------------------------------------------------------------
 
-_shares = Layout.shares
+_shares = RegionOwners.shares
 
 
-def _new_channels_inherit_nothing(self: Layout, record: Any, channel: int, route: Any) -> bool:
+def _new_channels_inherit_nothing(self: RegionOwners, record: Any, channel: int, route: Any) -> bool:
     earlier = [function.channels for at, function in self.earlier.items() if at < self.generation]
     return _shares(self, record, channel, route) and channel < max(earlier, default=channel + 1)
 
 
-def _same_generation(self: Layouts, region: str, function: PartitioningFunction) -> Layouts:
+def _same_generation(self: KeyOwners, region: str, function: PartitioningFunction) -> KeyOwners:
     functions = {**self.functions, self.regions[region].generation: function}
     return dataclasses.replace(self, functions=functions)
 
 
-_started = Layouts.started
+_started = KeyOwners.started
 
 
-def _a_restart_evens_out(self: Layouts, routes: Any, channels: Any) -> Layouts:
+def _a_restart_evens_out(self: KeyOwners, routes: Any, channels: Any) -> KeyOwners:
     """The functions of regions are made anew, under the numbers they had."""
-    layouts = _started(self, routes, channels)
-    functions = dict(layouts.functions)
-    for region in layouts.regions.values():
+    owners = _started(self, routes, channels)
+    functions = dict(owners.functions)
+    for region in owners.regions.values():
         known = functions[region.generation]
         functions[region.generation] = PartitioningFunction.even(known.channels, group_bits=known.group_bits)
-    return dataclasses.replace(layouts, functions=functions)
+    return dataclasses.replace(owners, functions=functions)
 
 
 _route = PartitioningFunction.route
@@ -120,9 +120,9 @@ def _routes_by_the_next_group(self: PartitioningFunction, hashes: Any) -> Any:
 # -- state --------------------------------------------------------------------------------
 
 _visible = store.visible
-_merge_segments = store.merge_segments
-_after_merge = commit.after_merge
-_large_merges = commit.large_merges
+_compacted_segments = store.compacted_segments
+_after_compaction = commit.after_compaction
+_large_compactions = commit.large_compactions
 
 
 def _oldest_first(*arguments: Any) -> Any:
@@ -130,23 +130,23 @@ def _oldest_first(*arguments: Any) -> Any:
 
 
 def _oldest_value_stays(segments: Any, *arguments: Any, **options: Any) -> Any:
-    return _merge_segments(list(segments)[::-1], *arguments, **options)
+    return _compacted_segments(list(segments)[::-1], *arguments, **options)
 
 
 def _adopts_others_keys(segments: Any, *arguments: Any, **options: Any) -> Any:
-    return _merge_segments(segments, *arguments, **{**options, "keeps": None})
+    return _compacted_segments(segments, *arguments, **{**options, "keeps": None})
 
 
 def _drops_what_came_since(records: Any, merged: Any) -> Any:
     """A merge made beside the epochs takes the place of what was written meanwhile, too."""
-    found = _after_merge(records, merged)
+    found = _after_compaction(records, merged)
     return [record for record in found if record is merged or record.last <= merged.last]
 
 
 def _leaves_out_the_newest(*arguments: Any, **options: Any) -> Any:
     """A channel that adopts what others wrote must take all it sees, or it hides what is newer."""
     found = []
-    for operator, channel, records in _large_merges(*arguments, **options):
+    for operator, channel, records in _large_compactions(*arguments, **options):
         newest = max((r for r in records if r.channel != channel), key=lambda r: r.last, default=None)
         kept = [record for record in records if record is not newest]
         found.append((operator, channel, kept if kept else records))
@@ -234,16 +234,16 @@ BUGS = (
     Bug("commit", "an epoch that runs again has another time", ((Checkpoint, "begun"),), _never_recorded),
     Bug("commit", "what a crash leaves is never removed", ((Checkpoint, "clean"),), _cleans_nothing),
     Bug("commit", "segments go before the manifests that name them", ((Checkpoint, "commit"),), _removes_at_once),
-    Bug("layouts", "new channels inherit nothing", ((Layout, "shares"),), _new_channels_inherit_nothing),
-    Bug("layouts", "another function under the same number", ((Layouts, "replaced"),), _same_generation),
-    Bug("layouts", "a restart makes functions anew", ((Layouts, "started"),), _a_restart_evens_out),
-    Bug("layouts", "tuples go where the next group is", ((PartitioningFunction, "route"),), _routes_by_the_next_group),
+    Bug("owners", "new channels inherit nothing", ((RegionOwners, "shares"),), _new_channels_inherit_nothing),
+    Bug("owners", "another function under the same number", ((KeyOwners, "replaced"),), _same_generation),
+    Bug("owners", "a restart makes functions anew", ((KeyOwners, "started"),), _a_restart_evens_out),
+    Bug("owners", "tuples go where the next group is", ((PartitioningFunction, "route"),), _routes_by_the_next_group),
     Bug("state", "the oldest segment is asked first", ((store, "visible"),), _oldest_first),
-    Bug("state", "a merge keeps the oldest value", ((store, "merge_segments"),), _oldest_value_stays),
-    Bug("state", "a merge keeps keys of others", ((store, "merge_segments"),), _adopts_others_keys),
+    Bug("state", "a merge keeps the oldest value", ((store, "compacted_segments"),), _oldest_value_stays),
+    Bug("state", "a merge keeps keys of others", ((store, "compacted_segments"),), _adopts_others_keys),
     Bug("state", "changes in place are not seen", ((table, "_is_unchanged"),), _always_unchanged),
-    Bug("compaction", "a merge hides what came since", ((commit, "after_merge"),), _drops_what_came_since),
-    Bug("compaction", "a compaction leaves out the newest it inherited", ((commit, "large_merges"),),
+    Bug("compaction", "a merge hides what came since", ((commit, "after_compaction"),), _drops_what_came_since),
+    Bug("compaction", "a compaction leaves out the newest it inherited", ((commit, "large_compactions"),),
         _leaves_out_the_newest),
     Bug("feedback", "the last tuple sent back is lost", ((FeedbackStore, "keep"),), _keeps_all_but_one),
     Bug("order", "a header lacks a piece", ((Outbox, "header"),), _forgets_the_last_piece),

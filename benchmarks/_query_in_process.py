@@ -25,6 +25,7 @@ from anabranch.errors import CheckpointError
 from anabranch.program.graph import Keyed, Source, upstream
 from anabranch.spark.batch_log import BatchLog
 from anabranch.spark.row_files import RowFiles, write_rows
+from anabranch.state import store
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader
 from anabranch.testing import ParallelRun, run_sequential
@@ -143,6 +144,8 @@ class LocalQuery:
         durable: bool = False,
     ) -> None:
         self._location = place / "checkpoint"
+        # A driver that is started has new processes: none that has read the segments before.
+        store._segments.retain(f"{self._location}/anabranch/state", ())
         self._log = LocalFiles(str(self._location), durable)
         outputs = [LocalFiles(str(place / f"out-{at}"), durable) for at in range(len(streams))]
         self.sinks = [DirectorySink(files, each.schema) for files, each in zip(outputs, streams, strict=True)]

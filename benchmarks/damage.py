@@ -106,7 +106,7 @@ def prepared(program: str, stop: str, work: Path) -> Copies:
     query = LocalQuery(streams, place)
     query.batches(STOPPED_AFTER)
     if stop == "between epochs":
-        query.run.runner.adaptation.scaling.rescale("total", 3)
+        query.run.runner.rescale("total", 3)
     else:
 
         def die(point: str, facts: dict[str, Any]) -> None:

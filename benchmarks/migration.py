@@ -40,7 +40,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 import anabranch as ab
 from anabranch.papers.streaming.migration import Holdings, moved_keys
 from anabranch.state.files import LocalFiles
-from anabranch.state.layouts import Layouts
+from anabranch.state.key_owners import KeyOwners
 from anabranch.state.reader import CheckpointReader
 from benchmarks import _held_state
 from benchmarks._spark import spark_session
@@ -161,7 +161,7 @@ def rescale_ours(session: ab.Session, root: Path, keys: int, rounds: Rounds) -> 
     before = 2
     for after in rounds.steps:
         ordinary = ordinary_s(source.put, query.processAllAvailable, rounds.ordinary)
-        function = layouts(place).function(region)
+        function = owners(place).function(region)
 
         def switch(after: int = after) -> None:
             query.rescale(region, after)  # takes effect after the epoch that comes now
@@ -179,16 +179,16 @@ def rescale_ours(session: ab.Session, root: Path, keys: int, rounds: Rounds) -> 
 
         later = max(seconds(epoch) for _ in range(rounds.after)) - ordinary
         hashes = CheckpointReader(LocalFiles(str(place / "anabranch"))).route_hashes(OPERATOR)
-        new = layouts(place).function(region)
+        new = owners(place).function(region)
         moved = moved_keys(function, new, Holdings.of(hashes, function, new)).against_minimum
         yield Rescaling(before, after, pause, later, moved)
         before = after
     query.stop()
 
 
-def layouts(place: Path) -> Layouts:
+def owners(place: Path) -> KeyOwners:
     """Who owns what, by the newest manifest."""
-    return Layouts.from_facts(CheckpointReader(LocalFiles(str(place / "anabranch"))).manifest.facts)
+    return CheckpointReader(LocalFiles(str(place / "anabranch"))).manifest.facts.owners
 
 
 # -- Spark's own way ----------------------------------------------------------------------------------------------

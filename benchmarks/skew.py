@@ -45,7 +45,7 @@ from anabranch.partitioning.counting.tally import Tally
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.placing.construct import evened
 from anabranch.program.hashing import hash_columns
-from anabranch.state import layouts
+from anabranch.state import owners
 from benchmarks._skew_program import FILES_PER_EPOCH, write_epoch
 from benchmarks._spark import spark_session
 
@@ -152,12 +152,12 @@ class Run:
 @contextlib.contextmanager
 def beginning_with(make: Callable[[int], PartitioningFunction]) -> Iterator[None]:
     """Queries begin with another function."""
-    before = layouts.evened
-    layouts.evened = make
+    before = owners.evened
+    owners.evened = make
     try:
         yield
     finally:
-        layouts.evened = before
+        owners.evened = before
 
 
 def uniform(names: np.ndarray, channels: int) -> PartitioningFunction:
@@ -193,13 +193,13 @@ def run(spark: SparkSession, system: str, source: Path, scratch: Path, names: np
         [stage for stage in epoch["stages"] if stage["kind"] == "channel"] for epoch in epochs[setting.settling :]
     ]
     rows = [[stage["rows_in"] for stage in each] for each in channels]
-    (region,) = query._runner.adaptation.scaling.regions
+    (region,) = query._runner.current.functions
     return Run(
         rows_per_second=setting.rows / statistics.median(spent[setting.settling :]),
         slowest_seconds=statistics.median(max(stage["busy_seconds"] for stage in each) for each in channels),
         busiest=statistics.median(max(each) * len(each) / sum(each) for each in rows),
         replacements=sum(len(epoch["changes"]) for epoch in epochs),
-        hot_keys=len(query._runner.current._layouts.function(region).hot_hashes),
+        hot_keys=len(query._runner.current.functions[region].hot_hashes),
     )
 
 

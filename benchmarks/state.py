@@ -50,7 +50,7 @@ import anabranch as ab
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
 from anabranch.state.lineage import KeyRoute
-from anabranch.state.segment import Segment, merge_segments
+from anabranch.state.segment import Segment, compacted_segments
 from anabranch.state.table import Table
 from benchmarks import _held_state
 from benchmarks._spark import processor_time, spark_session
@@ -168,7 +168,7 @@ def turns(cases: list[Case], warm_up: int, rounds: int) -> None:
                 case.epochs.clear()
         for case in cases:
             case.run()
-            while case.query._runner.current._merging is not None and not case.query._runner.current._merging.done():
+            while case.query._runner.current.is_compacting:
                 time.sleep(0.05)  # or the next case would pay for this one's merge
 
 
@@ -310,7 +310,7 @@ class Bench:
     def inside(self) -> None:
         """Functions of the state layer on the files of a channel with half of the most keys."""
         files = LocalFiles(str(self.root / f"held-{self.size.held[-1]}" / "anabranch"))
-        records = [r for r in Checkpoint(files).latest().segments[OPERATOR] if r["channel"] == 0]
+        records = [r for r in Checkpoint(files).latest().segments[OPERATOR] if r.channel == 0]
         segments = [Segment(str(files.path(f"state/{record.name}")), record.checksum) for record in records]
         node = program(None, self.root)._node
         route = KeyRoute(("key",), (pa.int64(),), ("key",))
@@ -334,7 +334,7 @@ class Bench:
         for title, merged, is_all in (("small", small, False), ("all", segments, True)):
             rows = sum(map(len, merged))
             begun = time.process_time()
-            merge_segments(merged, drop_dead=is_all)
+            compacted_segments(merged, drop_dead=is_all)
             print(f"  merge {title}: {rows:,} rows, {rows / (time.process_time() - begun) / 1e6:.1f} M rows/s")
 
 

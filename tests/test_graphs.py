@@ -56,7 +56,7 @@ def test_a_layout_that_forgets_forks_is_caught(monkeypatch, tmp_path):
     arriving = laying_out._Draft._arriving
 
     def without_digits(self, node, place):
-        return [dataclasses.replace(branch, digits=()) for branch in arriving(self, node, place)]
+        return [dataclasses.replace(branch, fork=()) for branch in arriving(self, node, place)]
 
     monkeypatch.setattr(laying_out._Draft, "_arriving", without_digits)
     recipe = Recipe(1, (("halve", (0,)), ("running", (0,)), ("union", (2, 1)), ("running", (3,))), (4,), False)

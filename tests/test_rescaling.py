@@ -17,6 +17,7 @@ from anabranch import faults
 from anabranch.api.session import from_epochs
 from anabranch.control import Observation, Proposal
 from anabranch.control.elastic_options import ElasticOptions
+from anabranch.engine.driver.committer import key_routes
 from anabranch.errors import ProgramError
 from anabranch.sim.owners import check_checkpoint
 from anabranch.state.codec import decode
@@ -117,7 +118,7 @@ def run_rescaling(run: ParallelRun, chance: random.Random, automatic: bool, aske
 
 
 def channels_of(run: ParallelRun) -> dict[str, int]:
-    return {each.name: each.channels for each in run.runner.adaptation.scaling.status()}
+    return {each.name: each.channels for each in run.runner.status()}
 
 
 def routed_by(run: ParallelRun):
@@ -126,7 +127,7 @@ def routed_by(run: ParallelRun):
     def routed(operator: str, hashed: int, key) -> int:
         hashes = np.array([hashed], dtype=np.uint64)
         values = [decode(key) if isinstance(key, bytes) else key]
-        return int(run.runner._keys[operator].route_hashes(hashes, lambda: values)[0])
+        return int(key_routes(run.runner.program)[operator].route_hashes(hashes, lambda: values)[0])
 
     return routed
 
@@ -201,14 +202,14 @@ def test_any_graph_rescaled_in_any_way_gives_the_sequential_output(tmp_path_fact
 
 def test_a_new_function_that_takes_effect_too_early_is_caught(tmp_path, monkeypatch):
     """The check can fail: a generation that keeps its number makes old owners' state look like the new ones'."""
-    from anabranch.state.layouts import Layouts, Region
+    from anabranch.state.key_owners import KeyOwners, Region
 
     def replaced_in_place(self, region, function):
         known = self.regions[region]
         functions = {**self.functions, known.generation: function}
-        return Layouts({**self.regions, region: Region(known.generation, known.routes)}, functions, self.newest)
+        return KeyOwners({**self.regions, region: Region(known.generation, known.routes)}, functions, self.newest)
 
-    monkeypatch.setattr(Layouts, "replaced", replaced_in_place)
+    monkeypatch.setattr(KeyOwners, "replaced", replaced_in_place)
     with pytest.raises(AssertionError):
         for seed in range(20):
             rescaling(seed, tmp_path / str(seed), automatic=False)
@@ -229,11 +230,11 @@ def left_in(tmp_path) -> bool:
 def test_a_rescaling_by_hand_that_no_epoch_has_followed_outlives_the_driver(tmp_path):
     run = asking(tmp_path, channels_max=7, channels_initial=2)
     run.run_epochs(0, 0)
-    run.runner.adaptation.scaling.rescale("Running", 5)
-    (status,) = run.runner.adaptation.scaling.status()
+    run.runner.rescale("Running", 5)
+    (status,) = run.runner.status()
     assert (status.channels, status.asked) == (2, 5)
     again = asking(tmp_path, run._written, channels_max=7)
-    (status,) = again.runner.adaptation.scaling.status()
+    (status,) = again.runner.status()
     assert (status.channels, status.asked) == (5, None)
     assert left_in(tmp_path), "no epoch has followed yet"
     again.run_epochs(0)
@@ -246,7 +247,7 @@ def test_a_rescaling_by_hand_that_no_epoch_has_followed_outlives_the_driver(tmp_
 def test_a_rescaling_by_hand_outlives_a_crash_before_it_is_in_a_manifest(tmp_path, point):
     run = asking(tmp_path, channels_max=7, channels_initial=2)
     run.run_epochs(0, 0)
-    run.runner.adaptation.scaling.rescale("Running", 5)
+    run.runner.rescale("Running", 5)
     dies_in = 1 if point == "function replaced" else 2
 
     def die_at(reached: str, facts: dict) -> None:
@@ -279,7 +280,7 @@ def test_what_is_asked_while_an_earlier_request_takes_effect_is_not_forgotten_wi
 def test_the_options_of_a_restart_win_over_what_was_asked_before(tmp_path):
     run = asking(tmp_path, channels_max=7, channels_initial=2)
     run.run_epochs(0, 0)
-    run.runner.adaptation.scaling.rescale("Running", 5)
+    run.runner.rescale("Running", 5)
     assert channels_of(asking(tmp_path, run._written, channels_max=3)) == {"Running": 3}
     pinned = asking(tmp_path, run._written, channels=4)
     assert channels_of(pinned) == {"Running": 4}

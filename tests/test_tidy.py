@@ -487,14 +487,11 @@ EXCEPTIONS: dict[str, set[str]] = {
         "anabranch.compiler.rewriting",
     },
     "classes": {
-        "Change",
         "Combine",
         "Draft",
         "Flow",
         "Graph",
         "Kind",
-        "Layout",
-        "Period",
         "Running",
         "Step",
     },
@@ -503,15 +500,13 @@ EXCEPTIONS: dict[str, set[str]] = {
         "session",
     },
     "state": {
-        "anabranch.operators.anomalies._counts",
-        "anabranch.operators.epoch_clock._epoch_ms",
-        "anabranch.operators.hot_key_parts._splits",
+        # The epoch that runs: each thread has its own, and whoever runs a task puts back what was there.
+        "anabranch.operators.epoch_context._running",
         "anabranch.program.schema._row_classes",
     },
     "maps": {
         "anabranch",
         "anabranch.compiler.rewriting",
-        "anabranch.engine",
         "anabranch.engine.driver",
         "anabranch.engine.merging",
         "anabranch.engine.worker",

@@ -29,12 +29,13 @@ from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.epoch_progress import EpochProgress
 from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage, no_digest
 from anabranch.engine.driver.sink import Holder, Sink, TableSink
 from anabranch.engine.driver.switching import SwitchingRunner, begins_split
 from anabranch.engine.job import Job
 from anabranch.engine.sequential import input_row, run_epochs
 from anabranch.engine.worker.exchange import ROWS, batches_of
-from anabranch.engine.worker.tasks import LevelTask, MergeTask, Program, Task
+from anabranch.engine.worker.tasks import ChannelTask, CompactTask, Program, Task
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.program.graph import Node, Source
 from anabranch.program.model import OutputOrder
@@ -43,7 +44,8 @@ from anabranch.program.schema import Row
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import Files, LocalFiles
-from anabranch.state.lineage import LargeMerge
+from anabranch.state.lineage import Compaction
+from anabranch.state.manifest_facts import ManifestFacts
 from anabranch.state.records import SegmentRecord
 
 __all__ = ["ParallelRun", "TaskDied", "run_parallel", "run_sequential"]
@@ -96,7 +98,7 @@ class BatchNotes(Protocol):
     def digest(self, number: int) -> str | None:
         """What tells the input of a batch from any other."""
 
-    def check(self, facts: Mapping[str, Any]) -> None:
+    def check(self, facts: ManifestFacts) -> None:
         """Raise if the notes do not fit what the last manifest says."""
 
 
@@ -162,22 +164,15 @@ class ParallelRun:
         for sink in used:
             sink.prepare(holder)
 
+        elastic = ElasticOptions(channels=channels) if isinstance(channels, int) else channels
+        chosen = EpochSettings(elastic, balancing if balancing is not None else BalancingSettings())
+        clock = self._clock if clocks_ms else None
+        digest = no_digest if batches is None else batches.digest
+        backend = Backend(self._execute, self._compact, used, epoch_time_ms=clock, batch_digest=digest)
+
         def runner_of(program: Program) -> EpochRunner:
-            return EpochRunner(
-                program,
-                self._execute,
-                ElasticOptions(channels=channels) if isinstance(channels, int) else channels,
-                held,
-                f"{files.root}/state",
-                shared,
-                used,
-                self.progress.append,
-                self._merge,
-                clock=self._clock if clocks_ms else None,
-                backing=backing,
-                balancing=balancing,
-                batch_digest=(lambda number: None) if batches is None else batches.digest,
-            )
+            observer = Observer(self.progress.append)
+            return EpochRunner(program, chosen, Storage(held, shared, backing), backend, observer)
 
         self._switching = SwitchingRunner(runner_of, program, split, held)
 
@@ -240,26 +235,26 @@ class ParallelRun:
             kinds = [pa.int32(), pa.int64(), pa.binary()]
             arrays = [pa.array(column, kind) for column, kind in zip(fed_back, kinds, strict=True)]
             produced += job.feedback.run(iter([pa.RecordBatch.from_arrays(arrays, ["loop", "first", "payload"])]), 0)
-        for task in job.levels:
+        for task in job.depths:
             table = pa.Table.from_batches(produced, ROWS)
             produced = []
-            for slot in range(task.count):
-                mine = table.filter(pa.compute.equal(table["slot"], slot)).select(["order", "payload"])
+            for index in range(task.count):
+                mine = table.filter(pa.compute.equal(table["task"], index)).select(["order", "payload"])
                 # Spark delivers the blocks of a shuffle in any order.
                 shuffled = mine.take(pa.array(random.permutation(len(mine)))) if len(mine) else mine
-                produced += self._attempts(task, shuffled, slot, random)
+                produced += self._attempts(task, shuffled, index, random)
         return pa.Table.from_batches(produced, ROWS)
 
-    def _attempts(self, task: LevelTask, rows: pa.Table, slot: int, random: np.random.Generator) -> Any:
+    def _attempts(self, task: ChannelTask, rows: pa.Table, index: int, random: np.random.Generator) -> Any:
         """A channel's results. As on Spark, a task that dies is run again, and one may run twice for nothing."""
         if random.random() < 0.05 or self._fresh_tasks:
-            list(self._worker(task).run(_sorted_batches(rows), slot))
+            list(self._worker(task).run(_sorted_batches(rows), index))
         for _ in range(3):
             try:
-                return list(self._worker(task).run(_sorted_batches(rows), slot))
+                return list(self._worker(task).run(_sorted_batches(rows), index))
             except TaskDied:
                 continue
-        raise TaskDied(f"channel {slot} died four times")
+        raise TaskDied(f"channel {index} died four times")
 
     def _worker(self, task: AnyTask) -> AnyTask:
         """The task as it runs: with a program unpickled for it alone, if tasks are to be fresh."""
@@ -268,7 +263,7 @@ class ParallelRun:
         self._tasks_made += 1
         return dataclasses.replace(task, digest=f"{task.digest} {self._tasks_made}")
 
-    def _merge(self, task: MergeTask, wanted: list[LargeMerge]) -> Future[list[SegmentRecord]]:
+    def _compact(self, task: CompactTask, wanted: list[Compaction]) -> Future[list[SegmentRecord]]:
         done: Future[list[SegmentRecord]] = Future()
         try:
             done.set_result([task(each) for each in wanted])

@@ -68,10 +68,10 @@ def test_another_number_of_channels_gets_a_function_that_fits_the_workload(tmp_p
     stream = skewed(epochs=3, rows=8000)
     run = ParallelRun(stream, str(tmp_path), channels=2)
     run.run_epochs(0, 0)
-    (region,) = run.runner._layouts.regions
-    run.runner.adaptation.scaling.rescale(region, 6)
+    (region,) = run.runner.functions
+    run.runner.rescale(region, 6)
     run.run_epochs(1, 1)
-    function = run.runner._layouts.function(region)
+    function = run.runner.functions[region]
     assert function.channels == 6 and len(function.hot_hashes) > 5
     run.run_epochs(2, 2)
     assert busiest(run, 2) < 1.15
@@ -81,13 +81,13 @@ def test_another_number_of_channels_gets_a_function_that_fits_the_workload(tmp_p
 def test_with_balancing_off_only_the_number_of_channels_changes_the_function(tmp_path):
     stream = skewed(epochs=8, rows=4000)
     run = ParallelRun(stream, str(tmp_path), channels=6, balancing=BalancingSettings(enabled=False))
-    (region,) = run.runner._layouts.regions
+    (region,) = run.runner.functions
     run.run_epochs(0, 6)
     assert not any(progress.changes for progress in run.progress)
-    run.runner.adaptation.scaling.rescale(region, 3)
+    run.runner.rescale(region, 3)
     run.run_epochs(7, 7)
-    assert run.runner._layouts.function(region).channels == 3
-    assert not len(run.runner._layouts.function(region).hot_hashes)
+    assert run.runner.functions[region].channels == 3
+    assert not len(run.runner.functions[region].hot_hashes)
 
 
 def test_a_restarted_driver_knows_the_keys_and_has_as_much_patience_left(tmp_path):
@@ -97,7 +97,7 @@ def test_a_restarted_driver_knows_the_keys_and_has_as_much_patience_left(tmp_pat
     first.run_epochs(0, 2)
     before = first.runner.adaptation.balancing.to_facts()
     second = ParallelRun(stream, str(tmp_path), channels=6, written=written)
-    (region,) = second.runner._layouts.regions
+    (region,) = second.runner.functions
     # The manifest of an epoch holds what was known before it was looked at: the epoch itself is counted again by none.
     assert second.runner.adaptation.balancing.to_facts()[region]["planner"]["outside"] == 2
     assert before[region]["known"]["rows"] == 12_000
@@ -236,7 +236,7 @@ def test_any_graph_whose_functions_are_replaced_at_random_gives_the_sequential_o
         assume("no source" not in str(problem))
         assume("still fed back" not in str(problem))
         raise
-    run.runner.adaptation.balancing = Restless(run.runner._program.layout, seed)
+    run.runner.adaptation.balancing = Restless(run.runner.program.layout, seed)
     run.run_epochs()
     for got, wanted in zip(run.outputs, expected, strict=True):
         assert exact(got) == exact(wanted)

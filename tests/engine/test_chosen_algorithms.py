@@ -43,7 +43,7 @@ def built_by(tmp_path, chosen: str) -> ParallelRun:
         stream, str(tmp_path), channels=2, balancing=BalancingSettings.of_options({"partitioning": chosen})
     )
     run.run_epochs(0, 0)
-    run.runner.adaptation.scaling.rescale("Counted", 6)
+    run.runner.rescale("Counted", 6)
     run.run_epochs(1, 2)
     assert exact(run.output) == exact(stream.run_sequential())
     return run
@@ -56,7 +56,7 @@ def rows_of_channels(run: ParallelRun) -> list[int]:
 @pytest.mark.parametrize("chosen", [each.value for each in Construction])
 def test_keys_are_placed_by_the_construction_that_was_chosen(tmp_path, chosen):
     run = built_by(tmp_path, chosen)
-    function = run.runner._layouts.function("Counted")
+    function = run.runner.functions["Counted"]
     rows = rows_of_channels(run)
     busiest = max(rows) * 6 / sum(rows)
     # Only ours weighs the ring; only consistent hashing knows no frequent keys.
@@ -67,7 +67,7 @@ def test_keys_are_placed_by_the_construction_that_was_chosen(tmp_path, chosen):
 
 def test_two_constructions_place_keys_differently(tmp_path):
     functions = {
-        chosen: built_by(tmp_path / chosen, chosen).runner._layouts.function("Counted")
+        chosen: built_by(tmp_path / chosen, chosen).runner.functions["Counted"]
         for chosen in ("weigh", "readj", "consistent")
     }
     assert len(set(functions.values())) == 3
@@ -101,7 +101,7 @@ def decided_by(tmp_path, **options: str) -> list[tuple[str, int]]:
     run = ParallelRun(stream, str(tmp_path), channels=ElasticOptions.parse(said))
     run.run_epochs()
     assert exact(run.output) == exact(stream.run_sequential())
-    decisions = run.runner.adaptation.scaling.decisions("Counted")
+    decisions = run.runner.decisions("Counted")
     return [(decision.controller, decision.channels) for decision in decisions]
 
 

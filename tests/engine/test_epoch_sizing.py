@@ -13,6 +13,7 @@ from anabranch.engine.driver.epoch_sizing import BEGINNING_FILES, EpochSizing, l
 from anabranch.engine.driver.scaling import Scaling
 from anabranch.engine.driver.waiting import SparkSurroundings
 from anabranch.engine.reports import ChannelReport, SplitReport
+from anabranch.errors import ProgramError
 
 
 class Limits:
@@ -166,5 +167,5 @@ def test_the_target_is_the_users_or_the_triggers_or_our_own():
     assert ElasticOptions().epoch_s(7.0) == 7.0
     assert ElasticOptions().epoch_s(None) == EPOCH_S
     assert ElasticOptions.parse({"epochsize": "fixed"}).epoch_size == "fixed"
-    with pytest.raises(ValueError, match="epochSize='large': expected one of auto, fixed"):
+    with pytest.raises(ProgramError, match="epochSize='large': expected one of auto, fixed"):
         ElasticOptions.parse({"epochsize": "large"})

@@ -94,7 +94,8 @@ def test_a_batch_comes_back_from_its_packet_with_trails_and_without():
         packet = pack(columns, SCHEMA, trails)
         assert unpack(packet, SCHEMA).to_pydict() == {"n": [3, 4], "x": ["a", None]}
         if trails:
-            assert [slot.tolist() for slot in decoded(memoryview(packet), len(trails))] == [t.tolist() for t in trails]
+            found = decoded(memoryview(packet), len(trails))
+            assert [digit.tolist() for digit in found] == [t.tolist() for t in trails]
 
 
 def routed(values, channels, count):
@@ -162,7 +163,7 @@ starts = st.integers(-(2**63), 2**63 - 1)
 
 
 @st.composite
-def slots(draw, count):
+def digits(draw, count):
     """Numbers as they come: anything, near to each other, or rising by steps of any size from anywhere."""
     if draw(st.booleans()):
         return np.array(draw(st.lists(numbers, min_size=count, max_size=count)), dtype=np.int64)
@@ -174,11 +175,11 @@ def slots(draw, count):
 @settings(max_examples=300)
 @given(st.data(), st.integers(0, 12), st.integers(1, 3), st.integers(0, 2**40), st.binary(max_size=9))
 def test_trails_come_back_from_their_bytes_whatever_stands_before_them(data, count, width, base, before):
-    trails = [data.draw(slots(count)) for _ in range(width)]
+    trails = [data.draw(digits(count)) for _ in range(width)]
     found = decoded(memoryview(before + encoded(trails)), width, base)
-    assert [slot.dtype for slot in found] == [np.dtype(np.int64)] * width
+    assert [digit.dtype for digit in found] == [np.dtype(np.int64)] * width
     assert found[0].tolist() == (trails[0] + base).tolist()
-    assert [slot.tolist() for slot in found[1:]] == [slot.tolist() for slot in trails[1:]]
+    assert [digit.tolist() for digit in found[1:]] == [digit.tolist() for digit in trails[1:]]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from anabranch.compiler.layout.hot_key_split import with_split_aggregations
 from anabranch.engine.driver.balancing import Balancing, BalancingSettings
 from anabranch.engine.query_options import QueryOptions
 from anabranch.engine.sequential import run_epochs
-from anabranch.operators.hot_key_parts import Splits, set_splits
+from anabranch.operators.epoch_context import EpochContext, running
+from anabranch.operators.hot_key_parts import HotKeyParts
 from anabranch.partitioning.counting.workload import Workload
 from anabranch.partitioning.placing.hot_key_ways import resplit
 from anabranch.program.graph import upstream
@@ -72,14 +73,14 @@ class Restless:
 
     def get(self, operator, default=None):
         if self._random.random() < 0.3:
-            return Splits.of({}, everything=int(self._random.integers(1, 5)))
+            return HotKeyParts.of({}, everything=int(self._random.integers(1, 5)))
         chosen = self._keys[self._random.random(len(self._keys)) < 0.5]
-        return Splits.of({key: int(self._random.integers(2, 6)) for key in chosen.tolist()})
+        return HotKeyParts.of({key: int(self._random.integers(2, 6)) for key in chosen.tolist()})
 
 
 def parallel(streams, path, channels, seed, times, splits):
     run = ParallelRun(streams, path, channels=channels, seed=seed, clocks_ms=times, split_hot_keys=True)
-    run.runner.adaptation.balancing.splits = lambda: splits
+    run.runner.adaptation.balancing.hot_key_parts = lambda: splits
     run.run_epochs()
     return run
 
@@ -112,13 +113,10 @@ def test_the_program_in_two_steps_means_the_same(epochs, by, timed, ways):
     times = [0, 1000, 1600, 4000]
     expected = run_epochs(nodes, times).outputs
     names = [node.name for node in upstream(*nodes) if node.kind == "aggregate"]
-    set_splits({name: Splits.of({}, everything=ways) for name in names})
-    try:
+    with running(EpochContext(parts={name: HotKeyParts.of({}, everything=ways) for name in names})):
         rewritten = with_split_aggregations(nodes)
         assert len(upstream(*rewritten)) == len(upstream(*nodes)) + 2
         found = run_epochs(rewritten, times).outputs
-    finally:
-        set_splits({})
     assert [exact(each) for each in found] == [exact(each) for each in expected]
 
 
@@ -131,7 +129,7 @@ def test_the_comparison_can_fail(tmp_path, monkeypatch):
     epochs = [[("a", 0.0, 1, None, n == 19) for n in range(20)]]
     stream = from_epochs(epochs, SCHEMA).punctuate(lambda t: t.ends)
     out = stream.aggregate(by="k", window=ab.punctuation(), number=counting)
-    everything = {"aggregate": Splits.of({}, everything=3)}
+    everything = {"aggregate": HotKeyParts.of({}, everything=3)}
     assert exact(parallel([out], str(tmp_path), 3, 0, (), everything).output) != exact(out.run_sequential())
 
 
@@ -139,7 +137,7 @@ def test_a_part_may_be_larger_than_the_type_of_the_whole(tmp_path):
     epochs = [[("a", 0.0, 2**62 if n % 2 else -(2**62), None, n == 15) for n in range(16)]]
     stream = from_epochs(epochs, SCHEMA).punctuate(lambda t: t.ends)
     out = stream.aggregate(by="k", window=ab.punctuation(), total=agg.sum("n"))
-    everything = {"aggregate": Splits.of({}, everything=2)}
+    everything = {"aggregate": HotKeyParts.of({}, everything=2)}
     assert exact(parallel([out], str(tmp_path), 3, 0, (), everything).output) == exact(out.run_sequential())
 
 
@@ -178,7 +176,7 @@ def test_floats_are_added_in_another_order_only_if_the_user_says_so(tmp_path):
     epochs = [[("a", n / 7, 1, None, n == 99) for n in range(100)]]
     stream = from_epochs(epochs, SCHEMA).punctuate(lambda t: t.ends)
     out = stream.aggregate(by="k", window=ab.punctuation(), reassociate=True, x=agg.sum("f"), y=agg.avg("f"))
-    everything = {"aggregate": Splits.of({}, everything=3)}
+    everything = {"aggregate": HotKeyParts.of({}, everything=3)}
     (found,) = parallel([out], str(tmp_path), 3, 0, (), everything).output
     (expected,) = out.run_sequential()
     assert found.x == pytest.approx(expected.x, rel=1e-12) and found.y == pytest.approx(expected.y, rel=1e-12)
@@ -205,7 +203,7 @@ def test_a_key_with_half_of_the_rows_is_split_by_the_system_and_channels_are_bal
     run.run_epochs(0, 5)
     after = ParallelRun(out, str(tmp_path), channels=6, split_hot_keys=True, written=written)
     hot = int(hash_columns([pa.array(["hot"])])[0])
-    assert list(after.runner.adaptation.balancing.splits()["aggregate"].hashes) == [hot]
+    assert list(after.runner.adaptation.balancing.hot_key_parts()["aggregate"].hashes) == [hot]
     after.run_epochs()
     channels = [[s.rows_in for s in p.stages if s.name == "aggregate-parts"] for p in run.progress]
     slowdowns = [max(each) * len(each) / sum(each) for each in channels]
@@ -249,7 +247,7 @@ def test_a_program_goes_over_to_two_steps_when_a_key_is_too_hot_and_a_restarted_
     parts = [s.rows_in for s in run.progress[6].stages if s.name == "aggregate-parts"]
     assert max(parts) * 6 / sum(parts) < 1.25
     after = ParallelRun(out, str(tmp_path), channels=6, split_hot_keys="auto", balancing=EAGER, written=written)
-    assert "aggregate-parts" in after.runner._layouts.regions
+    assert "aggregate-parts" in after.runner.functions
     after.run_epochs()
     assert exact(after.output) == exact(out.run_sequential())
 
@@ -275,7 +273,7 @@ def test_a_driver_that_dies_around_the_moment_its_program_is_replaced_changes_no
             started().run_epochs()
         run = started()
         # Whatever form the checkpoint is tied to is the one that goes on.
-        begins_in_parts = any(name.endswith("-parts") for name in run.runner._layouts.regions)
+        begins_in_parts = any(name.endswith("-parts") for name in run.runner.functions)
         assert begins_in_parts == (point == "program replaced")
         run.run_epochs()
     finally:
@@ -287,14 +285,14 @@ def test_a_program_without_a_hot_key_stays_as_it_was_written(tmp_path):
     out = counts(half_hot(6, 0.1))
     run = ParallelRun(out, str(tmp_path), channels=6, split_hot_keys="auto", balancing=EAGER)
     run.run_epochs()
-    assert set(run.runner._layouts.regions) == {"aggregate"}
+    assert set(run.runner.functions) == {"aggregate"}
     assert exact(run.output) == exact(out.run_sequential())
 
 
 def test_a_hot_key_with_little_work_does_not_pay_for_a_shuffle(tmp_path):
     run = ParallelRun(counts(half_hot(6, 0.6)), str(tmp_path), channels=6, split_hot_keys="auto")
     run.run_epochs()
-    assert set(run.runner._layouts.regions) == {"aggregate"}
+    assert set(run.runner.functions) == {"aggregate"}
 
 
 def test_only_regions_that_would_be_in_parts_as_a_whole_are_looked_at():
@@ -349,11 +347,11 @@ def test_going_over_to_two_steps_at_any_time_changes_nothing(
     run._switching._switch()
     if killed:
         run = started()
-    assert any(name.endswith("-parts") for name in run.runner._layouts.regions)
+    assert any(name.endswith("-parts") for name in run.runner.functions)
     assert all(each.hot_keys == "" for each in run.progress)
     keys = hash_columns([pa.array(["a", "b", "c", None])])
     restless = Restless(seed, keys)
-    run.runner.adaptation.balancing.splits = lambda: restless
+    run.runner.adaptation.balancing.hot_key_parts = lambda: restless
     run.run_epochs(first + 1)
     why = "the query began with aggregations in two steps" if killed else "now"
     assert all(each.hot_keys == why for each in run.progress if each.epoch > first)

@@ -25,9 +25,10 @@ def test_files_do_not_say_how_many_rows_were_left_behind():
 
 
 def test_what_spark_does_between_epochs_is_the_median_of_the_last_few():
-    surroundings = SparkSurroundings(lambda: 2, limited=False)
+    told = []
+    surroundings = SparkSurroundings(lambda: 2, limited=False, last_progress=lambda: told[-1])
     for batch, trigger_ms in enumerate([20_000, 450, 500, 9000, 480, 470]):
-        surroundings.last_progress = lambda batch=batch, ms=trigger_ms: progress(batch, None, None, ms)
+        told.append(progress(batch, None, None, trigger_ms))
         ready = surroundings.at_start()
     assert ready.bookkeeping_s == pytest.approx(0.08)
 

@@ -5,6 +5,7 @@ the output must be the sequential one, and the state in the checkpoint that of t
 prints its seed; ``schedule(seed)`` replays it.
 """
 
+import dataclasses
 import random
 from pathlib import Path
 
@@ -104,7 +105,9 @@ def test_a_runner_that_forgets_to_skip_committed_epochs_is_caught(tmp_path, monk
         manifest = latest(self)
         if manifest.epoch <= 0:
             return manifest
-        return Manifest(manifest.epoch - 1, manifest.segments, {**manifest.facts, "batch": manifest.epoch - 1})
+        return Manifest(
+            manifest.epoch - 1, manifest.segments, dataclasses.replace(manifest.facts, batch=manifest.epoch - 1)
+        )
 
     monkeypatch.setattr(ParallelRun.__init__.__globals__["Checkpoint"], "latest", one_too_early)
     with pytest.raises((AssertionError, EpochTaken)):

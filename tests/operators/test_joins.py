@@ -11,7 +11,7 @@ from anabranch import agg, count, delta, event_time, tumbling
 from anabranch.api.session import from_epochs
 from anabranch.engine.sequential import run_epochs
 from anabranch.errors import OperatorError, ProgramError, SchemaError
-from anabranch.operators import anomalies
+from anabranch.operators.epoch_context import take_anomalies
 
 LEFT, RIGHT = "k string, at long, x long", "id string, at long, y long"
 keys = st.sampled_from(["a", "a", "b", None])
@@ -20,14 +20,14 @@ epochs = st.lists(st.tuples(sides, sides), min_size=1, max_size=3)
 
 
 def taken():
-    return {what: number for (_, what), number in anomalies.take().items()}
+    return {what: number for (_, what), number in take_anomalies().items()}
 
 
 def meet(given, build, columns=(LEFT, RIGHT)):
     """Run a program over two sources; what it gave and what was counted."""
     left = from_epochs([each[0] for each in given], columns[0], name="left")
     right = from_epochs([each[1] for each in given], columns[1], name="right")
-    anomalies.take()
+    take_anomalies()
     run = run_epochs([build(left, right)._node])
     return [tuple(row) for row in run.output], taken()
 
@@ -200,7 +200,7 @@ TABLE = [("a", 1, "one"), ("b", 2, "two"), ("a", 3, "last")]
 def test_a_table_that_never_changes_needs_no_state(table, how):
     stream = ab.from_rows([("a", 9), ("c", 8), (None, 7)], "k string, x long")
     found = stream.enrich(table, by=("k", "id"), how=how, schema="id string, code long, word string")
-    anomalies.take()
+    take_anomalies()
     expected = [("a", 9, 3, "last"), ("c", 8, None, None), (None, 7, None, None)]
     assert found.run_sequential() == (expected if how == "left" else expected[:1])
     assert taken() == {"null_key": 1}

@@ -8,7 +8,6 @@ from pyspark import cloudpickle
 import anabranch as ab
 from anabranch import agg, count, delta, event_time, punctuation, sliding, step, time, tumbling
 from anabranch.errors import ProgramError
-from anabranch.operators.epoch_clock import set_epoch_time
 from anabranch.papers.safe_plan import safe_plan
 from anabranch.program.calling import Instances, emitted
 from anabranch.program.graph import Keyed, named, upstream
@@ -272,7 +271,6 @@ def test_an_operator_needs_nothing_but_its_state(name):
     rows = {each.name: each.logic.origin.epochs[0] for each in sources}
     inputs = [rows[next(s.name for s in upstream(each) if not s.inputs)] for each in node.inputs]
     found, waiting = [], {}
-    set_epoch_time(0)
     order = [
         (place, row) for place, part in sorted(enumerate(inputs), key=lambda p: _declared(node, p[0])) for row in part
     ]

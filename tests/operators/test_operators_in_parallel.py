@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from anabranch import agg, count, delta, event_time, punctuation, sliding, step, time
 from anabranch.api.session import from_epochs
 from anabranch.engine.sequential import run_epochs
-from anabranch.operators import anomalies
+from anabranch.operators.epoch_context import take_anomalies
 from anabranch.testing import ParallelRun
 
 COLUMNS = "k string, l long, at long, x double"
@@ -73,9 +73,9 @@ def test_an_operator_in_parallel_is_the_operator_on_one_thread(name, epochs, cha
     table = from_epochs([each[1] for each in epochs], TABLE, name="table")
     program = PROGRAMS[name](stream, table)
     clocks = [(at + 1) * step_ms for at in range(len(epochs))]
-    anomalies.take()
+    take_anomalies()
     expected = [repr(row) for row in run_epochs([program._node], clocks).output]
-    met = anomalies.take()
+    met = take_anomalies()
     with tempfile.TemporaryDirectory() as scratch:
         run = ParallelRun(program, scratch, channels=channels, seed=seed, clocks_ms=clocks)
         run.run_epochs()

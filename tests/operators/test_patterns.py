@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import count, delta, step
 from anabranch.errors import OperatorError, ProgramError, SchemaError
-from anabranch.operators import anomalies
+from anabranch.operators.epoch_context import take_anomalies
 
 COLUMNS = "k string, c string, at long"
 CONDITIONS = {
@@ -141,13 +141,13 @@ def test_within_a_count_a_match_is_not_longer(given, steps, size):
 @given(rows, patterns, st.integers(0, 5))
 def test_within_a_delta_no_tuple_is_too_far_above_the_first(given, steps, size):
     fits = lambda tuples, begin, at: tuples[at].at - tuples[begin].at <= size  # noqa: E731
-    anomalies.take()
+    take_anomalies()
     assert matched(given, steps, within=delta("at", size)) == expected(given, steps, fits)
     newest, backwards = {}, 0
     for k, _, at in given:
         backwards += at < newest.get(k, -1)
         newest[k] = max(at, newest.get(k, -1))
-    assert anomalies.take().get(("match", "backwards"), 0) == backwards
+    assert take_anomalies().get(("match", "backwards"), 0) == backwards
 
 
 def relaxed_from(steps, tuples, begin):
@@ -264,12 +264,12 @@ def test_a_step_that_does_not_exist_is_told():
 
 def test_null_keys_and_null_attributes_follow_their_policies():
     stream = ab.from_rows([(None, "a", 1), ("x", "a", None), ("x", "a", 2)], COLUMNS)
-    anomalies.take()
+    take_anomalies()
     found = stream.match(
         by="k", pattern=step("one", CONDITIONS["a"]), within=delta("at", 1, nulls="drop"), null_key="drop"
     )
     assert len(found.run_sequential()) == 1
-    assert anomalies.take() == {("match", "null_key"): 1, ("match", "null_attribute"): 1}
+    assert take_anomalies() == {("match", "null_key"): 1, ("match", "null_attribute"): 1}
 
 
 def stream():

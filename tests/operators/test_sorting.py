@@ -11,7 +11,7 @@ from anabranch import count, delta, punctuation, time
 from anabranch.api.session import from_epochs
 from anabranch.engine.sequential import run_epochs
 from anabranch.errors import OperatorError, ProgramError, SchemaError
-from anabranch.operators import anomalies
+from anabranch.operators.epoch_context import take_anomalies
 
 COLUMNS = "k string, x double, n long"
 NAN = float("nan")
@@ -21,9 +21,9 @@ rows = st.lists(st.tuples(keys, numbers, st.integers(0, 99)), max_size=30)
 
 
 def counted(stream):
-    anomalies.take()
+    take_anomalies()
     found = [repr(tuple(row)) for row in stream.run_sequential()]
-    return found, {what: number for (_, what), number in anomalies.take().items()}
+    return found, {what: number for (_, what), number in take_anomalies().items()}
 
 
 def order(value):

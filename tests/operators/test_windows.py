@@ -14,7 +14,7 @@ from anabranch import agg, count, delta, event_time, punctuation, sliding, time,
 from anabranch.api.session import from_epochs
 from anabranch.engine.sequential import run_epochs
 from anabranch.errors import OperatorError, ProgramError
-from anabranch.operators import anomalies
+from anabranch.operators.epoch_context import take_anomalies
 
 COLUMNS = "k string, at long, x double, n long"
 keys = st.sampled_from(["a", "b", None])
@@ -86,7 +86,7 @@ def shown(results):
 
 def aggregated(given, window, by="k", clocks=()):
     stream = from_epochs(given if given and isinstance(given[0], list) else [given], COLUMNS)
-    anomalies.take()
+    take_anomalies()
     run = run_epochs([stream.aggregate(by=by, window=window, **AGGREGATIONS)._node], clocks)
     return shown(run.output)
 
@@ -132,7 +132,7 @@ def test_tumbling_delta_closes_with_the_first_tuple_beyond_and_counts_steps_back
 
     expected = by_key(given, pieces)
     assert aggregated(given, delta("at", size)) == expected
-    counted = anomalies.take()
+    counted = take_anomalies()
     assert counted.get(("aggregate", "backwards"), 0) == backwards
     assert counted.get(("aggregate", "null_key"), 0) == sum(row[0] is None for row in given)
 
@@ -206,7 +206,7 @@ def test_event_time_windows_hold_what_their_span_says_and_late_tuples_are_counte
     policy = event_time("at", size, lateness=lateness)
     window = policy if every == size else sliding(policy, every=every)
     assert aggregated(given, window) == expected
-    counted = anomalies.take()
+    counted = take_anomalies()
     assert {what: counted.get(("aggregate", what), 0) for what in counts} == counts
 
 
@@ -351,9 +351,9 @@ def test_a_sliding_sum_of_integers_costs_the_same_for_any_window():
 
 
 def counted(stream):
-    anomalies.take()
+    take_anomalies()
     found = stream.run_sequential()
-    return found, {what: number for (_, what), number in anomalies.take().items()}
+    return found, {what: number for (_, what), number in take_anomalies().items()}
 
 
 @pytest.mark.parametrize("window", [tumbling(1), sliding(1), sliding(count(1), 1)])
@@ -386,9 +386,9 @@ def test_a_null_attribute_is_dropped_and_counted_if_asked_and_fatal_if_not(polic
 
 def test_what_is_counted_carries_the_operators_name():
     stream = ab.from_rows([(None,)], "k string").aggregate(by="k", window=tumbling(1), n=agg.count(), name="mine")
-    anomalies.take()
+    take_anomalies()
     stream.run_sequential()
-    assert anomalies.take() == {("mine", "null_key"): 1} and anomalies.take() == {}
+    assert take_anomalies() == {("mine", "null_key"): 1} and take_anomalies() == {}
 
 
 # -- arguments that mean nothing ---------------------------------------------------------------------------------

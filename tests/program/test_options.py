@@ -14,7 +14,7 @@ from anabranch.engine.query_options import QueryOptions
 from anabranch.errors import ProgramError
 from anabranch.partitioning.placing.construct import Construction
 from anabranch.program.model import OutputOrder
-from anabranch.program.options import OPTIONS, Period, check_names, is_ours, read_options, seconds_of
+from anabranch.program.options import OPTIONS, Interval, check_names, is_ours, read_options, seconds_of
 
 OURS = [option.name for option in OPTIONS]
 
@@ -63,7 +63,7 @@ def test_a_value_that_cannot_be_is_refused_with_what_was_expected(given, expecte
 
 def test_options_are_read_whatever_the_case_and_those_of_formats_are_passed_over():
     said = read_options({"MAXCHANNELS": "8", "snapshotinterval": "1 hour", "header": "true", "compression": "zstd"})
-    assert said == {"maxChannels": 8, "snapshotInterval": Period(seconds=3600)}
+    assert said == {"maxChannels": 8, "snapshotInterval": Interval(seconds=3600)}
 
 
 @given(name=st.sampled_from(OURS), data=st.data())

@@ -54,7 +54,7 @@ def first_failure(worlds: int) -> tuple[int, list[str]]:
 
 def test_there_are_bugs_in_all_that_an_epoch_does():
     assert len(BUGS) >= 16
-    assert {"commit", "layouts", "state", "balancing", "scaling", "compaction"} <= {bug.component for bug in BUGS}
+    assert {"commit", "owners", "state", "balancing", "scaling", "compaction"} <= {bug.component for bug in BUGS}
     assert {bug.what for bug in BUGS} >= LATE
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from anabranch.api.session import from_epochs
-from anabranch.engine.driver.runner import EpochRunner
+from anabranch.engine.driver.epoch_jobs import EpochJobs
 from anabranch.errors import ProgramError
 from anabranch.state.backing import PostgresStore, _connection, open_backing_store
 from anabranch.state.store import working_directory
@@ -46,20 +46,20 @@ class Remembering:
 def run_on_strange_hosts(backing, path: Path, monkeypatch) -> tuple[bool, int]:
     """Every epoch on a host that has nothing, rescaled each time; whether it is right, and segments the driver sent."""
     supplied = 0
-    supply = EpochRunner._supply
+    supply = EpochJobs._supply
 
     def counting(self, name):
         nonlocal supplied
         supplied += 1
         return supply(self, name)
 
-    monkeypatch.setattr(EpochRunner, "_supply", counting)
+    monkeypatch.setattr(EpochJobs, "_supply", counting)
     chance = random.Random(5)
     stream = build(from_epochs(EPOCHS, COLUMNS), ["running", "jump by both"])
     run = ParallelRun(stream, str(path), channels=2, shared=False, backing=backing)
     for epoch in range(len(EPOCHS)):
-        for region in run.runner.adaptation.scaling.regions:
-            run.runner.adaptation.scaling.rescale(region, chance.randint(1, 5))
+        for region in run.runner.functions:
+            run.runner.rescale(region, chance.randint(1, 5))
         shutil.rmtree(working_directory(f"{path}/anabranch/state"), ignore_errors=True)
         run.run_epochs(epoch, epoch)
     return exact(run.output) == exact(stream.run_sequential()), supplied

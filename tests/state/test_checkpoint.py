@@ -16,6 +16,8 @@ from anabranch.state import envelope
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.envelope import seal, unseal
 from anabranch.state.files import LocalFiles
+from anabranch.state.key_owners import KeyOwners
+from anabranch.state.manifest_facts import AdaptationFacts, FedBack, ManifestFacts
 from anabranch.state.ownership import Ownership
 from anabranch.state.records import SegmentRecord
 
@@ -52,28 +54,33 @@ def content(checkpoint: Checkpoint) -> list[str]:
 
 # -- manifests ---------------------------------------------------------------------------------------------
 
-json_values = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**63), st.sampled_from(["", "é", '"', "\n"])),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from("abc"), inner, max_size=3)),
-    max_leaves=6,
+names = st.sampled_from(["", "é", '"', "\n", "loop"])
+remembered = st.dictionaries(names, st.integers(-(2**63), 2**63) | names | st.none(), max_size=3)
+facts = st.builds(
+    ManifestFacts,
+    batch=st.integers(-1, 10**12),
+    clock_ms=st.integers(0, 2**60),
+    owners=st.integers(1, 5).map(lambda channels: KeyOwners().started({"Sum": {"Sum": ("k",)}}, {"Sum": channels})),
+    feedback=st.dictionaries(names, st.builds(FedBack, names, st.integers(0, 2**40)), max_size=2),
+    adaptation=st.builds(AdaptationFacts, remembered, remembered, remembered),
 )
 
 
 @settings(max_examples=30)
-@given(epoch=st.integers(0, 10**12 - 1), facts=st.dictionaries(st.sampled_from("xyz"), json_values))
+@given(epoch=st.integers(0, 10**12 - 1), facts=facts)
 def test_a_manifest_comes_back_from_its_bytes(epoch, facts):
     manifest = Manifest(epoch, {"Sum": [RECORD]}, facts)
     assert Manifest.from_bytes(manifest.to_bytes("q"), "q", "m") == manifest
 
 
 def test_before_the_first_epoch_there_is_an_empty_manifest(checkpoint):
-    assert checkpoint.latest() == Manifest(-1, {}, {})
+    assert checkpoint.latest() == Manifest(-1, {})
 
 
 def test_the_last_committed_epoch_is_the_latest(owned):
     for epoch in range(12):
-        owned.commit(Manifest(epoch, {"Sum": [RECORD]}, {"channels": 2}))
-    assert owned.latest() == Manifest(11, {"Sum": [RECORD]}, {"channels": 2})
+        owned.commit(Manifest(epoch, {"Sum": [RECORD]}, ManifestFacts(batch=2)))
+    assert owned.latest() == Manifest(11, {"Sum": [RECORD]}, ManifestFacts(batch=2))
 
 
 def epochs_in(checkpoint: Checkpoint) -> list[str]:
@@ -85,7 +92,7 @@ def test_only_so_many_manifests_are_kept(tmp_path):
     checkpoint.bind(PROGRAM)
     for epoch in range(7):
         checkpoint.begin(epoch, 1000)
-        checkpoint.commit(Manifest(epoch, {}, {}))
+        checkpoint.commit(Manifest(epoch, {}))
     assert [name for name in epochs_in(checkpoint) if name.endswith(".json")] == [
         f"epochs/{epoch:012d}.json" for epoch in (4, 5, 6)
     ]
@@ -95,7 +102,7 @@ def test_only_so_many_manifests_are_kept(tmp_path):
 def test_manifests_that_a_lower_number_of_versions_does_not_keep_are_removed(tmp_path, owned):
     for epoch in range(9):
         owned.begin(epoch, 1000)
-        owned.commit(Manifest(epoch, {}, {}))
+        owned.commit(Manifest(epoch, {}))
     fewer = Checkpoint(LocalFiles(str(tmp_path)), kept=2)
     fewer.bind(PROGRAM)
     assert fewer.clean() == 14
@@ -109,20 +116,20 @@ def test_an_epoch_that_begins_again_has_the_time_it_had(owned):
 
 
 def test_a_damaged_newest_manifest_means_that_its_epoch_runs_again(owned):
-    owned.commit(Manifest(3, {"Sum": [RECORD]}, {}))
+    owned.commit(Manifest(3, {"Sum": [RECORD]}))
     owned.files.write("epochs/000000000004.json", b"{")
     assert owned.latest().epoch == 3
-    owned.commit(Manifest(4, {}, {}))
+    owned.commit(Manifest(4, {}))
     assert owned.latest().epoch == 4
 
 
 def test_a_file_that_is_still_being_written_is_no_manifest(owned):
-    owned.commit(Manifest(0, {}, {}))
+    owned.commit(Manifest(0, {}))
     owned.files.write("epochs/_000000000001.json.123.tmp", b"{")
     assert owned.latest().epoch == 0
 
 
-GOOD = Manifest(3, {"Sum": [RECORD]}, {"channels": 2})
+GOOD = Manifest(3, {"Sum": [RECORD]}, ManifestFacts(batch=2))
 
 
 def damages(good: bytes, other: bytes) -> dict[str, bytes]:
@@ -186,14 +193,14 @@ def another(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def test_a_driver_whose_checkpoint_was_taken_over_begins_and_commits_nothing(owned):
-    owned.commit(Manifest(0, {}, {"by": "first"}))
+    owned.commit(Manifest(0, {}, ManifestFacts(batch=1)))
     second = another(owned)
     with pytest.raises(CheckpointError, match=r"another driver \(process \d+ on .*\) has taken over"):
         owned.begin(1, 1000)
     with pytest.raises(CheckpointError, match="has taken over"):
-        owned.commit(Manifest(1, {}, {"by": "first"}))
-    second.commit(Manifest(1, {}, {"by": "second"}))
-    assert second.latest().facts == {"by": "second"}
+        owned.commit(Manifest(1, {}, ManifestFacts(batch=1)))
+    second.commit(Manifest(1, {}, ManifestFacts(batch=2)))
+    assert second.latest().facts.batch == 2
 
 
 def test_a_driver_that_wakes_up_between_its_look_and_its_manifest_does_not_replace_the_others(owned):
@@ -201,7 +208,7 @@ def test_a_driver_that_wakes_up_between_its_look_and_its_manifest_does_not_repla
 
     def other_commits(point, facts):
         faults.install(None)
-        second.commit(Manifest(0, {}, {"by": "second"}))
+        second.commit(Manifest(0, {}, ManifestFacts(batch=2)))
 
     first = Checkpoint(owned.files)
     first.bind(PROGRAM)
@@ -211,11 +218,11 @@ def test_a_driver_that_wakes_up_between_its_look_and_its_manifest_does_not_repla
     faults.install(other_commits)
     try:
         with pytest.raises(EpochTaken, match="committed by another driver"):
-            first.commit(Manifest(0, {}, {"by": "first"}))
+            first.commit(Manifest(0, {}, ManifestFacts(batch=1)))
     finally:
         faults.install(None)
     first.owner.check = monkey
-    assert second.latest().facts == {"by": "second"}
+    assert second.latest().facts.batch == 2
 
 
 def test_the_beginning_of_an_epoch_is_that_of_the_driver_that_was_first(owned):
@@ -226,11 +233,11 @@ def test_the_beginning_of_an_epoch_is_that_of_the_driver_that_was_first(owned):
 
 
 def test_owners_count_on_even_if_their_files_are_gone(owned):
-    owned.commit(Manifest(0, {}, {}))
+    owned.commit(Manifest(0, {}))
     for name in owned.files.names("owners"):
         owned.files.delete(f"owners/{name}")
     with pytest.raises(CheckpointError, match="is gone: somebody removed it"):
-        owned.commit(Manifest(1, {}, {}))
+        owned.commit(Manifest(1, {}))
     assert another(owned).owner.token == owned.owner.token + 1
 
 
@@ -357,7 +364,7 @@ def test_every_damage_of_the_description_is_refused_and_named_before_anything_is
 
 
 def test_every_damage_of_the_description_is_mended_if_the_program_is_that_of_the_last_epoch(owned):
-    owned.commit(Manifest(0, {}, {}))
+    owned.commit(Manifest(0, {}))
     good = owned.files.read("program.json")
     other = seal("program", "another", unseal(good, "program", None, ""))
     changed = description(source().filter(bool).process(Other(), by="k", name="other"))
@@ -376,12 +383,12 @@ def test_every_damage_of_the_description_is_mended_if_the_program_is_that_of_the
 
 def test_an_older_description_is_noticed(owned):
     old = owned.files.read("program.json")
-    owned.commit(Manifest(0, {}, {}))
+    owned.commit(Manifest(0, {}))
     changed = description(source().filter(bool).process(Sum(), by="k", name="sum").process(Other(), by="k", name="o"))
     second = Checkpoint(owned.files)
     second.bind(changed)
     Checkpoint(owned.files).check(PROGRAM, allow_state_loss=True)  # no epoch has run with the new one
-    second.commit(Manifest(1, {}, {}))
+    second.commit(Manifest(1, {}))
     owned.files.write("program.json", old)
     with pytest.raises(CheckpointError, match="older than the last epoch"):
         Checkpoint(owned.files).check(PROGRAM)

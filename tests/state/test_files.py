@@ -128,10 +128,12 @@ def test_files_of_the_dead_are_removed_and_no_others(files):
 
 
 def test_a_working_directory_is_ours_alone_or_not_used(tmp_path):
-    mine, others = tmp_path / "mine", tmp_path / "others"
+    mine, read, others = tmp_path / "mine", tmp_path / "read", tmp_path / "others"
     assert is_private(str(mine)) and stat.S_IMODE(mine.stat().st_mode) == 0o700
+    read.mkdir(mode=0o755)
+    assert is_private(str(read)) and stat.S_IMODE(read.stat().st_mode) == 0o700
     others.mkdir()
-    others.chmod(0o755)
+    others.chmod(0o777)
     (tmp_path / "link").symlink_to(mine)
     assert not is_private(str(others)) and not is_private(str(tmp_path / "link"))
 

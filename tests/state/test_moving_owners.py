@@ -17,12 +17,12 @@ from anabranch.sim.owners import check_records, rows_of
 from anabranch.state import store
 from anabranch.state.codec import decode
 from anabranch.state.files import LocalFiles
-from anabranch.state.layouts import Layouts
+from anabranch.state.key_owners import KeyOwners
 from anabranch.state.lineage import (
     KeyRoute,
-    after_merge,
+    after_compaction,
     files_of,
-    large_merges,
+    large_compactions,
     without_adopted,
     without_damaged,
     without_old_parts,
@@ -67,7 +67,7 @@ class World:
         self.expires = expires
         self.node = stream.process(Kept(), by=by, ttl=TIME_TO_LIVE if expires else None, name="kept")._node
         self.keys = {"kept": KeyRoute(by, (pa.int64(),) * len(by), ("k",))}
-        self.layouts = Layouts().started({"kept": {"kept": ("k",)}}, {"kept": 2})
+        self.owners = KeyOwners().started({"kept": {"kept": ("k",)}}, {"kept": 2})
         self.segments: dict[str, list[SegmentRecord]] = {"kept": []}
         self.epoch = 0
         self.model: dict[Any, tuple[int, int]] = {}  # key → value, and when it expires
@@ -82,18 +82,18 @@ class World:
             True,
             self.epoch,
             self.epoch * 1000,
-            self.layouts.by_operator(),
+            self.owners.by_operator(),
             self.keys,
             {"kept": {"value": None}},
             self.segments,
-            merging=self.busy,
+            compacting=self.busy,
         )
 
     def key(self, number: int) -> Any:
         return (number, number % 3) if self.fine else number
 
     def by_owner(self, numbers: list[int]) -> dict[int, list[int]]:
-        function = self.layouts.function("kept")
+        function = self.owners.function("kept")
         owners = function.route(np.array([HASHES[number] for number in numbers], dtype=np.uint64))
         found: dict[int, list[int]] = {}
         for number, owner in zip(numbers, owners.tolist(), strict=True):
@@ -134,20 +134,20 @@ class World:
         self.commit(records)
 
     def replace(self, function: PartitioningFunction) -> None:
-        self.layouts = self.layouts.replaced("kept", function)
+        self.owners = self.owners.replaced("kept", function)
 
     def merge(self, everything: bool) -> None:
         """Begin merges beside the epochs; what they give is committed by a later epoch, perhaps of other owners."""
         if self.waiting is not None:
             return
-        wanted = large_merges(self.segments, self.layouts.by_operator(), self.keys, 0, everything)
+        wanted = large_compactions(self.segments, self.owners.by_operator(), self.keys, 0, everything)
         version = self.version()
         self.busy = frozenset(record.name for _, _, records in wanted for record in records)
         self.waiting = []
         for operator, channel, records in wanted:
             state = version(channel)
             is_all = len(records) == len(state.visible(operator))
-            self.waiting.append(state.merge(operator, records, is_all))
+            self.waiting.append(state.compact(operator, records, is_all))
 
     def damage(self, which: int) -> None:
         """A merge is found to be damaged; what it was made of takes its place."""
@@ -165,15 +165,15 @@ class World:
         if self.waiting is not None and (land or self.epoch % 2):
             landing, self.waiting, self.busy = self.waiting, None, frozenset()
         for record in [*records, *landing]:
-            known = after_merge(known, record) if record.parts else [record, *known]
+            known = after_compaction(known, record) if record.parts else [record, *known]
         known = without_old_parts(known, self.epoch - PARTS_KEPT)
-        layout = self.layouts.by_operator()["kept"]
+        layout = self.owners.by_operator()["kept"]
         segments = {"kept": without_adopted(known, layout, ("k",))}
-        layouts = self.layouts.pruned(segments)
+        owners = self.owners.pruned(segments)
         # What the manifest keeps is all that there is.
         kept = json.loads(json.dumps([record.to_fields() for record in segments["kept"]]))
         self.segments = {"kept": [SegmentRecord.of_fields(fields) for fields in kept]}
-        self.layouts = Layouts.from_facts(json.loads(json.dumps(layouts.to_facts())))
+        self.owners = KeyOwners.from_facts(json.loads(json.dumps(owners.to_facts())))
         self.remove_what_no_record_names()
         self.epoch += 1
 
@@ -195,7 +195,7 @@ class World:
         expected = {self.key(n): self.read_model(n) for n in KEYS if self.read_model(n) is not None}
         version = self.version()
         found: dict[Any, int] = {}
-        for channel in range(self.layouts.function("kept").channels):
+        for channel in range(self.owners.function("kept").channels):
             state: TaskState = version(channel)
             snapshot = state.snapshot("kept")
             held = dict(zip(snapshot.values("key"), snapshot.values("field.value"), strict=True))
@@ -206,7 +206,7 @@ class World:
             table = version(channel).open([self.node])["kept"]
             asked = [self.key(number) for number in mine]
             assert {k: v for k, (v,) in table._find(asked).items()} == {k: found[k] for k in asked if k in found}
-        self.functions.update({g: function.to_bytes() for g, function in self.layouts.functions.items()})
+        self.functions.update({g: function.to_bytes() for g, function in self.owners.functions.items()})
         check_records([record.to_fields() for record in self.segments["kept"]], self.functions, self.rows, self.written)
 
     def rows(self, record: dict[str, Any]) -> list[tuple[int, Any]]:
@@ -255,9 +255,9 @@ def test_reading_state_is_reading_a_dict_whatever_functions_follow_one_another(f
             world.check()
         world.settle()
         # What everyone adopted is gone: only current lineages are left, and only the current function.
-        generation = world.layouts.layout("kept").generation
+        generation = world.owners.of_region("kept").generation
         assert {record.generation for record in world.segments["kept"]} <= {generation}
-        assert set(world.layouts.functions) == {generation}
+        assert set(world.owners.functions) == {generation}
         assert not any(record.adopted for record in world.segments["kept"])
 
 
@@ -278,7 +278,7 @@ def two_owners(root: str) -> tuple[World, int, int]:
 def adopt(world: World, channel: int) -> None:
     """One channel merges all it sees, and that is committed."""
     state = world.version()(channel)
-    world.commit([state.merge("kept", state.visible("kept"), is_all=True)])
+    world.commit([state.compact("kept", state.visible("kept"), is_all=True)])
 
 
 def test_what_one_channel_adopted_counts_before_what_another_still_needs(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from anabranch.api.session import from_epochs
 from anabranch.cli import main
 from anabranch.errors import CheckpointError
-from anabranch.program.options import Period
+from anabranch.program.options import Interval
 from anabranch.state.compaction import SnapshotInterval
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader
@@ -73,7 +73,7 @@ def test_the_command_fails_with_a_sentence(checkpoint, capsys):
 
 
 def test_snapshots_are_due_by_epochs_or_by_time():
-    by_epochs = SnapshotInterval(Period(epochs=3))
+    by_epochs = SnapshotInterval(Interval(epochs=3))
     assert [by_epochs.due(epoch, 0) for epoch in range(8)] == [False, False, False, True, False, False, True, False]
-    by_time = SnapshotInterval(Period(seconds=120))
+    by_time = SnapshotInterval(Interval(seconds=120))
     assert [by_time.due(0, seconds * 1000) for seconds in (0, 60, 120, 180, 240)] == [False, False, True, False, True]

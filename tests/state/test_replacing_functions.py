@@ -53,11 +53,9 @@ def test_replacing_the_functions_of_regions_between_epochs_changes_no_output(see
         for epoch in range(len(epochs)):
             if random.random() < 0.2:  # a driver that dies: the next one begins with what the manifest says
                 run = ParallelRun(stream, path, channels=2, seed=seed % 100, written=written)
-            layouts = run.runner._layouts
-            for region in layouts.regions:
+            for region in run.runner.functions:
                 if random.random() < 0.6:
-                    layouts = layouts.replaced(region, functions_for(random))
-            run.runner._layouts = layouts
+                    run.runner.replace_function(region, functions_for(random))
             run.run_epochs(epoch, epoch)
         assert exact(run.output) == exact(stream.run_sequential())
         assert check_checkpoint(Path(path), routed_by) > 0
@@ -71,8 +69,8 @@ def test_the_keys_a_replacement_moves_are_counted_from_the_checkpoint(tmp_path):
     reader = CheckpointReader(LocalFiles(str(tmp_path / "anabranch")))
     hashes = reader.route_hashes("Running")
     assert len(hashes) == 3000
-    (region,) = run.runner._layouts.regions
-    before = run.runner._layouts.function(region)
+    (region,) = run.runner.functions
+    before = run.runner.functions[region]
     after = resized(before, 3)
     moved = moved_keys(before, after, Holdings.of(hashes, before, after))
     assert moved.moved == int((before.route(hashes) != after.route(hashes)).sum())

@@ -15,7 +15,7 @@ from anabranch.program.calling import key_of
 from anabranch.program.hashing import hash_columns
 from anabranch.state import lineage
 from anabranch.state.lineage import KeyRoute
-from anabranch.state.segment import Segment, checksum_of, merge_segments, write_segment
+from anabranch.state.segment import Segment, checksum_of, compacted_segments, write_segment
 from anabranch.state.table import SegmentCache, Table
 
 
@@ -136,7 +136,7 @@ def test_merging_neighbours_keeps_the_meaning(stack, data, collide):
         first = data.draw(st.integers(0, len(segments) - 1))
         last = data.draw(st.integers(first + 1, len(segments)))
         is_oldest = last == len(segments)
-        merged = Segment(merge_segments(segments[first:last], drop_dead=is_oldest))
+        merged = Segment(compacted_segments(segments[first:last], drop_dead=is_oldest))
         assert agree(look_up(columns, [*segments[:first], merged, *segments[last:]], epochs), model)
 
 
@@ -145,7 +145,7 @@ def test_merging_neighbours_keeps_the_meaning(stack, data, collide):
 def test_a_snapshot_holds_each_live_key_once_and_no_dead_one(stack):
     columns, epochs = stack
     segments, model = build(columns, epochs)
-    snapshot = Segment(merge_segments(segments, drop_dead=True))
+    snapshot = Segment(compacted_segments(segments, drop_dead=True))
     assert len(snapshot) == len(model) and not snapshot.has_dead
     assert (np.diff(snapshot.hashes.astype(object)) >= 0).all()
     assert sorted(map(model_key, snapshot.values("key"))) == sorted(model)
@@ -155,20 +155,20 @@ def test_dropping_removals_while_something_older_exists_would_bring_keys_back():
     """The comparison above can fail: this is the mistake that `drop_dead` warns of."""
     epochs = [[((1,), (7, 7))], [((1,), None)], [((2,), (8, 8))]]
     segments, model = build(["k long"], epochs)
-    wrong = Segment(merge_segments(segments[:2], drop_dead=True))
+    wrong = Segment(compacted_segments(segments[:2], drop_dead=True))
     assert not agree(look_up(["k long"], [wrong, segments[2]], epochs), model)
 
 
 def test_a_merge_of_nothing_is_an_empty_segment():
     segments, _ = build(["k long"], [[], []])
-    merged = Segment(merge_segments(segments, drop_dead=True))
+    merged = Segment(compacted_segments(segments, drop_dead=True))
     assert len(merged) == 0 and merged.fields == ("value", "other")
 
 
 def test_values_keep_their_exact_types_when_a_column_changes_its_type_between_epochs():
     epochs = [[((1,), (1, 1))], [((2,), (1.0, True))], [((3,), ("a", None))]]
     segments, model = build(["k long"], epochs)
-    merged = Segment(merge_segments(segments, drop_dead=True))
+    merged = Segment(compacted_segments(segments, drop_dead=True))
     assert agree(look_up(["k long"], [merged], epochs), model)
 
 

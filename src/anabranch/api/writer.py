@@ -116,6 +116,8 @@ class DataStreamWriter:
         **options: Any,
     ) -> StreamingQuery:
         """Start the query. Everything that can be checked is checked first, and nothing is written if it fails."""
+        from anabranch.spark.assemble import QueryDescription
+
         if format is not None:
             self.format(format)
         if queryName is not None:
@@ -135,18 +137,17 @@ class DataStreamWriter:
             checkpoint = tempfile.mkdtemp(prefix="anabranch-checkpoint-")
         nodes = [writer._node for writer in writers]
         splits = chosen.split_hot_keys == "auto" and has_parts(nodes)
-        return StreamingQuery(
-            self._session.spark,
+        wanted = QueryDescription(
             compiled(nodes, chosen.split_hot_keys == "on"),
+            compiled(nodes, split_hot_keys=True) if splits else None,
             sinks,
+            [OutputOrder(read_options(writer._options).get("order", chosen.order)) for writer in writers],
             str(checkpoint),
             chosen,
             self._trigger,
             self._name,
-            self._session.listeners.functions,
-            compiled(nodes, split_hot_keys=True) if splits else None,
-            [OutputOrder(read_options(writer._options).get("order", chosen.order)) for writer in writers],
         )
+        return StreamingQuery(self._session.spark, wanted, self._session.listeners.functions)
 
     @property
     def _is_durable(self) -> bool:

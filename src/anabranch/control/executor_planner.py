@@ -207,11 +207,11 @@ class ExecutorPlanner:
         return goes
 
 
-def side_by_side(channels: Mapping[str, int], levels: Mapping[str, int]) -> int:
-    """Channels that run at the same time: levels run one after the other, the regions of one side by side."""
+def side_by_side(channels: Mapping[str, int], depths: Mapping[str, int]) -> int:
+    """Channels that run at the same time: depths run one after the other, the regions of one side by side."""
     by_level: dict[int, int] = {}
     for region, count in channels.items():
-        by_level[levels[region]] = by_level.get(levels[region], 0) + count
+        by_level[depths[region]] = by_level.get(depths[region], 0) + count
     return max(by_level.values(), default=0)
 
 

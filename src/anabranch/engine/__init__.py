@@ -3,6 +3,7 @@
 sequential.py   the meaning of a program: one tuple after the other
 job.py          the tasks of an epoch, as data
 reports.py      what tasks tell the driver
+query_options.py  what the options of a query say, typed
 clock.py        the clocks that driver and tasks look at
 worker/         what runs in tasks
 driver/         what runs between them: the epoch's course, its commit, adaptation

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from anabranch.engine.worker.output_mergers import MergerTask
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
-from anabranch.engine.worker.tasks import LevelTask
+from anabranch.engine.worker.tasks import ChannelTask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Job:
     feedback : FeedbackTask
     fed_back : list
         What was fed back in the epoch before: (loop, number of the first tuple, an Arrow batch).
-    levels : list of LevelTask
+    depths : list of ChannelTask
     merger : MergerTask, optional
         Puts outputs in order and writes them; None: the driver does.
     """
@@ -31,7 +31,7 @@ class Job:
     split: SplitTask
     feedback: FeedbackTask
     fed_back: list[tuple[int, int, bytes]]
-    levels: list[LevelTask]
+    depths: list[ChannelTask]
     merger: MergerTask | None = None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.balancing import BalancingSettings
-from anabranch.program.options import Period, read_options
+from anabranch.program.options import Interval, read_options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,7 @@ class QueryOptions:
     balancing: BalancingSettings = dataclasses.field(default_factory=BalancingSettings)
     checkpoint: str | None = None
     allow_state_loss: bool = False
-    snapshots: Period | None = None
+    snapshots: Interval | None = None
     versions_kept: int = 10
     migration_store: str | None = None
     order: str = "total"

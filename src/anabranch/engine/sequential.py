@@ -13,12 +13,13 @@ state is another than before begins anew.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anabranch.errors import InputError, OperatorError, ProgramError
-from anabranch.operators.epoch_clock import set_epoch_time
+from anabranch.operators.epoch_context import EpochContext, current, running
 from anabranch.program.belongings import Belongings
 from anabranch.program.calling import Instances, emitted, key_of, operator_failed, route_of
 from anabranch.program.graph import (
@@ -109,7 +110,10 @@ class SequentialRun:
 
     def epoch(self, inputs: Mapping[str, Iterable[Any]]) -> None:
         """An epoch: the rows of each source, by its name."""
-        with self._as_user_left_it():
+        around = current()
+        # Whoever runs this within an epoch of his own says which keys are in parts, and gets the counts.
+        context = EpochContext(self.clock_ms) if around is None else dataclasses.replace(around, time_ms=self.clock_ms)
+        with self._as_user_left_it(), running(context):
             self._epoch(inputs)
 
     @contextlib.contextmanager
@@ -132,7 +136,6 @@ class SequentialRun:
             theirs.put_back()
 
     def _epoch(self, inputs: Mapping[str, Iterable[Any]]) -> None:
-        set_epoch_time(self.clock_ms)
         # What is fed back from now on, by a tick too, is for the next epoch.
         sent = [(loop, list(rows)) for loop, rows in self._loops.values()]
         for _, rows in self._loops.values():

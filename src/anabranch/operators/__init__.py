@@ -4,6 +4,6 @@ library_operator.py   what they have in common: models, fields, policies for bad
 agg.py, windows.py    what users name: aggregations and windows
 aggregation.py        windows over keys; sliding.py, event_windows.py, combining.py are its variants
 joins.py, sorting.py, pattern_matching.py
-epoch_clock.py        the time an epoch has         anomalies.py   counts of bad input
+epoch_context.py      the epoch that runs: its time, counts of bad input
 hot_key_parts.py      keys that several channels work on
 """

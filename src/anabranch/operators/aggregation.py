@@ -22,9 +22,8 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import ProgramError, SchemaError
-from anabranch.operators import anomalies
 from anabranch.operators.agg import Aggregation
-from anabranch.operators.epoch_clock import epoch_time
+from anabranch.operators.epoch_context import count_anomaly, epoch_time
 from anabranch.operators.library_operator import (
     BACKWARDS,
     NULL_ATTRIBUTE,
@@ -83,7 +82,7 @@ class Draft:
     configuration: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.names |= {"NOTE": anomalies.count, "NOW": epoch_time}
+        self.names |= {"NOTE": count_anomaly, "NOW": epoch_time}
         for at, aggregation in enumerate(self.aggregations):
             self.names |= {f"F{at}_{place}": function for place, function in enumerate(aggregation.functions)}
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from anabranch.operators.agg import Aggregation, Combine
-from anabranch.operators.hot_key_parts import splits_of
+from anabranch.operators.epoch_context import parts_of as parts_of_keys
 from anabranch.operators.library_operator import LibraryOperator, configured
 from anabranch.operators.windows import Punctuated, Time, Tumbling
 from anabranch.program.graph import Map, Parts
@@ -52,7 +52,7 @@ class Salt(LibraryOperator):
 
     def added_column(self, columns: Sequence[pa.Array]) -> Any:
         """The part of every tuple of a batch, from the columns of the key."""
-        return splits_of(self.operator_name).parts(hash_columns(columns))
+        return parts_of_keys(self.operator_name).parts(hash_columns(columns))
 
 
 def parts_of(draft: Draft, name: str, reassociate: bool) -> Parts | None:

@@ -1,9 +1,9 @@
-"""Keys that are split: which of its parts a tuple belongs to.
+"""Hot keys in parts: which part of its key a tuple belongs to.
 
 A key with more than a channel's share of the tuples can be worked on by several channels where partial results
 combine exactly. Its tuples are dealt out to parts 0, 1, …; all other keys have one part, 0. Which tuple goes to which
 part does not matter for the result, so the driver may change its mind between any two epochs: like the time of an
-epoch, what it decided is set by whoever runs one.
+epoch, what it decided is in the context of the epoch that runs (`epoch_context`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Splits:
-    """The split keys of an operator, by hash, and over how many parts each is split.
+class HotKeyParts:
+    """The hot keys of an operator, by hash, and in how many parts each is.
 
-    `everything` splits all keys over so many parts: for tests.
+    `everything`: all keys are in so many parts; for tests.
     """
 
     hashes: np.ndarray
@@ -26,10 +26,10 @@ class Splits:
     everything: int = 1
 
     @staticmethod
-    def of(ways: Mapping[int, int], everything: int = 1) -> Splits:
+    def of(ways: Mapping[int, int], everything: int = 1) -> HotKeyParts:
         """From hash → parts."""
         hashes = sorted(ways)
-        return Splits(
+        return HotKeyParts(
             np.array(hashes, dtype=np.uint64), np.array([ways[h] for h in hashes], dtype=np.int64), everything
         )
 
@@ -44,16 +44,4 @@ class Splits:
         return np.where(self.hashes[at] == hashes, turn % self.ways[at], 0)
 
 
-_NONE = Splits.of({})
-_splits: Mapping[str, Splits] = {}
-
-
-def set_splits(splits: Mapping[str, Splits]) -> None:
-    """Say which keys are split in the epoch that is about to run, by operator."""
-    global _splits
-    _splits = splits
-
-
-def splits_of(operator: str) -> Splits:
-    """The split keys of an operator."""
-    return _splits.get(operator, _NONE)
+NO_PARTS = HotKeyParts.of({})

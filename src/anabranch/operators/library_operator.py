@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from anabranch.errors import ProgramError
-from anabranch.operators import anomalies
+from anabranch.operators.epoch_context import count_anomaly
 from anabranch.program.graph import StateField
 from anabranch.program.model import DECLARATION, Declaration, Selectivity
 from anabranch.program.schema import Schema
@@ -48,7 +48,7 @@ class LibraryOperator:
 
     def note(self, what: str, number: int = 1) -> None:
         """Count something that is not as it should be."""
-        anomalies.count(self.operator_name, what, number)
+        count_anomaly(self.operator_name, what, number)
 
 
 Kind = TypeVar("Kind", bound=LibraryOperator)

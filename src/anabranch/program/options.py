@@ -59,7 +59,7 @@ def seconds_of(text: str) -> float | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Period:
+class Interval:
     """So many epochs, or so many seconds; the other is 0."""
 
     epochs: int = 0
@@ -113,13 +113,13 @@ def _duration(text: str) -> float:
     return seconds
 
 
-def _period(text: str) -> Period:
+def _period(text: str) -> Interval:
     epochs = re.fullmatch(r"\s*(\d+)\s*epochs?\s*", text.lower())
     if epochs is None:
-        return Period(seconds=_duration(text))
+        return Interval(seconds=_duration(text))
     if int(epochs[1]) < 1:
         raise ValueError
-    return Period(epochs=int(epochs[1]))
+    return Interval(epochs=int(epochs[1]))
 
 
 def _truth(text: str) -> bool:

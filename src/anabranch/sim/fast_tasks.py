@@ -22,7 +22,7 @@ from anabranch.compiler.layout.stages import Layout, Stage, Step
 from anabranch.engine.job import Job
 from anabranch.engine.reports import ChannelReport, Report, RoutedKeys, SplitReport
 from anabranch.engine.worker.exchange import ROWS, report_row
-from anabranch.engine.worker.tasks import LevelTask, MergeTask
+from anabranch.engine.worker.tasks import ChannelTask, CompactTask
 from anabranch.engine.worker.timing import timed_rows
 from anabranch.partitioning.counting.key_costs import KeyTimes
 from anabranch.partitioning.counting.tally import Tally
@@ -33,7 +33,7 @@ from anabranch.sim.job_time import JobTime
 from anabranch.sim.real_tasks import timed, work_s
 from anabranch.sim.situation import Keys, Situation
 from anabranch.state.compaction import INLINE_ROWS
-from anabranch.state.lineage import LargeMerge, inline_merge, own, visible
+from anabranch.state.lineage import Compaction, inline_compaction, own, visible
 from anabranch.state.records import SegmentRecord
 from anabranch.state.store import StateVersion
 
@@ -76,7 +76,7 @@ class FastTasks:
         files = {name: list(each) for name, each in (batch or {}).items()}
         leaving: dict[int, float] = {}  # step → tuples that leave it
         reports: list[Report] = self._sources(layout, job, files, leaving)
-        for task in job.levels:
+        for task in job.depths:
             reports += self._depth(layout, task, leaving)
         self.rows_out = round(sum(leaving[edge.source] for edge in layout.edges if edge.target < 0))
         rows = [report_row(report) for report in reports]
@@ -148,11 +148,11 @@ class FastTasks:
             for report, work, where in zip(reports, works, self._time.stage(works), strict=True)
         ]
 
-    def _depth(self, layout: Layout, task: LevelTask, leaving: dict[int, float]) -> list[Report]:
+    def _depth(self, layout: Layout, task: ChannelTask, leaving: dict[int, float]) -> list[Report]:
         reports: list[ChannelReport] = []
         works: list[float] = []
         routed: list[RoutedKeys] = []
-        for stage in layout.at_depth(task.level):
+        for stage in layout.at_depth(task.depth):
             entering = round(sum(leaving.get(edge.source, 0.0) for edge in layout.inputs_of(stage)))
             self._through(layout, stage, entering, leaving)
             function = task.functions[stage.number]
@@ -199,7 +199,7 @@ class FastTasks:
             known = self._drawn[keys] = _Drawn(keys)
         return known
 
-    def _tally(self, task: LevelTask, stage: Stage, drawn: _Drawn, counts: np.ndarray) -> dict[str, Any]:
+    def _tally(self, task: ChannelTask, stage: Stage, drawn: _Drawn, counts: np.ndarray) -> dict[str, Any]:
         tally = Tally(task.epoch << 24 ^ stage.number)
         hashes = np.repeat(drawn.hashes, counts)
         self._chance.shuffle(hashes)
@@ -237,15 +237,15 @@ class FastTasks:
             each = 64 if drawn is None else drawn.state_bytes
             record = self._record(node.name, channel, state, rows, each, state.epoch, state.epoch)
             written.append(record)
-            mine = own([record, *self._seen(state, node.name, channel)], channel, state.layouts[node.name])
-            count = inline_merge(mine, INLINE_ROWS, state.merging)
+            mine = own([record, *self._seen(state, node.name, channel)], channel, state.owners[node.name])
+            count = inline_compaction(mine, INLINE_ROWS, state.compacting)
             if count:
                 written.append(self._merged(node.name, channel, state, mine[:count]))
         return tuple(written)
 
     def _seen(self, state: StateVersion, operator: str, channel: int) -> list[SegmentRecord]:
         records = state.segments.get(operator, ())
-        return visible(records, channel, state.layouts[operator], state.keys[operator].route)
+        return visible(records, channel, state.owners[operator], state.keys[operator].route)
 
     def _record(
         self, operator: str, channel: int, state: StateVersion, rows: int, each: int, first: int, last: int
@@ -254,7 +254,7 @@ class FastTasks:
             name=f"{operator}/{last:012d}-{channel:05d}-{next(self._names):012x}.segment",
             operator=operator,
             channel=channel,
-            generation=state.layouts[operator].generation,
+            generation=state.owners[operator].generation,
             route=state.keys[operator].route,
             first=first,
             last=last,
@@ -271,12 +271,12 @@ class FastTasks:
         each = max(1, round(records[0].bytes / max(1, records[0].rows)))
         first, last = min(record.first for record in records), max(record.last for record in records)
         merged = self._record(operator, channel, state, rows, each, first, last)
-        foreign = {r.name for r in records if r.generation != state.layouts[operator].generation}
+        foreign = {r.name for r in records if r.generation != state.owners[operator].generation}
         adopted = {name for record in records for name in record.adopted}
         parts = tuple(dataclasses.replace(record, parts=()) for record in records)
         return dataclasses.replace(merged, adopted=tuple(sorted(adopted | foreign)), made=state.epoch, parts=parts)
 
-    def merge(self, task: MergeTask, wanted: list[LargeMerge]) -> Future[list[SegmentRecord]]:
+    def merge(self, task: CompactTask, wanted: list[Compaction]) -> Future[list[SegmentRecord]]:
         """Merges beside the epochs, done at once."""
         done: Future[list[SegmentRecord]] = Future()
         done.set_result([self._merged(operator, channel, task.state, records) for operator, channel, records in wanted])

@@ -24,7 +24,7 @@ from anabranch.engine.reports import ChannelReport, Report, SplitReport, from_by
 from anabranch.engine.sequential import input_row
 from anabranch.engine.worker.exchange import REPORT, ROWS, Row, report_row
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
-from anabranch.engine.worker.tasks import LevelTask, Task
+from anabranch.engine.worker.tasks import ChannelTask, Task
 from anabranch.program.graph import Node
 from anabranch.sim.hosts import PlacedTask
 from anabranch.sim.inputs import InputFile
@@ -90,14 +90,14 @@ class RealTasks:
             fed_back = pa.RecordBatch.from_arrays(arrays, ["loop", "first", "payload"])
             tasks.append(_Ran(partial(self._fed_back, job.feedback, fed_back), 0.0))
         reports, rows = self._stage(tasks)
-        for task in job.levels:
-            by_slot: dict[int, list[Row]] = {slot: [] for slot in range(task.count)}
+        for task in job.depths:
+            by_slot: dict[int, list[Row]] = {index: [] for index in range(task.count)}
             for row in rows:
                 by_slot[row[0]].append(row)
             tasks = []
-            for slot, mine in by_slot.items():
+            for index, mine in by_slot.items():
                 size = sum(len(payload) for _, _, payload in mine)
-                tasks.append(_Ran(partial(self._channel, task, slot, mine), size * self._costs.byte_s))
+                tasks.append(_Ran(partial(self._channel, task, index, mine), size * self._costs.byte_s))
             more, rows = self._stage(tasks)
             reports += more
         rows += [report_row(report) for report in reports]
@@ -110,8 +110,8 @@ class RealTasks:
     def _fed_back(self, task: FeedbackTask, rows: pa.RecordBatch) -> Iterator[Row]:
         return _ticking(task).rows(iter([rows]))
 
-    def _channel(self, task: LevelTask, slot: int, rows: list[Row]) -> Iterator[Row]:
-        return _ticking(task).rows(self._arriving(rows), slot)
+    def _channel(self, task: ChannelTask, index: int, rows: list[Row]) -> Iterator[Row]:
+        return _ticking(task).rows(self._arriving(rows), index)
 
     def _arriving(self, rows: list[Row]) -> Iterator[tuple[bytes, pa.Scalar]]:
         """Blocks of a shuffle come in any order; a task sorts its few rows."""

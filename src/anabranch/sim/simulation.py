@@ -26,16 +26,18 @@ from anabranch.api.stream import Stream
 from anabranch.compiler.layout.compile import compiled
 from anabranch.control.decision import Decision
 from anabranch.engine.driver.balancing import BalancingSettings
+from anabranch.engine.driver.committer import key_routes
 from anabranch.engine.driver.epoch_progress import EpochProgress
 from anabranch.engine.driver.epoch_sizing import EpochSizing
-from anabranch.engine.driver.runner import EpochRunner, describe_program, key_routes
+from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage
 from anabranch.engine.driver.sink import Holder, TableSink
 from anabranch.engine.driver.switching import SwitchingRunner, begins_split
 from anabranch.engine.driver.waiting import Ready, SparkSurroundings
-from anabranch.engine.worker.tasks import MergeTask, Program
+from anabranch.engine.worker.tasks import CompactTask, Program
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.program.graph import Node, Source
-from anabranch.program.options import Period
+from anabranch.program.options import Interval
 from anabranch.program.origins import RowsOrigin
 from anabranch.sim.fast_tasks import FastTasks
 from anabranch.sim.hosts import slots_at
@@ -48,7 +50,6 @@ from anabranch.sim.simulated_run import SimulatedEpoch, SimulatedRun
 from anabranch.sim.situation import Situation
 from anabranch.sim.virtual_time import VirtualClock
 from anabranch.state.checkpoint import Checkpoint
-from anabranch.state.compaction import SnapshotInterval
 from anabranch.testing import TaskDied
 
 _IN_TASKS = ("segment written",)
@@ -196,12 +197,12 @@ class Simulation:
 
     def _ask(self, number: int) -> None:
         """What the user asks for by hand before a micro-batch; once, whatever happens to the driver then."""
-        scaling = self.runner.adaptation.scaling
+        regions = [each.name for each in self.runner.status()]
         for at, asked in enumerate(self.situation.asked):
-            if asked.epoch == number and at not in self._asked and scaling.regions:
+            if asked.epoch == number and at not in self._asked and regions:
                 self._asked.add(at)
-                region = scaling.regions[asked.region % len(scaling.regions)]
-                scaling.rescale(region, asked.channels)
+                region = regions[asked.region % len(regions)]
+                self.runner.rescale(region, asked.channels)
                 self.asked.append(Asked(region, number, asked.channels))
 
     def _reach(self, point: str, facts: Mapping[str, Any]) -> None:
@@ -249,40 +250,33 @@ class Simulation:
         self.routes = {**key_routes(program), **(key_routes(split) if split is not None else {})}
         sizing = None
         if situation.options.epoch_size == "auto" and situation.files_per_epoch is None:
-            facts = checkpoint.latest().facts.get("adaptation", {}).get("sizing", {})
+            facts = checkpoint.latest().facts.adaptation.sizing
             sizing = EpochSizing(
                 dict.fromkeys(self.inputs.names), situation.options.epoch_s(situation.interval_s), self._slots(), facts
             )
             self.inputs.replace(sizing.limits)
             sizing.begin(self.inputs)
         surroundings = _SimulatedSurroundings(self, sizing)
-        snapshots = None if situation.snapshot_epochs is None else SnapshotInterval(Period(situation.snapshot_epochs))
+        epochs = situation.snapshot_epochs
+        settings = EpochSettings(
+            situation.options,
+            BalancingSettings(situation.balancing, situation.imbalance_tolerance, situation.split_gain_s),
+            None if epochs is None else Interval(epochs),
+        )
+        backend = Backend(self._tasks, self._compact, self._sinks, surroundings, sizing, self.clock)
+        observer = Observer(
+            self._ended, lambda region, decision: self._decisions.append((self.clock.at_s, region, decision))
+        )
 
         def runner_of(program: Program) -> EpochRunner:
-            return EpochRunner(
-                program,
-                self._tasks,
-                situation.options,
-                checkpoint,
-                "memory",
-                True,
-                self._sinks,
-                self._ended,
-                self._merge,
-                snapshots,
-                surroundings=surroundings,
-                on_decision=lambda region, decision: self._decisions.append((self.clock.at_s, region, decision)),
-                balancing=BalancingSettings(situation.balancing, situation.imbalance_tolerance, situation.split_gain_s),
-                sizing=sizing,
-                machine_clock=self.clock,
-            )
+            return EpochRunner(program, settings, Storage(checkpoint), backend, observer)
 
         self.runner = SwitchingRunner(runner_of, program, split, checkpoint)
 
     def _slots(self) -> int:
         return slots_at(self.situation.hosts, self.clock.at_s)
 
-    def _merge(self, task: MergeTask, wanted: list[Any]) -> Future[list[Any]]:
+    def _compact(self, task: CompactTask, wanted: list[Any]) -> Future[list[Any]]:
         if isinstance(self._tasks, FastTasks):
             return self._tasks.merge(task, wanted)
         done: Future[list[Any]] = Future()
@@ -334,9 +328,15 @@ class _SimulatedSurroundings(SparkSurroundings):
     def __init__(self, world: Simulation, sizing: EpochSizing | None) -> None:
         situation = world.situation
         limited = situation.files_per_epoch is not None
-        super().__init__(world._slots, limited, situation.interval_s, sizing, clock=world.clock)
+        super().__init__(
+            world._slots,
+            limited,
+            situation.interval_s,
+            sizing,
+            clock=world.clock,
+            last_progress=lambda: world._spark_progress,
+        )
         self._world = world
-        self.last_progress = lambda: world._spark_progress
 
     def at_start(self, reads: bool = True) -> Ready:
         self._world.clock.pass_by(self._world.situation.costs.begin_s)

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from anabranch.errors import CheckpointError
 from anabranch.state.files import Files, LocalFiles, sync
+from anabranch.state.manifest_facts import ManifestFacts
 
 
 class BatchLog:
@@ -44,10 +43,10 @@ class BatchLog:
                     sync(str(self._files.path(path)))
         return None if found is None else hashlib.sha256(found).hexdigest()[:32]
 
-    def check(self, facts: Mapping[str, Any]) -> None:
+    def check(self, facts: ManifestFacts) -> None:
         """Make sure that the log has what the last manifest was made from; CheckpointError if it has not."""
-        number, before = facts.get("batch"), facts.get("batch_digest")
-        if number is None or before is None:
+        number, before = facts.batch, facts.batch_digest
+        if before is None:
             return
         name = f"offsets/{number}"
         found = self._files.read(name)

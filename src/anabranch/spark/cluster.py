@@ -94,6 +94,8 @@ class QueryExecutors:
         What the user of this query allows; None: it takes the executors as they are.
     tell : callable
         Told of every change, if bounds were given. Called from any thread.
+    is_active : callable
+        Whether the query runs; one that does not holds no executors.
     """
 
     def __init__(
@@ -101,13 +103,14 @@ class QueryExecutors:
         application: ApplicationExecutors,
         bounds: ExecutorBounds | None,
         tell: Callable[[ExecutorPlan], None] = lambda plan: None,
+        is_active: Callable[[], bool] = lambda: True,
     ) -> None:
         self.bounds = bounds
         self.tell = tell
         self.need: SlotNeed | None = None
         self.in_epoch = False
         self.rests_since_s = 0.0
-        self.is_active: Callable[[], bool] = lambda: True
+        self.is_active = is_active
         self._application = application
 
     def begins(self) -> None:
@@ -281,7 +284,10 @@ _applications_lock = threading.Lock()
 
 
 def executors_of(
-    context: Any, bounds: ExecutorBounds | None, tell: Callable[[ExecutorPlan], None]
+    context: Any,
+    bounds: ExecutorBounds | None,
+    tell: Callable[[ExecutorPlan], None],
+    is_active: Callable[[], bool] = lambda: True,
 ) -> QueryExecutors | None:
     """A new query's view of the executors of its SparkContext; None where they are not ours to manage."""
     if not takes_requests(context):
@@ -296,4 +302,4 @@ def executors_of(
             planner = ExecutorPlanner(initial, executor_slots(context))
             known = ApplicationExecutors(SparkClusterManager(context), planner)
             _applications[context.applicationId] = known
-    return QueryExecutors(known, bounds, tell)
+    return QueryExecutors(known, bounds, tell, is_active)

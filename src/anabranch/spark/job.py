@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.engine.job import Job
 from anabranch.engine.worker.exchange import ROW_COLUMNS
-from anabranch.engine.worker.tasks import MergeTask
+from anabranch.engine.worker.tasks import CompactTask
 from anabranch.spark.source import OrderedSources
-from anabranch.state.lineage import LargeMerge
+from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
 
 # If an executor is lost, Spark repeats the tasks whose output is lost with it, and compares checksums of what
@@ -70,16 +70,16 @@ class SparkExecutor:
         rows = parts[0]
         for part in parts[1:]:
             rows = rows.unionAll(part)
-        for task in job.levels:
+        for task in job.depths:
             rows = (
-                rows.repartitionById(task.count, "slot")
+                rows.repartitionById(task.count, "task")
                 .select("order", "payload")
                 .sortWithinPartitions("order")
                 .mapInArrow(_numbered(task.run), ROW_COLUMNS)
             )
         if job.merger is not None:
             rows = (
-                rows.repartitionById(job.merger.count, "slot")
+                rows.repartitionById(job.merger.count, "task")
                 .select("order", "payload")
                 .sortWithinPartitions("order")
                 .mapInArrow(_numbered(job.merger.run), ROW_COLUMNS)
@@ -87,14 +87,14 @@ class SparkExecutor:
         return rows
 
 
-class SparkMerges:
-    """Merges of segments as a Spark job of its own, beside the epochs."""
+class SparkCompactions:
+    """Compactions of segments as a Spark job of its own, beside the epochs."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="anabranch-merge")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="anabranch-compact")
 
-    def __call__(self, task: MergeTask, wanted: list[LargeMerge]) -> Future[list[SegmentRecord]]:
+    def __call__(self, task: CompactTask, wanted: list[Compaction]) -> Future[list[SegmentRecord]]:
         def run() -> list[SegmentRecord]:
             # Half of the slots at most: the others are for the epochs, which must not wait for what is never needed.
             tasks = min(len(wanted), max(1, self._context.defaultParallelism // 2))

@@ -28,6 +28,7 @@ from anabranch.faults import reach
 from anabranch.state.envelope import damaged, opened, seal, to_json, unseal
 from anabranch.state.files import Files, remove_passing
 from anabranch.state.lineage import files_of
+from anabranch.state.manifest_facts import ManifestFacts
 from anabranch.state.ownership import DIRECTORY as OWNERS
 from anabranch.state.ownership import Ownership
 from anabranch.state.program_changes import compare
@@ -48,8 +49,8 @@ class Manifest:
         The epoch that was committed; -1 before the first.
     segments : mapping
         Operator → records of its segments, newest first.
-    facts : mapping
-        What the epoch was run with (channels, counts), for people and for the next epoch.
+    facts : ManifestFacts
+        What the epoch was run with, and what the next one needs.
     owner : int
         Which driver committed it.
     program : str
@@ -58,13 +59,13 @@ class Manifest:
 
     epoch: int
     segments: Mapping[str, Sequence[SegmentRecord]]
-    facts: Mapping[str, Any]
+    facts: ManifestFacts = dataclasses.field(default_factory=ManifestFacts)
     owner: int = dataclasses.field(default=0, compare=False)
     program: str = dataclasses.field(default="", compare=False)
 
     def to_bytes(self, query: str) -> bytes:
         segments = {operator: [record.to_fields() for record in records] for operator, records in self.segments.items()}
-        fields = {"epoch": self.epoch, "facts": self.facts, "owner": self.owner, "program": self.program}
+        fields = {"epoch": self.epoch, "facts": self.facts.to_fields(), "owner": self.owner, "program": self.program}
         return seal("manifest", query, to_json({**fields, "segments": segments}).encode())
 
     @classmethod
@@ -76,7 +77,7 @@ class Manifest:
                 operator: [SegmentRecord.of_fields(each) for each in records]
                 for operator, records in fields.pop("segments").items()
             }
-            return cls(segments=segments, **fields)
+            return cls(segments=segments, facts=ManifestFacts.of_fields(fields.pop("facts")), **fields)
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise damaged(name, problem) from None
 
@@ -245,7 +246,7 @@ class Checkpoint:
                 problem = problem or found
         if problem is not None:
             raise problem
-        return Manifest(-1, {}, {})
+        return Manifest(-1, {})
 
     def version(self, epoch: int) -> Manifest | None:
         """The manifest of an epoch; None if it is not kept."""
@@ -278,8 +279,8 @@ class Checkpoint:
                 facts = self._read(name, self.query).facts
             except CheckpointError:
                 continue
-            if facts.get("batch") == number:
-                return facts.get("batch_digest")
+            if facts.batch == number:
+                return facts.batch_digest
         return None
 
     def begun(self, epoch: int) -> dict[str, Any] | None:
@@ -377,7 +378,7 @@ class Checkpoint:
         except CheckpointError:  # it may name segments we do not know of: remove nothing
             return removed
         known = {f"state/{name}" for manifest in manifests for name in files_of(manifest.segments)}
-        known |= {each["name"] for manifest in manifests for each in manifest.facts.get("feedback", {}).values()}
+        known |= {each.name for manifest in manifests for each in manifest.facts.feedback.values()}
         for directory in ["feedback", *(f"state/{operator}" for operator in self.files.names("state"))]:
             for name in self.files.names(directory):
                 full = f"{directory}/{name}"

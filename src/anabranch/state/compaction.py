@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.program.options import Period
+from anabranch.program.options import Interval
 
 FAN_IN = 4
 
@@ -23,7 +23,7 @@ FAN_IN = 4
 class SnapshotInterval:
     """How often all segments of a channel become one, beyond what the tiers do: every n epochs, or seconds."""
 
-    def __init__(self, period: Period) -> None:
+    def __init__(self, period: Interval) -> None:
         self._epochs = period.epochs
         self._milliseconds = period.seconds * 1000
         self._last: tuple[int, int] | None = None
@@ -54,7 +54,7 @@ def tier(rows: int) -> int:
     return number
 
 
-def mergeable(rows: Sequence[int]) -> tuple[int, int] | None:
+def compactable(rows: Sequence[int]) -> tuple[int, int] | None:
     """The range of neighbours, given by their rows (newest first), that should be merged next, or None.
 
     A run of four or more from the newest on, none of a higher tier than those of the run are; the oldest

@@ -233,11 +233,15 @@ def sync(path: str) -> None:
 
 
 def is_private(directory: str) -> bool:
-    """Create a directory if need be, and say whether it is ours alone."""
+    """Create a directory if need be, and make it ours alone; whether it is. One that others could write to never is."""
     try:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         status = os.lstat(directory)
+        others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or others_write:
+            return False
+        if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            os.chmod(directory, 0o700)
+        return True
     except OSError:
         return False
-    others = status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not others

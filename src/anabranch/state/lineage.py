@@ -1,8 +1,8 @@
 """Which segments a channel reads, and what a manifest keeps: decisions about records, without any I/O.
 
 A record describes a segment: its file, the operator, the generation and the channel that wrote it, the
-epochs it covers (first to last), rows, bytes, checksum. The segments one channel wrote under one layout
-(layouts.py) are a *lineage*; they follow one another without overlap. When the layout of a region is replaced,
+epochs it covers (first to last), rows, bytes, checksum. The segments one channel wrote in one generation
+(key_owners.py) are a *lineage*; they follow one another without overlap. When the owners of a region are replaced,
 its channels begin new lineages and read those of the old ones whose keys they took over: nothing is copied. A
 merge restricted to the keys a channel owns then *adopts* what it read, and an old segment is dropped when every
 channel that needs it has adopted it.
@@ -21,12 +21,12 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.program.hashing import hash_columns
-from anabranch.state.compaction import mergeable
-from anabranch.state.layouts import Layout, Route
+from anabranch.state.compaction import compactable
+from anabranch.state.key_owners import RegionOwners, Route
 from anabranch.state.records import SegmentRecord
 
-# An operator, a channel, and its segments to merge, newest first.
-LargeMerge = tuple[str, int, list[SegmentRecord]]
+# An operator, a channel, and its segments to compact, newest first.
+Compaction = tuple[str, int, list[SegmentRecord]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,36 +59,36 @@ class KeyRoute:
         return hash_columns([pa.array(columns[at], self.types[at]) for at in places])
 
 
-def own(records: Iterable[SegmentRecord], channel: int, layout: Layout) -> list[SegmentRecord]:
+def own(records: Iterable[SegmentRecord], channel: int, owners: RegionOwners) -> list[SegmentRecord]:
     """The lineage of a channel, newest first."""
-    mine = [r for r in records if r.channel == channel and r.generation == layout.generation]
+    mine = [r for r in records if r.channel == channel and r.generation == owners.generation]
     return sorted(mine, key=_newest_first)
 
 
 def inherited(
-    records: Iterable[SegmentRecord], channel: int, layout: Layout, route: tuple[str, ...]
+    records: Iterable[SegmentRecord], channel: int, owners: RegionOwners, route: tuple[str, ...]
 ) -> list[SegmentRecord]:
     """What a channel still reads of others' lineages, newest first."""
     records = list(records)
-    adopted = {name for record in own(records, channel, layout) for name in record.adopted}
+    adopted = {name for record in own(records, channel, owners) for name in record.adopted}
     found = [
         record
         for record in records
-        if record.generation != layout.generation
+        if record.generation != owners.generation
         and record.name not in adopted
-        and layout.shares(record, channel, route)
+        and owners.shares(record, channel, route)
     ]
     return sorted(found, key=_newest_first)
 
 
-def others_remain(records: Iterable[SegmentRecord], channel: int, layout: Layout, route: Route) -> bool:
+def others_remain(records: Iterable[SegmentRecord], channel: int, owners: RegionOwners, route: Route) -> bool:
     """Whether there are segments of other generations, adopted or not, that may hold keys of a channel.
 
     While there are, or could be again in place of a damaged merge, the channel must not forget that a key was
     removed: a later generation might find it there.
     """
     return any(
-        each.generation != layout.generation and layout.shares(each, channel, route)
+        each.generation != owners.generation and owners.shares(each, channel, route)
         for record in records
         for each in (record, *record.parts)
     )
@@ -99,37 +99,37 @@ def _newest_first(record: SegmentRecord) -> tuple[int, int]:
 
 
 def visible(
-    records: Iterable[SegmentRecord], channel: int, layout: Layout, route: tuple[str, ...]
+    records: Iterable[SegmentRecord], channel: int, owners: RegionOwners, route: tuple[str, ...]
 ) -> list[SegmentRecord]:
     """All a channel reads, newest first. What it wrote itself is newer than all it inherited."""
     records = list(records)
-    return own(records, channel, layout) + inherited(records, channel, layout, route)
+    return own(records, channel, owners) + inherited(records, channel, owners, route)
 
 
-def inline_merge(records: Sequence[SegmentRecord], rows_max: int, busy: frozenset[str] = frozenset()) -> int:
+def inline_compaction(records: Sequence[SegmentRecord], rows_max: int, busy: frozenset[str] = frozenset()) -> int:
     """How many of a channel's newest segments it should merge when it saves; 0 for none.
 
     Segments that are being merged already (`busy`) are left alone, or that work would be for nothing.
     """
     free = next((at for at, record in enumerate(records) if record.name in busy), len(records))
     rows = [record.rows for record in records[:free]]
-    found = mergeable(rows)
+    found = compactable(rows)
     if found is None:
         return 0
     count = found[1]
     while count > 1 and sum(rows[:count]) > rows_max:
-        smaller = mergeable(rows[: count - 1])
+        smaller = compactable(rows[: count - 1])
         count = smaller[1] if smaller is not None else 0
     return count if count > 1 else 0
 
 
-def large_merges(
+def large_compactions(
     segments: Mapping[str, Sequence[SegmentRecord]],
-    layouts: Mapping[str, Layout],
+    by_operator: Mapping[str, RegionOwners],
     keys: Mapping[str, KeyRoute],
     rows_max: int,
     everything: bool = False,
-) -> list[LargeMerge]:
+) -> list[Compaction]:
     """The merges to make beside the epochs: (operator, channel, its visible segments to merge, newest first).
 
     A channel that inherited adopts everything it sees; otherwise the tiers decide, where they ask for more
@@ -139,19 +139,19 @@ def large_merges(
     for operator, records in segments.items():
         if operator not in keys:
             continue
-        layout = layouts[operator]
-        for channel in range(layout.channels):
-            seen = visible(records, channel, layout, keys[operator].route)
-            if any(record.generation != layout.generation for record in seen) or (everything and len(seen) > 1):
+        owners = by_operator[operator]
+        for channel in range(owners.channels):
+            seen = visible(records, channel, owners, keys[operator].route)
+            if any(record.generation != owners.generation for record in seen) or (everything and len(seen) > 1):
                 found.append((operator, channel, seen))
                 continue
-            range_ = mergeable([record.rows for record in seen])
+            range_ = compactable([record.rows for record in seen])
             if range_ is not None and sum(r.rows for r in seen[: range_[1]]) > rows_max:
                 found.append((operator, channel, seen[: range_[1]]))
     return found
 
 
-def after_merge(records: Sequence[SegmentRecord], merged: SegmentRecord) -> list[SegmentRecord]:
+def after_compaction(records: Sequence[SegmentRecord], merged: SegmentRecord) -> list[SegmentRecord]:
     """The records with a merge in place of what it was made of; unchanged if that is not there any more."""
     names = {part.name for part in merged.parts}
     if not names <= {record.name for record in records}:
@@ -162,9 +162,9 @@ def after_merge(records: Sequence[SegmentRecord], merged: SegmentRecord) -> list
     return [merged, *(record for record in records if record.name not in lineage)]
 
 
-def without_adopted(records: Sequence[SegmentRecord], layout: Layout, route: Route) -> list[SegmentRecord]:
+def without_adopted(records: Sequence[SegmentRecord], owners: RegionOwners, route: Route) -> list[SegmentRecord]:
     """The records without those that every channel has adopted, and without memories of what is gone."""
-    needed = {r.name for channel in range(layout.channels) for r in visible(records, channel, layout, route)}
+    needed = {r.name for channel in range(owners.channels) for r in visible(records, channel, owners, route)}
     kept = [record for record in records if record.name in needed]
     known = files_of({"": kept})
     return [

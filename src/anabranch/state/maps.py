@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from anabranch.errors import StateError
-from anabranch.operators.epoch_clock import epoch_time
+from anabranch.operators.epoch_context import epoch_time
 
 _MISSING = object()
 

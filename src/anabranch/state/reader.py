@@ -20,7 +20,7 @@ from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.files import Files
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.records import SegmentRecord
-from anabranch.state.segment import Segment, merge_segments, same_key
+from anabranch.state.segment import Segment, compacted_segments, same_key
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,9 +129,9 @@ class CheckpointReader:
         """For every key, the hash it is routed by: what a partitioning function is asked about."""
         segment, details = self._segment(operator), self._operators[operator]
         routes = {
-            tuple(each["routes"][operator])
-            for each in self.manifest.facts.get("regions", {}).values()
-            if operator in each["routes"]
+            region.routes[operator]
+            for region in self.manifest.facts.owners.regions.values()
+            if operator in region.routes
         }
         names = tuple(details["key"])
         schema = Schema(parse_ddl(details["input"][0]))
@@ -191,7 +191,7 @@ class CheckpointReader:
             # A channel's own segments are newer than those it inherited, so sorting all by epoch is right for
             # every key: of two segments with one key, the later epoch is the one that counts.
             segments = [segment for record in records for segment in self._open(record)]
-            self._merged[operator] = Segment(merge_segments(segments, drop_dead=True))
+            self._merged[operator] = Segment(compacted_segments(segments, drop_dead=True))
         return self._merged[operator]
 
     def _open(self, record: SegmentRecord) -> list[Segment]:

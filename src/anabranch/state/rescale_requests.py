@@ -38,7 +38,7 @@ class RescaleRequests:
         self._query = query
         self._lock = threading.Lock()
         self._waiting: dict[str, int] = {}
-        # Taken into the layouts of the driver, and not committed with any epoch.
+        # Taken into the owners of the driver, and not committed with any epoch.
         self._taken = self._read()
 
     @property

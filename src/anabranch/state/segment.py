@@ -200,7 +200,7 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def merge_segments(
+def compacted_segments(
     segments: Sequence[Segment],
     drop_dead: bool,
     keeps: Callable[[np.ndarray, Callable[[], list[Any]]], np.ndarray] | None = None,

@@ -33,10 +33,10 @@ from anabranch.program.graph import Keyed, Node
 from anabranch.state.backing import BackingStore
 from anabranch.state.compaction import INLINE_ROWS
 from anabranch.state.files import Files, LocalFiles, is_private
-from anabranch.state.layouts import Layout
-from anabranch.state.lineage import KeyRoute, files_of, inline_merge, others_remain, own, visible
+from anabranch.state.key_owners import RegionOwners
+from anabranch.state.lineage import KeyRoute, files_of, inline_compaction, others_remain, own, visible
 from anabranch.state.records import SegmentRecord
-from anabranch.state.segment import EXPIRES, NEVER, Segment, checksum_of, merge_segments
+from anabranch.state.segment import EXPIRES, NEVER, Segment, checksum_of, compacted_segments
 from anabranch.state.table import SegmentCache, Table
 
 _segments = SegmentCache()
@@ -56,7 +56,7 @@ class StateVersion:
         The epoch that is about to run; what is read here was committed by the epochs before it.
     clock_ms : int
         The epoch's time, for what expires.
-    layouts : mapping
+    owners : mapping
         Operator name → which channel owns which keys of it.
     keys : mapping
         Operator name → its key.
@@ -66,8 +66,8 @@ class StateVersion:
         Operator name → the manifest's records of its segments.
     supplied : mapping
         Segments that a task said it was missing, by name.
-    merging : frozenset of str
-        Segments that are being merged beside this epoch.
+    compacting : frozenset of str
+        Segments that are being compacted beside this epoch.
     transient : frozenset of str
         Operators whose state is not kept in the checkpoint.
     durable : bool
@@ -82,12 +82,12 @@ class StateVersion:
     shared: bool
     epoch: int
     clock_ms: int
-    layouts: Mapping[str, Layout]
+    owners: Mapping[str, RegionOwners]
     keys: Mapping[str, KeyRoute]
     fields: Mapping[str, Mapping[str, Any]]
     segments: Mapping[str, Sequence[SegmentRecord]]
     supplied: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
-    merging: frozenset[str] = frozenset()
+    compacting: frozenset[str] = frozenset()
     transient: frozenset[str] = frozenset()
     durable: bool = False
     backing: BackingStore | None = None
@@ -134,16 +134,16 @@ class TaskState:
         """The segments this channel reads of an operator, newest first."""
         version = self._version
         records = version.segments.get(operator, ())
-        return visible(records, self._channel, version.layouts[operator], version.keys[operator].route)
+        return visible(records, self._channel, version.owners[operator], version.keys[operator].route)
 
     def owned(self, operator: str, hashes: np.ndarray, keys: Callable[[], Sequence[Any]]) -> np.ndarray:
         """Which keys of a segment this channel owns, as a mask: an inherited one holds others' as well."""
-        key, layout = self._version.keys[operator], self._version.layouts[operator]
-        return layout.owns(self._channel, key.route_hashes(hashes, keys))
+        key, owners = self._version.keys[operator], self._version.owners[operator]
+        return owners.owns(self._channel, key.route_hashes(hashes, keys))
 
     def snapshot(self, operator: str) -> Segment:
         """All that this channel owns of an operator's state before the epoch, as one segment."""
-        return Segment(self._merged(operator, self._segments_of(self.visible(operator)), drop_dead=True))
+        return Segment(self._compacted(operator, self._segments_of(self.visible(operator)), drop_dead=True))
 
     def _read(self, record: SegmentRecord, missing: list[str]) -> list[Segment]:
         """A segment; if it is damaged and was merged from others that are still there, those."""
@@ -205,7 +205,7 @@ class TaskState:
                 self._working.write(name, data)
 
     def save(self, nodes: Sequence[Node]) -> list[SegmentRecord]:
-        """Write what changed, merge where that is due; the records of the new segments, for the manifest."""
+        """Write what changed, compact where that is due; the records of the new segments, for the manifest."""
         written: list[SegmentRecord] = []
         for node in nodes:
             if node.name not in self._tables:
@@ -218,11 +218,11 @@ class TaskState:
             written.append(record)
             reach("segment written", epoch=self._version.epoch, channel=self._channel, operator=node.name)
             seen = [record, *self._records[node.name]]
-            mine = own(seen, self._channel, self._version.layouts[node.name])
-            count = inline_merge(mine, INLINE_ROWS, self._version.merging)
+            mine = own(seen, self._channel, self._version.owners[node.name])
+            count = inline_compaction(mine, INLINE_ROWS, self._version.compacting)
             if count:
                 is_all = count == len(seen)
-                written.append(self.merge(node.name, mine[:count], is_all, new={record.name: data}))
+                written.append(self.compact(node.name, mine[:count], is_all, new={record.name: data}))
         if not self._version.shared or self._version.transient:
             self._clean()
         return written
@@ -236,17 +236,17 @@ class TaskState:
                 if f"{operator}/{name}" not in known and epoch.isdigit() and int(epoch) < self._version.epoch - 1:
                     self._working.delete(f"{operator}/{name}")
 
-    def merge(
+    def compact(
         self, operator: str, records: Sequence[SegmentRecord], is_all: bool, new: Mapping[str, pa.Buffer] | None = None
     ) -> SegmentRecord:
-        """Merge segments (newest first) into one of this channel's lineage; its record."""
-        version, layout = self._version, self._version.layouts[operator]
-        foreign = [r.name for r in records if r.generation != layout.generation]
+        """Compact segments (newest first) into one of this channel's lineage; its record."""
+        version, owners = self._version, self._version.owners[operator]
+        foreign = [r.name for r in records if r.generation != owners.generation]
         known, route = version.segments.get(operator, ()), version.keys[operator].route
-        data = self._merged(
+        data = self._compacted(
             operator,
             self._segments_of(records, new or {}),
-            drop_dead=is_all and not others_remain(known, self._channel, layout, route),
+            drop_dead=is_all and not others_remain(known, self._channel, owners, route),
             is_restricted=bool(foreign),
         )
         first = min(record.first for record in records)
@@ -274,11 +274,11 @@ class TaskState:
             raise MissingSegments(missing)
         return segments
 
-    def _merged(
+    def _compacted(
         self, operator: str, segments: Sequence[Segment], drop_dead: bool, is_restricted: bool = True
     ) -> pa.Buffer:
         """Segments, newest first, as one; restricted to what this channel owns, if others' keys are in them."""
-        return merge_segments(
+        return compacted_segments(
             segments,
             drop_dead=drop_dead,
             keeps=functools.partial(self.owned, operator) if is_restricted else None,
@@ -300,7 +300,7 @@ class TaskState:
             name=name,
             operator=operator,
             channel=self._channel,
-            generation=self._version.layouts[operator].generation,
+            generation=self._version.owners[operator].generation,
             route=self._version.keys[operator].route,
             first=last if first is None else first,
             last=last,

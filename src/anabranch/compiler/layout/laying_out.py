@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from anabranch.compiler.layout import pragmas
 from anabranch.compiler.layout.chains import PlannedOperator
 from anabranch.compiler.layout.runnable import is_single, runnable
-from anabranch.compiler.layout.stages import Edge, Exit, Layout, Slots, Stage, Step
+from anabranch.compiler.layout.stages import Digits, Edge, Exit, Layout, Stage, Step
 from anabranch.program.graph import (
     Feedback,
     Keyed,
@@ -53,7 +53,7 @@ class _Branch:
     """One of the places where a stream is made: a step, the forks passed since, and whether punctuations come along."""
 
     step: int
-    digits: tuple[int, ...]
+    fork: tuple[int, ...]
     punctuated: bool
 
 
@@ -157,8 +157,8 @@ class _Draft:
         source = node.inputs[place]
         readers = self._readers[source.id]
         forks = len(readers) + len(self._loops.get(source.name, ())) > 1
-        digits = (readers.index((node.id, place)),) if forks else ()
-        return [dataclasses.replace(branch, digits=branch.digits + digits) for branch in self._branches[source.id]]
+        fork = (readers.index((node.id, place)),) if forks else ()
+        return [dataclasses.replace(branch, fork=branch.fork + fork) for branch in self._branches[source.id]]
 
     def _parted(self, operator: PlannedOperator, copy: Node, into: list[tuple[int, _Branch]], single: bool) -> str:
         """Why an operator with state cannot run in the stage of what it reads; empty if it can."""
@@ -173,14 +173,14 @@ class _Draft:
         if before.stage in self._alone:
             return f"{before.node.name} has a stage of its own: isolate()"
         if single:
-            if len(into) == 1 and not into[0][1].digits and kind == "single":
+            if len(into) == 1 and not into[0][1].fork and kind == "single":
                 return ""
             return f"it runs on one channel: {operator.blocked or _computed(operator)}"
         if len(into) > 1:
             return f"the union before it brings {len(into)} streams together"
         if kind != "keyed":
             return f"tuples of one key come together here: {operator.model.state.reason}"
-        if not into[0][1].digits and self._chains[before.stage] == operator.chain is not None:
+        if not into[0][1].fork and self._chains[before.stage] == operator.chain is not None:
             return ""
         return self._borders.get(operator.name, f"{before.node.name} is not routed by its key")
 
@@ -199,7 +199,7 @@ class _Draft:
         for place, branch in into:
             edges.append(len(self._edges))
             carries = branch.punctuated and node.id in self._punctuated
-            self._edges.append(Edge(len(self._edges), branch.step, number, place, branch.digits, punctuated=carries))
+            self._edges.append(Edge(len(self._edges), branch.step, number, place, branch.fork, punctuated=carries))
         self._steps.append(Step(number, copy, stage, tuple(edges), minds_order=self._minds[node.id]))
         self._node_of.append(node)
         return number
@@ -214,7 +214,7 @@ class _Draft:
         ticking = [step.number for step in self._steps if self._ticks(step)]
         loose: dict[int, bool] = {}
         for step in list(self._steps):
-            slots = self._entering(step)
+            digits = self._entering(step)
             inner = len(step.inputs) == 1 and not self._edges[step.inputs[0]].crosses
             was_loose = loose.get(self._edges[step.inputs[0]].source, False) if inner else False
             prolific = self._prolific[self._node_of[step.number].id] and not isinstance(step.node.logic, Source)
@@ -222,47 +222,47 @@ class _Draft:
             numbers = step.waits or isinstance(step.node.logic, Punctuate)
             is_loose = not numbers and (was_loose or prolific)
             leaving = [self._edges[number] for number in outputs[step.number]]
-            stays = len(leaving) == 1 and leaving[0].target >= 0 and not leaving[0].digits
+            stays = len(leaving) == 1 and leaving[0].target >= 0 and not leaving[0].fork
             stays = stays and self._steps[leaving[0].target].stage == step.stage
             refines = is_loose and not stays
             loose[step.number] = is_loose and not refines
             self._steps[step.number] = dataclasses.replace(
                 step,
                 outputs=tuple(outputs[step.number]),
-                slots=slots,
+                digits=digits,
                 refines=refines,
                 tick=ticking.index(step.number) - len(ticking) if step.number in ticking else None,
             )
-            self._label(step.number, slots, refines, leaving)
+            self._label(step.number, digits, refines, leaving)
         stages = tuple(self._stages())
         return Layout(tuple(self._steps), tuple(self._edges), stages, exits)
 
     def _ticks(self, step: Step) -> bool:
         return isinstance(step.node.logic, Keyed) and bool(step.node.logic.ticked)
 
-    def _entering(self, step: Step) -> Slots:
-        """The slots of a step's input: of its only edge, or as many as the longest of several needs."""
+    def _entering(self, step: Step) -> Digits:
+        """The digits of a step's input: of its only edge, or as many as the longest of several needs."""
         if not step.inputs:
             return (None,)
-        found = [self._edges[number].slots for number in step.inputs]
+        found = [self._edges[number].digits for number in step.inputs]
         if len(found) == 1 and not step.waits:
             return found[0]
-        return (None,) * max(len(slots) for slots in found)
+        return (None,) * max(len(digits) for digits in found)
 
-    def _label(self, number: int, slots: Slots, refines: bool, leaving: list[Edge]) -> None:
+    def _label(self, number: int, digits: Digits, refines: bool, leaving: list[Edge]) -> None:
         step = self._steps[number]
         if isinstance(step.node.logic, Punctuate):
-            slots = (*slots, None)
+            digits = (*digits, None)
         if step.waits:
-            slots = (*slots, *waiting_slots(slots))
+            digits = (*digits, *waiting_digits(digits))
         if refines:
-            slots = (*slots, None)
+            digits = (*digits, None)
         for edge in leaving:
             crosses = edge.target >= 0 and self._steps[edge.target].stage != step.stage
             target = self._steps[edge.target] if edge.target >= 0 else None
             self._edges[edge.number] = dataclasses.replace(
                 edge,
-                slots=(*slots, *edge.digits),
+                digits=(*digits, *edge.fork),
                 crosses=crosses,
                 key=self._edge_key(target, edge.place) if crosses and target is not None else (),
             )
@@ -284,7 +284,7 @@ class _Draft:
             edges = []
             for branch in self._branches[node.id]:
                 edges.append(len(self._edges))
-                self._edges.append(Edge(len(self._edges), branch.step, -1, len(found), branch.digits))
+                self._edges.append(Edge(len(self._edges), branch.step, -1, len(found), branch.fork))
             found.append(Exit(self._copies[node.id], tuple(edges), loop))
         return tuple(found)
 
@@ -299,11 +299,11 @@ class _Draft:
             yield Stage(number, depths[number], names, kind, steps[0].node.name, routes, reason)
 
 
-def waiting_slots(slots: Slots) -> Slots:
+def waiting_digits(digits: Digits) -> Digits:
     """What the trail of a tuple gets that was emitted at a punctuation: the epoch and the trail since which its key
     waited, and which of the tuples for this key it is.
     """
-    return (None,) * (len(slots) + 2)
+    return (None,) * (len(digits) + 2)
 
 
 def _computed(operator: PlannedOperator) -> str:

@@ -12,9 +12,9 @@ the number of shuffles before them, run side by side; an epoch is one job with a
 
 **Trails.** Depth-first order is kept by numbers. A tuple's trail is a list of numbers that sorts as one thread
 would have met the tuples: the place of its source tuple, then for everything that made several tuples of one
-which of them it is, and for every fork which of the edges it took. The numbers are in *slots*; which edge was
-taken is the same for all tuples of an edge, so that slot holds a constant of the plan and is never sent. Two
-trails that agree up to a slot mean the same by it: wherever two streams part, a slot tells them apart. Edges that
+which of them it is, and for every fork which of the edges it took. The numbers are in *digits*; which edge was
+taken is the same for all tuples of an edge, so that digit holds a constant of the plan and is never sent. Two
+trails that agree up to a digit mean the same by it: wherever two streams part, a digit tells them apart. Edges that
 lead to nobody who minds carry none (`order_needs`).
 """
 
@@ -32,8 +32,8 @@ from anabranch.program.graph import (
 if TYPE_CHECKING:
     pass
 
-# Per slot: the constant it holds, or None if it is sent with each tuple.
-Slots = tuple[int | None, ...]
+# Per digit: the constant it holds, or None if it is sent with each tuple.
+Digits = tuple[int | None, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Edge:
         Steps; the target is -1 for an edge that leaves the program.
     place : int
         Which input of the target's operator it is; for an edge that leaves, which exit.
-    digits : tuple of int
+    fork : tuple of int
         What the trail gets for taking this edge.
-    slots : Slots
+    digits : Digits
         The trails of its tuples.
     key : tuple of str
         The columns that tuples are routed by, if it goes to a stage with a key.
@@ -65,8 +65,8 @@ class Edge:
     source: int
     target: int
     place: int
-    digits: tuple[int, ...]
-    slots: Slots = ()
+    fork: tuple[int, ...]
+    digits: Digits = ()
     key: tuple[str, ...] = ()
     crosses: bool = False
     ordered: bool = True
@@ -75,7 +75,7 @@ class Edge:
     @property
     def width(self) -> int:
         """How many numbers are sent with each tuple."""
-        return self.slots.count(None) if self.ordered else 0
+        return self.digits.count(None) if self.ordered else 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,10 +88,10 @@ class Step:
         The operator, as it runs.
     inputs, outputs : tuple of int
         Edges.
-    slots : Slots
+    digits : Digits
         The trails of the tuples that enter it.
     refines : bool
-        Whether what leaves gets another slot: which of the tuples with its trail so far it is.
+        Whether what leaves gets another digit: which of the tuples with its trail so far it is.
     tick : int or None
         The position at which the start of the epoch stands for an operator that waits for time to pass.
     minds_order : bool
@@ -103,7 +103,7 @@ class Step:
     stage: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...] = ()
-    slots: Slots = ()
+    digits: Digits = ()
     refines: bool = False
     tick: int | None = None
     minds_order: bool = True

@@ -4,24 +4,24 @@
                         ├► balancing  which channel should own which keys
                         └► sizing     how many files the next epoch takes
                              │
-                             └► new partitioning functions ─► the layouts of the next epoch
+                             └► new partitioning functions ─► the owners of the next epoch
 
 Both only look at what happened and answer; the runner activates. A new function is a new generation of the
-region's layout (state/layouts.py): the new owners read what the old ones wrote, and nothing stops for it.
+region's layout (state/key_owners.py): the new owners read what the old ones wrote, and nothing stops for it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from anabranch.engine.driver.balancing import Balancing
 from anabranch.engine.driver.epoch_progress import Change, EpochDurations
 from anabranch.engine.driver.epoch_sizing import EpochSizing, TakenFiles
 from anabranch.engine.driver.scaling import Scaling, overhead_s
 from anabranch.engine.reports import Report
-from anabranch.state.layouts import Layouts
+from anabranch.state.key_owners import KeyOwners
+from anabranch.state.manifest_facts import AdaptationFacts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +37,8 @@ class EpochFacts:
         Where the driver's time went.
     rows_in : int
         Rows taken from the sources.
-    levels : mapping
-        Region → the level it runs in: levels run one after the other, the regions of one side by side.
+    depths : mapping
+        Region → the depth it runs in: depths run one after the other, the regions of one side by side.
     ready_rows : int or None
         Rows that stood ready at the start; None if the sources cannot tell.
     waited_s : float or None
@@ -61,7 +61,7 @@ class EpochFacts:
     durations_s: EpochDurations
     rows_in: int
     reports: Sequence[Report]
-    levels: Mapping[str, int]
+    depths: Mapping[str, int]
     ready_rows: int | None = None
     waited_s: float | None = None
     bookkeeping_s: float = 0.0
@@ -78,9 +78,9 @@ class Adaptation:
         self.balancing = balancing
         self.sizing = sizing
 
-    def after(self, facts: EpochFacts, layouts: Layouts) -> tuple[Layouts, list[Change]]:
-        """The layouts of the next epoch, and what changed in them."""
-        functions = {region: layouts.function(region) for region in self.scaling.regions}
+    def after(self, facts: EpochFacts, owners: KeyOwners) -> tuple[KeyOwners, list[Change]]:
+        """The owners of the next epoch, and what changed in them."""
+        functions = {region: owners.function(region) for region in self.scaling.regions}
         if self.sizing is not None:
             facts = dataclasses.replace(facts, cut_short=self.sizing.after(facts, overhead_s(facts)))
         self.balancing.observe(facts.epoch, facts.reports, functions)
@@ -93,20 +93,32 @@ class Adaptation:
                 changes.append(
                     Change(region, facts.epoch + 1, functions[region].channels, function.channels, why or reason)
                 )
-                layouts = layouts.replaced(region, function)
+                owners = owners.replaced(region, function)
         if changes:
             self.scaling.changed()
             if self.sizing is not None:
                 self.sizing.changed()
-        return layouts, changes
+        return owners, changes
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> AdaptationFacts:
         """What a restarted driver needs to go on, for the manifest."""
-        sizes = {} if self.sizing is None else {"sizing": self.sizing.to_facts()}
-        return {"scaling": self.scaling.to_facts(), "balancing": self.balancing.to_facts(), **sizes}
+        sizing = {} if self.sizing is None else self.sizing.to_facts()
+        return AdaptationFacts(self.scaling.to_facts(), self.balancing.to_facts(), sizing)
 
-    def restore(self, facts: Mapping[str, Any], layouts: Layouts) -> None:
-        """Go on from an earlier driver's facts, with the layouts of now."""
-        channels = {region: layouts.function(region).channels for region in self.scaling.regions}
-        self.scaling.restore(facts.get("scaling", {}), channels)
-        self.balancing.restore(facts.get("balancing", {}))
+    def restore(self, facts: AdaptationFacts, owners: KeyOwners) -> None:
+        """Go on from an earlier driver's facts, with the owners of now."""
+        channels = {region: owners.function(region).channels for region in self.scaling.regions}
+        self.scaling.restore(facts.scaling, channels)
+        self.balancing.restore(facts.balancing)
+
+    def take_over(self, channels: Mapping[str, int], why: str) -> None:
+        """Go on from the program as written, whose regions had so many channels, with the one in two steps."""
+        self.balancing.split_because = why
+        before = dict(channels)
+        for part, whole in self.balancing.wholes.items():
+            # Partial windows have the work now, so they begin with the channels of what they are parts of.
+            before.setdefault(part, before.get(whole, 1))
+        for status in self.scaling.status():
+            wanted = before.get(status.name, status.channels)
+            if wanted != status.channels and not status.pinned:
+                self.scaling.rescale(status.name, wanted)

@@ -19,7 +19,7 @@ import numpy as np
 from anabranch.compiler.layout.stages import Layout, Stage
 from anabranch.engine.reports import ChannelReport, MergerReport, Report
 from anabranch.errors import ProgramError
-from anabranch.operators.hot_key_parts import Splits
+from anabranch.operators.hot_key_parts import HotKeyParts
 from anabranch.partitioning.counting.key_costs import ChannelTimes
 from anabranch.partitioning.counting.knowledge import Knowledge
 from anabranch.partitioning.counting.tally import Counted
@@ -188,9 +188,9 @@ class Balancing:
         planner.adopt(current)
         return planner
 
-    def splits(self) -> dict[str, Splits]:
-        """The keys that are split from now on, by operator."""
-        return {self._salted[region]: Splits.of(ways) for region, ways in self._ways.items()}
+    def hot_key_parts(self) -> dict[str, HotKeyParts]:
+        """The keys that are in parts from now on, by operator."""
+        return {self._salted[region]: HotKeyParts.of(ways) for region, ways in self._ways.items()}
 
     def history(self, region: str) -> tuple[tuple[int, str], ...]:
         """The last decisions about a region: number of the period, and the reason."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from anabranch.engine.worker.tasks import BATCH_ROWS, Program
 from anabranch.faults import reach
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.envelope import damaged, seal, unseal
+from anabranch.state.manifest_facts import FedBack
 
 _KIND = "feedback"
 
@@ -26,9 +26,9 @@ class FeedbackStore:
         self._program = program
         self._checkpoint = checkpoint
 
-    def keep(self, epoch: int, tables: Sequence[pa.Table]) -> dict[str, Any]:
+    def keep(self, epoch: int, tables: Sequence[pa.Table]) -> dict[str, FedBack]:
         """Keep what was fed back for the next epoch; what of it, for the manifest."""
-        kept: dict[str, Any] = {}
+        kept: dict[str, FedBack] = {}
         query, owner = self._checkpoint.query, self._checkpoint.owner.token
         assert query is not None
         for found, table in zip(self._program.layout.exits, tables, strict=True):
@@ -44,7 +44,7 @@ class FeedbackStore:
                 self._checkpoint.files.write(name, data)
                 size, checksum = len(data), zlib.crc32(data)
                 reach("feedback kept", epoch=epoch)
-            kept[found.loop] = {"name": name, "rows": table.num_rows, "bytes": size, "checksum": checksum}
+            kept[found.loop] = FedBack(name, table.num_rows, size, checksum)
         self._forget(epoch - self._checkpoint.kept)
         return kept
 
@@ -55,12 +55,12 @@ class FeedbackStore:
             if number.isdigit() and int(number) <= epoch:
                 self._checkpoint.files.delete(f"feedback/{name}")
 
-    def pieces(self, facts: Mapping[str, Any]) -> list[tuple[int, int, bytes]]:
-        """What was fed back in the epoch whose facts these are: (loop, first row, rows as an Arrow batch)."""
+    def pieces(self, fed_back: Mapping[str, FedBack]) -> list[tuple[int, int, bytes]]:
+        """What an epoch fed back, by loop, for the tasks of the next: (loop, first row, rows as an Arrow batch)."""
         found = []
         for number, loop in enumerate(self._program.loops):
-            kept = facts.get("feedback", {}).get(loop.name)
-            if not kept or not kept["rows"]:
+            kept = fed_back.get(loop.name)
+            if kept is None or not kept.rows:
                 continue
             table = self._read(kept).cast(loop.schema.arrow).combine_chunks()
             first = 0
@@ -69,21 +69,16 @@ class FeedbackStore:
                 first += len(batch)
         return found
 
-    def _read(self, kept: Mapping[str, Any]) -> pa.Table:
+    def _read(self, kept: FedBack) -> pa.Table:
         """The tuples of a file, once it is known to be the one that the manifest means."""
-        place = f"{self._checkpoint.files.root}/{kept['name']}"
-        data = self._checkpoint.files.read(kept["name"])
+        place = f"{self._checkpoint.files.root}/{kept.name}"
+        data = self._checkpoint.files.read(kept.name)
         if data is None:
             raise damaged(place, "it is missing")
         content = unseal(data, _KIND, self._checkpoint.query, place)
-        if (len(data), zlib.crc32(data)) != (kept["bytes"], kept["checksum"]):
+        if (len(data), zlib.crc32(data)) != (kept.bytes, kept.checksum):
             raise damaged(place, "it is not the one that the manifest names")
         table = pa.ipc.open_stream(content).read_all()
-        if table.num_rows != kept["rows"]:
-            raise damaged(place, f"it holds {table.num_rows} tuples, the manifest says {kept['rows']}")
+        if table.num_rows != kept.rows:
+            raise damaged(place, f"it holds {table.num_rows} tuples, the manifest says {kept.rows}")
         return table
-
-
-def in_flight(facts: Mapping[str, Any]) -> int:
-    """How many tuples were fed back in the epoch whose facts these are."""
-    return sum(each["rows"] for each in facts.get("feedback", {}).values())

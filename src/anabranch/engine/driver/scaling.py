@@ -3,9 +3,9 @@
     reports of an epoch ─► measurement ─► adaptation periods ─► controllers ─► channels wanted
     (tasks: when, how long)   whose time     control/               one per region
 
-**Whose time is it?** Levels of an epoch run one after the other, the stages of a level side by side. A stage lasts
+**Whose time is it?** Levels of an epoch run one after the other, the stages of a depth side by side. A stage lasts
 from its first task's start to its last task's end, whatever the number of tasks that run at once: so more channels
-than slots show as what they are. Reading the source and what needs no state (level 0) is a part of the epoch that no
+than slots show as what they are. Reading the source and what needs no state (depth 0) is a part of the epoch that no
 channels can shorten; it is measured as a region without a controller, and so are regions of one channel. What is
 left of the epoch is overhead: planning, scheduling, commit, and Spark's own bookkeeping between two epochs.
 """
@@ -174,7 +174,7 @@ class Scaling:
     def _awaits_slots(self, facts: EpochFacts, channels: Mapping[str, int]) -> bool:
         """Channels outnumber the slots, and executors may be on their way: before they come nothing can be judged."""
         now = self._slots_now()
-        if now >= self._slots() or now >= side_by_side(channels, facts.levels):
+        if now >= self._slots() or now >= side_by_side(channels, facts.depths):
             self._short_since_s = None
             return False
         if self._short_since_s is None:
@@ -237,11 +237,11 @@ class Scaling:
 def measured(facts: EpochFacts, target_s: float, warm_up: bool) -> EpochMeasurement:
     """An epoch as the controllers' signals want it: whose time it was, and what stood ready."""
     times = stage_times(facts.reports, facts.durations_s.job)
-    names = [name for name, _ in sorted(facts.levels.items(), key=lambda each: each[1]) if name in times]
-    by_level: dict[int, list[str]] = {}
+    names = [name for name, _ in sorted(facts.depths.items(), key=lambda each: each[1]) if name in times]
+    by_depth: dict[int, list[str]] = {}
     for name in names:
-        by_level.setdefault(facts.levels[name], []).append(name)
-    work = times.get(SOURCE, 0.0) + sum(max(times[name] for name in level) for level in by_level.values())
+        by_depth.setdefault(facts.depths[name], []).append(name)
+    work = times.get(SOURCE, 0.0) + sum(max(times[name] for name in depth) for depth in by_depth.values())
     sink = facts.durations_s.merge + facts.durations_s.sink + _merger_s(facts.reports)
     total = facts.durations_s.total
     return EpochMeasurement(
@@ -256,7 +256,7 @@ def measured(facts: EpochFacts, target_s: float, warm_up: bool) -> EpochMeasurem
         target_s=target_s,
         waited_s=facts.waited_s,
         warm_up=warm_up,
-        beside=tuple(tuple(level) for level in by_level.values() if len(level) > 1),
+        beside=tuple(tuple(depth) for depth in by_depth.values() if len(depth) > 1),
     )
 
 

@@ -17,5 +17,5 @@ def need_of(
     split = [report.seconds for report in facts.reports if isinstance(report, SplitReport)]
     merging = [report.seconds for report in facts.reports if isinstance(report, MergerReport)]
     used = max(slots_used(seconds, facts.durations_s.total) if seconds else 0 for seconds in (split, merging))
-    needed = side_by_side(channels_next, facts.levels)
-    return SlotNeed(needed, max(needed, used, side_by_side(channels, facts.levels)), keeps_hosts)
+    needed = side_by_side(channels_next, facts.depths)
+    return SlotNeed(needed, max(needed, used, side_by_side(channels, facts.depths)), keeps_hosts)

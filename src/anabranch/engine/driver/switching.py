@@ -18,8 +18,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.engine.driver.adaptation import Adaptation
+from anabranch.control import Decision
 from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.scaling import RegionStatus
 from anabranch.engine.worker.tasks import Program
 from anabranch.errors import AnabranchError, EpochTaken
 from anabranch.faults import reach
@@ -90,31 +91,35 @@ class SwitchingRunner:
         split, why = self._split, self._current.adaptation.balancing.wants_split
         if split is None or not why:
             return
-        before = {each.name: each.channels for each in self._current.adaptation.scaling.status()}
+        before = {each.name: each.channels for each in self._current.status()}
         self._held.bind(describe_program(split))
         reach("program replaced", epoch=self._current.epochs_done)
         self._program, self._split, self.has_switched = split, None, True
         self._current = self._make(split)
-        self._current.adaptation.balancing.split_because = why
+        self._current.adaptation.take_over(before, why)
         _log.info("aggregations run in two steps from now on: %s", why)
-        scaling = self._current.adaptation.scaling
-        for part, whole in self._current.adaptation.balancing.wholes.items():
-            # Partial windows have the work now, so they begin with the channels of what they are parts of.
-            before.setdefault(part, before.get(whole, 1))
-        for status in scaling.status():
-            wanted = before.get(status.name, status.channels)
-            if wanted != status.channels and not status.pinned:
-                scaling.rescale(status.name, wanted)
+
+    @property
+    def regions(self) -> list[RegionStatus]:
+        """All stages that are entered through a shuffle."""
+        return self._current.regions
+
+    def status(self) -> list[RegionStatus]:
+        """The regions whose number of channels can change, as they are now."""
+        return self._current.status()
+
+    def rescale(self, region: str, channels: int) -> None:
+        """Ask for a number of channels by hand, from the next epoch on. May be called from any thread."""
+        self._current.rescale(region, channels)
+
+    def decisions(self, region: str) -> tuple[Decision, ...]:
+        """The latest decisions about a region, oldest first."""
+        return self._current.decisions(region)
 
     @property
     def current(self) -> EpochRunner:
         """The runner of now."""
         return self._current
-
-    @property
-    def adaptation(self) -> Adaptation:
-        """How the regions adapt."""
-        return self._current.adaptation
 
     @property
     def failure(self) -> AnabranchError | None:

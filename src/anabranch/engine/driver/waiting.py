@@ -113,6 +113,8 @@ class SparkSurroundings(Surroundings):
         How many tasks run at once; None: as `slots`.
     executors : QueryExecutors, optional
         What follows the channels; None: nothing does.
+    last_progress : callable
+        What Spark told of the query's last trigger; None: nothing yet.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class SparkSurroundings(Surroundings):
         slots_now: Callable[[], int] | None = None,
         executors: QueryExecutors | None = None,
         clock: Clock = MACHINE_CLOCK,
+        last_progress: Callable[[], Mapping[str, Any] | None] = lambda: None,
     ) -> None:
         self._slots = slots
         self._slots_now = slots_now if slots_now is not None else slots
@@ -132,7 +135,7 @@ class SparkSurroundings(Surroundings):
         self.interval_s = interval_s
         self._sizing = sizing
         self._since_ms = clock.now_s() * 1000
-        self.last_progress: Callable[[], Mapping[str, Any] | None] = lambda: None
+        self._last_progress = last_progress
         self._seen: Any = None
         self._bookkeeping: list[float] = []
         self._outstanding: int | None = None
@@ -149,7 +152,7 @@ class SparkSurroundings(Surroundings):
     def at_start(self, reads: bool = True) -> Ready:
         if self._executors is not None:
             self._executors.begins()
-        progress = self.last_progress()
+        progress = self._last_progress()
         if progress is not None and progress.get("batchId") != self._seen:
             first, self._seen = self._seen is None, progress.get("batchId")
             self._outstanding = outstanding_rows(progress)

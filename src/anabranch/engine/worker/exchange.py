@@ -1,20 +1,20 @@
-"""What crosses the shuffles of an epoch: rows of (slot, order, payload).
+"""What crosses the shuffles of an epoch: rows of (task, order, payload).
 
-    level 0 ─┐ shuffle ┌─ level 1 ─┐ shuffle ┌─ level 2 ─► driver
+    depth 0 ─┐ shuffle ┌─ depth 1 ─┐ shuffle ┌─ depth 2 ─► driver
              └─────────┘           └─────────┘
 
-A **slot** is a task of the next level: one channel of one stage. `order` says what the row is and sorts the few
-rows of a task, so that what must be known first comes first:
+A task has an **index** among those of its depth: it is one channel of one stage. `order` says what the row is
+and sorts the few rows of a task, so that what must be known first comes first:
 
     0  a failure             the task passes it on and does nothing else
     1  a header              the pieces of the sources and their row counts: they make numbers into positions
     2  data                  edge, place; the payload is a packet: an Arrow batch, then trails
     3  punctuations          edge; the payload is trails
-    4  data for later        level, slot, and what is below: handed on
+    4  data for later        depth, index, and what is below: handed on
     5  a result              exit, edge, place
     6  a report              what a task did
 
-Everything travels in one job, also what an early stage has for the driver: it is handed on from level to level.
+Everything travels in one job, also what an early stage has for the driver: it is handed on from depth to depth.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from anabranch.errors import AnabranchError, error_to_json
 from anabranch.partitioning.counting.tally import Tally
 from anabranch.program.hashing import hash_columns
 
-ROW_COLUMNS = "slot int, order binary, payload binary"
-ROWS = pa.schema([("slot", pa.int32()), ("order", pa.binary()), ("payload", pa.binary())])
+ROW_COLUMNS = "task int, order binary, payload binary"
+ROWS = pa.schema([("task", pa.int32()), ("order", pa.binary()), ("payload", pa.binary())])
 FAILURE, HEADER, DATA, MARKS, LATER, RESULT, REPORT = range(7)
 
 _EDGE = struct.Struct(">BH")
@@ -50,32 +50,32 @@ Row = tuple[int, bytes, bytes]
 
 
 @dataclasses.dataclass(frozen=True)
-class Slots:
-    """Which task of a level is which channel of which stage."""
+class TaskIndexes:
+    """Which task of a depth is which channel of which stage."""
 
-    first: Mapping[int, int]  # stage → its first slot
+    first: Mapping[int, int]  # stage → its first index
     counts: Mapping[int, int]  # stage → its channels
 
     @property
     def count(self) -> int:
         return sum(self.counts.values())
 
-    def stage_of(self, slot: int) -> tuple[int, int]:
-        """The stage and the channel of a slot."""
+    def stage_of(self, index: int) -> tuple[int, int]:
+        """The stage and the channel of a task."""
         for stage, first in self.first.items():
-            if first <= slot < first + self.counts[stage]:
-                return stage, slot - first
-        raise AssertionError(f"no slot {slot}")
+            if first <= index < first + self.counts[stage]:
+                return stage, index - first
+        raise AssertionError(f"no task {index}")
 
 
-def slots_of(layout: Layout, level: int, functions: Mapping[int, Any]) -> Slots:
-    """The slots of a level."""
+def task_indexes(layout: Layout, depth: int, functions: Mapping[int, Any]) -> TaskIndexes:
+    """The tasks of a depth."""
     first: dict[int, int] = {}
     counts: dict[int, int] = {}
-    for stage in layout.at_depth(level):
+    for stage in layout.at_depth(depth):
         first[stage.number] = sum(counts.values())
         counts[stage.number] = functions[stage.number].channels
-    return Slots(first, counts)
+    return TaskIndexes(first, counts)
 
 
 class Outbox:
@@ -84,7 +84,7 @@ class Outbox:
     Parameters
     ----------
     layout : Layout
-    level : int
+    depth : int
         Of the task.
     functions : mapping
         Stage → its partitioning function.
@@ -94,12 +94,12 @@ class Outbox:
         Which rows are looked at more closely, to find frequent keys, differs from epoch to epoch and task to task.
     """
 
-    def __init__(self, layout: Layout, level: int, functions: Mapping[int, Any], whom: int, epoch: int = 0) -> None:
+    def __init__(self, layout: Layout, depth: int, functions: Mapping[int, Any], whom: int, epoch: int = 0) -> None:
         self._layout = layout
-        self._level = level
+        self._depth = depth
         self._functions = functions
-        self._slots = {at: slots_of(layout, at, functions) for at in range(level + 1, layout.depth + 1)}
-        self._next = self._slots.get(level + 1)
+        self._indexes = {at: task_indexes(layout, at, functions) for at in range(depth + 1, layout.depth + 1)}
+        self._next = self._indexes.get(depth + 1)
         self._whom = whom % self._next.count if self._next is not None else 0
         self._epoch = epoch
         self._producer = number_place(whom)
@@ -152,33 +152,33 @@ class Outbox:
     def _tally(self, stage: int) -> Tally:
         found = self._tallies.get(stage)
         if found is None:
-            found = self._tallies[stage] = Tally(self._epoch << 24 ^ self._level << 16 ^ self._whom)
+            found = self._tallies[stage] = Tally(self._epoch << 24 ^ self._depth << 16 ^ self._whom)
         return found
 
     def _to(self, stage: Stage, channel: int, order: bytes, payload: bytes) -> Row:
-        slot = self._slots[stage.depth].first[stage.number] + channel
-        if stage.depth == self._level + 1:
-            return slot, order, payload
-        return self._on(_LATER.pack(LATER, stage.depth, slot) + order, payload)
+        index = self._indexes[stage.depth].first[stage.number] + channel
+        if stage.depth == self._depth + 1:
+            return index, order, payload
+        return self._on(_LATER.pack(LATER, stage.depth, index) + order, payload)
 
-    def result(self, leaving: Leaving, slot: int) -> Row:
+    def result(self, leaving: Leaving, index: int) -> Row:
         """Tuples that leave the program, to a merger."""
         edge = leaving.edge
         schema = self._layout.steps[edge.source].node.schema.arrow
         order = _RESULT.pack(RESULT, edge.place, edge.number) + data_place(b"", int(leaving.trails[0][0]))
-        return slot, order, pack(leaving.columns, schema, leaving.trails)
+        return index, order, pack(leaving.columns, schema, leaving.trails)
 
     def _on(self, order: bytes, payload: bytes) -> Row:
         return self._whom, order, payload
 
     def everywhere(self, order: bytes, payload: bytes) -> Iterator[Row]:
-        """To every task of the next level; to the driver, once."""
-        for slot in range(self._next.count if self._next is not None else 1):
-            yield slot, order, payload
+        """To every task of the next depth; to the driver, once."""
+        for index in range(self._next.count if self._next is not None else 1):
+            yield index, order, payload
 
     def failure(self, error: AnabranchError) -> Iterator[Row]:
         """An error travels as data: Spark would retry the task, and bury the message in a stack trace."""
-        return self.everywhere(bytes([FAILURE, self._level]), error_to_json(error).encode())
+        return self.everywhere(bytes([FAILURE, self._depth]), error_to_json(error).encode())
 
     def header(self, pieces: Sequence[tuple[bytes, int]]) -> Iterator[Row]:
         """The pieces that a splitter read, to all who make positions of numbers in them."""
@@ -192,9 +192,9 @@ class Outbox:
     def handed_on(self, order: bytes, payload: bytes) -> Row:
         """What was not for the task that has it."""
         if order[0] == LATER:
-            _, level, slot = _LATER.unpack_from(order)
-            if level == self._level + 1:
-                return slot, order[_LATER.size :], payload
+            _, depth, index = _LATER.unpack_from(order)
+            if depth == self._depth + 1:
+                return index, order[_LATER.size :], payload
         return self._on(order, payload)
 
 
@@ -219,14 +219,14 @@ def is_relative(layout: Layout, edge: Edge) -> bool:
     return layout.stages[layout.steps[edge.source].stage].kind == "source"
 
 
-def needs_pieces(layout: Layout, level: int) -> bool:
-    """Whether a level, or a later one, or the driver, gets numbers that count from the start of a piece."""
+def needs_pieces(layout: Layout, depth: int) -> bool:
+    """Whether a depth, or a later one, or the driver, gets numbers that count from the start of a piece."""
     for edge in layout.edges:
         if edge.ordered and is_relative(layout, edge) and (edge.crosses or edge.target < 0):
             at = layout.depth + 1
             if edge.target >= 0:
                 at = layout.stages[layout.steps[edge.target].stage].depth
-            if at >= level:
+            if at >= depth:
                 return True
     return False
 

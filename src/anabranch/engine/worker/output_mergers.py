@@ -1,6 +1,6 @@
 """Order need not mean one task: mergers that each put a range of positions in order and write it.
 
-    channels of the last level ─┐ shuffle ┌─ merger 0: the first positions  ─► part-<epoch>-00000
+    channels of the last depth ─┐ shuffle ┌─ merger 0: the first positions  ─► part-<epoch>-00000
                                 └─────────┘─ merger 1: the next ones        ─► part-<epoch>-00001 …
 
 Small outputs are merged in the driver, which saves a stage. Where outputs are large (option ``mergers``), the
@@ -29,7 +29,7 @@ from anabranch.engine.worker.trails import Trails, decoded, filled
 
 
 def mergeable(layout: Layout, number: int) -> bool:
-    """Whether an exit can be merged by ranges: all its tuples come from the last level, where positions are known."""
+    """Whether an exit can be merged by ranges: all its tuples come from the last depth, where positions are known."""
     found = layout.exits[number]
     stages = {layout.steps[layout.edges[at].source].stage for at in found.edges}
     ordered = all(layout.edges[at].ordered for at in found.edges)
@@ -74,7 +74,7 @@ def merged(layout: Layout, found: Exit, parts: Sequence[tuple[int, Any]], bases:
 
     `bases` are what to add to the first number of each packet to make it a position; nothing, if it is one already.
     """
-    wanted = (None,) * max(len(layout.edges[at].slots) for at in found.edges)
+    wanted = (None,) * max(len(layout.edges[at].digits) for at in found.edges)
     schema = found.node.schema.arrow
     placed: list[tuple[Trails, pa.Table]] = []
     for at, (number, payload) in enumerate(parts):
@@ -82,5 +82,5 @@ def merged(layout: Layout, found: Exit, parts: Sequence[tuple[int, Any]], bases:
         rows = pa.Table.from_batches([unpack(payload, schema)])
         trails = decoded(memoryview(payload), edge.width, bases[at] if bases else 0)
         # What comes by one edge has the same constants in all its trails: they need not be compared.
-        placed.append((trails if len(found.edges) == 1 else filled(trails, edge.slots, wanted), rows))
+        placed.append((trails if len(found.edges) == 1 else filled(trails, edge.digits, wanted), rows))
     return merge(placed, schema)

@@ -106,11 +106,11 @@ def route(
     order = np.argsort(narrow, kind="stable")
     sizes = np.bincount(channels, minlength=count)
     batch = pa.RecordBatch.from_arrays(list(columns), schema=schema).take(pa.array(order))
-    sorted_trails = [slot[order] for slot in trails or ()]
+    sorted_trails = [digit[order] for digit in trails or ()]
     start = 0
     for channel in np.flatnonzero(sizes).tolist():
         stop = start + int(sizes[channel])
-        yield channel, _packed(batch.slice(start, stop - start), [slot[start:stop] for slot in sorted_trails])
+        yield channel, _packed(batch.slice(start, stop - start), [digit[start:stop] for digit in sorted_trails])
         start = stop
 
 

@@ -1,4 +1,4 @@
-"""Splitters: tasks that read a partition of the sources and send its tuples to the channels of the first level.
+"""Splitters: tasks that read a partition of the sources and send its tuples to the channels of the first depth.
 
 A splitter also runs what needs no state and reads only its source: those steps run where the tuples are.
 """
@@ -21,7 +21,7 @@ from anabranch.engine.worker.packets import number_place, text_place, unpack
 from anabranch.engine.worker.stage import Flow, StageRun
 from anabranch.engine.worker.tasks import Program, Task, met
 from anabranch.errors import AnabranchError, OrderError
-from anabranch.operators import anomalies
+from anabranch.operators.epoch_context import running
 from anabranch.program.graph import Node
 from anabranch.program.schema import to_values
 
@@ -101,9 +101,12 @@ class SplitTask(Task):
 
     def rows(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[Row]:
         """What the task with this number sends."""
+        with running(self.context()):
+            yield from self._rows(batches, whom)
+
+    def _rows(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[Row]:
         began, started = self.clock.now_s(), self.clock.passing_s()
         oldest: float | None = None
-        anomalies.take()  # what an attempt that died left behind
         program = self.load()
         outbox = Outbox(program.layout, 0, self.functions, whom, self.epoch)
         files = OutputFiles(program.layout, self.files, self.epoch, (0, whom))
@@ -157,8 +160,11 @@ class FeedbackTask(Task):
 
     def rows(self, batches: Iterator[pa.RecordBatch], whom: int = 0) -> Iterator[Row]:
         """What the task sends."""
+        with running(self.context()):
+            yield from self._rows(batches, whom)
+
+    def _rows(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[Row]:
         began, started = self.clock.now_s(), self.clock.passing_s()
-        anomalies.take()  # what an attempt that died left behind
         program = self.load()
         outbox = Outbox(program.layout, 0, self.functions, 0, self.epoch)
         files = OutputFiles(program.layout, self.files, self.epoch, (-1, whom))

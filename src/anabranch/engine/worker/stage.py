@@ -37,7 +37,7 @@ class Flow:
     def part(self, start: int, stop: int) -> Flow:
         """Some of the tuples, without punctuations."""
         batch = self.batch.part(start, stop)
-        trails = [slot[start:stop] for slot in self.trails] if isinstance(batch.positions, range) else self.trails
+        trails = [digit[start:stop] for digit in self.trails] if isinstance(batch.positions, range) else self.trails
         return Flow(batch, trails)
 
     def timed(self) -> Flow:
@@ -75,7 +75,7 @@ def by_range(leaving: Leaving, total: int, count: int) -> Iterator[tuple[int, Le
     for at in range(count):
         start, stop = cuts[at], cuts[at + 1]
         if start < stop:
-            trails = [slot[start:stop] for slot in leaving.trails]
+            trails = [digit[start:stop] for digit in leaving.trails]
             columns = [column.slice(start, stop - start) for column in leaving.columns]
             yield at, dataclasses.replace(leaving, trails=trails, columns=columns, marks=None)
 
@@ -123,7 +123,7 @@ class StageRun:
         if isinstance(entering, Arrival) and not self._steps[0].takes_arrivals:
             # One input, and punctuations pass by.
             (batch,) = entering.batches.values()
-            entering = Flow(batch, entering.trails, [slot[entering.marks] for slot in entering.trails])
+            entering = Flow(batch, entering.trails, [digit[entering.marks] for digit in entering.trails])
         if self._watch is None or isinstance(entering, Arrival) or not len(entering.batch):
             return self._run(entering)
         self._batches += 1
@@ -198,7 +198,7 @@ class StageRun:
         # Tuples may share a trail so far; a punctuation stands behind the one it came with.
         own = emission_index(positions) * 2
         base = taken(arrived.trails, positions)
-        marks = [slot[ends] for slot in [*base, own + 1]]
+        marks = [digit[ends] for digit in [*base, own + 1]]
         if arrived.marks is not None:
             came = [*arrived.marks, np.zeros(len(arrived.marks[0]), dtype=np.int64)]
             marks = [np.concatenate(pair) for pair in zip(marks, came, strict=True)]
@@ -295,10 +295,10 @@ class _Calls:
                         self._call(position, row, method, live[key], row)
         positions = np.array(self._positions, dtype=np.int64)
         batch = self._checked(rows)
-        marks = [slot[arrival.marks] for slot in arrival.trails]
+        marks = [digit[arrival.marks] for digit in arrival.trails]
         if not self._step.waits:
             return Flow(batch, arrival.trails, marks)
-        base = [slot[positions] for slot in arrival.trails]
+        base = [digit[positions] for digit in arrival.trails]
         opened = np.array(self._opened, dtype=np.int64).reshape(len(positions), width + 1)
         # Outputs of one call stand together: they have the position and the key's opening in common.
         same = np.zeros(len(positions), dtype=np.int64)
@@ -347,7 +347,7 @@ class _Calls:
             instance.opened = None
             waiting.pop(key, None)
         elif instance.opened is None:
-            instance.opened = waiting[key] = (self._epoch, *(int(slot[position]) for slot in trails))
+            instance.opened = waiting[key] = (self._epoch, *(int(digit[position]) for digit in trails))
 
     def _timed_call(
         self, position: int, key: Any, row: Any, method: Any, instance: Any, opened: tuple[int, ...] = ()

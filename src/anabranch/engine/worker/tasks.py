@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers: the channels of each level. The splitters are in `splitters`.
+"""What runs in Spark's Python workers: the channels of each depth. The splitters are in `splitters`.
 
 All are callables over iterators of Arrow batches, as `mapInArrow` wants them. They carry the program as bytes
 with a digest, so that a worker that stays alive unpickles a program once and not once per task.
@@ -32,7 +32,7 @@ from anabranch.engine.worker.exchange import (
     edge_of,
     is_relative,
     needs_pieces,
-    slots_of,
+    task_indexes,
 )
 from anabranch.engine.worker.measuring import Measuring
 from anabranch.engine.worker.output_files import OutputFiles, Target
@@ -40,14 +40,13 @@ from anabranch.engine.worker.packets import Positions, piece_of, unpack
 from anabranch.engine.worker.stage import Arrival, Flow, Leaving, StageRun, by_range
 from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
 from anabranch.errors import AnabranchError
-from anabranch.operators import anomalies
-from anabranch.operators.epoch_clock import set_epoch_time
-from anabranch.operators.hot_key_parts import Splits, set_splits
+from anabranch.operators.epoch_context import EpochContext, running, take_anomalies
+from anabranch.operators.hot_key_parts import HotKeyParts
 from anabranch.program.graph import Feedback, Node
 from anabranch.program.model import OutputOrder
 from anabranch.program.schema import to_values
 from anabranch.program.travelling import run_under, unpacked
-from anabranch.state.lineage import LargeMerge
+from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
 from anabranch.state.store import StateVersion
 
@@ -108,7 +107,7 @@ class Task:
     epoch: int
     clock_ms: int
     functions: Mapping[int, Any]  # stage → its partitioning function
-    splits: Mapping[str, Splits]  # operator → its keys that are split
+    parts: Mapping[str, HotKeyParts]  # operator → its hot keys that are in parts
     files: Mapping[int, Target]  # exit → where whoever makes its tuples writes them, for those that need no order
     clock: Clock = dataclasses.field(default=MACHINE_CLOCK, kw_only=True)
 
@@ -119,39 +118,45 @@ class Task:
             found = _programs[self.digest] = unpacked(self.program)
         program, context = found
         run_under(context)
-        set_epoch_time(self.clock_ms)
-        set_splits(self.splits)
         return program
+
+    def context(self) -> EpochContext:
+        """The epoch as operators see it in this task."""
+        return EpochContext(self.clock_ms, self.parts)
 
 
 @dataclasses.dataclass(frozen=True)
-class LevelTask(Task):
-    """The channels of a level for one epoch, one per slot: rows in, state in and out, rows out."""
+class ChannelTask(Task):
+    """The channels of a depth for one epoch, one per index: rows in, state in and out, rows out."""
 
-    level: int
+    depth: int
     state: StateVersion
     mergers: int = 0
     merged: frozenset[int] = frozenset()  # exits whose tuples go to mergers
 
     @property
     def count(self) -> int:
-        """How many tasks the level has."""
-        return slots_of(self.load().layout, self.level, self.functions).count
+        """How many tasks the depth has."""
+        return task_indexes(self.load().layout, self.depth, self.functions).count
 
-    def run(self, batches: Iterator[pa.RecordBatch], slot: int) -> Iterator[pa.RecordBatch]:
-        """The task of a slot over its rows (order, payload), sorted by order."""
-        return batches_of(self.rows(_sorted_rows(batches), slot))
+    def run(self, batches: Iterator[pa.RecordBatch], index: int) -> Iterator[pa.RecordBatch]:
+        """The task with an index, over its rows (order, payload), sorted by order."""
+        return batches_of(self.rows(_sorted_rows(batches), index))
 
-    def rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], slot: int) -> Iterator[Row]:
+    def rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], index: int) -> Iterator[Row]:
         """What the task sends."""
+        with running(self.context()):
+            yield from self._rows(arriving, index)
+
+    def _rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], index: int) -> Iterator[Row]:
         program = self.load()
-        outbox = Outbox(program.layout, self.level, self.functions, slot, self.epoch)
-        later = self.level < program.layout.depth
-        hands_on_pieces = slot == 0 and (needs_pieces(program.layout, self.level + 1) or (later and bool(self.merged)))
-        place = slots_of(program.layout, self.level, self.functions).stage_of(slot)
+        outbox = Outbox(program.layout, self.depth, self.functions, index, self.epoch)
+        later = self.depth < program.layout.depth
+        hands_on_pieces = index == 0 and (needs_pieces(program.layout, self.depth + 1) or (later and bool(self.merged)))
+        place = task_indexes(program.layout, self.depth, self.functions).stage_of(index)
         files = OutputFiles(program.layout, self.files, self.epoch, place)
         try:
-            channel = _Channel(self, program, slot)  # opens its state, and may find that this host lacks some of it
+            channel = _Channel(self, program, index)  # opens its state, and may find that this host lacks some of it
             for order, payload in arriving:
                 kind = order[0]
                 if kind == FAILURE:
@@ -194,13 +199,12 @@ class _Channel:
     other channels, or by several edges, is brought into order when all is there.
     """
 
-    def __init__(self, task: LevelTask, program: Program, slot: int) -> None:
+    def __init__(self, task: ChannelTask, program: Program, index: int) -> None:
         self._clock = task.clock
         self._began = self._clock.now_s()
         self._started = self._clock.passing_s()
-        anomalies.take()  # what an attempt that died left behind
         self._layout = program.layout
-        number, self._number = slots_of(program.layout, task.level, task.functions).stage_of(slot)
+        number, self._number = task_indexes(program.layout, task.depth, task.functions).stage_of(index)
         self._stage = program.layout.stages[number]
         self._entry = program.layout.steps[self._stage.steps[0]]
         self._edges = {edge.number: edge for edge in program.layout.inputs_of(self._stage)}
@@ -281,17 +285,17 @@ class _Channel:
 
     def _arrival(self) -> Arrival:
         """Everything that arrived, in order."""
-        wanted = self._entry.slots
+        wanted = self._entry.digits
         parts: list[Trails] = []
         spans: list[tuple[Edge, int, list[pa.RecordBatch]]] = []
         for number, edge in self._edges.items():
             waiting = self._waiting.get(number, [])
             trails = joined([t for t, _ in waiting]) if waiting else _empty(edge.width)
-            parts.append(filled(trails, edge.slots, wanted))
+            parts.append(filled(trails, edge.digits, wanted))
             spans.append((edge, len(trails[0]), [rows for _, rows in waiting]))
         for number, edge in self._edges.items():
             marks = distinct(joined(self._marks[number])) if number in self._marks else _empty(edge.width)
-            parts.append(filled(marks, edge.slots, wanted))
+            parts.append(filled(marks, edge.digits, wanted))
         tick = self._entry.tick
         if tick is not None:
             parts.append([np.full(1, tick if at == 0 else 0) for at in range(len(parts[0]))])
@@ -300,7 +304,7 @@ class _Channel:
         ((edge, count, records), *others) = spans
         if not others and count == len(order):  # tuples by one edge, and nothing that happens between them
             batch = _table_batch(self._columns(edge), range(count), records, order)
-            return Arrival({edge.place: batch}, [slot[order] for slot in trails], _NO_MARKS)
+            return Arrival({edge.place: batch}, [digits[order] for digits in trails], _NO_MARKS)
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
         batches: dict[int, list[tuple[np.ndarray, list[pa.RecordBatch], Any]]] = {}
@@ -311,7 +315,7 @@ class _Channel:
         stop = len(order) - (tick is not None)
         return Arrival(
             {at: _sorted_batch(each) for at, each in batches.items()},
-            [slot[order] for slot in trails],
+            [digits[order] for digits in trails],
             np.sort(place[start:stop]),
             int(place[-1]) if tick is not None else None,
         )
@@ -345,7 +349,7 @@ class _Channel:
 
 def met() -> tuple[Anomaly, ...]:
     """What the operators of this task met since it began."""
-    return tuple(Anomaly(operator, what, number) for (operator, what), number in anomalies.take().items())
+    return tuple(Anomaly(operator, what, number) for (operator, what), number in take_anomalies().items())
 
 
 def _empty(width: int) -> Trails:
@@ -377,12 +381,12 @@ def _sorted_batch(parts: list[tuple[np.ndarray, list[pa.RecordBatch], Any]]) -> 
 
 
 @dataclasses.dataclass(frozen=True)
-class MergeTask:
-    """Merges segments of one channel of one operator."""
+class CompactTask:
+    """Compacts segments of one channel of one operator."""
 
     state: StateVersion
 
-    def __call__(self, wanted: LargeMerge) -> SegmentRecord:
+    def __call__(self, wanted: Compaction) -> SegmentRecord:
         operator, channel, records = wanted
         state = self.state(channel)
-        return state.merge(operator, records, is_all=len(records) == len(state.visible(operator)))
+        return state.compact(operator, records, is_all=len(records) == len(state.visible(operator)))

@@ -1,9 +1,9 @@
 """Trails: the numbers that keep tuples in the order of one thread.
 
-A stream's trails are a list of arrays, one for each slot that is sent (see `compiler.stages`). Within a stage
+A stream's trails are a list of arrays, one for each digit that is sent (see `compiler.stages`). Within a stage
 tuples point to the trail of the tuple they came from; `refined` gives each a trail of its own.
 
-On the wire (`encoded`, `decoded`) a slot takes as few bytes as its numbers need. Those of one packet rise by small
+On the wire (`encoded`, `decoded`) a digit takes as few bytes as its numbers need. Those of one packet rise by small
 steps, or lie close together, so that a byte per tuple nearly always does; where they rise by one and the same step,
 as they do where tuples are only passed on, they take none.
 """
@@ -15,14 +15,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-Slots = Sequence[int | None]
+Digits = Sequence[int | None]
 Trails = list[np.ndarray]
 
 # Behind everything that has the same trail so far.
 LAST = np.iinfo(np.int64).max
 
 
-# How the numbers of a slot are written: by one step, by their steps, by what they are above the least, as they are.
+# How the numbers of a digit are written: by one step, by their steps, by what they are above the least, as they are.
 _EVEN, _STEPS, _ABOVE, _PLAIN = range(4)
 _SLOT = struct.Struct("<BBqq")  # how, bytes per number, what to begin with, the step
 _COUNT = struct.Struct("<q")
@@ -43,7 +43,7 @@ def taken(trails: Trails, positions: np.ndarray) -> Trails:
     """The trails at these positions."""
     if np.array_equal(positions, np.arange(len(trails[0]))):
         return trails
-    return [slot[positions] for slot in trails]
+    return [digit[positions] for digit in trails]
 
 
 def refined(trails: Trails, positions: np.ndarray) -> Trails:
@@ -51,10 +51,10 @@ def refined(trails: Trails, positions: np.ndarray) -> Trails:
     return [*taken(trails, positions), emission_index(positions)]
 
 
-def filled(trails: Trails, has: Slots, wanted: Slots) -> Trails:
-    """The trails with the slots that are wanted: constants written out, missing ones 0.
+def filled(trails: Trails, has: Digits, wanted: Digits) -> Trails:
+    """The trails with the digits that are wanted: constants written out, missing ones 0.
 
-    A stream that lacks a slot parted from those that have it at an earlier one, so any number will do.
+    A stream that lacks a digit parted from those that have it at an earlier one, so any number will do.
     """
     if tuple(has) == tuple(wanted):
         return trails
@@ -63,28 +63,28 @@ def filled(trails: Trails, has: Slots, wanted: Slots) -> Trails:
     found: Trails = []
     for at, want in enumerate(wanted):
         constant = has[at] if at < len(has) else 0
-        slot = next(sent) if constant is None else None
+        digit = next(sent) if constant is None else None
         if want is None:
-            found.append(np.full(count, constant, dtype=np.int64) if slot is None else slot)
+            found.append(np.full(count, constant, dtype=np.int64) if digit is None else digit)
         else:
-            assert want == constant, f"slot {at}: {constant} where {want} is expected"
+            assert want == constant, f"digit {at}: {constant} where {want} is expected"
     return found
 
 
 def order_of(trails: Trails) -> np.ndarray:
     """The order of trails: the places of the first, the second, … (stable)."""
     combined = trails[0]
-    for at, slot in enumerate(trails[1:], start=1):
-        if not len(slot):
+    for at, digit in enumerate(trails[1:], start=1):
+        if not len(digit):
             break
-        low, high = int(slot.min()), int(slot.max())
+        low, high = int(digit.min()), int(digit.max())
         if low == high:
             continue
         span = high - low + 1
         most = max(abs(int(combined.min())), abs(int(combined.max()))) + 1
-        if most > LAST // span:  # the product would not fit: sort by the slots one after the other
+        if most > LAST // span:  # the product would not fit: sort by the digits one after the other
             return np.lexsort([*reversed(trails[at:]), combined])
-        combined = combined * span + (slot - low)
+        combined = combined * span + (digit - low)
     # Stable sorting of what is nearly sorted (rows of one channel are) takes little more than looking at it.
     return np.argsort(combined, kind="stable")
 
@@ -94,45 +94,45 @@ def distinct(trails: Trails) -> Trails:
     if not len(trails[0]):
         return trails
     order = order_of(trails)
-    trails = [slot[order] for slot in trails]
+    trails = [digit[order] for digit in trails]
     new = np.ones(len(order), dtype=bool)
-    new[1:] = np.any([slot[1:] != slot[:-1] for slot in trails], axis=0)
-    return [slot[new] for slot in trails]
+    new[1:] = np.any([digit[1:] != digit[:-1] for digit in trails], axis=0)
+    return [digit[new] for digit in trails]
 
 
 def joined(parts: Sequence[Trails]) -> Trails:
     """Trails one after the other."""
-    return [np.concatenate(slots) for slots in zip(*parts, strict=True)]
+    return [np.concatenate(digits) for digits in zip(*parts, strict=True)]
 
 
 def encoded(trails: Trails) -> bytes:
-    """Trails as bytes: the numbers of all slots, then how to read them."""
+    """Trails as bytes: the numbers of all digits, then how to read them."""
     written, notes = [], []
-    for slot in trails:
-        values, note = _encoded(slot)
+    for digit in trails:
+        values, note = _encoded(digit)
         written.append(values)
         notes.append(note)
     return b"".join([*written, *notes, _COUNT.pack(len(trails[0]))])
 
 
-def _encoded(slot: np.ndarray) -> tuple[bytes, bytes]:
-    if len(slot) < 2:
-        return b"", _SLOT.pack(_EVEN, 0, int(slot[0]) if len(slot) else 0, 0)
+def _encoded(digit: np.ndarray) -> tuple[bytes, bytes]:
+    if len(digit) < 2:
+        return b"", _SLOT.pack(_EVEN, 0, int(digit[0]) if len(digit) else 0, 0)
     # A difference that overflows comes back right: what adds it up overflows as well.
-    steps = slot[1:] - slot[:-1]
+    steps = digit[1:] - digit[:-1]
     least, most = int(steps.min()), int(steps.max())
     if least == most:
-        return b"", _SLOT.pack(_EVEN, 0, int(slot[0]), least)
+        return b"", _SLOT.pack(_EVEN, 0, int(digit[0]), least)
     if least >= 0 and most < 1 << 8:
-        return _narrow(steps, 1), _SLOT.pack(_STEPS, 1, int(slot[0]), 0)
-    low = int(slot.min())
-    above = int(slot.max()) - low
+        return _narrow(steps, 1), _SLOT.pack(_STEPS, 1, int(digit[0]), 0)
+    low = int(digit.min())
+    above = int(digit.max()) - low
     if least >= 0 and most < 1 << 16 and above >= 1 << 16:
-        return _narrow(steps, 2), _SLOT.pack(_STEPS, 2, int(slot[0]), 0)
+        return _narrow(steps, 2), _SLOT.pack(_STEPS, 2, int(digit[0]), 0)
     for width in (1, 2, 4):
         if above < 1 << 8 * width:
-            return _narrow(slot - low, width), _SLOT.pack(_ABOVE, width, low, 0)
-    return slot.astype("<i8").tobytes(), _SLOT.pack(_PLAIN, 8, 0, 0)
+            return _narrow(digit - low, width), _SLOT.pack(_ABOVE, width, low, 0)
+    return digit.astype("<i8").tobytes(), _SLOT.pack(_PLAIN, 8, 0, 0)
 
 
 def _narrow(values: np.ndarray, width: int) -> bytes:
@@ -140,7 +140,7 @@ def _narrow(values: np.ndarray, width: int) -> bytes:
 
 
 def decoded(data: memoryview, width: int, base: int = 0) -> Trails:
-    """The trails of so many slots that stand at the end of `data`; `base` is added to the first slot."""
+    """The trails of so many digits that stand at the end of `data`; `base` is added to the first digit."""
     (count,) = _COUNT.unpack_from(data, len(data) - _COUNT.size)
     end = notes = len(data) - _COUNT.size - width * _SLOT.size
     found: Trails = []
@@ -161,10 +161,10 @@ def _decoded(how: int, values: np.ndarray, first: int, step: int, count: int) ->
     if how == _EVEN:
         return np.arange(count, dtype=np.int64) * step + first
     if how == _STEPS:
-        slot = np.zeros(count, dtype=np.int64)
-        np.cumsum(values, out=slot[1:])
-        slot += first
-        return slot
-    slot = values.astype(np.int64)
-    slot += first
-    return slot
+        digit = np.zeros(count, dtype=np.int64)
+        np.cumsum(values, out=digit[1:])
+        digit += first
+        return digit
+    digit = values.astype(np.int64)
+    digit += first
+    return digit

@@ -1,8 +1,8 @@
 """Who owns which keys, now and when each segment was written.
 
-Every region has a layout: a partitioning function and the number of its *generation*. Replacing the function of
-a region begins a new generation, also when it goes back to an earlier function: what was written in between is
-newer. Nothing is copied for that. A segment's record says under which generation it was written and by which
+The keys of every region have owners: a partitioning function and the number of its *generation*. Replacing the
+function of a region begins a new generation, also when it goes back to an earlier function: what was written in
+between is newer. Nothing is copied for that. A segment's record says under which generation it was written and by which
 channel; from the function of that generation follows whose keys it may hold, so a new owner knows which segments
 of old owners to read (lineage.py).
 
@@ -38,7 +38,7 @@ _ONE_CHANNEL = PartitioningFunction.even(1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Layout:
+class RegionOwners:
     """Who owns which keys of a region.
 
     Attributes
@@ -60,8 +60,8 @@ class Layout:
         """How many channels the region has."""
         return self.function.channels
 
-    def of(self, route: Route) -> Layout:
-        """The layout of an operator: what is not routed by any column has one channel."""
+    def of(self, route: Route) -> RegionOwners:
+        """As an operator has it: what is not routed by any column has one channel."""
         return self if route or self.channels == 1 else dataclasses.replace(self, function=_ONE_CHANNEL)
 
     def owns(self, channel: int, hashes: np.ndarray) -> np.ndarray:
@@ -95,8 +95,8 @@ class Region:
 
 
 @dataclasses.dataclass(frozen=True)
-class Layouts:
-    """The layouts of all regions of a query, with the functions that old segments were written under.
+class KeyOwners:
+    """The owners of all regions of a query, with the functions that old segments were written under.
 
     Attributes
     ----------
@@ -109,13 +109,13 @@ class Layouts:
 
     Examples
     --------
-    >>> layouts = Layouts().started({"sum": {"Sum": ("k",)}}, {"sum": 2})
-    >>> layouts.layout("sum").channels, layouts.layout("sum").generation
+    >>> owners = KeyOwners().started({"sum": {"Sum": ("k",)}}, {"sum": 2})
+    >>> owners.of_region("sum").channels, owners.of_region("sum").generation
     (2, 0)
-    >>> later = layouts.replaced("sum", resized(layouts.function("sum"), 3))
-    >>> later.layout("sum").channels, later.layout("sum").generation, sorted(later.functions)
+    >>> later = owners.replaced("sum", resized(owners.function("sum"), 3))
+    >>> later.of_region("sum").channels, later.of_region("sum").generation, sorted(later.functions)
     (3, 1, [0, 1])
-    >>> Layouts.from_facts(later.to_facts()) == later
+    >>> KeyOwners.from_facts(later.to_facts()) == later
     True
     """
 
@@ -123,8 +123,8 @@ class Layouts:
     functions: Mapping[int, PartitioningFunction] = dataclasses.field(default_factory=dict)
     newest: int = -1
 
-    def started(self, routes: Mapping[str, Mapping[str, Route]], channels: Mapping[str, int]) -> Layouts:
-        """The layouts of a program that starts: these, as far as its regions are what they were.
+    def started(self, routes: Mapping[str, Mapping[str, Route]], channels: Mapping[str, int]) -> KeyOwners:
+        """The owners of a program that starts: these, as far as its regions are what they were.
 
         Parameters
         ----------
@@ -133,28 +133,28 @@ class Layouts:
         channels : mapping
             Region → the number of channels wanted. A function for another number is resized.
         """
-        layouts = self
+        owners = self
         for region, operators in routes.items():
             wanted, known = channels[region], self.regions.get(region)
             if known is None or known.routes != operators:
                 # Other columns or other operators: what was written under the old number must not pass for the
                 # region's own, so the number changes even if the function does not.
-                layouts = layouts._with(region, operators, evened(wanted))
+                owners = owners._with(region, operators, evened(wanted))
             elif self.function(region).channels != wanted:
-                layouts = layouts.replaced(region, resized(self.function(region), wanted))
-        return dataclasses.replace(layouts, regions={region: layouts.regions[region] for region in routes})
+                owners = owners.replaced(region, resized(self.function(region), wanted))
+        return dataclasses.replace(owners, regions={region: owners.regions[region] for region in routes})
 
-    def replaced(self, region: str, function: PartitioningFunction) -> Layouts:
-        """The layouts with another function for a region; itself if it is the same function."""
+    def replaced(self, region: str, function: PartitioningFunction) -> KeyOwners:
+        """The owners with another function for a region; itself if it is the same function."""
         if function == self.function(region):
             return self
         return self._with(region, self.regions[region].routes, function)
 
-    def _with(self, region: str, operators: Mapping[str, Route], function: PartitioningFunction) -> Layouts:
+    def _with(self, region: str, operators: Mapping[str, Route], function: PartitioningFunction) -> KeyOwners:
         if function.group_bits != GROUP_BITS:
             raise ValueError(f"state is kept in {1 << GROUP_BITS} key groups; the function has {function.groups}")
         generation = self.newest + 1
-        return Layouts(
+        return KeyOwners(
             {**self.regions, region: Region(generation, dict(operators))},
             {**self.functions, generation: function},
             generation,
@@ -167,20 +167,20 @@ class Layouts:
             raise KeyError(f"no region {region!r}; regions: {known}")
         return self.functions[self.regions[region].generation]
 
-    def layout(self, region: str) -> Layout:
-        """The layout of a region."""
-        return Layout(self.regions[region].generation, self.function(region), self.functions)
+    def of_region(self, region: str) -> RegionOwners:
+        """Who owns the keys of a region."""
+        return RegionOwners(self.regions[region].generation, self.function(region), self.functions)
 
-    def by_operator(self) -> dict[str, Layout]:
-        """Operator → the layout its state is kept under."""
+    def by_operator(self) -> dict[str, RegionOwners]:
+        """Operator → who owns the keys of its state."""
         return {
-            operator: self.layout(name).of(route)
+            operator: self.of_region(name).of(route)
             for name, region in self.regions.items()
             for operator, route in region.routes.items()
         }
 
-    def pruned(self, segments: Mapping[str, Sequence[SegmentRecord]]) -> Layouts:
-        """The layouts without functions that neither a region nor a record (or a part of one) refers to."""
+    def pruned(self, segments: Mapping[str, Sequence[SegmentRecord]]) -> KeyOwners:
+        """The owners without functions that neither a region nor a record (or a part of one) refers to."""
         used = {region.generation for region in self.regions.values()} | set(_generations(segments))
         if used >= self.functions.keys():
             return self
@@ -208,8 +208,8 @@ class Layouts:
         }
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Layouts:
-        """The layouts that facts keep; none in those of a checkpoint that is new."""
+    def from_facts(cls, facts: Mapping[str, Any]) -> KeyOwners:
+        """The owners that facts keep; none in those of a checkpoint that is new."""
         if not facts:
             return cls()
         try:

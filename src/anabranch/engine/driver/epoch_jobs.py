@@ -1,0 +1,105 @@
+"""The tasks of an epoch, made and run: one job, again with more segments if a host lacks some."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from anabranch.compiler.explaining.running import Running
+from anabranch.compiler.layout.stages import Layout
+from anabranch.engine.driver.results import Results
+from anabranch.engine.driver.setup import Backend, Storage
+from anabranch.engine.job import Job
+from anabranch.engine.worker.output_files import Target, unordered
+from anabranch.engine.worker.output_mergers import MergerTask, mergeable
+from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
+from anabranch.engine.worker.tasks import ChannelTask, Program
+from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
+from anabranch.operators.hot_key_parts import HotKeyParts
+from anabranch.partitioning.function import PartitioningFunction
+from anabranch.program.travelling import packed
+from anabranch.state.files import cannot_write, storage_problem
+from anabranch.state.store import StateVersion
+
+
+class EpochJobs:
+    """Makes and runs the jobs of a program's epochs."""
+
+    def __init__(self, program: Program, backend: Backend, storage: Storage, mergers: int) -> None:
+        self._program = program
+        self._backend = backend
+        self._storage = storage
+        self._mergers = mergers
+        self._targets = self._file_targets(mergeable) if mergers else {}
+        self._direct = self._file_targets(unordered)
+        self._pickled = packed(program, [step.node for step in program.layout.steps])
+        self._digest = hashlib.sha256(self._pickled).hexdigest()
+
+    def _file_targets(self, suits: Callable[[Layout, int], bool]) -> dict[int, Target]:
+        """The outputs that tasks write: those whose sink takes files, and that suit these tasks."""
+        found = {number: sink.target() for number, sink in enumerate(self._backend.sinks)}
+        layout = self._program.layout
+        return {at: target for at, target in found.items() if target is not None and suits(layout, at)}
+
+    def writes_files(self, exit_number: int) -> bool:
+        """Whether tasks write an output, and the driver only publishes their files."""
+        return exit_number in self._targets or exit_number in self._direct
+
+    def running(self, channels: Mapping[str, int], source_tasks: int | None) -> Running:
+        """What is decided about the layout, with the channels of now."""
+        merged = frozenset(self._targets)
+        mergers, direct = self._mergers if merged else 0, frozenset(self._direct)
+        return Running(self._program.layout, channels, source_tasks, mergers, merged, direct)
+
+    def run(
+        self,
+        batch: Any,
+        state: StateVersion,
+        fed_back: list[tuple[int, int, bytes]],
+        functions: Mapping[int, PartitioningFunction],
+        parts: Mapping[str, HotKeyParts],
+    ) -> Results:
+        """Run an epoch's tasks over its input (None: only what was fed back)."""
+        layout = self._program.layout
+        common = (self._pickled, self._digest, state.epoch, state.clock_ms, functions, parts, self._direct)
+        while True:
+            merged = (self._mergers, frozenset(self._targets))
+            depths = [ChannelTask(*common, depth, state, *merged) for depth in range(1, layout.depth + 1)]
+            merger = MergerTask(*common, self._targets, self._mergers) if self._targets else None
+            job = Job(SplitTask(*common), FeedbackTask(*common), fed_back, depths, merger)
+            try:
+                return Results(self._backend.execute(batch, job), layout)
+            except MissingSegments as missing:
+                # Each time round more is supplied, so this ends.
+                supply = {name: self._supply(name) for name in missing.names if name not in state.supplied}
+                if not supply:
+                    raise CheckpointError(f"tasks cannot read state segments: {', '.join(missing.names)}") from None
+                state = dataclasses.replace(state, supplied={**state.supplied, **supply})
+            except AnabranchError:
+                raise
+            except Exception as problem:
+                raise self._explained(problem, state.epoch) from problem
+
+    def _supply(self, name: str) -> bytes:
+        data = self._storage.checkpoint.files.read(f"state/{name}")
+        if data is None:
+            raise CheckpointError(f"the state segment {self._storage.state_root}/{name} is missing from the checkpoint")
+        return data
+
+    def _explained(self, problem: Exception, epoch: int) -> Exception:
+        """Errors about storage and unreadable input, with what to do; others as they are."""
+        why = storage_problem(problem)
+        if why:
+            return cannot_write(f"what epoch {epoch} wrote", why)
+        text = str(problem)
+        marks = ("FAILED_READ_FILE", "MALFORMED_RECORD", "MALFORMED_CSV", "CANNOT_READ", "Malformed records")
+        if any(mark in text for mark in marks):
+            first = next((line for line in text.splitlines() if any(mark in line for mark in marks)), text)
+            titles = ", ".join(source.title for source in self._program.inputs)
+            return InputError(
+                f"source {titles}, epoch {epoch}: Spark cannot read a row of the input. The epoch "
+                f"failed and nothing of it was written.\n{first.strip()[:1000]}"
+            )
+        return problem

@@ -1,0 +1,194 @@
+"""From a compiled program and its options to a query that runs: where all that makes up a query is put together.
+
+    program, options ─► checked against checkpoint and sinks ─► sources, surroundings, runner ─► Spark's query, started
+
+All that can be wrong is found before the first file is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from anabranch.compiler.layout.plan import Plan
+from anabranch.control.executor_planner import ExecutorPlan
+from anabranch.engine.driver.drain import Drain
+from anabranch.engine.driver.epoch_sizing import EpochSizing
+from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage
+from anabranch.engine.driver.sink import Holder
+from anabranch.engine.driver.switching import SwitchingRunner, begins_split
+from anabranch.engine.driver.waiting import SparkSurroundings
+from anabranch.engine.query_options import QueryOptions
+from anabranch.engine.worker.tasks import Program
+from anabranch.program.model import OutputOrder
+from anabranch.program.options import seconds_of
+from anabranch.spark.batch_log import BatchLog
+from anabranch.spark.cluster import QueryExecutors, executors_of
+from anabranch.spark.hadoop_files import local_path, open_files, qualified
+from anabranch.spark.job import SparkCompactions, SparkExecutor
+from anabranch.spark.read_limits import SparkReadLimits, sizing_of
+from anabranch.spark.row_files import RowFiles
+from anabranch.spark.slots import slots_now, task_slots
+from anabranch.spark.source import OrderedSources, local_directories
+from anabranch.state.backing import open_backing_store
+from anabranch.state.checkpoint import Checkpoint
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryDescription:
+    """What is to be run."""
+
+    plan: Plan
+    """The program as written."""
+    split_plan: Plan | None
+    """The program in steps that can split hot keys, if the query may go over to it."""
+    sinks: Sequence[Any]
+    orders: Sequence[OutputOrder]
+    """What order each output must have."""
+    checkpoint: str
+    options: QueryOptions
+    trigger: dict[str, Any]
+    """Arguments of Spark's trigger."""
+    name: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class StartedQuery:
+    """A query that runs, with all that its handle needs."""
+
+    query: Any
+    """Spark's own."""
+    runner: SwitchingRunner
+    drain: Drain
+    executors: QueryExecutors | None
+    plan: Plan
+    """What is run at first."""
+    changes: list[str]
+    """How the program differs from the one that the checkpoint had, in words."""
+
+
+class _Running:
+    """Spark's query, once there is one: asked by what must be made before it."""
+
+    def __init__(self) -> None:
+        self._query: Any = None
+        self._drain: Drain | None = None
+
+    def started(self, query: Any, drain: Drain) -> None:
+        self._query, self._drain = query, drain
+
+    def is_active(self) -> bool:
+        if self._query is None or self._drain is None:
+            return True
+        return bool(self._query.isActive) or self._drain.is_alive()
+
+    def last_progress(self) -> Any:
+        return None if self._query is None else self._query.lastProgress
+
+
+def start(
+    spark: SparkSession,
+    wanted: QueryDescription,
+    observer: Observer,
+    executors_changed: Callable[[ExecutorPlan], None],
+) -> StartedQuery:
+    """Check a query, and start it."""
+    options, context = wanted.options, spark.sparkContext
+    location = qualified(spark, wanted.checkpoint)
+    durable = options.durability == "power"
+    files = open_files(spark, f"{location}/anabranch", durable)
+    held = Checkpoint(files, options.versions_kept)
+    log = BatchLog(open_files(spark, location, durable))
+    plan, program, split = _programs(wanted, held)
+    description = describe_program(program)
+    store = options.migration_store
+    backing = None if store is None else open_backing_store(store, location)
+    held.check(description, options.allow_state_loss)
+    log.check(held.latest().facts)
+    for sink in wanted.sinks:
+        sink.check(Holder(location, held.query))
+    read = {operator.node.name: operator.node for operator in plan.operators}
+    inputs = [read[node.name] for node in program.inputs]
+    interval = wanted.trigger.get("processingTime")
+    interval_s = None if interval is None else seconds_of(interval)
+    sizing = sizing_of(
+        spark,
+        "fixed" if "once" in wanted.trigger else options.elastic.epoch_size,
+        local_directories(spark, inputs),
+        options.elastic.epoch_s(interval_s),
+        slots_now(context),
+        held.latest().facts.adaptation.sizing,
+    )
+    rows = RowFiles(inputs)
+    changes = held.bind(description, options.allow_state_loss)
+    assert held.query is not None
+    written = rows.written(spark, f"{files.root}/sources", held.query)
+    sources = OrderedSources(spark, inputs, written, None if sizing is None else sizing.limits)
+    read_limits = _read_limits(spark, sources, sizing)
+    running = _Running()
+    executors = executors_of(context, options.elastic.executor_bounds, executors_changed, running.is_active)
+    surroundings = SparkSurroundings(
+        lambda: task_slots(context, options.elastic.executors_max),
+        sources.limited,
+        interval_s,
+        sizing=sizing,
+        slots_now=lambda: slots_now(context),
+        executors=executors,
+        last_progress=running.last_progress,
+    )
+    backend = Backend(
+        SparkExecutor(spark, sources),
+        SparkCompactions(spark),
+        wanted.sinks,
+        surroundings,
+        sizing,
+        batch_digest=log.digest,
+    )
+    settings = EpochSettings(options.elastic, options.balancing, options.snapshots, options.mergers)
+    storage = Storage(held, local_path(location) is not None, backing)
+
+    def runner_of(program: Program) -> EpochRunner:
+        found = dataclasses.replace(program, orders=sources.orders)
+        return EpochRunner(found, settings, storage, backend, observer)
+
+    runner = SwitchingRunner(runner_of, program, split if options.balancing.enabled else None, held)
+    for sink in wanted.sinks:
+        sink.prepare(Holder(location, held.query, held.owner.token, held.owner.check))
+    writer = sources.dataframe.writeStream.foreachBatch(runner).option("checkpointLocation", location)
+    if wanted.name is not None:
+        writer = writer.queryName(wanted.name)
+    if wanted.trigger:
+        writer = writer.trigger(**wanted.trigger)
+    query = writer.start()
+    if read_limits is not None:
+        read_limits.attach(query)
+    drain = Drain(query, runner, bool(wanted.trigger.keys() & {"once", "availableNow"}))
+    running.started(query, drain)
+    if program.loops:
+        drain.start()
+    return StartedQuery(query, runner, drain, executors, plan, changes)
+
+
+def _programs(wanted: QueryDescription, held: Checkpoint) -> tuple[Plan, Program, Program | None]:
+    """What is run at first, and what it may go over to: a checkpoint in two steps goes on in two steps."""
+    program = Program.of(wanted.plan, {}, wanted.orders)
+    if wanted.split_plan is None:
+        return wanted.plan, program, None
+    split = Program.of(wanted.split_plan, {}, wanted.orders)
+    if begins_split(program, split, held):
+        return wanted.split_plan, split, None
+    return wanted.plan, program, split
+
+
+def _read_limits(spark: SparkSession, sources: OrderedSources, sizing: EpochSizing | None) -> SparkReadLimits | None:
+    """What replaces the limits of the running query's sources, if they are ours to say."""
+    if sizing is None:
+        return None
+    limits = SparkReadLimits(spark, {name: sources.leaves[name] for name in sizing.limits})
+    if sizing.limits:
+        sizing.begin(limits)
+    return limits

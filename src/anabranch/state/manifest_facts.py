@@ -1,0 +1,79 @@
+"""What a manifest keeps beside segments: all that a driver that starts needs to go on where another one stopped.
+
+It is a dict only in the manifest (`to_fields`, `of_fields`): docs/checkpoint.md has the form.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.state.key_owners import KeyOwners
+
+
+@dataclasses.dataclass(frozen=True)
+class FedBack:
+    """Tuples that a loop fed back in an epoch: read by the next one."""
+
+    name: str
+    """Their file, below the checkpoint's directory."""
+    rows: int
+    bytes: int = 0
+    """Of the file; 0: nothing was fed back, and there is none."""
+    checksum: int = 0
+    """CRC-32 of the whole file."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AdaptationFacts:
+    """What adaptation remembers; each part in a form of its own."""
+
+    scaling: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    balancing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    sizing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class ManifestFacts:
+    """What an epoch was run with, and what the next one needs."""
+
+    batch: int = -1
+    """The last micro-batch of Spark's that is in the state."""
+    clock_ms: int = 0
+    """The epoch's time."""
+    owners: KeyOwners = dataclasses.field(default_factory=KeyOwners)
+    """Who owns which keys, now and when segments were written."""
+    feedback: Mapping[str, FedBack] = dataclasses.field(default_factory=dict)
+    """Loop → what it fed back."""
+    adaptation: AdaptationFacts = dataclasses.field(default_factory=AdaptationFacts)
+    batch_digest: str | None = None
+    """What tells the input of that micro-batch from any other; None if Spark has no note of it."""
+
+    @property
+    def in_flight(self) -> int:
+        """How many tuples were fed back and wait for the next epoch."""
+        return sum(each.rows for each in self.feedback.values())
+
+    def to_fields(self) -> dict[str, Any]:
+        """As a dict of plain values."""
+        return {
+            "batch": self.batch,
+            "batch_digest": self.batch_digest,
+            "clock_ms": self.clock_ms,
+            "feedback": {loop: vars(each) for loop, each in self.feedback.items()},
+            "adaptation": vars(self.adaptation),
+            **self.owners.to_facts(),
+        }
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, Any]) -> ManifestFacts:
+        """From what `to_fields` gave. TypeError, KeyError or CheckpointError for anything else."""
+        return cls(
+            fields["batch"],
+            fields["clock_ms"],
+            KeyOwners.from_facts(fields),
+            {loop: FedBack(**each) for loop, each in fields["feedback"].items()},
+            AdaptationFacts(**fields["adaptation"]),
+            fields["batch_digest"],
+        )
