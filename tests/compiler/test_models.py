@@ -311,3 +311,48 @@ def test_a_partial_of_a_method_is_followed():
 
     found = analyse(node(Map(functools.partial(Scale().apply, factor=2.0))))
     assert found.state.value is State.STATELESS and found.forwards("k") == "k"
+
+
+# -- declarations and methods that are seen to be something else ---------------------------------------------
+
+
+def _constant(t):
+    return t.but(k="z")
+
+
+def _computed(t):
+    return t.but(k=t.k + t.k)
+
+
+@pytest.mark.parametrize("replaces", [_constant, _computed])
+def test_a_declared_forwarding_that_the_code_replaces_is_refused(replaces):
+    import anabranch as ab
+
+    stream = ab.from_rows([("a", 1)], "k string, x long").map(ab.model(forwards=("k",))(replaces))
+    with pytest.raises(ProgramError, match="declared to forward 'k', but it emits"):
+        analyse(stream._node)
+
+
+def test_a_method_replaced_on_the_object_is_refused():
+    class Passes:
+        def __call__(self, t):
+            yield t
+
+    replaced = Passes()
+    replaced.__call__ = lambda t: [t, t]
+    with pytest.raises(ProgramError, match=r"__call__\(\) was replaced on the object itself"):
+        analyse(node(Process(replaced)))
+
+
+def test_what_makes_an_accumulator_is_read():
+    import anabranch as ab
+
+    made = []
+
+    def create():
+        made.append(1)
+        return len(made)
+
+    counted = ab.agg.custom(create, lambda a, x: a + x, lambda a: a, "long", "x")
+    stream = ab.from_rows([("a", 1)], "k string, x long").aggregate(by="k", window=ab.tumbling(2), n=counted)
+    assert any("outlives the call" in block.reason for block in analyse(stream._node).blocks)

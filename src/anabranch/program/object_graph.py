@@ -24,9 +24,8 @@ import collections
 import enum
 import functools
 import itertools
-import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from io import StringIO
 from random import Random
 from typing import Any
@@ -46,10 +45,10 @@ from anabranch.program.object_parts import (
     is_filled,
     is_lasting,
     is_plain_instance,
-    modules_of,
     shown_path,
 )
 from anabranch.program.schema import Row, restored_row
+from anabranch.program.whole_copies import pickled_whole
 
 
 class Reference:
@@ -76,6 +75,7 @@ class Prototype:
     def __init__(self, target: Any) -> None:
         self.name = getattr(target, "__name__", type(target).__name__)
         classes, _ = code_of(target)
+        _refuse_overlaps([each for each in Live(target, classes).objects() if isinstance(each, np.ndarray)])
         self._pickled, self.has_own_globals = pickled_whole((target, classes), target)
 
     def __repr__(self) -> str:
@@ -89,30 +89,6 @@ class Prototype:
     def check(self) -> None:
         """StateError if something the object holds now could not be kept."""
         self.fresh().flatten()
-
-
-def pickled_whole(value: Any, target: Any) -> tuple[bytes, bool]:
-    """Pickled so that each copy has globals of its own: what user code keeps there is its own, too.
-
-    `target` is what of the value is the user's. Where a global cannot be pickled they all stay those of their modules:
-    the second result says whether they came along.
-    """
-    classes, functions = code_of(target)
-    names = modules_of(classes.values(), functions) - {"__main__"}
-    modules = [sys.modules[name] for name in sorted(names) if name in sys.modules]
-    try:
-        for each in modules:
-            cloudpickle.register_pickle_by_value(each)
-        return cloudpickle.dumps(value), True
-    except Exception:
-        pass
-    finally:
-        for each in modules:
-            cloudpickle.unregister_pickle_by_value(each)
-    try:
-        return cloudpickle.dumps(value), not modules
-    except Exception as problem:
-        raise StateError(f"it cannot be sent to workers: {type(problem).__name__}: {problem}") from problem
 
 
 class Graph:
@@ -167,6 +143,10 @@ class Live:
             self._anchors[id(value)] = path
             self._by_path[path] = value  # also keeps it alive, so that its id stays its own
             waiting.extend(((*path, step), child) for step, child in children(value) if is_lasting(step))
+
+    def objects(self) -> Iterable[Any]:
+        """Those it began with that have a lasting place."""
+        return self._by_path.values()
 
     # -- to data --------------------------------------------------------------------------------------------
 
@@ -229,6 +209,8 @@ class Live:
             return "member", [self._class(kind, path), value.name]
         if kind is types.CellType:
             return "cell", all_of([value.cell_contents]) if is_filled(value) else []
+        if kind is types.MethodType and anchor is not None:
+            return "same", [place(child, (*path, step)) for step, child in children(value)]
         if kind is types.MethodType and getattr(value.__self__, value.__name__, None) == value:
             return "method", [place(value.__self__, (*path, ("self", None))), value.__name__]
         if kind is functools.partial:

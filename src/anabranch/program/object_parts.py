@@ -141,6 +141,7 @@ def children(value: Any) -> Iterator[tuple[Step, Any]]:
             yield ("item", 0), value.cell_contents
     elif kind is types.MethodType:
         yield ("self", None), value.__self__
+        yield ("function", None), value.__func__
     elif kind is functools.partial:
         for at, each in enumerate((value.func, value.args, value.keywords)):
             yield ("partial", at), each

@@ -16,7 +16,7 @@ import cloudpickle
 
 from anabranch.errors import ProgramError, StateError
 from anabranch.program.graph import Node
-from anabranch.program.object_graph import pickled_whole
+from anabranch.program.whole_copies import pickled_whole
 
 
 def packed(program: Any, nodes: Iterable[Node]) -> bytes:

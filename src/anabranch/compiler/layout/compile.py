@@ -152,7 +152,11 @@ def _separate(order: list[Node], models: dict[int, Model], facts: dict[int, Infe
         for place in found.globals_written:
             writers.setdefault(place, node)
             paths[place] = place[1]
-        for thing in {*found.touched, *found.written, *found.globals_read, *found.globals_written}:
+        for identity, path in facts[node.id].dicts.items():  # what is kept for each key
+            writers.setdefault(identity, node)
+            paths.setdefault(identity, path)
+        things = {*found.touched, *found.written, *found.globals_read, *found.globals_written, *facts[node.id].dicts}
+        for thing in things:
             users.setdefault(thing, []).append(node)
     for thing, writer in writers.items():
         for node in users[thing] if len(users[thing]) > 1 else ():

@@ -1,5 +1,6 @@
 """Changing operators so that they mean the same and run better.
 
 managed_state.py   dicts of the author's that become managed state
+whole_object.py    operators in one channel, taken over whole
 inline.py          methods that run over columns
 """

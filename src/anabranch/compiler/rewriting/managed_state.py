@@ -20,6 +20,8 @@ the key that was found (one by (a, b), another by a), a field ``<name>_entries``
 
 from __future__ import annotations
 
+import collections
+import copy
 import dataclasses
 import pickle
 import sys
@@ -30,7 +32,8 @@ from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.key_proof import expression_function
 from anabranch.compiler.reading.values import Text
 from anabranch.program.graph import Keyed, StateField
-from anabranch.program.object_graph import pickled_whole
+from anabranch.program.object_parts import is_atom, is_plain_instance
+from anabranch.program.whole_copies import pickled_whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,11 +180,48 @@ def _with_own_dicts(target: Any, dicts: list[_Dict]) -> tuple[Any, list[_Dict]]:
     All that it holds is copied with it: a dict that is also reached through a bound method, a helper or a closure is
     still one object.
     """
+    plain = _plain_copy(target, dicts)
+    if plain is not None:
+        return plain, dicts
     pickled, _ = pickled_whole((target, dicts), target)
     target, dicts = pickle.loads(pickled)
     for each in dicts:
         find_object(each.route, target).clear()
     return target, dicts
+
+
+def _plain_copy(target: Any, dicts: list[_Dict]) -> Any:
+    """A copy of an object that holds its dicts and beside them only plain values; None for any other.
+
+    The most usual one, and a hundred times cheaper than the general one.
+    """
+    owner = target.__self__ if isinstance(target, types.MethodType) else target
+    own = {each.route[1] for each in dicts if each.route[0] == "operator"}
+    held = getattr(owner, "__dict__", None)
+    is_function = isinstance(owner, (types.FunctionType, type)) or not is_plain_instance(type(owner))
+    if len(own) < len(dicts) or held is None or is_function or not own <= held.keys():
+        return None
+    if not all(is_atom(value) for name, value in held.items() if name not in own):
+        return None
+    if len({id(held[name]) for name in own}) < len(own) or not all(_is_plain(held[name]) for name in own):
+        return None
+    copied = copy.copy(owner)
+    for name in own:
+        setattr(copied, name, _empty_like(held[name]))
+    return getattr(copied, target.__name__) if isinstance(target, types.MethodType) else copied
+
+
+def _is_plain(held: Any) -> bool:
+    """Whether a dict or set leads nowhere."""
+    factory = getattr(held, "default_factory", None)
+    values = held.values() if isinstance(held, dict) else ()
+    return (factory is None or isinstance(factory, type)) and all(map(is_atom, values)) and all(map(is_atom, held))
+
+
+def _empty_like(held: Any) -> Any:
+    if isinstance(held, collections.defaultdict):
+        return collections.defaultdict(held.default_factory)
+    return type(held)()
 
 
 def find_object(route: tuple[Any, ...], target: Any) -> Any:
