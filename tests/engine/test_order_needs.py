@@ -20,8 +20,8 @@ from anabranch.engine.worker.output_files import Target
 from anabranch.errors import ProgramError
 from anabranch.program.model import OutputOrder
 from anabranch.testing import ParallelRun, TaskDied, run_sequential
+from tests.graphs import Global, cases, clocks
 from tests.graphs import build as build_graph
-from tests.graphs import cases, clocks
 from tests.programs import COLUMNS, STEPS, Running, build, epochs, exact
 
 RELAXED = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture]
@@ -179,14 +179,6 @@ def test_between_regions_order_within_keys_needs_trails_from_the_source_on():
 
 
 def test_one_channel_hands_its_tuples_on_in_order_without_trails():
-    class Global:
-        def __init__(self):
-            self.last = None
-
-        def __call__(self, t):
-            before, self.last = self.last, t.s
-            yield t.but(s=f"{before}")
-
     one = ab.from_rows([], COLUMNS).process(Global(), schema=COLUMNS, name="one")
     two = one.process(Running(), by="s", schema=COLUMNS, name="two")
     assert trails(two, "key") == {("source", "one"): 0, ("one", "two"): 0, ("two", "out"): 0}
