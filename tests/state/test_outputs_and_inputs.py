@@ -10,6 +10,7 @@ from anabranch.errors import CheckpointError, SinkError
 from anabranch.spark.batch_log import BatchLog
 from anabranch.spark.row_files import INDEX, RowFiles, write_rows
 from anabranch.state.files import LocalFiles
+from anabranch.state.manifest_facts import ManifestFacts
 
 COLUMNS = "k long, s string, x double"
 
@@ -180,9 +181,9 @@ def log(tmp_path) -> LocalFiles:
 
 
 def test_a_log_that_fits_is_fine(log):
-    facts = {"batch": 2, "batch_digest": BatchLog(log).digest(2)}
+    facts = ManifestFacts(batch=2, batch_digest=BatchLog(log).digest(2))
     BatchLog(log).check(facts)
-    BatchLog(log).check({})
+    BatchLog(log).check(ManifestFacts())
     log.write("sources/0/2.compact", b"v1")
     log.delete("sources/0/2")
     BatchLog(log).check(facts)
@@ -190,14 +191,14 @@ def test_a_log_that_fits_is_fine(log):
 
 @pytest.mark.parametrize("name", ["offsets/2", "sources/0/2"])
 def test_a_log_that_lost_what_the_manifest_was_made_from_is_refused(log, name):
-    facts = {"batch": 2, "batch_digest": BatchLog(log).digest(2)}
+    facts = ManifestFacts(batch=2, batch_digest=BatchLog(log).digest(2))
     log.delete(name)
     with pytest.raises(CheckpointError, match=f"{name} is missing: .* Restore offsets"):
         BatchLog(log).check(facts)
 
 
 def test_a_log_of_another_run_is_refused(log):
-    facts = {"batch": 2, "batch_digest": BatchLog(log).digest(2)}
+    facts = ManifestFacts(batch=2, batch_digest=BatchLog(log).digest(2))
     log.write("offsets/2", b'v1\n{"batchTimestampMs":99}\n{"logOffset":2}\n')
     with pytest.raises(CheckpointError, match="offsets/2 is another than it was"):
         BatchLog(log).check(facts)
