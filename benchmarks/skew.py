@@ -45,7 +45,7 @@ from anabranch.partitioning.counting.tally import Tally
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.placing.construct import evened
 from anabranch.program.hashing import hash_columns
-from anabranch.state import owners
+from anabranch.state import key_owners
 from benchmarks._skew_program import FILES_PER_EPOCH, write_epoch
 from benchmarks._spark import spark_session
 
@@ -152,12 +152,12 @@ class Run:
 @contextlib.contextmanager
 def beginning_with(make: Callable[[int], PartitioningFunction]) -> Iterator[None]:
     """Queries begin with another function."""
-    before = owners.evened
-    owners.evened = make
+    before = key_owners.evened
+    key_owners.evened = make
     try:
         yield
     finally:
-        owners.evened = before
+        key_owners.evened = before
 
 
 def uniform(names: np.ndarray, channels: int) -> PartitioningFunction:

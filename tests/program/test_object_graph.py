@@ -163,7 +163,11 @@ class Holds:
         self.inner = {"place": [value]}
 
 
-@pytest.mark.parametrize("value", [iter([1]), (n for n in ()), threading.Lock(), np.array([object()]), open], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [iter([1]), (n for n in ()), threading.Lock(), np.array([object()]), open],
+    ids=["iterator", "generator", "lock", "array of objects", "function"],
+)
 def test_what_cannot_be_kept_is_refused_before_anything_starts(value):
     if value is open:
         Prototype(Holds(value)).check()  # a function is the same wherever it is

@@ -28,6 +28,7 @@ class StateMap:
     (1, False, 0, 1)
     """
 
+    is_managed_state = True  # the compiler knows it by that
     __slots__ = ("_entries", "_ttl_ms", "changed")
 
     def __init__(self, ttl_ms: int | None = None, entries: dict[Any, tuple[Any, int | None]] | None = None) -> None:
@@ -104,6 +105,7 @@ class StateMaps:
     >>> maps.remove("seen")
     """
 
+    is_managed_state = True
     __slots__ = ("_changed", "_maps")
 
     def __init__(self, maps: dict[str, StateMap] | None = None) -> None:

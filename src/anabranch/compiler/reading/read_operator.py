@@ -157,6 +157,8 @@ def _look_for_what_is_not_data(reading: Reading) -> None:
             if isinstance(each, (Site, Kept)):
                 kinds |= reading.heap.at(each).content.types or set()
         for kind in sorted(kinds - known.KEEPABLE, key=lambda kind: kind.__name__):
+            if getattr(kind, "is_managed_state", False):
+                continue
             if kind not in (Iterator, Callback, types.FunctionType, types.MethodType):  # told where they are kept
                 text = f"keeps a {kind.__name__} in {field}, which is not data"
                 reading.facts.add(Kind.NOT_DATA, text, reading.place(reading.tree))
