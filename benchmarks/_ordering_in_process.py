@@ -30,8 +30,8 @@ from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Stor
 from anabranch.engine.worker.exchange import ROWS, batches_of
 from anabranch.engine.worker.tasks import BATCH_ROWS, Program
 from anabranch.program.model import OutputOrder
-from anabranch.spark.job import Job
 from anabranch.spark.sinks import NoopSink
+from anabranch.spark.spark_job import Job
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
 from benchmarks import _ordering_programs as programs

@@ -480,40 +480,18 @@ def test_the_package_keeps_the_rule(rule) -> None:
 
 # What breaks a rule today and is to go. A name that no longer breaks it must leave this list: it only shrinks.
 EXCEPTIONS: dict[str, set[str]] = {
+    # Folders of the compiler, not packages of the house: a plan explains itself, a model brings its rewritten logic.
     "cycles": {
         "anabranch.compiler.explaining",
         "anabranch.compiler.layout",
         "anabranch.compiler.models",
         "anabranch.compiler.rewriting",
     },
-    "classes": {
-        "Combine",
-        "Draft",
-        "Flow",
-        "Graph",
-        "Kind",
-        "Running",
-        "Step",
-    },
-    "files": {
-        "job",
-        "session",
-    },
-    "state": {
-        # The epoch that runs: each thread has its own, and whoever runs a task puts back what was there.
-        "anabranch.operators.epoch_context._running",
-        "anabranch.program.schema._row_classes",
-    },
-    "maps": {
-        "anabranch",
-        "anabranch.compiler.rewriting",
-        "anabranch.engine.driver",
-        "anabranch.engine.merging",
-        "anabranch.operators",
-        "anabranch.program",
-        "anabranch.spark",
-        "anabranch.state",
-    },
+    "classes": set(),
+    "files": set(),
+    # The epoch that runs in this thread, a context variable: operators ask it for the time and count bad input there.
+    "state": {"anabranch.operators.epoch_context._running"},
+    "maps": set(),
 }
 
 
@@ -679,7 +657,7 @@ def test_an_import_from_below_is_allowed(module: str, source: str) -> None:
 )
 def test_pyspark_outside_of_spark_is_found(source: str) -> None:
     assert pyspark_breaches(source, "anabranch.api.stream")
-    assert pyspark_breaches(source, "anabranch.spark.session") == []
+    assert pyspark_breaches(source, "anabranch.spark.spark_session") == []
 
 
 def test_pyspark_for_the_type_checker_is_allowed() -> None:
@@ -720,7 +698,7 @@ def test_pyspark_for_the_type_checker_is_allowed() -> None:
 def test_a_clock_or_io_or_global_randomness_in_a_pure_layer_is_found(source: str) -> None:
     for layer in sorted(PURE):
         assert purity_breaches(source, f"anabranch.{layer}.planted"), layer
-    assert purity_breaches(source, "anabranch.spark.session") == []
+    assert purity_breaches(source, "anabranch.spark.spark_session") == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ General layout. Users touch what is named below; everything else is private.
     spark/         the backend, the only place that imports pyspark at run time
     api/           what users touch: session, stream, writer, query handle
     papers/        the papers' own machine, for their figures
-    errors.py      every error the user can see
+    sim/           the product in virtual time
+    testing.py     programs without a cluster          cli.py   looking into checkpoints
+    errors.py      every error the user can see        faults.py   where tests may let it die
 """
 
 # The function `state` below has the name of a subpackage. Importing a subpackage binds its name here, once, the

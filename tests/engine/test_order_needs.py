@@ -20,8 +20,8 @@ from anabranch.engine.worker.output_files import Target
 from anabranch.errors import ProgramError
 from anabranch.program.model import OutputOrder
 from anabranch.testing import ParallelRun, TaskDied, run_sequential
-from tests.graphs import Global, cases, clocks
 from tests.graphs import build as build_graph
+from tests.graphs import cases, clocks
 from tests.programs import COLUMNS, STEPS, Running, build, epochs, exact
 
 RELAXED = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture]
@@ -176,6 +176,17 @@ def test_between_regions_order_within_keys_needs_trails_from_the_source_on():
     assert trails(two, "none") == {("source", "one"): 1, ("one", "two"): 1, ("two", "out"): 0}
     tolerant = one.process(Count(), by="s", schema="k long, n long", name="three")
     assert trails(tolerant, "none") == {("source", "one"): 0, ("one", "three"): 0, ("three", "out"): 0}
+
+
+class Global:
+    """Ordinary code that no key can be found for."""
+
+    def __init__(self):
+        self.last = None
+
+    def __call__(self, t):
+        before, self.last = self.last, t.s
+        yield t.but(s=f"{before}")
 
 
 def test_one_channel_hands_its_tuples_on_in_order_without_trails():

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from anabranch.errors import StateError
-from anabranch.program.object_graph import Graph, Prototype
+from anabranch.program.object_graph import ObjectGraph, Prototype
 from anabranch.state.codec import decode, encode
 
 
@@ -129,7 +129,7 @@ class Everything:
 @given(some.lists(some.tuples(some.integers(0, 9), some.booleans()), max_size=25))
 def test_an_object_that_goes_through_bytes_does_what_it_would_have_done(calls):
     plain, prototype = Everything(), Prototype(Everything())
-    graph = Graph()
+    graph = ObjectGraph()
     for x, ends_here in calls:
         assert graph.live(prototype).take(x) == plain.take(x)
         if ends_here:
@@ -138,7 +138,7 @@ def test_an_object_that_goes_through_bytes_does_what_it_would_have_done(calls):
 
 def test_the_original_is_never_touched():
     original = Everything()
-    Graph().live(Prototype(original)).take(2)
+    ObjectGraph().live(Prototype(original)).take(2)
     assert original.window == [] and original.calls() == 1
 
 
@@ -151,7 +151,7 @@ def counts(t):
 
 
 def test_a_function_brings_its_globals_along():
-    prototype, graph = Prototype(counts), Graph()
+    prototype, graph = Prototype(counts), ObjectGraph()
     assert [graph.live(prototype)(1), graph.live(prototype)(1)] == [1, 2]
     graph = decode(encode(graph))
     assert [graph.live(prototype)(1), graph.live(prototype)(2)] == [3, 1]
@@ -192,7 +192,7 @@ def test_arrays_that_share_their_memory_are_refused():
 
 
 def test_parts_name_only_classes_that_the_program_brought():
-    graph = Graph()
+    graph = ObjectGraph()
     prototype = Prototype(Everything())
     graph.live(prototype).take(1)
     nodes = graph.to_parts()
@@ -201,4 +201,4 @@ def test_parts_name_only_classes_that_the_program_brought():
     ]
     planted = [[None if kind == "instance" else anchor, kind, what] for anchor, kind, what in planted]
     with pytest.raises(KeyError):
-        Graph(planted).live(prototype)
+        ObjectGraph(planted).live(prototype)

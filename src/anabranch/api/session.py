@@ -188,7 +188,7 @@ def session(spark: SparkSession | None = None) -> Session:
     >>> usage = streams.read(spark.readStream.schema(s).json("in/"))      # doctest: +SKIP
     """
     if spark is None:
-        from anabranch.spark.session import local_session
+        from anabranch.spark.spark_session import local_session
 
         spark = local_session()
     return Session(spark)

@@ -36,7 +36,7 @@ class Slide:
 
 
 @dataclasses.dataclass(frozen=True)
-class Combine:
+class PartialResults:
     """How partial results of an aggregation combine: what a part hands over, and the code that takes it in.
 
     Each column is (code, type); in `merge` ``{p0}``, ``{p1}`` stand for them. Parts come in the order of their first
@@ -80,7 +80,7 @@ class Aggregation:
     at: int | None = None
     bound: str = ""
     functions: tuple[Callable[..., Any], ...] = ()
-    combine: Callable[[pa.DataType, bool], Combine | None] = lambda _, __: None
+    combine: Callable[[pa.DataType, bool], PartialResults | None] = lambda _, __: None
 
     def output_type(self, found: pa.DataType | None) -> pa.DataType:
         """The type of the result; SchemaError if the attribute's type does not fit."""
@@ -130,27 +130,27 @@ def sum(attribute: str) -> Aggregation:
     )
 
 
-def _sums(text: str, number: str, add: str, *more: tuple[str, pa.DataType]) -> Callable[..., Combine | None]:
+def _sums(text: str, number: str, add: str, *more: tuple[str, pa.DataType]) -> Callable[..., PartialResults | None]:
     """Partial sums: of integers as text, because a part may be too large for the type that the whole fits into."""
     then = "".join(f"; {{u}} += {{p{at}}}" for at in range(1, 1 + len(more)))
 
-    def combine(kind: pa.DataType, reassociate: bool) -> Combine | None:
+    def combine(kind: pa.DataType, reassociate: bool) -> PartialResults | None:
         if pa.types.is_integer(kind):
-            return Combine(((text, pa.string()), *more), _IF_PART + add.replace("{v}", "int({p0})") + then)
+            return PartialResults(((text, pa.string()), *more), _IF_PART + add.replace("{v}", "int({p0})") + then)
         if pa.types.is_floating(kind) and reassociate:
-            return Combine(((number, pa.float64()), *more), _IF_PART + add.replace("{v}", "{p0}") + then)
+            return PartialResults(((number, pa.float64()), *more), _IF_PART + add.replace("{v}", "{p0}") + then)
         return None
 
     return combine
 
 
-def _same_value(merge: str, in_order: bool = False) -> Callable[..., Combine | None]:
+def _same_value(merge: str, in_order: bool = False) -> Callable[..., PartialResults | None]:
     """A value that one of the tuples has; unless the first one counts, floats depend on their order (NaN, -0.0)."""
 
-    def combine(kind: pa.DataType, reassociate: bool) -> Combine | None:
+    def combine(kind: pa.DataType, reassociate: bool) -> PartialResults | None:
         if _ordered(kind) is None or (pa.types.is_floating(kind) and not (in_order or reassociate)):
             return None
-        return Combine((("{s}", kind),), merge.replace("{v}", "{p0}"))
+        return PartialResults((("{s}", kind),), merge.replace("{v}", "{p0}"))
 
     return combine
 
@@ -165,7 +165,7 @@ def count(attribute: str | None = None) -> Aggregation:
     """How many tuples; with an attribute, how many of them have it."""
     add = "{s} += 1" if attribute is None else _IF_PRESENT + "{s} += 1"
     made = Slide("{s} = 0", add, add.replace("+=", "-="), "{s}")
-    parts = Combine((("{s}", pa.int64()),), "{s} += {p0}")
+    parts = PartialResults((("{s}", pa.int64()),), "{s} += {p0}")
     return Aggregation(
         "count",
         attribute,

@@ -10,7 +10,7 @@ The generated method unpacks the tuple once and keeps one open window per key, a
     …add the tuple…
 
 This file has the windows that follow one another; `sliding.py` those that move along, `event_windows.py` those of
-which several are open at a time. All write the same kind of class, with what `Draft` gives them.
+which several are open at a time. All write the same kind of class, with what `CodeDraft` gives them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Aggregate(LibraryOperator):
 
 
 @dataclasses.dataclass
-class Draft:
+class CodeDraft:
     """The code of an aggregation while it is written.
 
     Attributes
@@ -205,7 +205,7 @@ def aggregate_logic(
     if null_key not in NULL_KEYS:
         raise ProgramError(f"null_key={null_key!r}: expected one of {', '.join(map(repr, NULL_KEYS))}")
     output = _output(schema, key, window, aggregations)
-    draft = Draft(schema, tuple(key), window, list(aggregations.values()), null_key)
+    draft = CodeDraft(schema, tuple(key), window, list(aggregations.values()), null_key)
     results = ", ".join(f"{column}={aggregation}" for column, aggregation in aggregations.items())
     draft.configuration["description"] = f"{window}: {results}"
     if isinstance(window.policy, EventTime):
@@ -243,7 +243,7 @@ def _output(
     return Schema(pa.schema(output))
 
 
-def write_tumbling(draft: Draft) -> None:
+def write_tumbling(draft: CodeDraft) -> None:
     """Write the code of windows that follow one another."""
     policy = draft.window.policy
     draft.state["open"] = False

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from anabranch.operators.agg import Aggregation, Combine
+from anabranch.operators.agg import Aggregation, PartialResults
 from anabranch.operators.epoch_context import parts_of as parts_of_keys
 from anabranch.operators.library_operator import LibraryOperator, configured
 from anabranch.operators.windows import Punctuated, Time, Tumbling
@@ -35,7 +35,7 @@ from anabranch.program.model import Selectivity
 from anabranch.program.schema import Schema
 
 if TYPE_CHECKING:
-    from anabranch.operators.aggregation import Draft
+    from anabranch.operators.aggregation import CodeDraft
 
 
 class Salt(LibraryOperator):
@@ -55,9 +55,9 @@ class Salt(LibraryOperator):
         return parts_of_keys(self.operator_name).parts(hash_columns(columns))
 
 
-def parts_of(draft: Draft, name: str, reassociate: bool) -> Parts | None:
+def parts_of(draft: CodeDraft, name: str, reassociate: bool) -> Parts | None:
     """The two steps of an aggregation; None if it has to be one."""
-    from anabranch.operators.aggregation import Draft, write_tumbling
+    from anabranch.operators.aggregation import CodeDraft, write_tumbling
 
     policy = draft.window.policy
     if not draft.key or not isinstance(draft.window, Tumbling) or not isinstance(policy, (Time, Punctuated)):
@@ -85,7 +85,9 @@ def parts_of(draft: Draft, name: str, reassociate: bool) -> Parts | None:
     salted = Schema(pa.schema([*draft.schema.arrow, pa.field(part, pa.int64())]))
     handed_over = Schema(pa.schema(fields))
 
-    first = Draft(salted, draft.key, draft.window, _handing_over(draft.aggregations, chosen, policy), draft.null_key)
+    first = CodeDraft(
+        salted, draft.key, draft.window, _handing_over(draft.aggregations, chosen, policy), draft.null_key
+    )
     if isinstance(policy, Time):
         first.window = Tumbling(dataclasses.replace(policy, size_ms=0))  # at every start of an epoch
     # Not said to be copied: the compiler would route both steps by the key alone, and all parts would meet again.
@@ -95,7 +97,7 @@ def parts_of(draft: Draft, name: str, reassociate: bool) -> Parts | None:
         dataclasses.replace(each, attribute=None, add=merge)
         for each, merge in zip(draft.aggregations, merges, strict=True)
     ]
-    second = Draft(handed_over, draft.key, draft.window, merging, "seen", moment=anchor)
+    second = CodeDraft(handed_over, draft.key, draft.window, merging, "seen", moment=anchor)
     write_tumbling(second)
     keys = sorted(draft.key)
     places = tuple(draft.schema.names.index(key) for key in keys)
@@ -105,13 +107,13 @@ def parts_of(draft: Draft, name: str, reassociate: bool) -> Parts | None:
     return Parts(Map(salt), salted, first.build(name), handed_over, second.build(name))
 
 
-def _combine(draft: Draft, aggregation: Aggregation, reassociate: bool) -> Combine | None:
+def _combine(draft: CodeDraft, aggregation: Aggregation, reassociate: bool) -> PartialResults | None:
     kind = pa.null() if aggregation.attribute is None else draft.schema.type_of(aggregation.attribute)
     return aggregation.combine(kind, reassociate)
 
 
 def _handing_over(
-    aggregations: Sequence[Aggregation], combines: Sequence[Combine], policy: Time | Punctuated
+    aggregations: Sequence[Aggregation], combines: Sequence[PartialResults], policy: Time | Punctuated
 ) -> list[Aggregation]:
     """The aggregations of partial windows: what they give is what combined windows need."""
     first = [

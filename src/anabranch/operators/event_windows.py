@@ -12,13 +12,13 @@ from __future__ import annotations
 import decimal
 from typing import Any
 
-from anabranch.operators.aggregation import Draft
+from anabranch.operators.aggregation import CodeDraft
 from anabranch.operators.library_operator import LATE, PARTLY_LATE
 from anabranch.operators.windows import EventTime, Sliding, amount, measure
 from anabranch.program.model import Selectivity
 
 
-def write_event_windows(draft: Draft) -> None:
+def write_event_windows(draft: CodeDraft) -> None:
     """Write the code of windows over event time."""
     policy = draft.window.policy
     assert isinstance(policy, EventTime)

@@ -29,7 +29,7 @@ from anabranch.program.schema import Schema, restored_row
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class PatternStep:
     """One step of a pattern: a name, a condition, and how many tuples it takes. Made by `step`."""
 
     name: str
@@ -38,11 +38,11 @@ class Step:
     most: int | None = 1
     sees_matched: bool = False
 
-    def one_or_more(self) -> Step:
+    def one_or_more(self) -> PatternStep:
         """The same step, taking one tuple or more."""
         return dataclasses.replace(self, least=1, most=None)
 
-    def optional(self) -> Step:
+    def optional(self) -> PatternStep:
         """The same step, which may take no tuple at all."""
         if self.least > 1:
             raise ProgramError(
@@ -50,7 +50,7 @@ class Step:
             )
         return dataclasses.replace(self, least=0)
 
-    def times(self, least: int, most: int | None = -1) -> Step:
+    def times(self, least: int, most: int | None = -1) -> PatternStep:
         """The same step, taking so many tuples: ``times(3)``, ``times(2, 5)``, ``times(3, None)`` for 3 or more."""
         most = least if most == -1 else most
         for each in (least, most):
@@ -70,7 +70,7 @@ class Step:
         return f"{self.name}{{{self.least},{'' if self.most is None else self.most}}}"
 
 
-def step(name: str, condition: Callable[..., Any]) -> Step:
+def step(name: str, condition: Callable[..., Any]) -> PatternStep:
     """A step of a pattern for `Stream.match`: exactly one tuple, unless it is told otherwise.
 
     Parameters
@@ -91,7 +91,7 @@ def step(name: str, condition: Callable[..., Any]) -> Step:
         raise ProgramError(
             f"step({name!r}, {condition!r}): expected a function of a tuple, or of a tuple and the match"
         )
-    return Step(name, condition, sees_matched=_parameters(condition) > 1)
+    return PatternStep(name, condition, sees_matched=_parameters(condition) > 1)
 
 
 def _parameters(function: Callable[..., Any]) -> int:
@@ -136,7 +136,7 @@ class Match(LibraryOperator):
     number: int
     newest: Any
     guard: Guard
-    steps: tuple[Step, ...]
+    steps: tuple[PatternStep, ...]
     columns: tuple[str, ...]
     relaxed: bool
     most: int | None
@@ -201,7 +201,7 @@ class Match(LibraryOperator):
             taken = (*taken, ())
         return ways
 
-    def _accepts(self, step: Step, t: Any, taken: tuple[tuple[Any, ...], ...]) -> Any:
+    def _accepts(self, step: PatternStep, t: Any, taken: tuple[tuple[Any, ...], ...]) -> Any:
         if step.sees_matched:
             return step.condition(t, Matched([each.name for each in self.steps], taken, self.columns))
         return step.condition(t)
@@ -235,8 +235,8 @@ def match_logic(
     name: str,
 ) -> tuple[Keyed, Schema]:
     """The operator of a pattern, and the schema of its matches."""
-    steps = (pattern,) if isinstance(pattern, Step) else tuple(pattern)
-    if not steps or not all(isinstance(each, Step) for each in steps):
+    steps = (pattern,) if isinstance(pattern, PatternStep) else tuple(pattern)
+    if not steps or not all(isinstance(each, PatternStep) for each in steps):
         raise ProgramError(f"pattern={pattern!r}: expected steps: [step('first', …), step('then', …)]")
     names = [each.name for each in steps]
     for each in names:

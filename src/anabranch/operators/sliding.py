@@ -11,13 +11,13 @@ from collections import deque
 
 from anabranch.errors import ProgramError
 from anabranch.operators.agg import Slide
-from anabranch.operators.aggregation import Draft
+from anabranch.operators.aggregation import CodeDraft
 from anabranch.operators.library_operator import BACKWARDS
 from anabranch.operators.windows import Count, Delta, Punctuated, Sliding, Time, amount, measure
 from anabranch.program.model import Selectivity
 
 
-def write_sliding(draft: Draft) -> None:
+def write_sliding(draft: CodeDraft) -> None:
     """Write the code of a window that moves along."""
     window = draft.window
     assert isinstance(window, Sliding)
@@ -88,7 +88,7 @@ def write_sliding(draft: Draft) -> None:
     draft.methods["process(self, t)"] = lines
 
 
-def _columns(draft: Draft) -> tuple[list[str], str]:
+def _columns(draft: CodeDraft) -> tuple[list[str], str]:
     """What the queue holds of a tuple, what is measured first; and the variable that is measured."""
     policy = draft.window.policy
     measured = ""
@@ -107,13 +107,13 @@ def _columns(draft: Draft) -> tuple[list[str], str]:
     return columns, measured
 
 
-def _slide(draft: Draft, at: int) -> Slide | None:
+def _slide(draft: CodeDraft, at: int) -> Slide | None:
     aggregation = draft.aggregations[at]
     kind = None if aggregation.attribute is None else draft.schema.type_of(aggregation.attribute)
     return aggregation.slide(kind)
 
 
-def _accumulators(draft: Draft, columns: list[str]) -> tuple[list[str], list[str], list[str]]:
+def _accumulators(draft: CodeDraft, columns: list[str]) -> tuple[list[str], list[str], list[str]]:
     add: list[str] = []
     remove: list[str] = []
     begin: list[str] = []
@@ -130,7 +130,7 @@ def _accumulators(draft: Draft, columns: list[str]) -> tuple[list[str], list[str
     return add, remove, begin
 
 
-def _result(draft: Draft, columns: list[str]) -> list[str]:
+def _result(draft: CodeDraft, columns: list[str]) -> list[str]:
     begin: list[str] = []
     add: list[str] = []
     results: list[str] = []
@@ -152,7 +152,7 @@ def _result(draft: Draft, columns: list[str]) -> list[str]:
     return [*lines, f"return (*key, {''.join(f'{each}, ' for each in results)})"]
 
 
-def _wait(draft: Draft, evict: list[str]) -> list[str]:
+def _wait(draft: CodeDraft, evict: list[str]) -> list[str]:
     """The methods for triggers that are no tuples; what a tuple does so that its key is triggered."""
     assert isinstance(draft.window, Sliding)
     every = draft.window.every

@@ -91,7 +91,7 @@ class Prototype:
         self.fresh().flatten()
 
 
-class Graph:
+class ObjectGraph:
     """The value of the state: a live object while an epoch runs, parts between epochs."""
 
     __slots__ = ("_live", "_parts")
@@ -116,9 +116,9 @@ class Graph:
         return self._parts
 
     @staticmethod
-    def from_parts(parts: list[Any]) -> Graph:
+    def from_parts(parts: list[Any]) -> ObjectGraph:
         """From plain data."""
-        return Graph(parts)
+        return ObjectGraph(parts)
 
     def __repr__(self) -> str:
         return repr(shown(self.to_parts()))

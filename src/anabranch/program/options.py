@@ -70,7 +70,7 @@ class Interval:
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class OptionKind:
     """What an option may be."""
 
     expected: str
@@ -78,32 +78,33 @@ class Kind:
     parse: Callable[[str], Any]
 
 
-def _whole(least: int, most: int | None = None) -> Kind:
+def _whole(least: int, most: int | None = None) -> OptionKind:
     def parse(text: str) -> int:
         if not text.isdigit() or int(text) < least or (most is not None and int(text) > most):
             raise ValueError
         return int(text)
 
-    return Kind(f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most}", parse)
+    expected = f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most}"
+    return OptionKind(expected, parse)
 
 
-def _number(least: float, most: float, expected: str, below: bool = False) -> Kind:
+def _number(least: float, most: float, expected: str, below: bool = False) -> OptionKind:
     def parse(text: str) -> float:
         value = float(text)
         if not (least <= value < most if below else least <= value <= most):  # also for NaN
             raise ValueError
         return value
 
-    return Kind(expected, parse)
+    return OptionKind(expected, parse)
 
 
-def _one_of(*choices: str) -> Kind:
+def _one_of(*choices: str) -> OptionKind:
     def parse(text: str) -> str:
         if text not in choices:
             raise ValueError
         return text
 
-    return Kind(f"one of {', '.join(choices)}", parse)
+    return OptionKind(f"one of {', '.join(choices)}", parse)
 
 
 def _duration(text: str) -> float:
@@ -126,10 +127,10 @@ def _truth(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
 
-TEXT = Kind("a text", str)
-DURATION = Kind("a time, such as '2 seconds', '500 ms' or '1 hour'", _duration)
-PERIOD = Kind("for example '20 epochs', '30 seconds' or '5 minutes'", _period)
-TRUTH = Kind("true or false", _truth)
+TEXT = OptionKind("a text", str)
+DURATION = OptionKind("a time, such as '2 seconds', '500 ms' or '1 hour'", _duration)
+PERIOD = OptionKind("for example '20 epochs', '30 seconds' or '5 minutes'", _period)
+TRUTH = OptionKind("true or false", _truth)
 CHANNELS = _whole(1, CHANNELS_MAX)
 
 
@@ -138,7 +139,7 @@ class Option:
     """An option of a query."""
 
     name: str
-    kind: Kind
+    kind: OptionKind
     default: str
     """What it is if nobody says, for people."""
     doc: str

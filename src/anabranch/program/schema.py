@@ -13,6 +13,7 @@ import collections
 import dataclasses
 import datetime
 import decimal
+import functools
 import typing
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -66,20 +67,16 @@ def restored_row(fields: tuple[str, ...], values: tuple[Any, ...]) -> Row:
     return _row_class(fields)(values)
 
 
-_row_classes: dict[tuple[str, ...], type[Row]] = {}
-
-
+@functools.cache
 def _row_class(fields: tuple[str, ...]) -> type[Row]:
-    found = _row_classes.get(fields)
-    if found is None:
-        members: dict[str, Any] = {"__slots__": (), "_fields": fields}
-        # The getters of a named tuple read a slot in C; a property or __getitem__ would be Python per access.
-        getters: Any = collections.namedtuple("getters", fields, rename=True)  # type: ignore[misc]
-        for at, name in enumerate(fields):
-            if name.isidentifier() and not name.startswith("__") and name not in members:
-                members[name] = vars(getters)[getters._fields[at]]
-        found = _row_classes[fields] = type("Row", (Row,), members)
-    return found
+    """One class for all tuples with these names."""
+    members: dict[str, Any] = {"__slots__": (), "_fields": fields}
+    # The getters of a named tuple read a slot in C; a property or __getitem__ would be Python per access.
+    getters: Any = collections.namedtuple("getters", fields, rename=True)  # type: ignore[misc]
+    for at, name in enumerate(fields):
+        if name.isidentifier() and not name.startswith("__") and name not in members:
+            members[name] = vars(getters)[getters._fields[at]]
+    return type("Row", (Row,), members)
 
 
 class Schema:

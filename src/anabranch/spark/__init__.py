@@ -1,1 +1,11 @@
-"""The only place that imports pyspark at run time: session, sources, epoch runner, sinks."""
+"""The Spark backend: the only place that imports pyspark at run time.
+
+spark_session.py, java.py     a local Spark, with a Java runtime that is found or brought along
+source.py, row_files.py       streaming DataFrames in the order of their data; rows in memory as files
+read_limits.py                how many files an epoch takes, replaced while a query runs
+spark_job.py                  the tasks of an epoch as one Spark job; compactions as another
+sinks.py                      where output goes
+hadoop_files.py, batch_log.py files that only Hadoop reaches; what Spark wrote down of its batches
+cluster.py, slots.py          executors, and how many tasks run at once
+assemble.py                   all of it put together for one query
+"""

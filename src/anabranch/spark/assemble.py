@@ -29,11 +29,11 @@ from anabranch.program.options import seconds_of
 from anabranch.spark.batch_log import BatchLog
 from anabranch.spark.cluster import QueryExecutors, executors_of
 from anabranch.spark.hadoop_files import local_path, open_files, qualified
-from anabranch.spark.job import SparkCompactions, SparkExecutor
 from anabranch.spark.read_limits import SparkReadLimits, sizing_of
 from anabranch.spark.row_files import RowFiles
 from anabranch.spark.slots import slots_now, task_slots
 from anabranch.spark.source import OrderedSources, local_directories
+from anabranch.spark.spark_job import SparkCompactions, SparkExecutor
 from anabranch.state.backing import open_backing_store
 from anabranch.state.checkpoint import Checkpoint
 

@@ -20,7 +20,7 @@ import msgpack
 import numpy as np
 
 from anabranch.errors import StateError
-from anabranch.program.object_graph import Graph, Reference
+from anabranch.program.object_graph import ObjectGraph, Reference
 from anabranch.program.schema import Row, restored_row
 from anabranch.state.maps import StateMap, StateMaps
 
@@ -128,7 +128,7 @@ _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] 
     20: (Row, lambda v: [list(v._fields), list(v)], lambda p: restored_row(tuple(p[0]), tuple(p[1]))),
     21: (StateMap, StateMap.to_parts, StateMap.from_parts),
     22: (StateMaps, StateMaps.to_parts, StateMaps.from_parts),
-    23: (Graph, Graph.to_parts, Graph.from_parts),
+    23: (ObjectGraph, ObjectGraph.to_parts, ObjectGraph.from_parts),
     24: (Reference, lambda v: v.number, Reference),
 }
 _NUMBERS = {kind: number for number, (kind, _, _) in _EXTENSIONS.items()}

@@ -13,7 +13,7 @@ from anabranch.compiler.reading.values import NOTHING, Value, join
 
 
 @dataclasses.dataclass
-class Flow:
+class ControlFlow:
     """What holds at one point of a function: its variables, and how many tuples were emitted so far."""
 
     variables: dict[str, Value]
@@ -21,10 +21,10 @@ class Flow:
     most: int = 0
     alive: bool = True
 
-    def copy(self) -> Flow:
-        return Flow(dict(self.variables), self.least, self.most, self.alive)
+    def copy(self) -> ControlFlow:
+        return ControlFlow(dict(self.variables), self.least, self.most, self.alive)
 
-    def joined(self, other: Flow) -> Flow:
+    def joined(self, other: ControlFlow) -> ControlFlow:
         if not self.alive:
             return other.copy()
         if not other.alive:
@@ -33,9 +33,9 @@ class Flow:
         variables = {
             name: join(self.variables.get(name, NOTHING), other.variables.get(name, NOTHING)) for name in names
         }
-        return Flow(variables, min(self.least, other.least), max(self.most, other.most), True)
+        return ControlFlow(variables, min(self.least, other.least), max(self.most, other.most), True)
 
-    def same_as(self, other: Flow) -> bool:
+    def same_as(self, other: ControlFlow) -> bool:
         return (
             self.alive == other.alive
             and self.least == other.least
@@ -65,10 +65,10 @@ class Frame:
     nonlocal_names: frozenset[str] = frozenset()
     is_generator: bool = False
     returned: Value = NOTHING
-    exits: list[tuple[Flow, Value | None]] = dataclasses.field(default_factory=list)
-    breaks: list[list[Flow]] = dataclasses.field(default_factory=list)
-    continues: list[list[Flow]] = dataclasses.field(default_factory=list)
-    handlers: list[list[Flow]] = dataclasses.field(default_factory=list)
+    exits: list[tuple[ControlFlow, Value | None]] = dataclasses.field(default_factory=list)
+    breaks: list[list[ControlFlow]] = dataclasses.field(default_factory=list)
+    continues: list[list[ControlFlow]] = dataclasses.field(default_factory=list)
+    handlers: list[list[ControlFlow]] = dataclasses.field(default_factory=list)
     yields: list[Emission] = dataclasses.field(default_factory=list)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.compiler.reading import known
 from anabranch.compiler.reading.displays import iterate_over, make_display, make_object, tuple_parts
-from anabranch.compiler.reading.frames import Flow
+from anabranch.compiler.reading.frames import ControlFlow
 from anabranch.compiler.reading.reading_state import ExpressionHandlers, Reading
 from anabranch.compiler.reading.subscripts import check_index, handles_of
 from anabranch.compiler.reading.tameness import holds_unordered, is_tame, plain_use, test_truth
@@ -126,7 +126,7 @@ def _read_boolop(reading: Reading, node: ast.BoolOp) -> Value:
     first = reading.evaluate(node.values[0])
     test_truth(reading, first, node)
     found = first
-    flows: list[Flow] = []
+    flows: list[ControlFlow] = []
     texts = [first]
     for operand in node.values[1:]:
         flows.append(reading.flow.copy())

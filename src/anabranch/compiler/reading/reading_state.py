@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from anabranch.compiler.reading import known
 from anabranch.compiler.reading.facts import Access, Emission, Facts, Identity, Kind
-from anabranch.compiler.reading.frames import ActiveCall, Flow, Frame, GeneratorMade
+from anabranch.compiler.reading.frames import ActiveCall, ControlFlow, Frame, GeneratorMade
 from anabranch.compiler.reading.kinds import is_plain_data, is_record, objects_inside
 from anabranch.compiler.reading.values import (
     ANYTHING,
@@ -117,7 +117,7 @@ class Reading:
         self.fields = fields
         self.facts = Facts()
         self.heap = Heap()
-        self.flow = Flow({})
+        self.flow = ControlFlow({})
         self.frame: Frame = Frame(None, "?", {}, {})
         self.loops: tuple[int, ...] = ()
         #: The calls that led here, and the state that was put into some other object, by line.

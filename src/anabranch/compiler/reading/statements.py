@@ -17,7 +17,7 @@ from anabranch.compiler.reading.assigning import assign
 from anabranch.compiler.reading.attributes import attribute_of
 from anabranch.compiler.reading.displays import iterate_over
 from anabranch.compiler.reading.emitting import leave
-from anabranch.compiler.reading.frames import Flow
+from anabranch.compiler.reading.frames import ControlFlow
 from anabranch.compiler.reading.kinds import is_plain_class
 from anabranch.compiler.reading.match_patterns import read_pattern
 from anabranch.compiler.reading.names import assign_name, local_function
@@ -125,7 +125,7 @@ def _read_if(reading: Reading, node: ast.If) -> None:
         _choose_texts(reading, test, after, other)
 
 
-def _choose_texts(reading: Reading, test: Value, yes: Flow, no: Flow) -> None:
+def _choose_texts(reading: Reading, test: Value, yes: ControlFlow, no: ControlFlow) -> None:
     """A variable that is one expression in one branch and another in the other is still an expression."""
     for name, joined in reading.flow.variables.items():
         first, second = yes.variables.get(name), no.variables.get(name)
@@ -137,7 +137,7 @@ def _choose_texts(reading: Reading, test: Value, yes: Flow, no: Flow) -> None:
 
 def _read_match(reading: Reading, node: ast.Match) -> None:
     subject = reading.evaluate(node.subject)
-    ends: list[Flow] = []
+    ends: list[ControlFlow] = []
     reading.branch_depth += 1
     certain = False
     for case in node.cases:
@@ -172,7 +172,7 @@ def _loop(reading: Reading, node: Any, begin: Any, test: ast.expr | None) -> Non
     frame = reading.frame
     outer = reading.loops
     reading.loops = (*outer, id(node))
-    exits: list[Flow] = []
+    exits: list[ControlFlow] = []
     for _ in range(_MOST_ROUNDS):
         version, start = reading.heap.version, reading.flow.copy()
         frame.breaks.append([])

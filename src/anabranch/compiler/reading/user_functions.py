@@ -12,7 +12,7 @@ from anabranch.compiler.reading import known
 from anabranch.compiler.reading.displays import make_display, make_object
 from anabranch.compiler.reading.emitting import leave
 from anabranch.compiler.reading.facts import Emission
-from anabranch.compiler.reading.frames import ActiveCall, Flow, Frame, GeneratorMade, local_names
+from anabranch.compiler.reading.frames import ActiveCall, ControlFlow, Frame, GeneratorMade, local_names
 from anabranch.compiler.reading.kinds import is_generated, is_plain_class, is_record, static_attribute
 from anabranch.compiler.reading.names import assign_name
 from anabranch.compiler.reading.reading_state import Extra, Reading
@@ -186,7 +186,7 @@ def _run(reading: Reading, tree: Any, function: Any, bound: dict[str, Value], no
     caller_path = reading.path
     reading.path = (*caller_path, id(node))
     reading.frame = frame
-    reading.flow = Flow({})
+    reading.flow = ControlFlow({})
     for name, value in bound.items():
         assign_name(reading, name, value, tree)
     try:

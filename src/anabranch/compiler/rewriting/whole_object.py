@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.program.graph import Keyed, StateField
-from anabranch.program.object_graph import Graph, Prototype
+from anabranch.program.object_graph import ObjectGraph, Prototype
 
 
 class WholeObject:
@@ -28,7 +28,7 @@ class WholeObject:
         self.prototype = prototype
         self.method = method
         self.mode = mode
-        self.graph: Graph | None = None
+        self.graph: ObjectGraph | None = None
 
     def __repr__(self) -> str:
         return f"WholeObject({self.prototype.name})"
@@ -36,7 +36,7 @@ class WholeObject:
     def process(self, t: Any) -> Any:
         """Take one tuple; emit what the author's operator emits."""
         if self.graph is None:
-            self.graph = Graph()
+            self.graph = ObjectGraph()
         target = self.graph.live(self.prototype)
         found = (target if self.method is None else getattr(target, self.method))(t)
         if self.mode == "filter":

@@ -122,35 +122,22 @@ class Keeper:
         return tuple(values) if self.tuples_last else schema.exact_row(values)
 
 
-class BatchChannel:
-    """The operators of a region, ready to run.
+class BatchSteps:
+    """What operators do with a batch.
 
     Parameters
     ----------
-    nodes : sequence of Node
-        The chain of operators, first to last.
     tables : mapping of str to StateTable
         The state of the keyed ones, by name.
     epoch : int
         For error messages.
     """
 
-    def __init__(self, nodes: Sequence[Node], tables: Mapping[str, StateTable], epoch: int) -> None:
+    def __init__(self, tables: Mapping[str, StateTable], epoch: int) -> None:
+        self._tables = tables
         self._epoch = epoch
-        self._steps = [(node, self.step(node, tables)) for node in nodes]
 
-    def run(self, batch: Batch) -> Batch:
-        """What the operators make of a batch."""
-        for node, step in self._steps:
-            if not len(batch):
-                return Batch(self._steps[-1][0].schema, [], [])
-            # A frame of its own, so that an error can be told from the rows of *this* operator.
-            batch = step(batch, node)
-        return batch
-
-    def step(
-        self, node: Node, tables: Mapping[str, StateTable], watch: Stopwatch | None = None
-    ) -> Callable[[Batch, Node], Batch]:
+    def step(self, node: Node, watch: Stopwatch | None = None) -> Callable[[Batch, Node], Batch]:
         """What an operator does with a batch; with a stopwatch, its calls of user code for each tuple are timed."""
         logic = node.logic
         keep = Keeper(node.schema)
@@ -167,7 +154,7 @@ class BatchChannel:
         if isinstance(logic, Keyed):
             function = getattr(type(logic.prototype), logic.method)
             places = tuple(node.inputs[0].schema.names.index(name) for name in node.key)
-            table = tables[node.name]
+            table = self._tables[node.name]
             if not inspect.isgeneratorfunction(function):
                 return self._guard(_run_keyed, emitting(function), places, table, keep)
             # Columns of lists or dicts must be copied as they are emitted, which the rewritten method does not.

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, Step
-from anabranch.engine.worker.batches import Batch, BatchChannel, Keeper, StateTable, keys_of
+from anabranch.engine.worker.batches import Batch, BatchSteps, Keeper, StateTable, keys_of
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, TIMED_BATCHES, Stopwatch, timed_rows
 from anabranch.engine.worker.trails import LAST, Trails, emission_index, refined, taken
 from anabranch.errors import AnabranchError, ProgramError
@@ -111,9 +111,9 @@ class StageRun:
         self._timed_runs = self._made_runs(watch) if watch is not None else {}
 
     def _made_runs(self, watch: Stopwatch | None) -> dict[int, Callable[[Batch, Any], Batch]]:
-        channel = BatchChannel((), self._tables, self._epoch)
+        operators = BatchSteps(self._tables, self._epoch)
         return {
-            step.number: channel.step(step.node, self._tables, watch)
+            step.number: operators.step(step.node, watch)
             for step in self._steps
             if step.node.inputs and not isinstance(step.node.logic, Spread) and not step.takes_arrivals
         }
@@ -377,7 +377,7 @@ class _Calls:
             raise operator_failed(self._node, row, problem, self._epoch) from problem
 
     def _checked(self, rows: _Rows) -> Batch:
-        return BatchChannel((), {}, self._epoch).checked(self._node, self._positions, self._outputs, rows)
+        return BatchSteps({}, self._epoch).checked(self._node, self._positions, self._outputs, rows)
 
 
 class _Rows:
