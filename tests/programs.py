@@ -11,9 +11,9 @@ import time
 from hypothesis import strategies as st
 
 import anabranch as ab
-from anabranch.sim.swarm.random_programs import COLUMNS, STEPS, History, Jump, Last, RunningTotal
+from anabranch.sim.swarm.random_programs import COLUMNS, STEPS, History, Jump, Last, Running
 
-__all__ = ["COLUMNS", "STEPS", "History", "Jump", "Last", "Plain", "RunningTotal", "build", "exact", "slow"]
+__all__ = ["COLUMNS", "STEPS", "History", "Jump", "Last", "Plain", "Running", "build", "exact", "slow"]
 
 
 def slow(stream: ab.Stream, cost_s: float) -> ab.Stream:

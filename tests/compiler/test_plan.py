@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.compiler.explaining.explain import explain
-from anabranch.compiler.explaining.running import Running
+from anabranch.compiler.explaining.running import RunningQuery
 from anabranch.compiler.layout.compile import compile_program
 from anabranch.errors import ProgramError
 from anabranch.program.graph import Keyed, Map, Process, StateField
@@ -64,7 +64,7 @@ def refused():
 
 
 def running(plan, **more):
-    return Running(plan.layout, {"jumps": 3}, **more)
+    return RunningQuery(plan.layout, {"jumps": 3}, **more)
 
 
 def test_a_plan_is_frozen():
@@ -132,7 +132,7 @@ def test_what_a_query_has_decided_is_shown():
 def test_an_edge_without_order_has_no_trail():
     plan = compile_program(program())
     edges = tuple(dataclasses.replace(edge, ordered=False) for edge in plan.layout.edges)
-    loose = Running(dataclasses.replace(plan.layout, edges=edges), {})
+    loose = RunningQuery(dataclasses.replace(plan.layout, edges=edges), {})
     data = json.loads(explain(plan, "json", loose))
     assert {edge["trail"] for stage in data["stages"] for edge in stage["inputs"]} == {0}
     assert data["outputs"][0]["merged"] == "not at all" and "trail" not in explain(plan, "mermaid", loose)

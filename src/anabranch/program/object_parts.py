@@ -244,7 +244,8 @@ def _named_in(function: types.FunctionType) -> Iterator[Any]:
 
 def is_library(module: str | None) -> bool:
     """Whether a module came with Python or was installed: not the user's own."""
-    if module == "__main__":
+    # The simulator's random programs are written as a user would.
+    if module is not None and (module == "__main__" or module.startswith("anabranch.sim.")):
         return False
     if module is None or module.split(".")[0] in _LIBRARIES:
         return True

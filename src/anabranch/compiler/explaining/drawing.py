@@ -11,7 +11,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from anabranch.compiler.explaining.layout_data import layout_data
-from anabranch.compiler.explaining.running import Running
+from anabranch.compiler.explaining.running import RunningQuery
 from anabranch.compiler.layout.chains import PlannedOperator
 from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.stages import Layout
@@ -37,7 +37,7 @@ class _Picture:
     arrows: list[tuple[int, int, str]]
 
 
-def _picture(plan: Plan, running: Running | None) -> _Picture:
+def _picture(plan: Plan, running: RunningQuery | None) -> _Picture:
     layout = running.layout if running is not None else plan.laid_out
     data = layout_data(plan, running)
     if layout is None or data is None:
@@ -89,7 +89,7 @@ def caption(operator: PlannedOperator) -> str:
 # -- Mermaid ----------------------------------------------------------------------------------------------
 
 
-def mermaid(plan: Plan, running: Running | None = None) -> str:
+def mermaid(plan: Plan, running: RunningQuery | None = None) -> str:
     """The layout as a Mermaid flowchart."""
     picture = _picture(plan, running)
     lines = ["flowchart LR"]
@@ -122,7 +122,7 @@ def _quoted(text: str) -> str:
 # -- SVG --------------------------------------------------------------------------------------------------
 
 
-def svg(plan: Plan, running: Running | None = None) -> str:
+def svg(plan: Plan, running: RunningQuery | None = None) -> str:
     """The layout as an SVG drawing: a band for each stage, so that frames never overlap."""
     picture = _picture(plan, running)
     spots = _spots(picture)

@@ -7,7 +7,7 @@ from typing import Any
 
 from anabranch.compiler.explaining.drawing import mermaid, svg
 from anabranch.compiler.explaining.layout_data import layout_data
-from anabranch.compiler.explaining.running import Running
+from anabranch.compiler.explaining.running import RunningQuery
 from anabranch.compiler.layout.chains import PlannedOperator
 from anabranch.compiler.layout.plan import Plan
 from anabranch.errors import ProgramError
@@ -21,14 +21,14 @@ _CASES = {
 }
 
 
-def explain(plan: Plan, form: str = "text", running: Running | None = None) -> str:
+def explain(plan: Plan, form: str = "text", running: RunningQuery | None = None) -> str:
     """Explain what runs.
 
     Parameters
     ----------
     plan : Plan
     form : {"text", "json", "mermaid", "svg"}
-    running : Running, optional
+    running : RunningQuery, optional
         What a query that runs the plan has decided.
     """
     forms = {"text": explain_text, "json": explain_json, "mermaid": mermaid, "svg": svg}
@@ -40,7 +40,7 @@ def explain(plan: Plan, form: str = "text", running: Running | None = None) -> s
 # -- text -------------------------------------------------------------------------------------------------
 
 
-def explain_text(plan: Plan, running: Running | None = None) -> str:
+def explain_text(plan: Plan, running: RunningQuery | None = None) -> str:
     """Every stage, what enters it and why it is there; every operator with its properties, their reasons and lines."""
     data = layout_data(plan, running)
     if data is None:
@@ -196,12 +196,12 @@ def place(location: Location | None) -> str:
 # -- JSON -------------------------------------------------------------------------------------------------
 
 
-def explain_json(plan: Plan, running: Running | None = None) -> str:
+def explain_json(plan: Plan, running: RunningQuery | None = None) -> str:
     """Everything the text says, for programs."""
     return json.dumps(explain_data(plan, running), indent=2, ensure_ascii=False)
 
 
-def explain_data(plan: Plan, running: Running | None = None) -> dict[str, Any]:
+def explain_data(plan: Plan, running: RunningQuery | None = None) -> dict[str, Any]:
     """Everything the text says, as plain data."""
     data = layout_data(plan, running)
     places: dict[str, list[int]] = {}

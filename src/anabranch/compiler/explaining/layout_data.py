@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.compiler.explaining.running import Running
+from anabranch.compiler.explaining.running import RunningQuery
 from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.stages import Edge, Exit, Layout, Stage
 from anabranch.program.graph import Union
 
 
-def layout_data(plan: Plan, running: Running | None = None) -> dict[str, Any] | None:
+def layout_data(plan: Plan, running: RunningQuery | None = None) -> dict[str, Any] | None:
     """What runs; None if nothing can.
 
     Returns
@@ -41,14 +41,14 @@ def layout_data(plan: Plan, running: Running | None = None) -> dict[str, Any] | 
     }
 
 
-def channels_of(stage: Stage, running: Running | None) -> int | None:
+def channels_of(stage: Stage, running: RunningQuery | None) -> int | None:
     """How many channels a stage has; None while nobody has decided, or where the source decides."""
     if stage.kind == "single":
         return 1
     return running.channels.get(stage.name) if running is not None else None
 
 
-def _stage(layout: Layout, stage: Stage, running: Running | None) -> dict[str, Any]:
+def _stage(layout: Layout, stage: Stage, running: RunningQuery | None) -> dict[str, Any]:
     return {
         "number": stage.number,
         "depth": stage.depth,
@@ -73,7 +73,7 @@ def _edge(layout: Layout, edge: Edge) -> dict[str, Any]:
     }
 
 
-def _depth(stages: list[dict[str, Any]], depth: int, running: Running | None) -> dict[str, Any]:
+def _depth(stages: list[dict[str, Any]], depth: int, running: RunningQuery | None) -> dict[str, Any]:
     here = [stage for stage in stages if stage["depth"] == depth]
     channels = [stage["channels"] for stage in here]
     tasks = sum(channels) if depth and None not in channels else None
@@ -82,7 +82,7 @@ def _depth(stages: list[dict[str, Any]], depth: int, running: Running | None) ->
     return {"depth": depth, "stages": [stage["number"] for stage in here], "tasks": tasks}
 
 
-def _exit(layout: Layout, number: int, found: Exit, running: Running | None) -> dict[str, Any]:
+def _exit(layout: Layout, number: int, found: Exit, running: RunningQuery | None) -> dict[str, Any]:
     edges = [layout.edges[each] for each in found.edges]
     merged = "in the driver"
     if not all(edge.ordered for edge in edges):

@@ -9,7 +9,7 @@ from anabranch.compiler.layout.stages import Layout
 
 
 @dataclasses.dataclass(frozen=True)
-class Running:
+class RunningQuery:
     """What a query has decided so far.
 
     Attributes

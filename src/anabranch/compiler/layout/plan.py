@@ -10,7 +10,7 @@ from anabranch.compiler.layout.stages import Layout
 from anabranch.errors import ProgramError
 
 if TYPE_CHECKING:
-    from anabranch.compiler.explaining.running import Running
+    from anabranch.compiler.explaining.running import RunningQuery
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Plan:
                 return each
         raise KeyError(f"no operator {name!r}; operators: {', '.join(each.name for each in self.operators)}")
 
-    def explain(self, form: str = "text", running: Running | None = None) -> str:
+    def explain(self, form: str = "text", running: RunningQuery | None = None) -> str:
         """Explain the plan as "text", "json", "mermaid" or "svg"; of a query that runs also what it has decided."""
         from anabranch.compiler.explaining.explain import explain
 

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from anabranch.compiler.explaining.running import Running
+from anabranch.compiler.explaining.running import RunningQuery
 from anabranch.compiler.layout.stages import Layout
 from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.setup import Backend, Storage
@@ -47,11 +47,11 @@ class EpochJobs:
         """Whether tasks write an output, and the driver only publishes their files."""
         return exit_number in self._targets or exit_number in self._direct
 
-    def running(self, channels: Mapping[str, int], source_tasks: int | None) -> Running:
+    def running(self, channels: Mapping[str, int], source_tasks: int | None) -> RunningQuery:
         """What is decided about the layout, with the channels of now."""
         merged = frozenset(self._targets)
         mergers, direct = self._mergers if merged else 0, frozenset(self._direct)
-        return Running(self._program.layout, channels, source_tasks, mergers, merged, direct)
+        return RunningQuery(self._program.layout, channels, source_tasks, mergers, merged, direct)
 
     def run(
         self,

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.compiler.explaining.running import Running
+from anabranch.compiler.explaining.running import RunningQuery
 from anabranch.control import Decision
 from anabranch.engine.driver.adaptation import Adaptation, EpochFacts
 from anabranch.engine.driver.balancing import Balancing
@@ -150,7 +150,7 @@ class EpochRunner:
         """The latest decisions about a region, oldest first."""
         return self.adaptation.scaling.decisions(region)
 
-    def running(self) -> Running:
+    def running(self) -> RunningQuery:
         """What is decided about the layout now."""
         channels = {each.name: each.channels for each in self.regions}
         return self._jobs.running(channels, self._source_tasks)

@@ -21,7 +21,7 @@ from anabranch.api.session import from_epochs
 COLUMNS = "k long, s string, x double"
 
 
-class RunningTotal(ab.Operator):
+class Running(ab.Operator):
     """A running sum, in stream order: any change of order shows in its last bits."""
 
     total: float = ab.state(default=0.1)
@@ -91,8 +91,8 @@ STEPS = {
     ),
     "repeat": lambda s: s.flat_map(lambda t: [t.but(s=f"{t.s}{n}") for n in range((t.k or 0) % 3)], schema=COLUMNS),
     "nothing": lambda s: s.flat_map(lambda t: None, schema=COLUMNS),
-    "running": lambda s: s.process(RunningTotal(), by="k", schema=COLUMNS),
-    "running by name": lambda s: s.process(RunningTotal(), by="s", schema=COLUMNS),
+    "running": lambda s: s.process(Running(), by="k", schema=COLUMNS),
+    "running by name": lambda s: s.process(Running(), by="s", schema=COLUMNS),
     "jump": lambda s: s.process(Jump(), by="k"),
     "jump by both": lambda s: s.process(Jump(threshold=0.5), by=["k", "s"]),
     "jump by number": lambda s: s.process(Jump(), by="x"),
