@@ -27,7 +27,7 @@ def test_what_the_readme_says_about_testing_is_true(program):
 def test_the_example_of_the_readme_runs(spark, program, capsys):
     runpy.run_path(str(program), run_name="__main__")
     shown = capsys.readouterr().out
-    assert "3 operators, 2 of them parallel in 1 region" in shown
+    assert "3 operators in 2 stages, 1 of them a region" in shown
     assert re.search(r"\d+ alarms, the first: Row\(sensor='sensor-0', value=0\.0\)", shown)
 
 

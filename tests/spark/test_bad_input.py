@@ -80,7 +80,7 @@ def test_an_output_path_with_other_content_is_refused_and_nothing_is_written(spa
 
 def test_an_output_path_that_is_a_file_is_refused(spark, tmp_path):
     (tmp_path / "out").write_text("1,2\n")
-    with pytest.raises(SinkError, match="out is a file"):
+    with pytest.raises(SinkError, match="out is no directory"):
         started(ab.session(spark).from_rows([("a", 1)], COLUMNS), tmp_path)
     assert files(tmp_path) == {tmp_path / "out": b"1,2\n"}
 

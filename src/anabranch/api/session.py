@@ -90,6 +90,7 @@ class Session:
             options.setdefault("mode", "FAILFAST")
         from anabranch.spark.source import FOR_EVER, DataFrameOrigin, FilesOrigin
 
+        selects = {option.lower() for option in options} & _OF_SELECTION
         if not any(option.lower() == "maxfileage" for option in options):
             options["maxFileAge"] = FOR_EVER
 
@@ -98,7 +99,7 @@ class Session:
             return reader.options(**options, **more).load(path)
 
         origin = DataFrameOrigin(load(), ())
-        if not {option.lower() for option in options} & _OF_SELECTION and not set(path) & set("*?[]{}"):
+        if not selects and not set(path) & set("*?[]{}"):
             origin = FilesOrigin(origin.dataframe, (), path, lambda files: load(maxFilesPerTrigger=files))
         return _source(self, origin, columns, location, name)
 
