@@ -41,19 +41,21 @@ def main(arguments: list[str]) -> dict:
     """Print what was found; return the figure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks simulator")
     parser.add_argument("--quick", action="store_true", help="runs of 40 s on Spark, a tenth of the tuples")
+    parser.add_argument("--mini", action="store_true", help="one bug, a few worlds, no Spark, to see that it runs")
     parser.add_argument("--no-spark", action="store_true", help="leave the comparison with Spark out")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
     figure: dict = {}
-    found = planted_bugs_found(options.seed)
-    figure |= swarm_speed(options.seed, SWARM_SECONDS)
-    if not options.no_spark:
+    bugs = BUGS[:1] if options.mini else BUGS
+    found = planted_bugs_found(options.seed, bugs)
+    figure |= swarm_speed(options.seed, 2.0 if options.mini else SWARM_SECONDS)
+    if not options.no_spark and not options.mini:
         figure |= compare_with_spark(40.0 if options.quick else 110.0)
-    figure["planted_bugs"] = len(BUGS)
+    figure["planted_bugs"] = len(bugs)
     figure["planted_bugs_found"] = found
-    tuples = 100_000 if options.quick else 1_000_000
+    tuples = 20_000 if options.mini else 100_000 if options.quick else 1_000_000
     figure["seconds_100_channels"] = hundred_channels(tuples)
-    if options.quick:
+    if options.quick or options.mini:
         figure["seconds_100_channels_extrapolated_from"] = tuples
     return report_of_figures() | figure
 

@@ -14,6 +14,7 @@ from benchmarks.__main__ import main, names
 # The figures that tools and documents read; a benchmark may have more.
 FIGURES: dict[str, set[str]] = {
     "compiler": {"unsound", "found_safe", "compile_500_s", "compile_500_processor_s", "mutants"},
+    "control": {"traces", "worst_vs_paper", "worst_run_vs_paper", "worst_handled_steady", "oscillating"},
     "damage": {"damages", "silent", "crashed", "raw_errors", "recovered", "stopped"},
     "durability": {"process_ms", "power_ms", "flushes_per_epoch", "flush_ms", "flushing_ms_per_epoch"},
     "elastic": {
@@ -52,9 +53,9 @@ FIGURES: dict[str, set[str]] = {
     "state": {"slowdown_held", "checkpoint_overhead"},
     "stateful": {"ratio_transform_with_state", "ratio_apply_in_pandas", "ratio_native"},
 }
-PURE = {"compiler", "damage", "durability", "merger_speed", "simulator"}
-# Benchmarks that have no miniature yet. It only shrinks.
-WITHOUT = {"simulator"}
+PURE = {"compiler", "control", "damage", "durability", "merger_speed", "simulator"}
+# Benchmarks that have no miniature.
+WITHOUT: set[str] = set()
 
 
 def figures_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
