@@ -124,7 +124,7 @@ def test_the_comparison_can_fail(tmp_path, monkeypatch):
     """A combination that forgets a part is caught."""
     from anabranch.operators import agg as module
 
-    broken = module.Combine((("{s}", pa.int64()),), "{s} = {p0}")
+    broken = module.PartialResults((("{s}", pa.int64()),), "{s} = {p0}")
     counting = module.dataclasses.replace(agg.count(), combine=lambda _, __: broken)
     epochs = [[("a", 0.0, 1, None, n == 19) for n in range(20)]]
     stream = from_epochs(epochs, SCHEMA).punctuate(lambda t: t.ends)
