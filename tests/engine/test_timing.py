@@ -1,7 +1,5 @@
 """Timing single tuples: seconds go to the tuple they were spent for, and nothing else changes."""
 
-import time
-
 import numpy as np
 import pyarrow as pa
 
@@ -12,11 +10,12 @@ from anabranch.engine.worker.timing import Stopwatch
 from anabranch.partitioning.counting.key_costs import ChannelTimes
 from anabranch.program.hashing import hash_columns
 from anabranch.testing import ParallelRun
+from tests.engine import pretended_time
 from tests.programs import exact
 
 
 class Clock:
-    """Stands for the module ``time`` of this file: it passes when an operator sleeps, and nobody waits."""
+    """Passes when an operator sleeps, and nobody waits."""
 
     now_s = 0.0
 
@@ -30,23 +29,22 @@ class Slow(ab.Operator):
     seen: list = ab.state(factory=list)
 
     def process(self, t):
-        time.sleep(t.k / 1000)
+        pretended_time.sleep(t.k / 1000)
         self.seen.append(t.x)
         yield (t.k, len(self.seen))
-        time.sleep(t.k / 1000)
+        pretended_time.sleep(t.k / 1000)
         yield (t.k, -len(self.seen))
 
 
 @ab.model(state="stateless", selectivity="1:1", forwards="*")
 def slow_again(t):
-    time.sleep(0.5)
+    pretended_time.sleep(0.5)
     return t
 
 
-# Not within its test: channels would get a copy of it, with a ``time`` of its own.
 @ab.model(state="stateless")
 def slowly(one, other):
-    time.sleep(one.k)
+    pretended_time.sleep(one.k)
     return (one.k, one.x)
 
 
@@ -67,7 +65,7 @@ def reports(stream, monkeypatch, tmp_path, channels=3):
     monkeypatch.setattr(measuring, "Stopwatch", lambda _: Stopwatch(lambda: clock.now_s))
     run = ParallelRun(stream, str(tmp_path), channels=channels)
     # Only now: the compiler reads what operators call. And only here: other threads sleep too, and would spin.
-    monkeypatch.setitem(globals(), "time", clock)
+    monkeypatch.setattr(pretended_time, "sleep", clock.sleep)
     run.run_epochs()
     assert exact(run.output) == exact(stream.run_sequential())
     assert not any("measured" in stage for progress in run.progress for stage in progress.to_dict()["stages"])
