@@ -100,7 +100,7 @@ def overhead(name: str, times: int, rows: int, epochs: int) -> float:
 
     epoch_pieces = [pieces_of(rows, 10_000, 1 + number) for number in range(3)]
     used: dict[bool, list[float]] = {True: [], False: []}
-    with tempfile.TemporaryDirectory(prefix="anabranch-ordering-") as folder:
+    with tempfile.TemporaryDirectory(prefix="anabranch-ordering-", ignore_cleanup_errors=True) as folder:
         runners = {ordered: runner_of(make, ordered, Path(folder, str(ordered))) for ordered in used}
         for number in range(epochs + 2):
             for ordered in (True, False) if number % 2 else (False, True):

@@ -177,7 +177,7 @@ def run(name: str, size: Size) -> Parts:
 
     for module in (_ordering_programs, _vwap_systems):
         cloudpickle.register_pickle_by_value(module)  # Spark's Python workers need not find this folder
-    with tempfile.TemporaryDirectory(prefix="anabranch-compare-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="anabranch-compare-", ignore_cleanup_errors=True) as scratch:
         parts = WORKLOADS[name](size, Path(scratch))
     return {**parts, "whole": processor_time().total_s}
 

@@ -270,7 +270,7 @@ def scenario(arguments: tuple[str, str, int, int, int]) -> list[tuple[str, str, 
     """All damages, or every nth, of a program that was stopped in one way."""
     program, stop, flips, seed, every = arguments
     results = []
-    with tempfile.TemporaryDirectory(prefix="anabranch-damage-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="anabranch-damage-", ignore_cleanup_errors=True) as scratch:
         work = Path(scratch)
         copies = prepared(program, stop, work)
         for damage in list(damages(copies, flips, seed))[::every]:

@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> dict[str, Any]:
     try:
         for number in range(rounds):
             for durable in (False, True) if number % 2 else (True, False):
-                with tempfile.TemporaryDirectory(prefix="anabranch-durability-") as scratch:
+                with tempfile.TemporaryDirectory(prefix="anabranch-durability-", ignore_cleanup_errors=True) as scratch:
                     found[durable] += epochs_ms(durable, Path(scratch))
     finally:
         files.os.fsync = fsync  # type: ignore[attr-defined]

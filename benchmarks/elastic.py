@@ -94,7 +94,7 @@ def on_spark(size: Size, only: str = "") -> dict[str, Any]:
     print(
         f"\nSpark local[{SLOTS}]; {size.rounds} rounds of {size.epochs} epochs for every number of channels", flush=True
     )
-    with tempfile.TemporaryDirectory(prefix="anabranch-elastic-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="anabranch-elastic-", ignore_cleanup_errors=True) as scratch:
         root = Path(scratch)
         with spark_session(SLOTS, root, {"spark.sql.session.timeZone": "UTC"}) as spark:
             session = ab.session(spark)

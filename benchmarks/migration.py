@@ -263,7 +263,7 @@ def main(arguments: list[str]) -> dict[str, Any]:
     spark_sizes = _sizes(given.spark_keys, few or SPARK_KEYS)
     ours: dict[int, list[Rescaling]] = {}
     theirs: dict[int, list[Rescaling]] = {}
-    with tempfile.TemporaryDirectory(prefix="anabranch-migration-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="anabranch-migration-", ignore_cleanup_errors=True) as scratch:
         root = Path(scratch)
         with spark_session(2, root, SETTINGS) as spark:
             session = ab.session(spark)

@@ -219,7 +219,7 @@ def _punctuated(every: int) -> Make:
 def overhead(size: Size, part: str, only: str = "") -> dict[str, tuple[float, float, float]]:
     """Case → how much more processor time an epoch takes with order (or punctuations) than without."""
     _send_programs()
-    with tempfile.TemporaryDirectory(prefix="anabranch-ordering-") as folder:
+    with tempfile.TemporaryDirectory(prefix="anabranch-ordering-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         with spark_session(2, scratch, in_turn.SETTINGS) as spark:
             found = {}
@@ -375,7 +375,7 @@ def run(spark: Any, source: Path, make: Make, channels: int) -> dict[str, Any]:
 def scaling(size: Size) -> dict[str, dict[int, float]]:
     """Program → channels → rows per second against one channel."""
     _send_programs()
-    with tempfile.TemporaryDirectory(prefix="anabranch-ordering-") as folder:
+    with tempfile.TemporaryDirectory(prefix="anabranch-ordering-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         for channels in size.channels:
             rows = size.channel_rows * channels

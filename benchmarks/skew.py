@@ -293,7 +293,7 @@ def _measured(
     from benchmarks import _skew_hot_key, _skew_program
 
     cloudpickle.register_pickle_by_value(_skew_program)
-    with tempfile.TemporaryDirectory(prefix="anabranch-skew-") as directory:
+    with tempfile.TemporaryDirectory(prefix="anabranch-skew-", ignore_cleanup_errors=True) as directory:
         scratch = Path(directory)
         settings = {"spark.sql.shuffle.partitions": str(setting.channels)}
         with spark_session(setting.channels, scratch, settings) as spark:

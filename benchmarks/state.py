@@ -362,7 +362,7 @@ def main(arguments: list[str]) -> dict[str, Any]:
     parser.add_argument("--quick", action="store_true", help="fewer epochs: within 3 minutes on 2 cores")
     parser.add_argument("--mini", action="store_true", help="hardly any keys, to see that it runs")
     given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="anabranch-state-") as root:
+    with tempfile.TemporaryDirectory(prefix="anabranch-state-", ignore_cleanup_errors=True) as root:
         bench = Bench(Path(root), MINI if given.mini else QUICK if given.quick else Size())
         print("the state that the checkpoints hold", flush=True)
         bench.prepare()

@@ -226,7 +226,7 @@ def main(arguments: list[str]) -> dict[str, float]:
     cores = len(os.sched_getaffinity(0))
     started = time.perf_counter()
     measurements = {}
-    with tempfile.TemporaryDirectory(prefix="anabranch-stateful-") as directory:
+    with tempfile.TemporaryDirectory(prefix="anabranch-stateful-", ignore_cleanup_errors=True) as directory:
         scratch = Path(directory)
         epochs = make_epochs(workload.rows_of_epochs(systems), workload.keys)
         write_epochs(epochs, scratch / "source")
