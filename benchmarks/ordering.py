@@ -40,7 +40,8 @@ busiest channel has a few percent more rows than the mean; the ratio that this a
 the rest of the time went: until all channels had begun, and after the last had done its work.
 
 ``--quick`` has smaller epochs, fewer of them and fewer ratios. Its epochs of the scaling part last 10 s, so their fixed
-cost, about a second, weighs four times as much: its ``scale32_…`` are a tenth lower than those of the full run.
+cost, about a second, weighs four times as much: its ``scale32_…`` should be lower than those of the
+full run; by how much was not measured.
 """
 
 from __future__ import annotations
