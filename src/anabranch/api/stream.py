@@ -7,7 +7,7 @@ import datetime
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.api import branching, joining, windowed
+from anabranch.api import branching, joining, timing, windowed
 from anabranch.api.building import key_of, must_be_callable, next_number, output_schema, put, remade
 from anabranch.api.declarations import Operator, make_prototype, state_fields, to_milliseconds
 from anabranch.compiler.layout.compile import compiled
@@ -177,6 +177,9 @@ class Stream:
     sort = windowed.sort
     deduplicate = windowed.deduplicate
     match = windowed.match
+
+    # What its time is.
+    event_time = timing.event_time
 
     # Together with other streams.
     union = joining.union
