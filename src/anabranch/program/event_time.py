@@ -23,16 +23,23 @@ BEGINNING = -(2**62)
 END = 2**62
 """The watermark of a stream that has ended: above every time."""
 
-_MICROSECOND = datetime.timedelta(microseconds=1)
+_GRAINS = {
+    "timestamp": datetime.timedelta(microseconds=1),
+    "timestamp_ntz": datetime.timedelta(microseconds=1),
+    "clock": datetime.timedelta(milliseconds=1),
+    "date": datetime.timedelta(days=1),
+}
 _ORIGINS: Mapping[str, Any] = {
     "timestamp": datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC),
     "timestamp_ntz": datetime.datetime(1970, 1, 1),
+    "clock": datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC),
     "date": datetime.date(1970, 1, 1),
     "number": 0,
 }
 _UNITS: Mapping[str, str] = {
     "timestamp": "a timestamp",
     "timestamp_ntz": "a timestamp without time zone",
+    "clock": "a timestamp",
     "date": "a date",
     "number": "a whole number",
 }
@@ -74,36 +81,36 @@ class TimeScale:
                 raise TypeError(f"expected a whole number as a time, found {value!r}")
             return value
         is_moment = isinstance(value, datetime.datetime)
-        fits = isinstance(value, datetime.date) and is_moment == self.kind.startswith("timestamp")
+        fits = isinstance(value, datetime.date) and is_moment == (self.kind != "date")
         if not fits or (self.kind == "timestamp_ntz" and value.tzinfo is not None):
             raise TypeError(f"expected {self.unit} as a time, found {value!r}")
-        if self.kind == "timestamp" and value.tzinfo is None:
+        if self.kind in ("timestamp", "clock") and value.tzinfo is None:
             value = value.replace(tzinfo=datetime.UTC)
         since: datetime.timedelta = value - _ORIGINS[self.kind]
-        return since // _MICROSECOND if is_moment else since.days
+        return since // _GRAINS[self.kind] if is_moment else since.days
 
     def value(self, number: int) -> Any:
         """The time that a whole number stands for; the first or the last there is, if it is beyond."""
         if self.kind == "number":
             return number
-        unit = {"days": number} if self.kind == "date" else {"microseconds": number}
         try:
-            return _ORIGINS[self.kind] + datetime.timedelta(**unit)
+            return _ORIGINS[self.kind] + number * _GRAINS[self.kind]
         except OverflowError:
             kind = type(_ORIGINS[self.kind])
             edge = kind.max if number > 0 else kind.min
-            return edge.replace(tzinfo=datetime.UTC) if self.kind == "timestamp" else edge
+            return edge.replace(tzinfo=datetime.UTC) if self.kind in ("timestamp", "clock") else edge
 
     def span(self, size: Any) -> int:
         """A duration as a whole number: for timestamps a plain number means seconds, for dates days."""
         if isinstance(size, datetime.timedelta):
             if self.kind == "number":
                 raise SchemaError(f"expected a whole number as a duration, found {size!r}")
-            whole = size // _MICROSECOND if self.kind != "date" else size / datetime.timedelta(days=1)
+            whole = size / _GRAINS[self.kind] if self.kind == "date" else size // _GRAINS[self.kind]
         elif isinstance(size, bool) or not isinstance(size, (int, float)):
             raise SchemaError(f"expected a number or a timedelta as a duration, found {size!r}")
         else:
-            whole = round(size * 1_000_000) if self.kind.startswith("timestamp") else size
+            second = {"clock": 1000, "date": 1, "number": 1}.get(self.kind, 1_000_000)
+            whole = round(size * second) if second > 1 else size
         if whole != int(whole):
             found = "whole days" if self.kind == "date" else "a whole number"
             raise SchemaError(f"expected {found} as a duration, found {size!r}")
