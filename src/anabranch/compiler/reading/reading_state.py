@@ -27,6 +27,7 @@ import pyarrow as pa
 from anabranch.compiler.reading import known
 from anabranch.compiler.reading.facts import Access, Emission, Facts, Identity, Kind
 from anabranch.compiler.reading.frames import ActiveCall, ControlFlow, Frame, GeneratorMade
+from anabranch.compiler.reading.heap import Heap
 from anabranch.compiler.reading.kinds import is_plain_data, is_record, objects_inside
 from anabranch.compiler.reading.values import (
     ANYTHING,
@@ -36,7 +37,6 @@ from anabranch.compiler.reading.values import (
     TUPLE,
     Callback,
     Handle,
-    Heap,
     Iterator,
     Kept,
     LocalFunction,
