@@ -96,10 +96,11 @@ class Operator(TimedOperator):
     the constructor takes as keyword arguments), and a method ``process(self, t)`` that yields or
     returns tuples. For every key there is one instance; ``self`` is that of the tuple's key.
 
-    An operator with a method ``on_timer(self, time)`` has timers: ``self.timers.at(time)``, ``self.timers.after(…)``. The
-    method is called when time has come there, and yields or returns tuples as well. That time is the watermark of a
+    An operator with a method ``on_timer(self, time)`` has timers: ``self.timers.at(time)``, ``self.timers.after(…)``.
+    The method is called when time has come there, and yields or returns tuples as well. That time is the watermark of a
     stream with event time, else the clock of the epochs. ``on_end(self)`` is called when the input has ended, if the
-    query is told to. ``on_punctuation(self)`` is called at each punctuation for the keys that had tuples since the last.
+    query is told to. ``on_punctuation(self)`` is called at each punctuation for the keys that had tuples since the
+    last.
 
     Examples
     --------
@@ -177,7 +178,7 @@ def keyed_logic(
     if hasattr(kind, "on_punctuation"):
         if is_timed:
             raise ProgramError(
-                f"{kind.__name__} has on_punctuation and on_timer or on_end; expected one of them: make it two operators"
+                f"{kind.__name__} has on_punctuation and on_timer or on_end; expected one: make it two operators"
             )
         fields = (*declared, StateField("punctuation_open", False), StateField("opened"))
         return Keyed(

@@ -1,7 +1,7 @@
-"""Timers of an operator's keys: ``self.timers.at(time)``, and ``on_timer(self, time)`` is called when time has come there.
+"""Timers of an operator's keys: after ``self.timers.at(time)`` ``on_timer(self, time)`` is called when that has come.
 
-A key's timers are its state: a sorted list of (when it is due, the time that was asked for). The two differ only for times
-that had passed already: those are due at the next advance. The first is what the key waits for (`timer_due`).
+A key's timers are its state: a sorted list of (when it is due, the time that was asked for). The two differ only for
+times that had passed already: those are due at the next advance. The first is what the key waits for (`timer_due`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Timers:
         self._set(due, asked)
 
     def after(self, duration: Any) -> None:
-        """Set a timer for so long after `now`; for timestamps and by the clock a number means seconds, for dates days."""
+        """Set a timer for so long after `now`; for timestamps, and by the clock, a number means seconds."""
         now = moment()
         if now.reached < 0 and self._scale.kind != "number" and now.reached < -(2**61):
             raise ProgramError("timers.after(…): no time has come yet: the watermark begins with the first tuple")
@@ -114,4 +114,4 @@ class TimedOperator:
         """Called when time has come to a timer; yields or returns tuples. Subclasses define it."""
 
     def on_end(self) -> Any:
-        """Called when the input has ended, if the query is told to (option ``endOfInput``). Subclasses may define it."""
+        """Called when the input has ended, if the query is told to. Subclasses may define it."""
