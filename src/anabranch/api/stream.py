@@ -7,7 +7,7 @@ import datetime
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.api import branching, joining, timing, windowed
+from anabranch.api import branching, joining, stream_time, windowed
 from anabranch.api.building import key_of, must_be_callable, must_return, next_number, output_schema, put, remade
 from anabranch.api.declarations import Operator, keyed_logic, state_fields, to_milliseconds
 from anabranch.compiler.layout.compile import compiled
@@ -154,7 +154,8 @@ class Stream:
         transient = persistence == "transient"
 
         def make(_: str) -> tuple[Logic, Schema]:
-            return keyed_logic(operator, to_milliseconds(ttl), transient, timing.scale_of(self._node), time), output
+            scale = stream_time.scale_of(self._node)
+            return keyed_logic(operator, to_milliseconds(ttl), transient, scale, time), output
 
         return put(self, "process", make, location, name, key, wanted=kind.__name__)
 
@@ -188,7 +189,7 @@ class Stream:
     match = windowed.match
 
     # What its time is.
-    event_time = timing.event_time
+    event_time = stream_time.event_time
 
     # Together with other streams.
     union = joining.union

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.building import key_of, put
-from anabranch.api.timing import scale_of
+from anabranch.api.stream_time import scale_of
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.operators.agg import Aggregation
 from anabranch.operators.aggregation import aggregate_logic

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from anabranch.api.session import from_epochs
 from anabranch.testing import ParallelRun, run_parallel
-from tests.time.programs import COLUMNS, STEPS, build, cuts, rows, windows
+from tests.event_time.timed_programs import COLUMNS, STEPS, build, cuts, rows, windows
 
 EXAMPLES = int(os.environ.get("ANABRANCH_TIME_PROGRAMS", "60"))
 steps = st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=5)

@@ -10,8 +10,8 @@ import anabranch as ab
 from anabranch.api.session import from_epochs
 from anabranch.errors import ProgramError
 from anabranch.testing import ParallelRun, run_parallel
-from tests.time.programs import COLUMNS, STEPS, build, cuts, rows, windows
-from tests.time.test_watermarks import EXAMPLES, source
+from tests.event_time.test_watermarks import EXAMPLES, source
+from tests.event_time.timed_programs import COLUMNS, STEPS, build, cuts, rows, windows
 
 
 class Silence(ab.Operator):
@@ -37,7 +37,7 @@ class Silence(ab.Operator):
             self.timers.at(time + self.gap)
             self.timers.at(time - 1)
         yield (self.key, time, self.times)
-        if self.times > 2:
+        if self.times > 2 and not self.timers.pending:
             self.last = self.key = None
             self.times = 0
 
