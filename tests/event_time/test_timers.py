@@ -36,7 +36,7 @@ class Silence(ab.Operator):
         if self.times < 3:
             self.timers.at(time + self.gap)
             self.timers.at(time - 1)
-        yield (self.key, time, self.times)
+        yield (self.key if self.key is not None else 0, time, self.times)
         if self.times > 2 and not self.timers.pending:
             self.last = self.key = None
             self.times = 0
