@@ -132,6 +132,8 @@ class LocalQuery:
         How many epochs back the checkpoint goes.
     durable : bool
         Whether its files are on the disk before they count.
+    **how
+        What else `ParallelRun` takes.
     """
 
     def __init__(
@@ -142,6 +144,7 @@ class LocalQuery:
         seed: int = 0,
         kept: int = 10,
         durable: bool = False,
+        **how: Any,
     ) -> None:
         self._location = place / "checkpoint"
         # A driver that is started has new processes: none that has read the segments before.
@@ -159,6 +162,7 @@ class LocalQuery:
             clocks_ms=[1_000_000],
             versions_kept=kept,
             files=LocalFiles(f"{self._location}/anabranch", durable),
+            **how,
         )
         nodes = {node.name: node for stream in streams for node in upstream(stream._node)}
         self._sources = [node for node in nodes.values() if isinstance(node.logic, Source)]
