@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api import branching, joining, windowed
-from anabranch.api.building import key_of, must_be_callable, next_number, output_schema, put, remade
+from anabranch.api.building import key_of, must_be_callable, must_return, next_number, output_schema, put, remade
 from anabranch.api.declarations import Operator, make_prototype, state_fields, to_milliseconds
 from anabranch.compiler.layout.compile import compiled
 from anabranch.compiler.layout.plan import Plan
@@ -81,6 +81,7 @@ class Stream:
         """
         location = caller_location()
         must_be_callable("map", function, location)
+        must_return("map", function, location)
         output = output_schema(self, "map", function, schema, location)
         return put(self, "map", lambda _: (Map(function), output), location, name)
 
@@ -88,6 +89,7 @@ class Stream:
         """The tuples for which the function is true."""
         location = caller_location()
         must_be_callable("filter", function, location)
+        must_return("filter", function, location)
         return put(self, "filter", lambda _: (Filter(function), self.schema), location, name)
 
     def flat_map(self, function: Callable[[Any], Any], schema: Any = None, *, name: str | None = None) -> Stream:
