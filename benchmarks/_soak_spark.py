@@ -1,7 +1,7 @@
 """A long life on Spark: thousands of small epochs of one query, and a query whose Spark is started again and again.
 
 A feeder keeps a few files ahead of the query and removes those that were read, as a user's log rotation would: Spark
-lists the directory before every epoch. The program has two regions, one of them rescaled now and then.
+lists the directory before every epoch. The channels of the program are rescaled now and then.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
-from benchmarks._query_in_process import COLUMNS, Count, Total, expected
+from benchmarks._query_in_process import COLUMNS, Total, expected
 from benchmarks._soak_in_process import LOOKS, small_rows
 from benchmarks._soak_measuring import Sample, checkpoint_files, driver_mib, heap_mib, worker_mib
 from benchmarks._spark import apart, processor_time, spark_session
@@ -30,18 +30,16 @@ _FIRST_DATE = 1_700_000_000
 
 
 def program(rows: ab.Stream) -> ab.Stream:
-    """Two regions, one behind the other."""
-    totals = rows.process(Total(), by="k", schema=COLUMNS, name="total")
-    return totals.process(Count(), by="s", schema=COLUMNS, name="count")
+    """One region: what is soaked is what happens once an epoch, and epochs should be short."""
+    return rows.process(Total(), by="k", schema=COLUMNS, name="total")
 
 
 class Feeder:
     """The input directory: a file an epoch, a few ahead, those that were read removed."""
 
-    def __init__(self, place: Path, schema: pa.Schema) -> None:
+    def __init__(self, place: Path, written: int = 0) -> None:
         self._place = place
-        self._schema = schema
-        self.written = 0
+        self.written = written
         self._removed = 0
         place.mkdir(parents=True, exist_ok=True)
 
@@ -49,9 +47,9 @@ class Feeder:
         """Have the files of all epochs before `last` there, or there before; `read` epochs are done."""
         for number in range(self.written, last):
             columns = zip(*small_rows(number), strict=True)
-            arrays = [pa.array(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
             name = f"{number:09d}.parquet"
-            pq.write_table(pa.table(arrays, schema=self._schema), self._place / f"_{name}")
+            table = pa.table([pa.array(column) for column in columns], names=["k", "s", "x"])
+            pq.write_table(table, self._place / f"_{name}")
             os.utime(self._place / f"_{name}", (_FIRST_DATE + number,) * 2)
             os.replace(self._place / f"_{name}", self._place / name)
             self.written = number + 1
@@ -64,12 +62,13 @@ class Looking:
     """Listens to a query: how long its epochs take, from the end of one to the end of the next."""
 
     def __init__(self) -> None:
-        self.done = 0
+        self.done = self.rescaled = 0
         self._taken: list[float] = []
         self._last = 0.0
         self._passed = threading.Condition()
 
     def __call__(self, event: Any) -> None:
+        self.rescaled += isinstance(event, ab.Rescaled)
         if isinstance(event, ab.EpochEnded) and not event.progress.get("skipped"):
             with self._passed:
                 now = time.perf_counter()
@@ -108,9 +107,9 @@ def _epochs(spark: Any, epochs: int, place: Path) -> tuple[list[Sample], bool]:
     looking = Looking()
     session = ab.session(spark)
     session.addListener(looking)
-    rows = session.from_files(str(place / "in"), "parquet", COLUMNS, name="rows", maxFilesPerTrigger=1)
-    feeder = Feeder(place / "in", rows.schema.arrow)
+    feeder = Feeder(place / "in")
     feeder.up_to(min(AHEAD, epochs))
+    rows = session.from_files(str(place / "in"), "parquet", COLUMNS, name="rows", maxFilesPerTrigger=1)
     writer = program(rows).writeStream.option("checkpointLocation", str(place / "checkpoint")).option("channels", 2)
     query = writer.start(str(place / "out"))
     every = max(1, epochs // LOOKS)
@@ -127,7 +126,7 @@ def _epochs(spark: Any, epochs: int, place: Path) -> tuple[list[Sample], bool]:
                 now = processor_time().total_s
                 samples.append(_sample(spark, place, done, looking.median_s(), (now - used) / (done - looked)))
                 used, looked = processor_time().total_s, done
-                print(f"  {samples[-1]}", flush=True)
+                print(f"  {samples[-1]}, {looking.rescaled} times rescaled", flush=True)
     finally:
         query.stop()
     meant = program(from_epochs([small_rows(number) for number in range(epochs)], COLUMNS, name="rows"))
@@ -174,10 +173,8 @@ def _one_life(where: str, epochs: int) -> tuple[float, float]:
         looking = Looking()
         session = ab.session(spark)
         session.addListener(looking)
+        Feeder(place / "in", epochs - 2).up_to(epochs, epochs)
         rows = session.from_files(str(place / "in"), "parquet", COLUMNS, name="rows", maxFilesPerTrigger=1)
-        feeder = Feeder(place / "in", rows.schema.arrow)
-        feeder.written = epochs - 2
-        feeder.up_to(epochs, epochs)
         writer = program(rows).writeStream.option("checkpointLocation", str(place / "checkpoint"))
         begun = time.perf_counter()
         query = writer.option("channels", 2).trigger(availableNow=True).start(str(place / "out"))

@@ -5,5 +5,6 @@ stream.py      streams: map, filter, process, running them; every method is list
 windowed.py    aggregate, sort, deduplicate, match  joining.py     union, join, enrich, combine
 branching.py   split, route, spread, punctuate      building.py    how a method puts an operator behind a stream
 writer.py      where streams go                     query.py       the handle of what runs
+temporary_checkpoint.py   of queries whose output nobody keeps
 events.py      what listeners are told              progress.py    how it looks on a terminal
 """
