@@ -30,7 +30,7 @@ from anabranch.program.graph import Keyed, Port, Route
 from anabranch.program.hashing import hash_columns
 from anabranch.sim.inputs import InputFile
 from anabranch.sim.job_time import JobTime
-from anabranch.sim.real_tasks import timed, work_s
+from anabranch.sim.real_tasks import timed, with_busy_sources, work_s
 from anabranch.sim.situation import Keys, Situation
 from anabranch.state.compaction import INLINE_ROWS
 from anabranch.state.lineage import Compaction, inline_compaction, own, visible
@@ -140,7 +140,7 @@ class FastTasks:
             work_s(report, self._costs) + len(part) * self._costs.file_s
             for report, part in zip(reports, parts, strict=True)
         ]
-        return self._timed(reports, works)
+        return [with_busy_sources(report, layout, self._costs) for report in self._timed(reports, works)]
 
     def _timed(self, reports: Sequence[Report], works: Sequence[float]) -> list[Report]:
         return [
