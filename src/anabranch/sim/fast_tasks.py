@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -116,10 +117,13 @@ class FastTasks:
     def _sources(
         self, layout: Layout, job: Job, files: Mapping[str, list[InputFile]], leaving: dict[int, float]
     ) -> list[Report]:
-        """The splitters: as many tasks as files, or as slots."""
-        total = [file for each in files.values() for file in each]
-        tasks = max(1, min(len(total), self._time.slots()))
-        parts: list[list[InputFile]] = [total[at::tasks] for at in range(tasks)]
+        """The splitters. Spark packs the small files of a source evenly: as many into a task as it takes for all to run."""
+        slots = self._time.slots()
+        parts: list[list[InputFile]] = []
+        for mine in files.values():
+            packed = max(1, math.ceil(len(mine) / slots))
+            parts += [mine[at : at + packed] for at in range(0, len(mine), packed)]
+        parts = parts or [[]]
         reports = []
         for stage in layout.at_depth(0):
             rows = sum(file.rows for file in files.get(stage.name, ()))
