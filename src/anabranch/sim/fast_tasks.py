@@ -117,7 +117,7 @@ class FastTasks:
     def _sources(
         self, layout: Layout, job: Job, files: Mapping[str, list[InputFile]], leaving: dict[int, float]
     ) -> list[Report]:
-        """The splitters. Spark packs the small files of a source evenly: as many into a task as it takes for all to run."""
+        """The splitters. Spark packs the small files of a source evenly, so that all tasks run at once."""
         slots = self._time.slots()
         parts: list[list[InputFile]] = []
         for mine in files.values():
