@@ -40,7 +40,7 @@ ROWS_PER_FILE = 40
 FILES = 700
 SETTLED_SHARE = 0.4
 """Of a run's time, so much at its end is compared."""
-OPTIONS = {"initialChannels": "4", "maxChannels": str(SLOTS), "epochTarget": "4 seconds"}
+EPOCH_TARGET_S = 4.0
 INTERVAL_S = 5.0
 """Of the trigger, where the load is paced."""
 OTHER_KEYS = 997  # of the second of two regions
@@ -63,10 +63,25 @@ class Case:
     """Region → its keys."""
     drawn: Keys = field(default_factory=lambda: Keys(100_003))
     """The keys in the input."""
+    stretch: float = 1.0
 
     @property
     def paced(self) -> bool:
         return self.load is not ALWAYS_MORE
+
+    @property
+    def interval_s(self) -> float | None:
+        """Of the trigger; None: epochs follow each other."""
+        return INTERVAL_S * self.stretch if self.paced else None
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Of the query, on Spark and simulated."""
+        return {
+            "initialChannels": "4",
+            "maxChannels": str(SLOTS),
+            "epochTarget": f"{EPOCH_TARGET_S * self.stretch:g} seconds",
+        }
 
 
 @dataclass(frozen=True)
@@ -136,33 +151,33 @@ def calibration(regions: int) -> Callable[[ab.Stream], ab.Stream]:
 
 EVEN = Keys(100_003)
 SKEWED = Keys(1_000, 1.1)
-CASES = (
-    Case(
-        "stateless, spread",
-        lambda rows: rows.spread(name="spread").map(stateless(0.040), schema="k long, n long", name="heavy"),
-        {"heavy": 0.040},
-    ),
-    Case(
-        "keyed, paced",
-        lambda rows: keyed(rows, "work", 0.040),
-        {"work": 0.040},
-        Constant(50.0),
-        {"work": EVEN},
-    ),
-    Case(
-        "two regions",
-        lambda rows: keyed(keyed(rows, "first", 0.020), "second", 0.030, by="n"),
-        {"first": 0.020, "second": 0.030},
-        keys={"first": EVEN, "second": Keys(OTHER_KEYS)},
-    ),
-    Case(
-        "skewed",
-        lambda rows: keyed(rows, "work", 0.040),
-        {"work": 0.040},
-        keys={"work": SKEWED},
-        drawn=SKEWED,
-    ),
-)
+NAMES = ("stateless, spread", "keyed, paced", "two regions", "skewed")
+
+
+def cases(stretch: float = 1.0) -> tuple[Case, ...]:
+    """The programs, with work that takes so many times as long: on a busy machine, what Spark takes is less of it."""
+
+    def spread(rows: ab.Stream) -> ab.Stream:
+        return rows.spread(name="spread").map(stateless(0.040 * stretch), schema="k long, n long", name="heavy")
+
+    def one_region(rows: ab.Stream) -> ab.Stream:
+        return keyed(rows, "work", 0.040 * stretch)
+
+    def two_regions(rows: ab.Stream) -> ab.Stream:
+        return keyed(keyed(rows, "first", 0.020 * stretch), "second", 0.030 * stretch, by="n")
+
+    found = (
+        Case(NAMES[0], spread, {"heavy": 0.040}),
+        Case(NAMES[1], one_region, {"work": 0.040}, Constant(50.0 / stretch), {"work": EVEN}),
+        Case(
+            NAMES[2], two_regions, {"first": 0.020, "second": 0.030}, keys={"first": EVEN, "second": Keys(OTHER_KEYS)}
+        ),
+        Case(NAMES[3], one_region, {"work": 0.040}, keys={"work": SKEWED}, drawn=SKEWED),
+    )
+    return tuple(
+        replace(case, stretch=stretch, sleeps={name: stretch * slept for name, slept in case.sleeps.items()})
+        for case in found
+    )
 
 
 # -- on Spark -----------------------------------------------------------------------------------------------------
@@ -233,7 +248,7 @@ def run_on_spark(
         if query.isActive:
             # Spark ends the workers of tasks that it cuts off, and the next query would have to start others.
             ended.clear()
-            ended.wait(60.0)
+            ended.wait(120.0)
     finally:
         query.stop()
         session.removeListener(note)
@@ -354,13 +369,13 @@ def settled_simulated(case: Case, costs: WorkCosts, seconds: float) -> Settled:
         case.program(ab.from_rows([], "k long")),
         load=case.load,
         rows_per_file=ROWS_PER_FILE,
-        seconds=seconds,
-        interval_s=INTERVAL_S if case.paced else None,
+        seconds=seconds * case.stretch,
+        interval_s=case.interval_s,
         slots=SLOTS,
         costs=replace(costs, operators={name: slept + extra for name, slept in case.sleeps.items()}),
         keys=case.keys,
         fast=True,
-        **OPTIONS,
+        **case.options,
     )
     begin_s = run.epochs[-1].ended_s - SETTLED_SHARE * (run.epochs[-1].ended_s - run.epochs[0].ended_s)
     before = [epoch for epoch in run.epochs if epoch.ended_s < begin_s][-1]
@@ -373,12 +388,12 @@ def settled_simulated(case: Case, costs: WorkCosts, seconds: float) -> Settled:
 
 
 def compare(
-    session: Any, root: Path, seconds: float, cases: Sequence[Case] = CASES, repeat: bool = False
+    session: Any, root: Path, seconds: float, programs: Sequence[Case], repeat: bool = False
 ) -> dict[str, dict[str, Any]]:
     """Cases on Spark and simulated; with `repeat`, on Spark twice: how far are two runs of one program apart?"""
     found = {}
     before = calibrated(session, root)
-    for case in cases:
+    for case in programs:
         runs = [run_case(session, case, root, seconds) for _ in range(2 if repeat else 1)]
         # What else a machine does changes: costs are measured before and after.
         after = calibrated(session, root)
@@ -409,12 +424,12 @@ def run_case(session: Any, case: Case, root: Path, seconds: float) -> Settled:
     def until(seen: list[Seen]) -> bool:
         if case.paced and seen and not writer.ident:
             writer.start()
-        return bool(seen) and time.time() - seen[0].ended_s > seconds
+        return bool(seen) and time.time() - seen[0].ended_s > seconds * case.stretch
 
     if case.paced:
         writer.put(FILES)  # something to begin with
-    trigger = {"processingTime": f"{INTERVAL_S:g} seconds"} if case.paced else {}
-    seen, regions = run_on_spark(session, case.program, writer, root, until, trigger, **OPTIONS)
+    trigger = {"processingTime": f"{case.interval_s:g} seconds"} if case.paced else {}
+    seen, regions = run_on_spark(session, case.program, writer, root, until, trigger, **case.options)
     writer.stop()
     shutil.rmtree(writer.directory, ignore_errors=True)
     return settled_real(seen, regions)

@@ -36,7 +36,7 @@ from anabranch.sim.swarm import failures, random_world
 from anabranch.sim.swarm.judging import judged
 from anabranch.sim.work_costs import WorkCosts
 from benchmarks._planted_bugs import BUGS, planted
-from benchmarks._simulated_and_real import CASES, SLOTS, Case, compare
+from benchmarks._simulated_and_real import SLOTS, Case, cases, compare
 
 SECONDS_PER_BUG = 60.0
 SWARM_SECONDS = 30.0
@@ -52,6 +52,9 @@ def main(arguments: list[str]) -> dict:
     parser.add_argument("--program", default="", help="compare with Spark only programs whose name contains this")
     parser.add_argument("--seconds", type=float, default=110.0, help="that each program runs on Spark")
     parser.add_argument(
+        "--stretch", type=float, default=1.0, help="so many times as much work, for as many times as long"
+    )
+    parser.add_argument(
         "--repeat", action="store_true", help="run each program on Spark twice: how far are they apart?"
     )
     parser.add_argument("--seed", type=int, default=1)
@@ -59,9 +62,9 @@ def main(arguments: list[str]) -> dict:
     figure = planted_bugs_found(options.seed, 1 if options.mini else len(BUGS))
     figure |= swarm_speed(options.seed, 2.0 if options.mini else 10.0 if options.quick else SWARM_SECONDS)
     if not options.no_spark and not options.mini:
-        wanted = [case for case in CASES if not options.program or options.program in case.name]
-        cases = wanted[:2] if options.quick else wanted
-        figure |= compare_with_spark(45.0 if options.quick else options.seconds, cases, options.repeat)
+        wanted = [case for case in cases(options.stretch) if options.program in case.name]
+        programs = wanted[:2] if options.quick else wanted
+        figure |= compare_with_spark(45.0 if options.quick else options.seconds, programs, options.repeat)
     tuples = 20_000 if options.mini else 100_000 if options.quick else 1_000_000
     figure["seconds_100_channels"] = hundred_channels(tuples)
     if options.quick or options.mini:
@@ -134,14 +137,14 @@ def swarm_speed(seed: int, seconds: float) -> dict:
     return {"worlds_per_cpu_minute": round(rate), "worlds_failed": failed, "median_world": world}
 
 
-def compare_with_spark(seconds: float, cases: Sequence[Case], repeat: bool = False) -> dict:
+def compare_with_spark(seconds: float, programs: Sequence[Case], repeat: bool = False) -> dict:
     """Relative differences of throughput and epoch time, and of settled channels, by program."""
     from benchmarks._spark import start_spark
 
     print(f"simulated and on Spark, {seconds:.0f} s each")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         spark = start_spark(SLOTS, Path(scratch))
-        errors = compare(ab.session(spark), Path(scratch), seconds, cases, repeat)
+        errors = compare(ab.session(spark), Path(scratch), seconds, programs, repeat)
         spark.stop()
     return {
         "sim_vs_real_error": max(max(each["throughput"], each["epoch_s"]) for each in errors.values()),
