@@ -22,6 +22,7 @@ from anabranch.engine.driver.output_directory import OutputDirectory
 from anabranch.engine.driver.sink import Holder, TableSink
 from anabranch.engine.sequential import run_epochs
 from anabranch.errors import CheckpointError
+from anabranch.program.ddl import to_ddl
 from anabranch.program.graph import Keyed, Source, upstream
 from anabranch.spark.batch_log import BatchLog
 from anabranch.spark.row_files import RowFiles, write_rows
@@ -99,7 +100,7 @@ class DirectorySink(TableSink):
     def __init__(self, files: LocalFiles, schema: Any) -> None:
         self._files = files
         self._schema = schema
-        self._directory = OutputDirectory(files, "parquet")
+        self._directory = OutputDirectory(files, "parquet", to_ddl(schema.arrow))
 
     def check(self, holder: Holder) -> None:
         self._directory.check(holder)

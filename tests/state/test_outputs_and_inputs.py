@@ -183,7 +183,7 @@ def test_a_driver_that_wakes_up_while_it_publishes_leaves_the_rows_of_its_epoch_
                 raise CheckpointError("another driver has taken over")
 
         again = {1: False, 2: True}[token]
-        found = OutputDirectory(files, "parquet")
+        found = OutputDirectory(files, "parquet", "x bigint")
         found.prepare(Holder("here", "q", token, check, lambda epoch: again, lambda epoch: bool(done)))
         return found
 
