@@ -54,6 +54,8 @@ class SequentialRun:
     ----------
     outputs : list of list of Row
         What has come out so far, for each output.
+    delivered : list of int
+        How many tuples of each output are of epochs that ended: of one that fails nothing is delivered.
     sources : dict
         The sources, by name.
     clock_ms : int
@@ -63,6 +65,7 @@ class SequentialRun:
     def __init__(self, outputs: Node | Sequence[Node], clock_ms: int = 0) -> None:
         ends = named([outputs] if isinstance(outputs, Node) else outputs)
         self.outputs: list[list[Row]] = [[] for _ in ends]
+        self.delivered = [0] * len(ends)
         self.clock_ms = clock_ms
         self._states: dict[str, tuple[Instances, dict[Any, Any]]] = {}
         self._ticks: list[Callable[[], None]] = []
@@ -150,6 +153,18 @@ class SequentialRun:
                 self._emit(node, input_row(node, row, number))
         for end in self._ends:
             end()
+        self.delivered = [len(rows) for rows in self.outputs]
+
+    def run_epochs(self, clocks_ms: Sequence[int] = (), epochs_max: int | None = None) -> None:
+        """Epochs with the rows that the sources hold, then those that feedback makes; see `run_epochs` below."""
+        epochs = {name: _epochs(node) for name, node in self.sources.items()}
+        with self._as_user_left_it():
+            for number in range(max((len(each) for each in epochs.values()), default=0)):
+                self.clock_ms = clocks_ms[min(number, len(clocks_ms) - 1)] if clocks_ms else 0
+                self.epoch({name: each[number] for name, each in epochs.items() if number < len(each)})
+            if clocks_ms:
+                self.clock_ms = clocks_ms[-1]
+            self.finish(epochs_max)
 
     def finish(self, epochs_max: int | None = None) -> None:
         """Epochs without input until nothing is in flight; at most so many."""
@@ -184,14 +199,15 @@ class SequentialRun:
         if isinstance(logic, Keyed):
             return self._keyed(node, logic)
         if isinstance(logic, Filter):
-            call = _failing(node, logic.function)
+            keeps = logic.function
+            call = _failing(node, lambda row: bool(keeps(row)))
 
             def consume(row: Row) -> None:
                 if call(row):
                     self._emit(node, row)
 
         elif isinstance(logic, Map):
-            call = _failing(node, lambda row: _exact(schema, logic.function(row)))
+            call = _failing(node, lambda row: exact(schema, logic.function(row)))
 
             def consume(row: Row) -> None:
                 self._emit(node, call(row))
@@ -222,7 +238,8 @@ class SequentialRun:
                     self._emit(node, row)
 
         elif isinstance(logic, Punctuate):
-            call = _failing(node, logic.function)
+            ends_here = logic.function
+            call = _failing(node, lambda row: bool(ends_here(row)))
 
             def consume(row: Row) -> None:
                 ends = call(row)
@@ -278,7 +295,8 @@ class SequentialRun:
                 instance = by_key[key]
                 if ttl_ms is not None:
                     touched.setdefault(key, encode(list(instances.values(instance))))
-                self._emit_all(node, row, functools.partial(getattr(instance, method), *arguments))
+                waits = f"the key {key!r}, which waits"
+                self._emit_all(node, waits, functools.partial(getattr(instance, method), *arguments))
                 settle(key, instance, row)
 
         def ended() -> None:
@@ -298,10 +316,10 @@ class SequentialRun:
             self._ticks.append(lambda: call_waiting(logic.ticked, self.clock_ms))
         return [consumer(place) for place in range(len(node.inputs))], punctuated
 
-    def _emit_all(self, node: Node, row: Row, call: Callable[[], Any]) -> None:
+    def _emit_all(self, node: Node, row: Any, call: Callable[[], Any]) -> None:
         # Each tuple goes down before the operator makes the next one: depth-first.
         outputs = iter(_failing(node, lambda _: emitted(call()))(row))
-        step = _failing(node, lambda _: _next(node.schema, outputs))
+        step = _failing(node, lambda _: next_tuple(node.schema, outputs))
         while (item := step(row)) is not None:
             self._emit(node, item)
 
@@ -313,14 +331,7 @@ def run_epochs(outputs: Sequence[Node], clocks_ms: Sequence[int] = (), epochs_ma
     `epochs_max` limits how long a program whose feedback does not end may go on.
     """
     run = SequentialRun(outputs)
-    epochs = {name: _epochs(node) for name, node in run.sources.items()}
-    with run._as_user_left_it():
-        for number in range(max((len(each) for each in epochs.values()), default=0)):
-            run.clock_ms = clocks_ms[min(number, len(clocks_ms) - 1)] if clocks_ms else 0
-            run.epoch({name: each[number] for name, each in epochs.items() if number < len(each)})
-        if clocks_ms:
-            run.clock_ms = clocks_ms[-1]
-        run.finish(epochs_max)
+    run.run_epochs(clocks_ms, epochs_max)
     return run
 
 
@@ -334,18 +345,20 @@ def _epochs(node: Node) -> Sequence[Sequence[Any]]:
 
 def _sender(loop: Node, in_flight: list[Row]) -> Consume:
     def send(row: Row) -> None:
-        in_flight.append(_exact(loop.schema, row))
+        in_flight.append(exact(loop.schema, row))
 
     return send
 
 
-def _next(schema: Schema, outputs: Any) -> Row | None:
+def next_tuple(schema: Schema, outputs: Any) -> Row | None:
+    """The next tuple that an operator emits, as one of its schema; None: there is none."""
     for item in outputs:
-        return _exact(schema, item)
+        return exact(schema, item)
     return None
 
 
-def _exact(schema: Schema, value: Any) -> Row:
+def exact(schema: Schema, value: Any) -> Row:
+    """A tuple of a schema; MisfitError or ShapeError if the value is none."""
     return schema.exact_row(schema.unpack(value))
 
 
@@ -364,6 +377,6 @@ def _failing(node: Node, call: Callable[[Row], Any]) -> Callable[[Row], Any]:
 def input_row(node: Node, row: Any, number: int) -> Row:
     """A row of the input as a tuple of the source's schema; InputError if it does not fit."""
     try:
-        return _exact(node.schema, row)
+        return exact(node.schema, row)
     except (ShapeError, MisfitError) as problem:
         raise InputError(f"source {node.title}: row {number} does not fit its schema: {problem}") from None

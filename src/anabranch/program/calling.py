@@ -43,10 +43,10 @@ def route_of(logic: Route, row: Row) -> int:
 
 def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | None = None) -> OperatorError:
     """The error for an operator that raised or returned what does not fit."""
-    where = f"operator {node.title}"
+    where = f"operator {node.written_as}"
     if epoch is not None:
         where += f", epoch {epoch}"
-    shown = repr(row)
+    shown = row if isinstance(row, str) else repr(_as_written(node, row))
     if len(shown) > 500:
         shown = shown[:497] + "…"
     if isinstance(problem, (ShapeError, MisfitError)):
@@ -62,7 +62,15 @@ def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | N
         ]
         what = f"raised {type(problem).__name__}: {problem}" + "".join("\n" + line for line in lines[-3:])
         hint = "The epoch failed and nothing of it was written."
-    return OperatorError(f"{where}: {what}\nfor the tuple {shown}\n{hint}", node.title, shown, epoch)
+    return OperatorError(f"{where}: {what}\nfor the tuple {shown}\n{hint}", node.written_as, shown, epoch)
+
+
+def _as_written(node: Node, row: Any) -> Any:
+    """The tuple as the user's operator would have met it: without the column that tells parts of a key apart."""
+    before = node.inputs[0] if node.inputs else None
+    if before is None or not (node.part_of and before.part_of and isinstance(row, Row)):
+        return row
+    return before.inputs[0].schema.row_class(tuple(row)[: len(before.inputs[0].schema.names)])
 
 
 class Instances:

@@ -5,6 +5,7 @@ exchange.py        what crosses between tasks: packets, headers, results, report
 packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth
 stage.py, batches.py    a stage's operators over a batch at a time
+retracing.py       the same, one tuple after the other: the first error of an epoch that failed
 timing.py, measuring.py  what single keys cost
 output_files.py    output that tasks write themselves
 output_mergers.py  ordered output, written in parallel

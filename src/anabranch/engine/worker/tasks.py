@@ -37,6 +37,7 @@ from anabranch.engine.worker.exchange import (
 from anabranch.engine.worker.measuring import Measuring
 from anabranch.engine.worker.output_files import OutputFiles, Target
 from anabranch.engine.worker.packets import Positions, piece_of, unpack
+from anabranch.engine.worker.retracing import Failure, RetracedStage
 from anabranch.engine.worker.stage import Arrival, Flow, Leaving, StageRun, by_range
 from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
 from anabranch.errors import AnabranchError
@@ -110,6 +111,7 @@ class Task:
     parts: Mapping[str, HotKeyParts]  # operator → its hot keys that are in parts
     files: Mapping[int, Target]  # exit → where whoever makes its tuples writes them, for those that need no order
     clock: Clock = dataclasses.field(default=MACHINE_CLOCK, kw_only=True)
+    retraces: bool = dataclasses.field(default=False, kw_only=True)  # to find the first error of an epoch that failed
 
     def load(self) -> Program:
         found = _programs.get(self.digest)
@@ -152,7 +154,8 @@ class ChannelTask(Task):
         program = self.load()
         outbox = Outbox(program.layout, self.depth, self.functions, index, self.epoch)
         later = self.depth < program.layout.depth
-        hands_on_pieces = index == 0 and (needs_pieces(program.layout, self.depth + 1) or (later and bool(self.merged)))
+        needed = self.retraces or needs_pieces(program.layout, self.depth + 1) or (later and bool(self.merged))
+        hands_on_pieces = index == 0 and needed
         place = task_indexes(program.layout, self.depth, self.functions).stage_of(index)
         files = OutputFiles(program.layout, self.files, self.epoch, place)
         try:
@@ -173,6 +176,8 @@ class ChannelTask(Task):
                     yield outbox.handed_on(order, payload.as_py())
             for leaving in channel.finish():
                 yield from self._sent(leaving, outbox, channel, files)
+            if channel.failure is not None:
+                yield outbox.met(channel.failure)
             yield outbox.report(dataclasses.replace(channel.report(), files=files.close()))
         except AnabranchError as error:
             files.abandon()
@@ -219,9 +224,12 @@ class _Channel:
         self._state = task.state(self._number)
         tables = self._state.open(self._nodes)
         self._measuring = Measuring(program.layout, self._stage, tables, self._clock)
-        self._run = StageRun(
-            program.layout, self._stage, tables, task.epoch, task.clock_ms, watch=self._measuring.watch
-        )
+        self._run: StageRun | RetracedStage
+        if task.retraces:
+            self._run = RetracedStage(program.layout, self._stage, tables, task.epoch, task.clock_ms)
+        else:
+            watch = self._measuring.watch
+            self._run = StageRun(program.layout, self._stage, tables, task.epoch, task.clock_ms, watch=watch)
         self._rows_in = self._rows_out = 0
         self._busy = 0.0
         self._saving = 0.0
@@ -234,6 +242,11 @@ class _Channel:
     def total(self) -> int:
         """How many rows the epoch has, of all sources."""
         return self._positions.total
+
+    @property
+    def failure(self) -> Failure | None:
+        """The error that was met while retracing."""
+        return self._run.failure if isinstance(self._run, RetracedStage) else None
 
     def add_pieces(self, payload: pa.Scalar) -> None:
         self._positions.add(msgpack.unpackb(payload.as_buffer()))
@@ -279,6 +292,8 @@ class _Channel:
                 yield from self._flush()
         else:
             yield from self._worked(self._arrival(), self._size)
+        if isinstance(self._run, RetracedStage):
+            return  # nothing of the epoch is kept
         begun = self._clock.passing_s()
         self._segments = self._state.save(self._nodes)
         self._saving = self._clock.passing_s() - begun
