@@ -12,6 +12,7 @@ from anabranch.compiler.layout.stages import Layout
 from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.setup import Backend, Storage
 from anabranch.engine.job import Job
+from anabranch.engine.worker.advances import EventTimes
 from anabranch.engine.worker.output_files import Target, unordered
 from anabranch.engine.worker.output_mergers import MergerTask, mergeable
 from anabranch.engine.worker.retracing import with_all_order
@@ -75,18 +76,19 @@ class EpochJobs:
         fed_back: list[tuple[int, int, bytes]],
         functions: Mapping[int, PartitioningFunction],
         parts: Mapping[str, HotKeyParts],
+        times: EventTimes | None = None,
     ) -> Results:
         """Run an epoch's tasks over its input (None: only what was fed back).
 
         If user code fails, the error is that of one thread: the tasks run again to find it (`retracing`).
         """
         try:
-            return self._run(batch, state, fed_back, functions, parts)
+            return self._run(batch, state, fed_back, functions, parts, EventTimes() if times is None else times)
         except (OperatorError, StateError) as error:
-            epoch = (state, fed_back, functions, parts)
+            epoch = (state, fed_back, functions, parts, EventTimes() if times is None else times)
             raise self._first_error(batch, epoch) or error from None
 
-    def _first_error(self, batch: Any, epoch: tuple[Any, Any, Any, Any]) -> AnabranchError | None:
+    def _first_error(self, batch: Any, epoch: tuple[Any, Any, Any, Any, EventTimes]) -> AnabranchError | None:
         """The error that one thread would have met; None if it does not come again."""
         if self._retracing is None:
             program = dataclasses.replace(self._program, layout=with_all_order(self._program.layout))
@@ -103,6 +105,7 @@ class EpochJobs:
         fed_back: list[tuple[int, int, bytes]],
         functions: Mapping[int, PartitioningFunction],
         parts: Mapping[str, HotKeyParts],
+        times: EventTimes,
         retracing: _Packed | None = None,
     ) -> Results:
         form = self._packed if retracing is None else retracing
@@ -113,10 +116,12 @@ class EpochJobs:
         while True:
             merged = (self._mergers, frozenset(targets))
             depths = [
-                ChannelTask(*common, depth, state, *merged, retraces=again) for depth in range(1, layout.depth + 1)
+                ChannelTask(*common, depth, state, *merged, times=times, retraces=again)
+                for depth in range(1, layout.depth + 1)
             ]
             merger = MergerTask(*common, targets, self._mergers) if targets else None
-            split, feedback = SplitTask(*common, retraces=again), FeedbackTask(*common, retraces=again)
+            split = SplitTask(*common, times=times, retraces=again)
+            feedback = FeedbackTask(*common, times=times, retraces=again)
             job = Job(split, feedback, fed_back, depths, merger)
             try:
                 return Results(self._backend.execute(batch, job), layout)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -26,12 +27,15 @@ import numpy as np
 
 from anabranch.compiler.layout.stages import Layout, Stage, Step
 from anabranch.engine.sequential import exact, next_tuple
+from anabranch.engine.worker.advances import Advances, EventTimes, candidates
 from anabranch.engine.worker.batches import Batch, keys_of
-from anabranch.engine.worker.stage import Arrival, Flow, Leaving
+from anabranch.engine.worker.retraced_calls import RetracedCalls, RetracedTimedCalls
+from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.trails import LAST, Trails
 from anabranch.errors import AnabranchError, OperatorError, error_from_json, error_to_json
 from anabranch.program.calling import emitted, operator_failed, route_of
-from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Port, Punctuate, Route
+from anabranch.program.event_time import END, event_time_of, idle_watermarks
+from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Port, Punctuate, Route, Watermark
 from anabranch.program.schema import Row
 from anabranch.state.table import Table
 
@@ -82,17 +86,31 @@ class _Met(Exception):  # noqa: N818 - carries a failure out of the depth it was
 
 
 class RetracedStage:
-    """The steps of a stage, one tuple at a time, depth-first. Used as `StageRun` is, until `failure` is not None."""
+    """The steps of a stage, one tuple at a time, depth-first. Used as `StageRun` is, until `failure` is not None.
+
+    Only an entry that reads several streams, or whose keys wait, takes all that arrived before the steps behind it take
+    what it emitted: nothing is lost by that, since what stands before its failure was emitted before it.
+    """
 
     def __init__(
-        self, layout: Layout, stage: Stage, tables: Mapping[str, Table], epoch: int, clock_ms: int = 0
+        self,
+        layout: Layout,
+        stage: Stage,
+        tables: Mapping[str, Table],
+        epoch: int,
+        clock_ms: int = 0,
+        times: EventTimes | None = None,
     ) -> None:
+        self._layout = layout
         self._tables = tables
         self._epoch = epoch
         self._clock_ms = clock_ms
+        times = EventTimes() if times is None else times
+        self._times = dataclasses.replace(times, idle=idle_watermarks(layout.watermarks_made(), times.idle))
         self._entry = layout.steps[stage.steps[0]]
         self.entered = {layout.steps[number].node.name: 0 for number in stage.steps}
         self.timed: list[Any] = []
+        self.reached: dict[str, int] = {}
         self.failure: Failure | None = None
         steps = [layout.steps[number] for number in stage.steps]
         # By what they add to trails, as one thread takes them; that may be another order than that of their numbers.
@@ -109,6 +127,7 @@ class RetracedStage:
         self._numbers: collections.Counter[tuple[int, Trail]] = collections.Counter()
         self._sent: dict[int, list[tuple[Trail, Row]]] = {}
         self._marks: dict[int, list[Trail]] = {}
+        self._heard: dict[int, list[tuple[Trail, int]]] = {}  # what tuples make of the watermark of a step
 
     def run(self, entering: Flow | Arrival) -> list[Leaving]:
         """What leaves before the first error, for the tuples that entered."""
@@ -116,95 +135,84 @@ class RetracedStage:
             return []
         self._sent = {number: [] for number in self._edges}
         self._marks = {number: [] for number in self._edges}
+        self._heard = {number: [] for number in self._steps}
+        met: _Met | None = None
+        if isinstance(entering, Arrival) and self._entry.takes_arrivals:
+            flow, met = self._entered(entering)
+            take: Consume = functools.partial(self._leave, self._entry)
+        else:
+            flow, take = _as_flow(entering), self._consumers[self._entry.number]
         try:
-            if isinstance(entering, Flow):
-                self._run_flow(entering)
-            else:
-                self._run_arrival(entering)
-        except _Met as met:
+            self._run_flow(flow, take)
+        except _Met as first:
+            met = first  # it came of what the entry emitted before it failed
+        if met is not None:
             self.failure = met.failure
-        return [self._leaving(number) for number in self._edges]
+        advances = self._advances(flow)
+        return [self._leaving(number, advances[edge.source]) for number, edge in self._edges.items()]
 
-    def _leaving(self, number: int) -> Leaving:
+    def _entered(self, arrival: Arrival) -> tuple[Flow, _Met | None]:
+        """What an entry that takes arrivals emits before it fails, and how it does."""
+        step, table = self._entry, self._tables[self._entry.node.name]
+        calls: RetracedCalls | RetracedTimedCalls
+        if step.is_timed:
+            names = tuple(dict.fromkeys(n for at in step.inputs for n in self._layout.edges[at].watermarks))
+            calls = RetracedTimedCalls(step, table, self._epoch, self._clock_ms, self._times, names)
+        else:
+            calls = RetracedCalls(step, table, self._epoch, END if self._times.ending else self._clock_ms)
+        self.entered[step.node.name] += sum(map(len, arrival.batches.values()))
+        flow, stopped = calls.until_it_fails(arrival)
+        if stopped is None:
+            return flow, None
+        base = tuple(int(digit[stopped.position]) for digit in arrival.trails)
+        return flow, _Met(step, (*base, *stopped.more), stopped.error)
+
+    def _run_flow(self, flow: Flow, take: Consume) -> None:
+        trails = _rows(flow.trails)
+        before: Trail | None = None
+        for position, row in zip(flow.batch.positions, flow.batch.rows, strict=True):
+            if trails[position] != before:
+                self._numbers.clear()
+            before = trails[position]
+            take(row, before)
+        for trail in _rows(flow.marks or []):
+            self._mark(self._entry, trail)
+
+    def _advances(self, flow: Flow) -> dict[int, tuple[Advances, ...]]:
+        """The advances behind each step: they pass by, as punctuations do."""
+        found: dict[int, tuple[Advances, ...]] = {}
+        for step in self._steps.values():
+            if step is self._entry:
+                advances = flow.advances
+            else:
+                advances = found[self._layout.edges[step.inputs[0]].source]
+            if isinstance(step.node.logic, Watermark):
+                advances = (self._made(step),)
+            elif isinstance(step.node.logic, Punctuate) or step.refines:
+                advances = tuple(each.then(0) for each in advances)
+            found[step.number] = advances
+        return found
+
+    def _made(self, step: Step) -> Advances:
+        heard, name = self._heard[step.number], step.node.name
+        values = np.array([value for _, value in heard], dtype=np.int64)
+        places = candidates(values, self._times.value(name), name in self._times.idle)
+        width = sum(digit is None for digit in step.digits) + 1
+        return Advances(
+            name, [digit[places] for digit in _columns([trail for trail, _ in heard], width)], values[places]
+        )
+
+    def _leaving(self, number: int, advances: tuple[Advances, ...]) -> Leaving:
         edge, schema, sent = self._edges[number], self._schemas[number], self._sent[number]
         trails = _columns([trail for trail, _ in sent], edge.width)
         columns = list(zip(*(row for _, row in sent), strict=True)) if sent else [() for _ in schema.names]
         marks = _columns(self._marks[number], edge.width) if edge.punctuated else None
-        return Leaving(edge, trails, schema.arrays(columns), marks)
-
-    # -- what enters ----------------------------------------------------------------------------------------
-
-    def _run_flow(self, flow: Flow) -> None:
-        trails = _rows(flow.trails)
-        for position, row in zip(flow.batch.positions, flow.batch.rows, strict=True):
-            self._numbers.clear()
-            self._consumers[self._entry.number](row, trails[position])
-        for trail in _rows(flow.marks or []):
-            self._mark(self._entry, trail)
-
-    def _run_arrival(self, arrival: Arrival) -> None:
-        trails = _rows(arrival.trails)
-        calls: list[tuple[int, Row] | None] = [None] * len(trails)
-        for place, batch in arrival.batches.items():
-            for position, row in zip(batch.positions, batch.rows, strict=True):
-                calls[position] = place, row
-        if self._entry.waits:
-            self._run_waiting(arrival, calls, trails)
-            return
-        consumers = {place: self._consumer(self._entry, place) for place in arrival.batches}
-        marks = set(arrival.marks.tolist())
-        for position, call in enumerate(calls):
-            self._numbers.clear()
-            if call is not None:
-                consumers[call[0]](call[1], trails[position])
-            elif position in marks:
-                self._mark(self._entry, trails[position])
-
-    def _run_waiting(self, arrival: Arrival, calls: list[tuple[int, Row] | None], trails: list[Trail]) -> None:
-        step, logic, table = self._entry, self._entry.node.logic, self._tables[self._entry.node.name]
-        assert isinstance(logic, Keyed)
-        never = (0,) * (len(arrival.trails) + 1)
-        marks = set(arrival.marks.tolist())
-        waiting: dict[Any, Trail] = {}
-        if marks or arrival.tick is not None:
-            live = table.load_waiting(logic.waiting)
-            waiting = {
-                k: (*it.opened, *never[len(it.opened) :]) for k, it in live.items() if getattr(it, logic.waiting)
-            }
-
-        def call(key: Any, row: Any, method: str, arguments: tuple[Any, ...], trail: Trail, opened: Trail) -> None:
-            instance = table.load([key])[key]
-            bound = getattr(instance, method)
-            outputs = self._outputs_of(step, row, (*trail, *opened), lambda: bound(*arguments))
-            for number, item in enumerate(outputs):
-                self._leave(step, item, (*trail, *opened, number))
-            self._check_state(step, instance, (*trail, *opened))
-            if not getattr(instance, logic.waiting):
-                instance.opened = None
-                waiting.pop(key, None)
-            elif instance.opened is None:
-                instance.opened = waiting[key] = (self._epoch, *trail)
-
-        for position, arrived in enumerate(calls):
-            self._numbers.clear()
-            trail = trails[position]
-            if arrived is not None:
-                place, row = arrived
-                self.entered[step.node.name] += 1
-                call(self._key(step, place, row), row, logic.method_of(place), (row,), trail, never)
-                continue
-            is_tick = position == arrival.tick
-            method = logic.ticked if is_tick else logic.punctuated
-            if method:
-                arguments = (self._clock_ms,) if is_tick else ()
-                for key, opened in sorted(waiting.items(), key=lambda item: item[1]):
-                    call(key, f"the key {key!r}, which waits", method, arguments, trail, opened)
-            if not is_tick:
-                self._mark(step, (*trail, LAST, *never))
+        known = tuple(each for each in advances if each.name in edge.watermarks)
+        return Leaving(edge, trails, schema.arrays(columns), marks, known)
 
     # -- steps ----------------------------------------------------------------------------------------------
 
-    def _consumer(self, step: Step, place: int = 0) -> Consume:
+    def _consumer(self, step: Step) -> Consume:
         """What takes a tuple: calls the operator and carries on what it emits, as it emits it."""
         node, logic = step.node, step.node.logic
 
@@ -221,9 +229,9 @@ class RetracedStage:
                 for item in self._outputs_of(step, row, trail, lambda: logic.function(row)):
                     self._leave(step, item, trail)
             elif isinstance(logic, Keyed):
-                key = self._key(step, place, row)
+                key = self._key(step, row)
                 instance = self._tables[node.name].load([key])[key]
-                method = getattr(instance, logic.method_of(place))
+                method = getattr(instance, logic.method_of(0))
                 for item in self._outputs_of(step, row, trail, lambda: method(row)):
                     self._leave(step, item, trail)
                 self._check_state(step, instance, trail)
@@ -239,6 +247,13 @@ class RetracedStage:
                 self._leave(step, row, (*trail, number))
                 if ends:
                     self._pass_on(step, (*trail, number + 1))
+            elif isinstance(logic, Watermark):
+                place = node.schema.names.index(logic.attribute)
+                time = self._called(step, row, trail, lambda: event_time_of(logic, tuple.__getitem__(row, place)))
+                if time is not None:
+                    number = 2 * self._number(step, trail)
+                    self._leave(step, row, (*trail, number))
+                    self._heard[step.number].append(((*trail, number + 1), logic.after(time)))
             else:
                 self._leave(step, row, trail)
 
@@ -248,9 +263,9 @@ class RetracedStage:
     def _targets(self, number: int) -> list[int]:
         return [edge.target for edge in self._outputs[number]]
 
-    def _key(self, step: Step, place: int, row: Row) -> Any:
-        schema = step.node.inputs[place].schema
-        places = tuple(schema.names.index(name) for name in step.node.key_of(place))
+    def _key(self, step: Step, row: Row) -> Any:
+        schema = step.node.inputs[0].schema
+        places = tuple(schema.names.index(name) for name in step.node.key_of(0))
         return keys_of(Batch(schema, range(1), [row]), places)[0]
 
     def _called(self, step: Step, row: Any, trail: Trail, call: Callable[[], Any]) -> Any:
@@ -291,7 +306,7 @@ class RetracedStage:
 
     def _mark(self, step: Step, trail: Trail) -> None:
         """A punctuation that came to a step."""
-        self._pass_on(step, (*trail, 0) if isinstance(step.node.logic, Punctuate) else trail)
+        self._pass_on(step, (*trail, 0) if isinstance(step.node.logic, (Punctuate, Watermark)) else trail)
 
     def _pass_on(self, step: Step, trail: Trail) -> None:
         if step.refines:
@@ -301,6 +316,15 @@ class RetracedStage:
                 self._marks[edge.number].append(trail)
             elif edge.punctuated and edge.target >= 0:
                 self._mark(self._steps[edge.target], trail)
+
+
+def _as_flow(entering: Flow | Arrival) -> Flow:
+    """What enters a stage by one edge; punctuations and advances pass by."""
+    if isinstance(entering, Flow):
+        return entering
+    (batch,) = entering.batches.values()
+    marks = [digit[entering.marks] for digit in entering.trails]
+    return Flow(batch, entering.trails, marks, advances=tuple(entering.advances_by_name()))
 
 
 def _rows(trails: Trails) -> list[Trail]:
