@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 from anabranch.api import branching, joining, stream_time, windowed
 from anabranch.api.building import key_of, must_be_callable, must_return, next_number, output_schema, put, remade
 from anabranch.api.declarations import Operator, keyed_logic, state_fields, to_milliseconds
-from anabranch.compiler.layout.compile import compiled
-from anabranch.compiler.layout.plan import Plan
 from anabranch.engine.sequential import SequentialRun, run_epochs
 from anabranch.errors import ProgramError
 from anabranch.program.graph import (
@@ -29,6 +27,7 @@ from anabranch.program.schema import Row, Schema
 if TYPE_CHECKING:
     from anabranch.api.session import Session
     from anabranch.api.writer import DataStreamWriter
+    from anabranch.compiler.layout.plan import Plan
 
 
 class Stream:
@@ -238,7 +237,9 @@ class Stream:
 
     # -- running ----------------------------------------------------------------------------------------
 
-    def run_sequential(self, rows: Iterable[Any] | None = None, *, clocks_ms: Sequence[int] = ()) -> list[Row]:
+    def run_sequential(
+        self, rows: Iterable[Any] | None = None, *, clocks_ms: Sequence[int] = (), ends: bool = False
+    ) -> list[Row]:
         """The program on one thread, without Spark: what every other way of running it must equal.
 
         Parameters
@@ -247,14 +248,19 @@ class Stream:
             The source's tuples, as tuples, dicts or rows. Not needed if the sources were made of rows.
         clocks_ms : sequence of int, optional
             The time of each epoch, for programs in which time matters.
+        ends : bool
+            The input ends with the rows: windows close and timers are called, as with the option ``endOfInput``.
         """
         if rows is None:
-            return run_epochs([self._node], clocks_ms).output
+            return run_epochs([self._node], clocks_ms, ends=ends).output
         run = SequentialRun(self._node, clocks_ms[0] if clocks_ms else 0)
         if len(run.sources) != 1:
             raise ProgramError(f"run_sequential(rows): the program has {len(run.sources)} sources; make them of rows")
         run.feed(rows)
         run.finish()
+        if ends:
+            run.end()
+            run.finish()
         return run.output
 
     @property
@@ -268,6 +274,9 @@ class Stream:
 
     def plan(self) -> Plan:
         """What the compiler makes of the program: what it found about every operator, and the layout that runs."""
+        # Not above: workers import this module, and each would load the whole compiler when it starts.
+        from anabranch.compiler.layout.compile import compiled
+
         return compiled([self._node])
 
     def explain(self, form: str = "text") -> None:

@@ -176,7 +176,7 @@ class SequentialRun:
             end()
         self.delivered = [len(rows) for rows in self.outputs]
 
-    def run_epochs(self, clocks_ms: Sequence[int] = (), epochs_max: int | None = None) -> None:
+    def run_epochs(self, clocks_ms: Sequence[int] = (), epochs_max: int | None = None, ends: bool = False) -> None:
         """Epochs with the rows that the sources hold, then those that feedback makes; see `run_epochs` below."""
         epochs = {name: _epochs(node) for name, node in self.sources.items()}
         with self._as_user_left_it():
@@ -186,11 +186,15 @@ class SequentialRun:
             if clocks_ms:
                 self.clock_ms = clocks_ms[-1]
             self.finish(epochs_max)
+            if ends:
+                self.end()
+                self.finish(epochs_max)
 
     def end(self) -> None:
         """The end of the input: an epoch without tuples, in which all time has come. Nothing may follow."""
         self._ending = True
         self.epoch({})
+        self._ending = False
 
     def finish(self, epochs_max: int | None = None) -> None:
         """Epochs without input until nothing is in flight; at most so many."""
@@ -429,14 +433,18 @@ class SequentialRun:
                 before()  # other operators ran meanwhile, for which time has come further or less far
 
 
-def run_epochs(outputs: Sequence[Node], clocks_ms: Sequence[int] = (), epochs_max: int | None = None) -> SequentialRun:
+def run_epochs(
+    outputs: Sequence[Node], clocks_ms: Sequence[int] = (), epochs_max: int | None = None, ends: bool = False
+) -> SequentialRun:
     """The program over the rows that its sources hold, epoch by epoch, until nothing is in flight.
+
+    With `ends` the input then ends: all time has come.
 
     Epoch n has the time `clocks_ms[n]`; the last of them counts for all that follow, and for what is only fed back.
     `epochs_max` limits how long a program whose feedback does not end may go on.
     """
     run = SequentialRun(outputs)
-    run.run_epochs(clocks_ms, epochs_max)
+    run.run_epochs(clocks_ms, epochs_max, ends)
     return run
 
 

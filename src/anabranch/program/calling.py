@@ -66,7 +66,10 @@ def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | N
 
 
 def _as_written(node: Node, row: Any) -> Any:
-    """The tuple as the user's operator would have met it: without the column that tells parts of a key apart."""
+    """The tuple as the user's operator would have met it: without columns that only we know of."""
+    as_written = getattr(getattr(node.logic, "prototype", None), "as_written", None)
+    if as_written is not None and isinstance(row, Row):
+        return as_written(row)
     before = node.inputs[0] if node.inputs else None
     if before is None or not (node.part_of and before.part_of and isinstance(row, Row)):
         return row
