@@ -16,12 +16,14 @@ from anabranch.compiler.models.built_in import (
     remedy_of,
     together,
 )
+from anabranch.compiler.models.elastic_models import elastic_model, is_elastic
 from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.inference import infer
 from anabranch.compiler.reading.facts import TRUSTED, Identity, Kind
 from anabranch.compiler.reading.kinds import static_attribute
 from anabranch.compiler.rewriting.managed_state import rewrite
 from anabranch.errors import ProgramError
+from anabranch.program.elastic import user_function
 from anabranch.program.graph import (
     Filter,
     FlatMap,
@@ -72,6 +74,8 @@ def analyse_with_facts(node: Node) -> tuple[Model, Inference | None]:
     found = infer(target, method, schema, node.schema, mode, fields, node.location)
     model = _from_code(node, found, target, method, mode)
     model = _declare(node, model, found, declaration_of(target))
+    if is_elastic(node):
+        model = elastic_model(node, model, found)
     # What was read with is large; of a large program only what was found is kept.
     found.reading = None
     found.emissions.clear()
@@ -113,7 +117,7 @@ def _code_of(node: Node) -> tuple[Any, str | None, str, tuple[Any, ...]]:
         return logic.prototype, logic.method, "process", logic.fields
     if isinstance(logic, Process):
         return logic.operator, None if _is_called(logic) else logic.method, "process", ()
-    return logic.function, None, _MODES[type(logic)], ()  # type: ignore[union-attr]
+    return user_function(logic.function), None, _MODES[type(logic)], ()  # type: ignore[union-attr]
 
 
 def _is_called(logic: Process) -> bool:

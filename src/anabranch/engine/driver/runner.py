@@ -32,6 +32,7 @@ from anabranch.engine.driver.epoch_progress import (
     EpochProgress,
     TaskProgress,
     anomalies_in,
+    elastic_in,
 )
 from anabranch.engine.driver.feedback import FeedbackStore
 from anabranch.engine.driver.results import Results
@@ -316,6 +317,7 @@ class EpochRunner:
                 state_bytes=sum(record.bytes for record in records),
                 in_flight=self.in_flight,
                 anomalies=anomalies_in(facts.reports),
+                elastic=elastic_in(facts.reports),
                 hot_keys=self.adaptation.balancing.split_because,
                 spread=self.adaptation.spread_because,
                 epoch_files={} if sizing is None else sizing.shown(facts.taken_files),

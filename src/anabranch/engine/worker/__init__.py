@@ -5,6 +5,8 @@ exchange.py        what crosses between tasks: packets, headers, results, report
 packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth
 stage.py, batches.py    a stage's operators over a batch at a time
+elastic_steps.py   what an elastic operator does with a batch
+worker_pools.py    the pools of a worker process, and what the processes of a host learnt
 timing.py, measuring.py  what single keys cost
 output_files.py    output that tasks write themselves
 output_mergers.py  ordered output, written in parallel

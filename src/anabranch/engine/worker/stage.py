@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, Step
-from anabranch.engine.worker.batches import Batch, BatchSteps, Keeper, StateTable, keys_of
+from anabranch.engine.worker.batches import Batch, BatchSteps, ElasticSteps, Keeper, StateTable, keys_of
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, TIMED_BATCHES, Stopwatch, timed_rows
 from anabranch.engine.worker.trails import LAST, Trails, emission_index, refined, taken
 from anabranch.errors import AnabranchError, ProgramError
@@ -95,7 +95,9 @@ class StageRun:
         epoch: int,
         clock_ms: int = 0,
         watch: Stopwatch | None = None,
+        elastic: ElasticSteps | None = None,
     ) -> None:
+        self._elastic = elastic
         self._layout = layout
         self._steps = [layout.steps[number] for number in stage.steps]
         self._epoch = epoch
@@ -111,7 +113,7 @@ class StageRun:
         self._timed_runs = self._made_runs(watch) if watch is not None else {}
 
     def _made_runs(self, watch: Stopwatch | None) -> dict[int, Callable[[Batch, Any], Batch]]:
-        operators = BatchSteps(self._tables, self._epoch)
+        operators = BatchSteps(self._tables, self._epoch, self._elastic)
         return {
             step.number: operators.step(step.node, watch)
             for step in self._steps

@@ -39,6 +39,7 @@ from anabranch.engine.worker.output_files import OutputFiles, Target
 from anabranch.engine.worker.packets import Positions, piece_of, unpack
 from anabranch.engine.worker.stage import Arrival, Flow, Leaving, StageRun, by_range
 from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
+from anabranch.engine.worker.worker_pools import POOLS
 from anabranch.errors import AnabranchError
 from anabranch.operators.epoch_context import EpochContext, running, take_anomalies
 from anabranch.operators.hot_key_parts import HotKeyParts
@@ -220,7 +221,13 @@ class _Channel:
         tables = self._state.open(self._nodes)
         self._measuring = Measuring(program.layout, self._stage, tables, self._clock)
         self._run = StageRun(
-            program.layout, self._stage, tables, task.epoch, task.clock_ms, watch=self._measuring.watch
+            program.layout,
+            self._stage,
+            tables,
+            task.epoch,
+            task.clock_ms,
+            watch=self._measuring.watch,
+            elastic=POOLS.step,
         )
         self._rows_in = self._rows_out = 0
         self._busy = 0.0
@@ -338,6 +345,7 @@ class _Channel:
             measured=self._measured(),
             operators=self._run.entered,
             anomalies=met(),
+            elastic=POOLS.reports(self._nodes),
         )
 
     def _measured(self) -> Mapping[str, Any] | None:
