@@ -90,6 +90,8 @@ class SplitReport:
     keys: tuple[RoutedKeys, ...] = ()
     anomalies: tuple[Anomaly, ...] = ()
     elastic: tuple[ElasticReport, ...] = ()
+    watermarks: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Watermark → how far it has come, of those that had tuples here or are this task's own."""
 
     @property
     def rows_in(self) -> int:
@@ -128,6 +130,8 @@ class ChannelReport:
     keys: tuple[RoutedKeys, ...] = ()
     anomalies: tuple[Anomaly, ...] = ()
     elastic: tuple[ElasticReport, ...] = ()
+    watermarks: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Watermark → how far it has come, of those that had tuples here or are this task's own."""
 
 
 @dataclasses.dataclass(frozen=True)
