@@ -7,5 +7,6 @@ branching.py   split, route, spread, punctuate      building.py    how a method 
 concurrency.py what is said of elastic operators
 stream_time.py  event_time: what a stream's time is
 writer.py      where streams go                     query.py       the handle of what runs
+temporary_checkpoint.py   of queries whose output nobody keeps
 events.py      what listeners are told              progress.py    how it looks on a terminal
 """
