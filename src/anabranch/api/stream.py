@@ -335,6 +335,7 @@ class Stream:
     def plan(self) -> Plan:
         """What the compiler makes of the program: what it found about every operator, and the layout that runs."""
         # Not above: workers import this module, and each would load the whole compiler when it starts.
+        from anabranch.compiler.layout.compile import compiled
 
         return compiled([self._node])
 
