@@ -6,7 +6,6 @@ only makes the same calls at the same time.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import random
 import threading
@@ -51,6 +50,8 @@ class ElasticCall(ElasticFunction):
     def _attempt(self, row: Any) -> Any:
         timeout = self.settings.timeout_s
         if is_async(self.function):
+            import asyncio
+
             return asyncio.run(awaited(self.function, row, timeout))
         if timeout is None:
             return collected(self.function(row))
@@ -78,6 +79,8 @@ def collected(result: Any) -> Any:
 
 async def awaited(function: Callable[[Any], Any], row: Any, timeout_s: float | None) -> Any:
     """The result of an async function for a tuple: of a coroutine, or all that an asynchronous generator yields."""
+    import asyncio  # not above: workers load this module, and few have use for it
+
     try:
         async with asyncio.timeout(timeout_s):
             made = function(row)

@@ -23,14 +23,9 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from anabranch.control.concurrency_controller import ConcurrencyController
-from anabranch.control.operator_controller import OperatorController
 from anabranch.engine.pool.dispatch import LevelController, LoopBlocked, Pool
-from anabranch.engine.pool.loop_crew import EventLoop, LoopCrew
-from anabranch.engine.pool.process_crew import ProcessCrew
-from anabranch.engine.pool.thread_crew import ThreadCrew
 from anabranch.engine.pool.work import Crew
 from anabranch.engine.reports import ElasticReport
 from anabranch.engine.worker.batches import Batch
@@ -39,36 +34,13 @@ from anabranch.errors import OperatorError
 from anabranch.program.elastic import Concurrency
 from anabranch.program.graph import Node
 
+if TYPE_CHECKING:
+    from anabranch.engine.pool.loop_crew import EventLoop
+
 _THREADS_MAX = 128
 _FLIGHTS_MAX = 1024
 _NOTE_AGE_S = 3600.0
 """What was learnt longer ago says little."""
-
-
-class PaperLevels:
-    """The controller of *Operators* as a pool asks it: it counts active workers, of which there is always one."""
-
-    is_looking = False
-
-    def __init__(self, workers_max: int) -> None:
-        self.inner = OperatorController(workers_max)
-
-    @property
-    def level(self) -> int:
-        return self.inner.active
-
-    @property
-    def log(self) -> tuple[Any, ...]:
-        return self.inner.log
-
-    def handle(self, rate: float) -> Any:
-        return self.inner.handle(rate)
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.inner.to_dict()
-
-    def restore(self, memory: dict[str, Any]) -> None:
-        self.inner.restore(memory)
 
 
 def level_bounds(settings: Concurrency) -> tuple[int, int]:
@@ -81,8 +53,11 @@ def level_bounds(settings: Concurrency) -> tuple[int, int]:
 
 def controller_for(settings: Concurrency) -> LevelController:
     """What decides on the level."""
+    # Not above: a worker without elastic operators needs none of it, and should start fast.
+    from anabranch.control.operator_levels import PaperLevels, searching_levels
+
     least, most = level_bounds(settings)
-    return PaperLevels(most) if settings.controller == "paper" else ConcurrencyController(least, most)
+    return PaperLevels(most) if settings.controller == "paper" else searching_levels(least, most)
 
 
 class HostNotes:
@@ -133,7 +108,7 @@ class Pools:
     def __init__(self, notes: HostNotes | None = None) -> None:
         self._notes = notes or HostNotes()
         self._lock = threading.Lock()
-        self._loop = EventLoop()
+        self._loop: EventLoop | None = None
         self._pools: weakref.WeakKeyDictionary[Node, tuple[Pool, Calls]] = weakref.WeakKeyDictionary()
 
     def of(self, node: Node) -> tuple[Pool, Calls]:
@@ -184,7 +159,7 @@ class Pools:
         """A pool that can do nothing any more: the next one begins with threads of its own."""
         with self._lock:
             self._pools.pop(node, None)
-            self._loop = EventLoop()
+            self._loop = None
 
     def _made(self, node: Node) -> tuple[Pool, Calls]:
         calls = Calls(node)
@@ -195,8 +170,14 @@ class Pools:
         if memory is not None:
             with contextlib.suppress(KeyError, TypeError, ValueError):  # of another version of this library
                 controller.restore(memory)
+        # Not above, for the same reason.
+        from anabranch.engine.pool.loop_crew import EventLoop, LoopCrew
+        from anabranch.engine.pool.process_crew import ProcessCrew
+        from anabranch.engine.pool.thread_crew import ThreadCrew
+
         crew: Crew
         if settings.kind == "async":
+            self._loop = self._loop or EventLoop()
             crew = LoopCrew(calls.one, self._loop.get())
         elif settings.kind == "processes" and has_lock():
             crew = ProcessCrew(calls, calls.values, node.name)
