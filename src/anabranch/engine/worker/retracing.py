@@ -34,6 +34,7 @@ from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.trails import LAST, Trails
 from anabranch.errors import AnabranchError, OperatorError, error_from_json, error_to_json
 from anabranch.program.calling import emitted, operator_failed, route_of
+from anabranch.program.elastic import ElasticFunction
 from anabranch.program.event_time import END, event_time_of, idle_watermarks
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Port, Punctuate, Route, Watermark
 from anabranch.program.schema import Row
@@ -122,6 +123,8 @@ class RetracedStage:
         self._schemas = {edge.number: layout.steps[edge.source].node.schema for edge in self._edges.values()}
         self._steps = {step.number: step for step in steps}
         self._consumers = {step.number: self._consumer(step) for step in steps}
+        functions = [getattr(step.node.logic, "function", None) for step in steps]
+        self._elastic = [function for function in functions if isinstance(function, ElasticFunction)]
         self._ways: dict[int, int] = {}  # of the tuple that is on its way through a route
         # How many tuples with one trail have come out of a step so far.
         self._numbers: collections.Counter[tuple[int, Trail]] = collections.Counter()
@@ -146,6 +149,9 @@ class RetracedStage:
             self._run_flow(flow, take)
         except _Met as first:
             met = first  # it came of what the entry emitted before it failed
+        finally:
+            for function in self._elastic:
+                function.close()
         if met is not None:
             self.failure = met.failure
         advances = self._advances(flow)

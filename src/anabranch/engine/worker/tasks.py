@@ -43,6 +43,7 @@ from anabranch.engine.worker.retracing import Failure, RetracedStage
 from anabranch.engine.worker.stage import StageRun, by_range
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
+from anabranch.engine.worker.worker_pools import POOLS
 from anabranch.errors import AnabranchError
 from anabranch.operators.epoch_context import EpochContext, running, take_anomalies
 from anabranch.operators.hot_key_parts import HotKeyParts
@@ -237,7 +238,7 @@ class _Channel:
         if task.retraces:
             self._run = RetracedStage(*place, times=task.times)
         else:
-            self._run = StageRun(*place, self._measuring.watch, task.times)
+            self._run = StageRun(*place, self._measuring.watch, task.times, POOLS.step)
         # What all channels know alike is sent by one of them.
         made_here = {node.name for node in self._nodes if isinstance(node.logic, Watermark)}
         self._sends = None if self._number == 0 else made_here
@@ -410,6 +411,7 @@ class _Channel:
             measured=self._measured(),
             operators=self._run.entered,
             anomalies=met(),
+            elastic=POOLS.reports(self._nodes),
             watermarks=self._run.reached,
         )
 
