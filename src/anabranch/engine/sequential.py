@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anabranch.engine.sequential_time import Idleness, WaitingKeys
-from anabranch.errors import InputError, OperatorError, ProgramError
+from anabranch.errors import InputError, ProgramError
 from anabranch.operators.epoch_context import EpochContext, count_anomaly, current, moment, running
 from anabranch.operators.library_operator import NULL_ATTRIBUTE
 from anabranch.program.belongings import Belongings
-from anabranch.program.calling import Instances, emitted, key_of, operator_failed, route_of
+from anabranch.program.calling import Instances, emitted, exact, failing, key_of, next_tuple, route_of
 from anabranch.program.elastic import ElasticFunction
 from anabranch.program.event_time import (
     BEGINNING,
@@ -53,7 +53,7 @@ from anabranch.program.graph import (
     named,
     upstream,
 )
-from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
+from anabranch.program.schema import MisfitError, Row, ShapeError
 from anabranch.state.codec import encode
 
 Consume = Callable[[Row], None]
@@ -241,14 +241,14 @@ class SequentialRun:
             return self._keyed(node, logic)
         if isinstance(logic, Filter):
             keeps = logic.function
-            call = _failing(node, lambda row: bool(keeps(row)))
+            call = failing(node, lambda row: bool(keeps(row)))
 
             def consume(row: Row) -> None:
                 if call(row):
                     self._emit(node, row)
 
         elif isinstance(logic, Map):
-            call = _failing(node, lambda row: exact(schema, logic.function(row)))
+            call = failing(node, lambda row: exact(schema, logic.function(row)))
 
             def consume(row: Row) -> None:
                 self._emit(node, call(row))
@@ -265,7 +265,7 @@ class SequentialRun:
                 self._emit_all(node, row, lambda: getattr(logic.operator, logic.method)(row))
 
         elif isinstance(logic, Route):
-            choose = _failing(node, lambda row: route_of(logic, row))
+            choose = failing(node, lambda row: route_of(logic, row))
 
             def consume(row: Row) -> None:
                 self._ways[node.id] = choose(row)
@@ -280,7 +280,7 @@ class SequentialRun:
 
         elif isinstance(logic, Punctuate):
             ends_here = logic.function
-            call = _failing(node, lambda row: bool(ends_here(row)))
+            call = failing(node, lambda row: bool(ends_here(row)))
 
             def consume(row: Row) -> None:
                 ends = call(row)
@@ -302,7 +302,7 @@ class SequentialRun:
     def _watermark(self, node: Node, logic: Watermark) -> Consume:
         """The tuples as they are; behind one that raises the watermark, or that ends a silence, its value."""
         place, name = node.schema.names.index(logic.attribute), node.name
-        time_of = _failing(node, lambda row: event_time_of(logic, tuple.__getitem__(row, place)))
+        time_of = failing(node, lambda row: event_time_of(logic, tuple.__getitem__(row, place)))
         value = BEGINNING
 
         def consume(row: Row) -> None:
@@ -430,8 +430,8 @@ class SequentialRun:
         # Each tuple goes down before the operator makes the next one: depth-first.
         if before is not None:
             before()
-        outputs = iter(_failing(node, lambda _: emitted(call()))(row))
-        step = _failing(node, lambda _: next_tuple(node.schema, outputs))
+        outputs = iter(failing(node, lambda _: emitted(call()))(row))
+        step = failing(node, lambda _: next_tuple(node.schema, outputs))
         while (item := step(row)) is not None:
             self._emit(node, item)
             if before is not None:
@@ -471,30 +471,6 @@ def _sender(loop: Node, in_flight: list[Row]) -> Consume:
         in_flight.append(exact(loop.schema, row))
 
     return send
-
-
-def next_tuple(schema: Schema, outputs: Any) -> Row | None:
-    """The next tuple that an operator emits, as one of its schema; None: there is none."""
-    for item in outputs:
-        return exact(schema, item)
-    return None
-
-
-def exact(schema: Schema, value: Any) -> Row:
-    """A tuple of a schema; MisfitError or ShapeError if the value is none."""
-    return schema.exact_row(schema.unpack(value))
-
-
-def _failing(node: Node, call: Callable[[Row], Any]) -> Callable[[Row], Any]:
-    def guarded(row: Row) -> Any:
-        try:
-            return call(row)
-        except OperatorError:
-            raise
-        except Exception as problem:
-            raise operator_failed(node, row, problem) from problem
-
-    return guarded
 
 
 def input_row(node: Node, row: Any, number: int) -> Row:

@@ -77,6 +77,32 @@ def _as_written(node: Node, row: Any) -> Any:
     return before.inputs[0].schema.row_class(tuple(row)[: len(before.inputs[0].schema.names)])
 
 
+def next_tuple(schema: Schema, outputs: Any) -> Row | None:
+    """The next tuple that an operator emits, as one of its schema; None: there is none."""
+    for item in outputs:
+        return exact(schema, item)
+    return None
+
+
+def exact(schema: Schema, value: Any) -> Row:
+    """A tuple of a schema; MisfitError or ShapeError if the value is none."""
+    return schema.exact_row(schema.unpack(value))
+
+
+def failing(node: Node, call: Callable[[Row], Any]) -> Callable[[Row], Any]:
+    """The call, with errors that name the operator and the tuple."""
+
+    def guarded(row: Row) -> Any:
+        try:
+            return call(row)
+        except OperatorError:
+            raise
+        except Exception as problem:
+            raise operator_failed(node, row, problem) from problem
+
+    return guarded
+
+
 class Instances:
     """Makes the per-key instances of a keyed operator, and reads their state back.
 

@@ -26,14 +26,13 @@ from typing import Any
 import numpy as np
 
 from anabranch.compiler.layout.stages import Layout, Stage, Step
-from anabranch.engine.sequential import exact, next_tuple
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
 from anabranch.engine.worker.batches import Batch, keys_of
 from anabranch.engine.worker.retraced_calls import RetracedCalls, RetracedTimedCalls
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.trails import LAST, Trails
 from anabranch.errors import AnabranchError, OperatorError, error_from_json, error_to_json
-from anabranch.program.calling import emitted, operator_failed, route_of
+from anabranch.program.calling import emitted, exact, next_tuple, operator_failed, route_of
 from anabranch.program.elastic import ElasticFunction
 from anabranch.program.event_time import END, event_time_of, idle_watermarks
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Port, Punctuate, Route, Watermark
