@@ -14,7 +14,7 @@ from typing import Any
 
 from anabranch.errors import OperatorError, StateError
 from anabranch.program.graph import Keyed, Node, Route, is_ours
-from anabranch.program.schema import MisfitError, Row, ShapeError
+from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
 
 
 def emitted(result: Any) -> Any:
