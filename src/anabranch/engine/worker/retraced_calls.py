@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from anabranch.engine.worker.stage import Calls
+from anabranch.engine.worker.stage import ArrivalCalls
 from anabranch.engine.worker.stage_flow import Arrival, Flow
 from anabranch.engine.worker.timed_calls import TimedCalls
 from anabranch.errors import AnabranchError, OperatorError
@@ -77,7 +77,7 @@ class _UntilItFails:
         del calls._positions[at:], calls._outputs[at:]
 
 
-class RetracedCalls(_UntilItFails, Calls):
+class RetracedCalls(_UntilItFails, ArrivalCalls):
     """Calls of an operator that reads several streams, or waits for punctuations or the start of an epoch."""
 
     def _call(self, position: int, row: Any, method: Any, *arguments: Any, opened: tuple[int, ...] = ()) -> None:

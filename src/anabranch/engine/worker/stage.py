@@ -148,13 +148,13 @@ class StageRun:
         if isinstance(arrived, Arrival):
             assert step.takes_arrivals, "only the entry of a stage sees its inputs in their common order"
             table = self._tables[step.node.name]
-            calls: Calls | TimedCalls
+            calls: ArrivalCalls | TimedCalls
             if step.is_timed:
                 names = tuple(dict.fromkeys(n for at in step.inputs for n in self._layout.edges[at].watermarks))
                 calls = TimedCalls(step, table, self._epoch, self._clock_ms, self._times, names, self._watch)
             else:
                 clock_ms = END if self._times.ending else self._clock_ms
-                calls = Calls(step, table, self._epoch, clock_ms, self._watch)
+                calls = ArrivalCalls(step, table, self._epoch, clock_ms, self._watch)
             flow = calls.run(arrived)
             if isinstance(calls, TimedCalls):
                 self.reached[step.node.name] = calls.value
@@ -261,7 +261,7 @@ def _joined(first: Leaving, second: Leaving) -> Leaving:
     return Leaving(first.edge, trails, columns, marks, (*first.advances, *second.advances))
 
 
-class Calls:
+class ArrivalCalls:
     """A keyed operator that reads several streams, or waits for punctuations or time: one call after the other."""
 
     def __init__(
