@@ -24,6 +24,7 @@ from anabranch.operators.epoch_context import EpochContext, count_anomaly, curre
 from anabranch.operators.library_operator import NULL_ATTRIBUTE
 from anabranch.program.belongings import Belongings
 from anabranch.program.calling import Instances, emitted, key_of, operator_failed, route_of
+from anabranch.program.elastic import ElasticFunction
 from anabranch.program.event_time import (
     BEGINNING,
     END,
@@ -82,6 +83,8 @@ class SequentialRun:
         self._ways: dict[int, int] = {}  # of the tuple that is on its way through a route
         nodes = upstream(*ends)
         self._roots = [node.logic for node in nodes if not isinstance(node.logic, (Source, Feedback))]
+        functions = [getattr(logic, "function", None) for logic in self._roots]
+        self._elastic = [function for function in functions if isinstance(function, ElasticFunction)]
         self._mine: Belongings | None = None
         self._is_within = False
         self._punctuated = carrying_punctuations(nodes)
@@ -151,6 +154,8 @@ class SequentialRun:
         try:
             yield
         finally:
+            for function in self._elastic:
+                function.close()
             self._is_within = False
             self._mine = Belongings(self._roots)
             theirs.put_back()
@@ -176,6 +181,7 @@ class SequentialRun:
         """The end of the input: an epoch without tuples, in which all time has come. Nothing may follow."""
         self._ending = True
         self.epoch({})
+        self._ending = False
 
     def finish(self, epochs_max: int | None = None) -> None:
         """Epochs without input until nothing is in flight; at most so many."""
@@ -411,8 +417,12 @@ class SequentialRun:
                 before()  # other operators ran meanwhile, for which time has come further or less far
 
 
-def run_epochs(outputs: Sequence[Node], clocks_ms: Sequence[int] = (), epochs_max: int | None = None) -> SequentialRun:
+def run_epochs(
+    outputs: Sequence[Node], clocks_ms: Sequence[int] = (), epochs_max: int | None = None, ends: bool = False
+) -> SequentialRun:
     """The program over the rows that its sources hold, epoch by epoch, until nothing is in flight.
+
+    With `ends` the input then ends: all time has come.
 
     Epoch n has the time `clocks_ms[n]`; the last of them counts for all that follow, and for what is only fed back.
     `epochs_max` limits how long a program whose feedback does not end may go on.
@@ -426,6 +436,9 @@ def run_epochs(outputs: Sequence[Node], clocks_ms: Sequence[int] = (), epochs_ma
         if clocks_ms:
             run.clock_ms = clocks_ms[-1]
         run.finish(epochs_max)
+        if ends:
+            run.end()
+            run.finish(epochs_max)
     return run
 
 
