@@ -98,7 +98,7 @@ def write_shared_windows(draft: CodeDraft, scale: TimeScale) -> None:
         *(f"    {line}" for line in took["added"]),
         *took["end"],
     ]
-    emit = "(" + "".join(f"{each}, " for each in [*draft.kept_key(), *results]) + ")"
+    emit = draft.emitted([*draft.kept_key(), *results])
     if not is_simple:
         draft.methods["result(self, held, index, why)"] = [f"return {emit}"]
     forget = [f"{each} = None" for each in draft.kept_key()]

@@ -160,6 +160,10 @@ class LeastWatermark:
         """Say anew which are idle."""
         self._idle = {name for name in self._values if name in idle}
 
+    def least(self, names: Iterable[str]) -> int:
+        """The least value of some of those it reads."""
+        return min((self._values[name] for name in names), default=BEGINNING)
+
     def advance(self) -> bool:
         """Whether it is higher than before."""
         heard = [value for name, value in self._values.items() if name not in self._idle]

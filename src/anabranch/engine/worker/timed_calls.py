@@ -14,6 +14,7 @@ trail. So the keys of all channels come in the order of one thread.
 from __future__ import annotations
 
 import bisect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ class TimedCalls:
         epoch: int,
         clock_ms: int,
         times: EventTimes,
-        names: tuple[str, ...],
+        names_read: Mapping[int, tuple[str, ...]],
         watch: Stopwatch | None = None,
     ) -> None:
         assert isinstance(step.node.logic, Keyed)
@@ -51,6 +52,8 @@ class TimedCalls:
         self._table = table
         self._epoch = epoch
         self._clock = END if times.ending else clock_ms
+        names = tuple(dict.fromkeys(name for each in names_read.values() for name in each))
+        self._names_read = names_read
         self._watermark = LeastWatermark(names, times.values, times.idle, times.value(step.node.name))
         self._names = names
         self._times = times
@@ -106,6 +109,8 @@ class TimedCalls:
             names = batch.schema.names
             keys = keys_of(batch, tuple(names.index(name) for name in self._node.key_of(place)))
             method = getattr(self._kind, self._logic.method_of(place))
+            if self._logic.per_input:
+                method = self._with_own_time(method, self._names_read.get(place, ()))
             parts.append((list(batch.positions), keys, batch.rows, [method] * len(keys)))
             touched.update(keys)
         self._table.load(touched)
@@ -117,6 +122,11 @@ class TimedCalls:
             self._places, self._keys, self._rows, self._methods = columns
         self._timed_until = timed_rows(len(self._places)) if self._watch is not None else 0
         self._noted = 0
+
+    def _with_own_time(self, method: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
+        """The method of an input, which takes that input's time instead of the operator's."""
+        least = self._watermark.least
+        return lambda instance, t, _: method(instance, t, least(names))
 
     def _events(self, arrival: Arrival) -> list[tuple[int, str, int]]:
         """What happens between the tuples; the start of the epoch has no name."""
