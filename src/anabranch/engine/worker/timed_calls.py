@@ -158,24 +158,24 @@ class TimedCalls:
     def _take(self, start: int, stop: int) -> None:
         self._moment.reached, self._moment.fired = self.value, None
         while start < min(stop, self._timed_until):
-            assert self._watch is not None
-            begun = self._watch.clock()
-            self._take_run(start, start + 1)
-            self.timed_seconds.append(self._watch.clock() - begun)
-            self.timed_keys.append(self._keys[start])
-            start += 1
+            until = min(stop, self._timed_until)
+            self._take_run(start, until, is_timed=True)
+            start = until
             if start == self._timed_until and sum(self.timed_seconds) > LONG_CALL_SECONDS * start:
                 self._timed_until = 2 * start
         if start < stop:
             self._take_run(start, stop)
 
-    def _take_run(self, start: int, stop: int) -> None:
+    def _take_run(self, start: int, stop: int, is_timed: bool = False) -> None:
         live = self._live
-        places, keys, rows = self._places[start:stop], self._keys[start:stop], self._rows[start:stop]
-        called = zip(places, keys, rows, self._methods[start:stop], strict=True)
+        keys, rows = self._keys[start:stop], self._rows[start:stop]
+        called = zip(self._places[start:stop], keys, rows, self._methods[start:stop], strict=True)
         t: Any = None
         try:
-            if self._logic.takes_time:
+            if is_timed:
+                for position, key, t, method in called:
+                    self._timed_call(position, key, t, method)
+            elif self._logic.takes_time:
                 now = self.value
                 for position, key, t, method in called:
                     instance = live[key]
@@ -184,18 +184,30 @@ class TimedCalls:
                         self._emit(position, result)
                     if instance.timer_since is None:  # only when it is called for a time does such a key end to wait
                         self._settle(instance, position)
-                return
-            for position, key, t, method in called:
-                instance = live[key]
-                result = method(instance, t)
-                if result is not None:
-                    self._emit(position, result)
-                if (instance.timer_since is None) is not (instance.timer_due is None):
-                    self._settle(instance, position)
+            else:
+                for position, key, t, method in called:
+                    instance = live[key]
+                    result = method(instance, t)
+                    if result is not None:
+                        self._emit(position, result)
+                    if (instance.timer_since is None) is not (instance.timer_due is None):
+                        self._settle(instance, position)
         except AnabranchError:
             raise
         except Exception as problem:
             raise operator_failed(self._node, t, problem, self._epoch) from problem
+
+    def _timed_call(self, position: int, key: Any, t: Any, method: Any) -> None:
+        """The same for one tuple, with a clock around it."""
+        assert self._watch is not None
+        begun = self._watch.clock()
+        instance = self._live[key]
+        result = method(instance, t, self.value) if self._logic.takes_time else method(instance, t)
+        if result is not None:
+            self._emit(position, result)
+        self.timed_seconds.append(self._watch.clock() - begun)
+        self.timed_keys.append(key)
+        self._settle(instance, position)
 
     def _emit(self, position: int, result: Any) -> None:
         """What a key emits for a tuple."""
@@ -210,7 +222,7 @@ class TimedCalls:
         """A key begins to wait, or ends, if it does."""
         if instance.timer_due is None:
             instance.timer_since = None
-        else:
+        elif instance.timer_since is None:
             instance.timer_since = (self._epoch, *(int(digit[position]) for digit in self._trails))
 
     def _note(self, keys: Any) -> None:
