@@ -159,23 +159,20 @@ class TimedCalls:
         self._moment.reached, self._moment.fired = self.value, None
         while start < min(stop, self._timed_until):
             until = min(stop, self._timed_until)
-            self._take_run(start, until, is_timed=True)
+            self._take_timed(start, until)
             start = until
             if start == self._timed_until and sum(self.timed_seconds) > LONG_CALL_SECONDS * start:
                 self._timed_until = 2 * start
         if start < stop:
             self._take_run(start, stop)
 
-    def _take_run(self, start: int, stop: int, is_timed: bool = False) -> None:
+    def _take_run(self, start: int, stop: int) -> None:
         live = self._live
         keys, rows = self._keys[start:stop], self._rows[start:stop]
         called = zip(self._places[start:stop], keys, rows, self._methods[start:stop], strict=True)
         t: Any = None
         try:
-            if is_timed:
-                for position, key, t, method in called:
-                    self._timed_call(position, key, t, method)
-            elif self._logic.takes_time:
+            if self._logic.takes_time:
                 now = self.value
                 for position, key, t, method in called:
                     instance = live[key]
@@ -197,17 +194,24 @@ class TimedCalls:
         except Exception as problem:
             raise operator_failed(self._node, t, problem, self._epoch) from problem
 
-    def _timed_call(self, position: int, key: Any, t: Any, method: Any) -> None:
-        """The same for one tuple, with a clock around it."""
+    def _take_timed(self, start: int, stop: int) -> None:
+        """The same, with a clock around the call for each tuple."""
         assert self._watch is not None
-        begun = self._watch.clock()
-        instance = self._live[key]
-        result = method(instance, t, self.value) if self._logic.takes_time else method(instance, t)
-        if result is not None:
-            self._emit(position, result)
-        self.timed_seconds.append(self._watch.clock() - begun)
-        self.timed_keys.append(key)
-        self._settle(instance, position)
+        clock, arguments = self._watch.clock, (self.value,) if self._logic.takes_time else ()
+        for at in range(start, stop):
+            t, instance = self._rows[at], self._live[self._keys[at]]
+            begun = clock()
+            try:
+                result = self._methods[at](instance, t, *arguments)
+                if result is not None:
+                    self._emit(self._places[at], result)
+            except AnabranchError:
+                raise
+            except Exception as problem:
+                raise operator_failed(self._node, t, problem, self._epoch) from problem
+            self.timed_seconds.append(clock() - begun)
+            self.timed_keys.append(self._keys[at])
+            self._settle(instance, self._places[at])
 
     def _emit(self, position: int, result: Any) -> None:
         """What a key emits for a tuple."""
