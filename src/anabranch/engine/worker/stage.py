@@ -150,10 +150,7 @@ class StageRun:
             table = self._tables[step.node.name]
             calls: ArrivalCalls | TimedCalls
             if step.is_timed:
-                names: dict[int, tuple[str, ...]] = {}
-                for at in step.inputs:
-                    edge = self._layout.edges[at]
-                    names[edge.place] = (*names.get(edge.place, ()), *edge.watermarks)
+                names = self._layout.watermarks_read(step)
                 calls = TimedCalls(step, table, self._epoch, self._clock_ms, self._times, names, self._watch)
             else:
                 clock_ms = END if self._times.ending else self._clock_ms
