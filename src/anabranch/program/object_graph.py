@@ -40,10 +40,12 @@ from anabranch.program.object_parts import (
     attributes_of,
     built_in_base,
     children,
+    class_data,
     code_of,
     is_atom,
     is_filled,
     is_lasting,
+    is_own_class,
     is_plain_instance,
     shown_path,
 )
@@ -133,6 +135,7 @@ class Live:
         self._anchors: dict[int, Path] = {}
         self._by_path: dict[Path, Any] = {}
         self._anchor(target)
+        self._codes: dict[str, tuple[types.CodeType, types.FunctionType]] | None = None
 
     def _anchor(self, target: Any) -> None:
         waiting: list[tuple[Path, Any]] = [((), target)]
@@ -210,14 +213,25 @@ class Live:
         if kind is types.CellType:
             return "cell", all_of([value.cell_contents]) if is_filled(value) else []
         if kind is types.MethodType and anchor is not None:
-            return "same", [place(child, (*path, step)) for step, child in children(value)]
+            return "same", [[*step, place(child, (*path, step))] for step, child in children(value)]
         if kind is types.MethodType and getattr(value.__self__, value.__name__, None) == value:
             return "method", [place(value.__self__, (*path, ("self", None))), value.__name__]
         if kind is functools.partial:
             held = [value.func, value.args, value.keywords]
             return "partial", [place(each, (*path, ("partial", at))) for at, each in enumerate(held)]
         if anchor is not None and (isinstance(value, LASTING) or kind.__module__ == "logging"):
-            return "same", [place(child, (*path, step)) for step, child in children(value)]
+            # Names may have been bound anew: in the class, or among the globals of a function.
+            return "same", [[*step, place(child, (*path, step))] for step, child in children(value)]
+        if kind is types.FunctionType and self._code(value.__code__) is not None:
+            held = [value.__closure__, value.__defaults__, value.__kwdefaults__]
+            return "function", [
+                self._code(value.__code__),
+                *(place(each, (*path, ("function", at))) for at, each in enumerate(held)),
+            ]
+        if kind is types.SimpleNamespace:
+            return "namespace", [
+                [name, place(item, (*path, ("attribute", name)))] for name, item in vars(value).items()
+            ]
         if isinstance(value, type):
             return "class", self._class(value, path)
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
@@ -230,21 +244,48 @@ class Live:
                 inner = pairs(value)
             elif inherited is not None:
                 inner = all_of(value)
-            return "instance", [self._class(kind, path), attributes, inner]
+            held = [place(kind, (*path, ("class", None)))] if is_own_class(kind) else []
+            return "instance", [self._class(kind, path), attributes, inner, *held]
         raise StateError(
             f"{shown_path(path)} holds a {kind.__module__}.{kind.__qualname__}, which cannot be kept from one epoch to "
             "the next. Keep its parts as plain values (numbers, texts, lists, dicts, objects of your own classes), "
             "and make it anew from them."
         )
 
+    def _code(self, code: types.CodeType) -> str | None:
+        """The name of code that the program brought along, inner functions included; None for any other."""
+        if self._codes is None:
+            self._codes = {}
+            waiting = [(each.__code__, each) for each in self.objects() if isinstance(each, types.FunctionType)]
+            while waiting:
+                inner, function = waiting.pop()
+                self._codes.setdefault(_code_name(inner), (inner, function))
+                waiting.extend((each, function) for each in inner.co_consts if isinstance(each, types.CodeType))
+        name = _code_name(code)
+        return name if name in self._codes and self._codes[name][0] is code else None
+
+    def _function(self, contents: list[Any], value_of: Callable[[Any], Any]) -> types.FunctionType:
+        self._code(_NO_CODE)
+        assert self._codes is not None
+        if contents[0] not in self._codes:
+            raise StateError(f"the state was written by another version of the program: it has no {contents[0]}")
+        code, function = self._codes[contents[0]]
+        closure, defaults, named = map(value_of, contents[1:])
+        made = types.FunctionType(code, function.__globals__, code.co_name, defaults, closure)
+        made.__kwdefaults__ = named
+        return made
+
     def _class(self, kind: type, path: Path) -> str:
         name = f"{kind.__module__}.{kind.__qualname__}"
-        if self._classes.get(name) is not kind:
+        if self._known_class(name) is not kind:
             raise StateError(
                 f"{shown_path(path)} is of the class {name}, which the operator's code does not name where it can be "
                 "found again: use it by its own name in a method of the operator, or at the top of its module."
             )
         return name
+
+    def _known_class(self, name: str) -> Any:
+        return self._classes.get(name) or _LIBRARY_CLASSES.get(name)
 
     # -- from data ------------------------------------------------------------------------------------------
 
@@ -291,7 +332,7 @@ class Live:
         if kind == "row":
             return restored_row(tuple(contents[0]), tuple(value_of(each) for each in contents[1]))
         if kind == "member":
-            return self._classes[contents[0]][contents[1]]  # type: ignore[index]
+            return self._known_class(contents[0])[contents[1]]
         if kind == "cell":
             return types.CellType()
         if kind == "method":
@@ -300,11 +341,13 @@ class Live:
             function, arguments, keywords = map(value_of, contents)
             return functools.partial(function, *arguments, **keywords)
         if kind == "class":
-            return self._classes[contents]
+            return self._known_class(contents)
         if kind == "named":
-            return tuple.__new__(self._classes[contents[0]], [value_of(each) for each in contents[1]])
+            return tuple.__new__(self._known_class(contents[0]), [value_of(each) for each in contents[1]])
         if kind == "instance":
-            return built_in_base(self._classes[contents[0]]).__new__(self._classes[contents[0]])
+            return built_in_base(self._known_class(contents[0])).__new__(self._known_class(contents[0]))
+        if kind == "function":
+            return self._function(contents, value_of)
         raise StateError(f"the state was written by another version of the program: it has a {kind} that this has not")
 
 
@@ -316,7 +359,23 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "set": set,
     "OrderedDict": collections.OrderedDict,
     "Counter": collections.Counter,
+    "namespace": types.SimpleNamespace,
 }
+_NO_CODE = compile("", "", "exec")
+# Classes that may be kept as values, a factory of a defaultdict for one, though no code of the user's names them.
+_LIBRARY_CLASSES: dict[str, type] = {
+    f"{kind.__module__}.{kind.__qualname__}": kind
+    for kind in (
+        *(bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, object),
+        *(collections.defaultdict, collections.Counter, collections.OrderedDict, collections.deque),
+    )
+}
+
+
+def _code_name(code: types.CodeType) -> str:
+    """The same in every process that has the same source: where the code is in it."""
+    *_, last = code.co_positions()
+    return f"{code.co_qualname} {code.co_firstlineno} {last[0]} {last[2]}"
 
 
 def _random_state(value: Random) -> list[Any]:
@@ -383,6 +442,11 @@ def _refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], An
     elif kind == "cell":
         if contents:
             value.cell_contents = value_of(contents[0])
+    elif kind == "same":
+        _bind_anew(value, contents, value_of)
+    elif kind == "namespace":
+        vars(value).clear()
+        vars(value).update((name, value_of(each)) for name, each in contents)
     elif kind == "bytearray":
         value[:] = contents
     elif kind == "array":
@@ -399,7 +463,7 @@ def _refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], An
             value.resize(contents[1], refcheck=False)
         value[...] = np.frombuffer(contents[2], np.dtype(contents[0])).reshape(contents[1], order=contents[3])
     elif kind == "instance":
-        _, attributes, inner = contents
+        _, attributes, inner, *_ = contents
         if isinstance(value, dict):
             _fill_dict(value, inner, value_of)
         elif isinstance(value, list):
@@ -411,6 +475,22 @@ def _refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], An
             object.__delattr__(value, name)
         for name, each in attributes:
             object.__setattr__(value, name, value_of(each))
+
+
+def _bind_anew(value: Any, contents: list[Any], value_of: Callable[[Any], Any]) -> None:
+    """The names that a class or a function's globals hold; what they lead to is filled in its own place."""
+    if isinstance(value, type):
+        kept = {name for step, name, _ in contents if step == "attribute"}
+        for name in [name for name, _ in class_data(value) if name not in kept]:
+            type.__delattr__(value, name)
+    for step, name, each in contents:
+        if step == "global":
+            value.__globals__[name] = value_of(each)
+        elif step == "attribute" and isinstance(value, type):
+            if vars(value).get(name, _NOTHING) is not value_of(each):
+                type.__setattr__(value, name, value_of(each))
+        elif step == "attribute" and isinstance(value, types.FunctionType):
+            setattr(value, name, value_of(each))
 
 
 def _fill_dict(value: Any, contents: list[Any], value_of: Callable[[Any], Any]) -> None:

@@ -120,8 +120,11 @@ def is_plain_instance(kind: type) -> bool:
     return bool(kind.__flags__ & _HEAP_TYPE) and set(below) <= {object, list, dict, set} and not special
 
 
-def children(value: Any) -> Iterator[tuple[Step, Any]]:
-    """What an object holds, with the step that leads there."""
+def children(value: Any, as_copied: bool = False) -> Iterator[tuple[Step, Any]]:
+    """What an object holds, with the step that leads there.
+
+    Globals and classes are held where they are a copy's own; with `as_copied` as if they were.
+    """
     kind = type(value)
     if isinstance(value, types.FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
@@ -132,9 +135,9 @@ def children(value: Any) -> Iterator[tuple[Step, Any]]:
             yield ("default", name), each
         for name, each in vars(value).items():
             yield ("attribute", name), each
-        if has_own_globals(value):
+        if has_own_globals(value) or (as_copied and not is_library(value.__module__)):
             for name in sorted(names_in(value)):
-                if name in value.__globals__ and not isinstance(value.__globals__[name], (type, types.ModuleType)):
+                if name in value.__globals__ and _is_held(value.__globals__[name], as_copied):
                     yield ("global", name), value.__globals__[name]
     elif kind is types.CellType:
         if is_filled(value):
@@ -145,7 +148,10 @@ def children(value: Any) -> Iterator[tuple[Step, Any]]:
     elif kind is functools.partial:
         for at, each in enumerate((value.func, value.args, value.keywords)):
             yield ("partial", at), each
-    elif isinstance(value, type | types.ModuleType):
+    elif isinstance(value, type):
+        if is_own_class(value, as_copied):
+            yield from _held_by_class(value, as_copied)
+    elif isinstance(value, types.ModuleType):
         return
     else:
         if isinstance(value, (list, tuple, collections.deque)):
@@ -163,6 +169,68 @@ def children(value: Any) -> Iterator[tuple[Step, Any]]:
         if is_plain_instance(kind) and not isinstance(value, enum.Enum):
             for name, each in attributes_of(value):
                 yield ("attribute", name), each
+            if is_own_class(kind, as_copied):
+                yield ("class", None), kind
+
+
+def _held_by_class(kind: type, as_copied: bool) -> Iterator[tuple[Step, Any]]:
+    """What a class of the user's holds: its data, and what its methods close over, name and have for defaults."""
+    for at, base in enumerate(kind.__mro__[1:]):
+        if is_own_class(base, as_copied):
+            yield ("base", at), base
+    for name, each in class_data(kind, as_copied):
+        yield ("attribute", name), each
+    for name, each in vars(kind).items():
+        if isinstance(each, (staticmethod, classmethod)):
+            each = each.__func__
+        if isinstance(each, property):
+            for step, function in (("getter", each.fget), ("setter", each.fset)):
+                if isinstance(function, types.FunctionType) and not is_library(function.__module__):
+                    yield (step, name), function
+        elif isinstance(each, types.FunctionType) and not is_library(each.__module__):
+            yield ("method", name), each
+
+
+def class_data(kind: type, as_copied: bool = False) -> Iterator[tuple[str, Any]]:
+    """The attributes of a class that are neither code nor Python's own business."""
+    for name, each in vars(kind).items():
+        ours = name.startswith("__") or name in ("_abc_impl", "_is_protocol", "_fields", "_field_defaults")
+        if not ours and not hasattr(type(each), "__get__") and _is_held(each, as_copied):
+            yield name, each
+
+
+def _is_held(value: Any, as_copied: bool) -> bool:
+    """Not a module or a library's class: they are the same for all, and nothing of them is the program's own."""
+    if isinstance(value, type):
+        return is_own_class(value, as_copied)
+    return not isinstance(value, types.ModuleType) and not getattr(type(value), "is_managed_state", False)
+
+
+def is_own_class(kind: type, as_copied: bool = False) -> bool:
+    """Whether a class is a copy that came with the program: what is kept in it is the program's own."""
+    if is_library(kind.__module__) or isinstance(kind, enum.EnumMeta) or not kind.__flags__ & _HEAP_TYPE:
+        return False
+    if as_copied:
+        return True
+    found: Any = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is not kind
+
+
+def reached(target: Any, as_copied: bool) -> dict[int, Any]:
+    """All that an object holds and leads to, by identity; for functions of the user's, their globals too."""
+    found: dict[int, Any] = {}
+    waiting = [target]
+    while waiting:
+        value = waiting.pop()
+        if is_atom(value) or id(value) in found:
+            continue
+        found[id(value)] = value
+        if as_copied and isinstance(value, types.FunctionType) and not is_library(value.__module__):
+            found[id(value.__globals__)] = value.__globals__
+        waiting.extend(child for _, child in children(value, as_copied))
+    return found
 
 
 def code_of(target: Any) -> tuple[dict[str, type], list[types.FunctionType]]:

@@ -18,7 +18,6 @@ from anabranch.compiler.reading.values import (
     ANYTHING,
     NOTHING,
     PLAIN,
-    PLAIN_VALUE,
     ROW_TYPES,
     SCALARS,
     TUPLE,
@@ -30,6 +29,7 @@ from anabranch.compiler.reading.values import (
     LocalFunction,
     NoneType,
     Plain,
+    Shared,
     Site,
     SuperProxy,
     Value,
@@ -266,7 +266,7 @@ def _attribute_of_type(reading: Reading, value: Value, kind: type, name: str, no
             member = static_attribute(kind, name)
             if isinstance(member, (types.FunctionType, property)) and name not in ("name", "value"):
                 return _member(reading, value, kind, member, name, f"{kind.__name__}.{name}", node)
-            return PLAIN_VALUE
+            return _attribute_of_members(reading, value, kind, name)
         if kind is Plain and _is_data_attribute(name):
             return Value(types=PLAIN, objects=value.objects)
         if kind is not Plain and kind is not Iterator and not hasattr(kind, name):
@@ -283,14 +283,22 @@ def _attribute_of_type(reading: Reading, value: Value, kind: type, name: str, no
             held = reading.heap.at(each).attributes if isinstance(each, (Site, Kept)) else {}
             if name in held and len(value.objects) == 1:
                 return held[name]
+        member = static_attribute(kind, name)
+        is_method = isinstance(member, (types.FunctionType, staticmethod, classmethod))
         found = NOTHING
         for each in value.objects:
             if isinstance(each, (Site, Kept)):
                 kept = reading.heap.at(each)
                 found = join(found, kept.attributes.get(name, NOTHING))
-                if isinstance(each, Kept):
+                if isinstance(each, Kept) and not is_method:
                     found = join(found, kept.content)
-        member = static_attribute(kind, name)
+            elif isinstance(each, Shared):
+                # One of so many objects that they are not told apart by value.
+                very = reading.facts.objects.get(each.identity)
+                if type(very) is not kind:
+                    return reading.unknown(node, f"reads .{name} of one of many objects")
+                one = Value(types=frozenset({kind}), objects=frozenset({each}), concrete=(very,), path=each.path)
+                found = join(found, _attribute_of_known(reading, one, very, name, node))
         if not found.is_nothing and not isinstance(member, property):
             return found
         if member is inspect.Parameter.empty:
@@ -299,6 +307,19 @@ def _attribute_of_type(reading: Reading, value: Value, kind: type, name: str, no
             return reading.content(value, node)
         return _member(reading, value, kind, member, name, f"{kind.__name__}.{name}", node)
     return reading.unknown(node, f"reads .{name} of a {kind.__name__}")
+
+
+def _attribute_of_members(reading: Reading, value: Value, kind: Any, name: str) -> Value:
+    """What the members of an enumeration hold: the same objects for all calls."""
+    if name == "name":
+        return scalar(str)
+    members = value.concrete if value.concrete is not None else tuple(kind)
+    found = NOTHING
+    for each in members:
+        held = each.value if name == "value" else vars(each).get(name, static_attribute(kind, name))
+        if held is not inspect.Parameter.empty:
+            found = join(found, reading.shared(held, f"{kind.__name__}.{each.name}.{name}"))
+    return found.without_text()
 
 
 def assign_attribute(reading: Reading, target: Value, name: str, value: Value, node: ast.AST, how: str = "") -> None:

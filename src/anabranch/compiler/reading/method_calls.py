@@ -237,12 +237,17 @@ def _reading(reading: Reading, receiver: Value, kind: type, name: str, arguments
         content = scalar(kind) if kind in (str, bytes) else PLAIN_VALUE
         return make_object(reading, node, kinds, content, name)
     content = reading.content(receiver, node)
+    # Objects of the user's may be keys, too; lists and dicts may not.
+    may_be_keys = content.types is None or any(
+        kind not in known.MUTATORS and not is_scalar_type(kind) and kind is not Plain for kind in content.types
+    )
+    of_keys = content if may_be_keys else NOTHING
     if name == "items":
-        keys = keys_of(reading, receiver, NOTHING)
+        keys = keys_of(reading, receiver, of_keys)
         pair = make_display(reading, node, frozenset({tuple}), {0: keys, 1: content}, "pair")
         return make_object(reading, node, frozenset({list}), pair, name)
     if name == "keys":
-        return make_object(reading, node, frozenset({list}), keys_of(reading, receiver, NOTHING), name)
+        return make_object(reading, node, frozenset({list}), keys_of(reading, receiver, of_keys), name)
     if name == "values":
         return make_object(reading, node, frozenset({list}), content, name)
     if name == "get":

@@ -30,6 +30,7 @@ from anabranch.compiler.reading.frames import ActiveCall, ControlFlow, Frame, Ge
 from anabranch.compiler.reading.kinds import is_plain_data, is_record, objects_inside
 from anabranch.compiler.reading.values import (
     ANYTHING,
+    LOST,
     NONE,
     NOTHING,
     PLAIN_VALUE,
@@ -344,11 +345,11 @@ class Reading:
                 found = join(found, Value(types=frozenset({str})))
             elif kind in (bytes, range, bytearray):
                 found = join(found, Value(types=frozenset({int})))
-            elif kind is Plain and not value.objects:
-                found = join(found, PLAIN_VALUE)
-            elif (
-                kind not in known.MUTATORS and kind is not Plain and kind is not Iterator and kind is not Row
-            ) and not is_record(kind):
+            elif kind is Plain:
+                found = join(found, PLAIN_VALUE if not value.objects else NOTHING)
+                if LOST in self.heap.objects:
+                    found = join(found, self.heap.at(LOST).content)
+            elif (kind not in known.MUTATORS and kind is not Iterator and kind is not Row) and not is_record(kind):
                 found = join(found, ANYTHING)
         return found.without_text()
 
@@ -394,6 +395,9 @@ class Reading:
         for each in container.objects:
             if isinstance(each, (Site, Kept)):
                 self.heap.put(each, value, at)
+        if value.objects and container.types is not None and Plain in container.types:
+            self.lazy = True
+            self.heap.put(LOST, value)
         self.stored(value, node)
 
     def stored(self, value: Value, node: Any, at: str | int | None = None) -> None:

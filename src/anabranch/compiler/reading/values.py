@@ -113,6 +113,8 @@ class Site:
 
 Object = TupleObject | Shared | Kept | Handle | Site
 TUPLE = TupleObject()
+#: What was put into plain values of which no object is known (from ``json.loads``): it may come out of any of them.
+LOST = Site(0, "lost")
 
 
 # -- expressions ------------------------------------------------------------------------------------------
@@ -457,6 +459,8 @@ class Heap:
         """Everything that can be reached from these objects."""
         found: set[Object] = set()
         waiting = list(start)
+        if LOST in self.objects:
+            waiting.append(LOST)
         while waiting:
             at = waiting.pop()
             if at in found:

@@ -75,7 +75,8 @@ FUNCTIONS: dict[Any, Effect] = {
     functools.reduce: Effect(PLAIN, calls=(0,), aliases=True, iterates=True, text=False),
     copy.copy: Effect(PLAIN, aliases=True, text=False),
     copy.deepcopy: Effect(PLAIN, text=False),
-    json.loads: Effect(PLAIN),
+    json.loads: Effect(PLAIN, text=False),
+    json.dumps: Effect(STR, calls=("default",)),
     re.compile: Effect(only(re.Pattern), text=False),
     heapq.heappush: Effect(only(NoneType), mutates=(0,)),
     heapq.heappop: Effect(PLAIN, mutates=(0,), aliases=True),
@@ -180,6 +181,18 @@ _NOT_PURE = {
     statistics.NormalDist,
     struct.iter_unpack,
 }
+#: Their results can be changed, so no expression says for long what they are.
+_GIVE_LISTS = {
+    "findall",
+    "split",
+    "splitlines",
+    "parse_qs",
+    "parse_qsl",
+    "wrap",
+    "multimode",
+    "quantiles",
+    "get_close_matches",
+}
 for _module in _PURE_MODULES:
     for _name, _found in vars(_module).items():
         if (
@@ -189,7 +202,7 @@ for _module in _PURE_MODULES:
             and _found not in _NOT_PURE
             and not _name.startswith(("i_", "length_hint"))
         ):
-            FUNCTIONS[_found] = Effect(PLAIN, iterates=_module in (statistics,))
+            FUNCTIONS[_found] = Effect(PLAIN, iterates=_module in (statistics,), text=_name not in _GIVE_LISTS)
 FUNCTIONS[math.fsum] = Effect(FLOAT)  # exact, whatever the order
 FUNCTIONS[fnmatch.filter] = Effect(only(list), iterates=True)
 for _name in ("lt", "le", "eq", "ne", "ge", "gt", "not_", "truth", "contains"):
