@@ -50,10 +50,11 @@ FIGURES: dict[str, set[str]] = {
     "partitioning": {"lll", "explicit", "counters", "fast_readj_speedup", "pruned_readj_speedup", "lookup_cost"},
     "simulator": {"planted_bugs", "planted_bugs_found", "worlds_per_cpu_minute", "worlds_failed"},
     "skew": {"skew_gain", "skew_gain_uniform", "busiest", "speedup", "hot_key_rows_per_second", "splitter_ns"},
+    "soundness": {"programs", "unsound", "found_safe", "needless_refusals", "bodies_fuzzed"},
     "state": {"slowdown_held", "checkpoint_overhead"},
     "stateful": {"ratio_transform_with_state", "ratio_apply_in_pandas", "ratio_native"},
 }
-PURE = {"compiler", "control", "damage", "durability", "merger_speed", "simulator"}
+PURE = {"compiler", "control", "damage", "durability", "merger_speed", "simulator", "soundness"}
 # Benchmarks that have no miniature.
 WITHOUT: set[str] = set()
 

@@ -76,7 +76,7 @@ class Prototype:
 
     def __init__(self, target: Any) -> None:
         self.name = getattr(target, "__name__", type(target).__name__)
-        classes, _ = code_of(target)
+        classes, _ = code_of(target, in_globals=True)
         _refuse_overlaps([each for each in Live(target, classes).objects() if isinstance(each, np.ndarray)])
         self._pickled, self.has_own_globals = pickled_whole((target, classes), target)
 

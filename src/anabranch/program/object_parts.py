@@ -233,8 +233,11 @@ def reached(target: Any, as_copied: bool) -> dict[int, Any]:
     return found
 
 
-def code_of(target: Any) -> tuple[dict[str, type], list[types.FunctionType]]:
-    """The classes that an object's parts have and that its code names, by module and name; the user's functions."""
+def code_of(target: Any, in_globals: bool = False) -> tuple[dict[str, type], list[types.FunctionType]]:
+    """The classes that an object's parts have and that its code names, by module and name; the user's functions.
+
+    With `in_globals` also those of what the code's globals and classes hold.
+    """
     found: dict[str, type] = {}
     functions: list[types.FunctionType] = []
     seen: set[int] = set()
@@ -254,13 +257,15 @@ def code_of(target: Any) -> tuple[dict[str, type], list[types.FunctionType]]:
                 continue
             waiting.extend(value.__mro__[1:])
             waiting.extend(each for each in vars(value).values() if isinstance(each, _CODE))
+            if in_globals:
+                waiting.extend(each for _, each in class_data(value, as_copied=True))
             continue
         waiting.append(type(value))
         function = _function_of(value)
         if function is not None:
             functions.append(function)
             waiting.extend(_named_in(function))
-        waiting.extend(child for _, child in children(value))
+        waiting.extend(child for _, child in children(value, as_copied=in_globals))
     return found, functions
 
 
@@ -305,7 +310,7 @@ def _named_in(function: types.FunctionType) -> Iterator[Any]:
     for name in names:
         value = function.__globals__.get(name)
         if isinstance(value, types.ModuleType):
-            yield from (each for each in (getattr(value, inner, None) for inner in names) if isinstance(each, type))
+            yield from (each for each in (vars(value).get(inner) for inner in names) if isinstance(each, type))
         elif isinstance(value, (type, types.FunctionType)):
             yield value
 

@@ -1,7 +1,7 @@
 """Pieces of which operators are made: state of many shapes, and work that keeps nothing.
 
-Each is a few statements that give the variable `{r}` a number or text. `{d}` is where its state is, `{k}` the key, `{i}` a
-number of its own for names that must not meet.
+Each is a few statements that give the variable `{r}` a number or text. `{d}` is where its state is, `{k}` the key,
+`{i}` a number of its own for names that must not meet.
 """
 
 from __future__ import annotations
@@ -84,10 +84,12 @@ KEYED: tuple[Cell, ...] = (
     Cell("collections.defaultdict(collections.Counter)", "{d}[{k}][t.count] += 1\n{r} = {d}[{k}].most_common(1)[0][1]"),
     Cell("{}", "h{i} = {d}.setdefault({k}, [])\nheapq.heappush(h{i}, t.value)\n"
                "if len(h{i}) > 2:\n    heapq.heappop(h{i})\n{r} = h{i}[0]"),
-    Cell("{}", "if {k} not in {d}:\n    {d}[{k}] = np.zeros(3)\n{d}[{k}][t.count % 3] += 1\n{r} = float({d}[{k}].max())"),
+    Cell("{}", "if {k} not in {d}:\n    {d}[{k}] = np.zeros(3)\n{d}[{k}][t.count % 3] += 1\n"
+               "{r} = float({d}[{k}].max())"),
     Cell("{}", "{d}[{k}] = ({d}.get({k}, '') + t.name)[-6:]\n{r} = {d}[{k}]"),
     Cell("{}", "v{i} = {d}.pop({k}, 0)\n{d}[{k}] = v{i} + 1\n{r} = v{i}"),
-    Cell("{}", "if {d}.get({k}, 0) > 2:\n    del {d}[{k}]\nelse:\n    {d}[{k}] = {d}.get({k}, 0) + 1\n{r} = {d}.get({k}, -1)"),
+    Cell("{}", "if {d}.get({k}, 0) > 2:\n    del {d}[{k}]\nelse:\n    {d}[{k}] = {d}.get({k}, 0) + 1\n"
+               "{r} = {d}.get({k}, -1)"),
     Cell("{}", "{d}.update({{{k}: {d}.get({k}, 0) + t.count}})\n{r} = {d}[{k}]"),
     Cell("{}", "{d}.update([({k}, {d}.get({k}, 0) + 1)])\n{r} = {d}[{k}]"),
     Cell("{}", "{d} |= {{{k}: {d}.get({k}, 0) + 1}}\n{r} = {d}[{k}]"),
@@ -95,8 +97,8 @@ KEYED: tuple[Cell, ...] = (
     Cell("{}", "{d}[{k}] = [*{d}.get({k}, ()), t.count][-3:]\n{r} = sum({d}[{k}])"),
     Cell("{}", "{d}[{k}] = {d}.get({k}, []) + [t.value]\n{r} = max({d}[{k}])"),
     Cell("{}", "if (v{i} := {d}.get({k})) is None:\n    v{i} = 0\n{d}[{k}] = v{i} + 1\n{r} = v{i}"),
-    Cell("{}", "match {d}.get({k}):\n    case None:\n        {d}[{k}] = 1\n    case n{i}:\n        {d}[{k}] = n{i} * 2\n"
-               "{r} = {d}[{k}]"),
+    Cell("{}", "match {d}.get({k}):\n    case None:\n        {d}[{k}] = 1\n    case n{i}:\n"
+               "        {d}[{k}] = n{i} * 2\n{r} = {d}[{k}]"),
     Cell("{}", "g{i}, w{i} = {d}.get, {d}.__setitem__\nw{i}({k}, g{i}({k}, 0) + 1)\n{r} = g{i}({k})"),
     Cell("{}", "{d}[{k}] = max({d}.get({k}, -1e9), t.value)\n{r} = {d}[{k}]"),
     Cell("{}", "{d}[{k}] = Kind.HIGH if t.value > 3 else Kind.LOW\n{r} = {d}[{k}].name", _KIND),

@@ -148,7 +148,7 @@ def outcome(run: Any) -> Any:
             return [[repr(row) for row in each] for each in run()]
     except OperatorError as problem:
         own = re.search(r"\b(\w*(?:Error|Exception|Exit|Interrupt|Iteration))\b", str(problem))
-        return f"raises {own[1] if own is not None else problem}"
+        return f"raises {own[1] if own is not None else 'an error of the operator'}"
     except AnabranchError as problem:
         return f"raises {type(problem).__name__}: {problem}"
     except Exception as problem:
