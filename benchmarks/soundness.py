@@ -1,7 +1,8 @@
 """Whether the compiler is ever wrong, and how often it holds back what could run in parallel.
 
 Every program runs on the product's own path (`tests/compiler/fuzzing/trials.py`): tasks from freshly unpickled
-programs, each task twice, several channels and cuts of epochs; and must give what one thread gives, whatever the verdict.
+programs, each task twice, several channels and cuts of epochs; and must give what one thread gives, whatever the
+verdict.
 
 - *programs*: the corpus, its mutants with planted state, generated operators, mutants of these and of the corpus, and
   the programs of a stranger.

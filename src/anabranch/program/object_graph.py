@@ -19,15 +19,12 @@ What cannot be kept is refused, if it can be by `check` before anything starts, 
 
 from __future__ import annotations
 
-import array
 import collections
 import enum
 import functools
 import itertools
 import types
 from collections.abc import Callable, Iterable
-from io import StringIO
-from random import Random
 from typing import Any
 
 import cloudpickle
@@ -45,10 +42,10 @@ from anabranch.program.object_parts import (
     is_atom,
     is_filled,
     is_lasting,
-    is_own_class,
     is_plain_instance,
     shown_path,
 )
+from anabranch.program.object_pieces import PIECES, RESTORED, filled_text, random_of
 from anabranch.program.schema import Row, restored_row
 from anabranch.program.whole_copies import pickled_whole
 
@@ -110,6 +107,22 @@ class ObjectGraph:
                 self._live.fill(self._parts)
         return self._live.target
 
+    @staticmethod
+    def of_value(value: Any, classes: dict[str, type]) -> ObjectGraph:
+        """One value of the user's, with all that it holds: it begins with nothing that a prototype has."""
+        found = ObjectGraph()
+        found._live = Live(value, classes, is_anchored=False)
+        return found
+
+    def value(self, classes: dict[str, type]) -> Any:
+        """The value that `of_value` was given, of the classes that the program brought along."""
+        if self._live is None:
+            assert self._parts is not None, "nothing was ever asked of it"
+            live = Live(None, classes, is_anchored=False)
+            live.target = live.fill(self._parts)
+            self._live = live
+        return self._live.target
+
     def to_parts(self) -> list[Any]:
         """As plain data."""
         if self._live is not None:
@@ -127,14 +140,15 @@ class ObjectGraph:
 
 
 class Live:
-    """A copy of a prototype, with where its objects were at first."""
+    """A copy of a prototype, with where its objects were at first; or a value that has no such beginning."""
 
-    def __init__(self, target: Any, classes: dict[str, type]) -> None:
+    def __init__(self, target: Any, classes: dict[str, type], is_anchored: bool = True) -> None:
         self.target = target
         self._classes = classes
         self._anchors: dict[int, Path] = {}
         self._by_path: dict[Path, Any] = {}
-        self._anchor(target)
+        if is_anchored:
+            self._anchor(target)
         self._codes: dict[str, tuple[types.CodeType, types.FunctionType]] | None = None
 
     def _anchor(self, target: Any) -> None:
@@ -201,8 +215,8 @@ class Live:
             return "defaultdict", [place(value.default_factory, (*path, ("factory", None))), pairs(value)]
         if kind is collections.deque:
             return "deque", [value.maxlen, all_of(value)]
-        if kind in _PLAIN:
-            return _PLAIN[kind][0], _PLAIN[kind][1](value)
+        if kind in PIECES:
+            return PIECES[kind][0], PIECES[kind][1](value)
         if kind is np.ndarray and not value.dtype.hasobject and value.dtype.names is None:
             order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
             return "ndarray", [value.dtype.str, list(value.shape), value.tobytes(order=order), order]
@@ -244,7 +258,7 @@ class Live:
                 inner = pairs(value)
             elif inherited is not None:
                 inner = all_of(value)
-            held = [place(kind, (*path, ("class", None)))] if is_own_class(kind) else []
+            held = [place(kind, (*path, ("class", None)))] if id(kind) in self._anchors else []
             return "instance", [self._class(kind, path), attributes, inner, *held]
         raise StateError(
             f"{shown_path(path)} holds a {kind.__module__}.{kind.__qualname__}, which cannot be kept from one epoch to "
@@ -289,8 +303,8 @@ class Live:
 
     # -- from data ------------------------------------------------------------------------------------------
 
-    def fill(self, nodes: list[Any]) -> None:
-        """Give the object what `flatten` found, in this copy's own objects where it has them."""
+    def fill(self, nodes: list[Any]) -> Any:
+        """Give the object what `flatten` found, in this copy's own objects where it has them; the first of them."""
         made: list[Any] = [_NOTHING] * len(nodes)
 
         def value_of(each: Any) -> Any:
@@ -308,6 +322,7 @@ class Live:
             get(number)
         for number, (_, kind, contents) in enumerate(nodes):
             _refilled(made[number], kind, contents, value_of)
+        return made[0]
 
     def _made(self, kind: str, contents: Any, value_of: Callable[[Any], Any], made: list[Any], number: int) -> Any:
         """A new object, empty where it can be filled later."""
@@ -321,8 +336,8 @@ class Live:
             return collections.defaultdict(value_of(contents[0]))
         if kind == "deque":
             return collections.deque(maxlen=contents[0])
-        if kind in _RESTORED:
-            return _RESTORED[kind](contents)
+        if kind in RESTORED:
+            return RESTORED[kind](contents)
         if kind == "ndarray":
             return (
                 np.frombuffer(contents[2], np.dtype(contents[0]))
@@ -378,53 +393,6 @@ def _code_name(code: types.CodeType) -> str:
     return f"{code.co_qualname} {code.co_firstlineno} {last[0]} {last[2]}"
 
 
-def _random_state(value: Random) -> list[Any]:
-    version, numbers, gauss = value.getstate()
-    return [version, list(numbers), gauss]
-
-
-def _random_of(contents: list[Any]) -> Random:
-    made = Random(0)
-    made.setstate((contents[0], tuple(contents[1]), contents[2]))
-    return made
-
-
-def _generator_of(contents: Any) -> np.random.Generator:
-    kind = getattr(np.random, contents["bit_generator"])
-    if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
-        raise StateError("a state value is damaged: no such generator of random numbers")
-    bits = kind(0)
-    bits.state = contents
-    return np.random.Generator(bits)
-
-
-# Kinds that are written as one piece: type → (name, to data); name → from data.
-_PLAIN: dict[type, tuple[str, Callable[[Any], Any]]] = {
-    bytearray: ("bytearray", bytes),
-    array.array: ("array", lambda value: [value.typecode, value.tobytes()]),
-    Random: ("random", _random_state),
-    np.random.Generator: ("generator", lambda value: value.bit_generator.state),
-    itertools.count: ("count", lambda value: list(value.__reduce__()[1])),
-    StringIO: ("text", lambda value: [value.getvalue(), value.tell()]),
-}
-_RESTORED: dict[str, Callable[[Any], Any]] = {
-    "bytearray": bytearray,
-    "array": lambda contents: array.array(contents[0], contents[1]),
-    "random": _random_of,
-    "generator": _generator_of,
-    "count": lambda contents: itertools.count(*contents),
-    "text": lambda contents: _filled_text(StringIO(), contents),
-}
-
-
-def _filled_text(value: StringIO, contents: list[Any]) -> StringIO:
-    value.seek(0)
-    value.truncate()
-    value.write(contents[0])
-    value.seek(contents[1])
-    return value
-
-
 def _refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], Any]) -> None:
     """Put contents into an object that can be changed in place; others are as they were made."""
     if kind == "list":
@@ -453,11 +421,11 @@ def _refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], An
         del value[:]
         value.frombytes(contents[1])
     elif kind == "random":
-        value.setstate(_random_of(contents).getstate())
+        value.setstate(random_of(contents).getstate())
     elif kind == "generator":
         value.bit_generator.state = contents
     elif kind == "text":
-        _filled_text(value, contents)
+        filled_text(value, contents)
     elif kind == "ndarray":
         if list(value.shape) != contents[1]:
             value.resize(contents[1], refcheck=False)

@@ -120,6 +120,14 @@ def is_plain_instance(kind: type) -> bool:
     return bool(kind.__flags__ & _HEAP_TYPE) and set(below) <= {object, list, dict, set} and not special
 
 
+def is_kept_whole(kind: type, classes: Iterable[type]) -> bool:
+    """Whether objects of a class can be kept as data: its attributes are all it is, and the program brings it along."""
+    if kind is types.SimpleNamespace:
+        return True
+    named = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return (named or isinstance(kind, enum.EnumMeta) or is_plain_instance(kind)) and kind in classes
+
+
 def children(value: Any, as_copied: bool = False) -> Iterator[tuple[Step, Any]]:
     """What an object holds, with the step that leads there.
 

@@ -93,11 +93,11 @@ def _read_augassign(reading: Reading, node: ast.AugAssign) -> None:
     elif isinstance(target, ast.Attribute):
         owner, name = reading.evaluate(target.value), mangled(target.attr, reading.frame.node)
         before = attribute_of(reading, owner, name, target)
-        assign_attribute(reading, owner, name, _augmented(reading, before, node), target)
+        assign_attribute(reading, owner, name, _augmented(reading, before, node), target, again=before.objects)
     elif isinstance(target, ast.Subscript):
         owner, index = reading.evaluate(target.value), reading.evaluate(target.slice)
         before = item_of(reading, owner, index, target)
-        assign_item(reading, owner, index, _augmented(reading, before, node), target)
+        assign_item(reading, owner, index, _augmented(reading, before, node), target, again=before.objects)
 
 
 def _as_read(target: ast.Name | ast.Attribute) -> ast.expr:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import abc
 import ast
+import collections
 import dataclasses
 import functools
 import inspect
+import json
 import types
 from typing import Any
 
@@ -18,6 +20,7 @@ from anabranch.compiler.reading.values import (
     ANYTHING,
     NOTHING,
     PLAIN,
+    PLAIN_VALUE,
     ROW_TYPES,
     SCALARS,
     TUPLE,
@@ -28,6 +31,7 @@ from anabranch.compiler.reading.values import (
     Kept,
     LocalFunction,
     NoneType,
+    Object,
     Plain,
     Shared,
     Site,
@@ -226,6 +230,20 @@ def _member(reading: Reading, value: Value, kind: type, member: Any, name: str, 
             return reading.unknown(node, f"reads {path}, which does not exist before the first tuple")
     if isinstance(member, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return _bound(reading, value, name, member)
+    if isinstance(member, _FieldOfTuple):
+        place: Any = member.__reduce__()[1][0]
+        if isinstance(value.only, tuple) and place < len(value.only):
+            return reading.shared(tuple.__getitem__(value.only, place), path)
+        return reading.content(value, node)
+    if isinstance(member, functools.cached_property) and value.concrete is not None:
+        found = reading.call(reading.shared(member.func, path), [value], {}, node)
+        if found.is_scalar or (found.types is not None and found.types <= {tuple} and not found.objects):
+            return found.without_text()
+        held = reading.heap.reach(found.objects)
+        if found.types == frozenset({tuple}) and all(
+            isinstance(each, Site) and reading.heap.at(each).content.is_scalar for each in held
+        ):
+            return found.without_text()  # who computes it, and when, does not matter
     if hasattr(type(member), "__get__") and not isinstance(member, (type, types.BuiltinFunctionType)):
         return reading.unknown(node, f"reads {path}, a descriptor ({type(member).__name__})")
     return reading.shared(member, path, route=("class", kind, name))
@@ -277,7 +295,12 @@ def _attribute_of_type(reading: Reading, value: Value, kind: type, name: str, no
         return _bound(reading, value, name)
     if kind in (Callback, types.FunctionType):
         return reading.unknown(node, f"reads .{name} of a function")
-    if is_record(kind) or is_plain_class(kind):
+    if issubclass(kind, BaseException) and not value.objects:
+        # One that was caught: who raised it, and with what, is not followed.
+        if name in _SCALARS_OF_ERRORS.get(kind, ()):
+            return PLAIN_VALUE
+        return reading.unknown(node, f"reads .{name} of a {kind.__name__} that was caught")
+    if _has_attributes(kind):
         # An instance made during the call, or kept in state.
         for each in value.objects:
             held = reading.heap.at(each).attributes if isinstance(each, (Site, Kept)) else {}
@@ -309,6 +332,13 @@ def _attribute_of_type(reading: Reading, value: Value, kind: type, name: str, no
     return reading.unknown(node, f"reads .{name} of a {kind.__name__}")
 
 
+def _has_attributes(kind: type) -> bool:
+    """Objects of the class have attributes that mean nothing but themselves."""
+    if issubclass(kind, BaseException):
+        return not interceptor_of(kind, ("__getattr__", "__getattribute__", "__setattr__"))
+    return kind is types.SimpleNamespace or is_record(kind) or is_plain_class(kind)
+
+
 def _attribute_of_members(reading: Reading, value: Value, kind: Any, name: str) -> Value:
     """What the members of an enumeration hold: the same objects for all calls."""
     if name == "name":
@@ -322,8 +352,16 @@ def _attribute_of_members(reading: Reading, value: Value, kind: Any, name: str) 
     return found.without_text()
 
 
-def assign_attribute(reading: Reading, target: Value, name: str, value: Value, node: ast.AST, how: str = "") -> None:
-    """``target.name = value``."""
+def assign_attribute(
+    reading: Reading,
+    target: Value,
+    name: str,
+    value: Value,
+    node: ast.AST,
+    how: str = "",
+    again: frozenset[Object] = frozenset(),
+) -> None:
+    """``target.name = value``; `again` are objects that were there before."""
     if target.is_nothing:
         return
     what = how or f"assigns .{name}"
@@ -334,6 +372,8 @@ def assign_attribute(reading: Reading, target: Value, name: str, value: Value, n
             reading.keep(name, value, node)
             continue
         kind = type(found)
+        if kind in SCALARS:
+            continue  # raises: None and numbers have no settable attributes
         if not isinstance(found, (BoundMethod, LocalFunction, SuperProxy)):
             blocked = interceptor_of(kind, ("__setattr__",))
             member = static_attribute(kind, name)
@@ -355,7 +395,7 @@ def assign_attribute(reading: Reading, target: Value, name: str, value: Value, n
     for kind in target.types:
         if kind in SCALARS:
             continue  # raises: None and numbers have no settable attributes
-        if not (is_record(kind) or is_plain_class(kind)):
+        if not _has_attributes(kind):
             reading.unknown(node, f"{what} of a {kind.__name__}")
             return
         member = static_attribute(kind, name)
@@ -367,7 +407,17 @@ def assign_attribute(reading: Reading, target: Value, name: str, value: Value, n
         if isinstance(each, (Site, Kept)):
             reading.heap.put_attribute(each, name, value)
             reading.heap.put(each, value)
-    reading.stored(value, node)
+    reading.stored(value, node, target.objects, again=again)
+
+
+#: What a named tuple's class has for each field.
+_FieldOfTuple: type = type(collections.namedtuple("_", "field").field)  # type: ignore[attr-defined]
+
+
+#: Errors of the library that have numbers and texts only.
+_SCALARS_OF_ERRORS: dict[type, frozenset[str]] = {
+    json.JSONDecodeError: frozenset({"msg", "doc", "pos", "lineno", "colno"})
+}
 
 
 def _do_nothing(*_: Any, **__: Any) -> None:

@@ -244,7 +244,9 @@ def _result(
     if effect.aliases and found not in _GIVE_ELEMENTS:
         # Pairs, views, values given as they are: anything the arguments lead to may be in the result.
         data = join_all(value for value in (*arguments, *keywords.values()) if not is_callable(value))
-        content = join(join(elements, elements_of(reading, elements, node)), data).without_text()
+        content = join(elements, elements_of(reading, elements, node)).without_text()
+        if found not in known.NEW_ARRAYS:
+            content = join(content, data).without_text()
         # A new array is no view; but with copy=False it is the argument itself.
         around = frozenset() if found in known.NEW_ARRAYS and "copy" not in keywords and not starred else data.objects
     content = join(content, called)

@@ -25,6 +25,7 @@ from anabranch.compiler.reading.values import (
     Value,
     combined_text,
     constant,
+    is_plain_enum,
     is_scalar_type,
     join,
     scalar,
@@ -203,6 +204,8 @@ def _identity(reading: Reading, left: Value, right: Value, node: ast.AST) -> Non
     for side in (left, right):
         if side.concrete is not None and all(_is_singleton(each) for each in side.concrete):
             return
+        if side.types is not None and all(kind in (NoneType, bool) or is_plain_enum(kind) for kind in side.types):
+            return  # there is one object for each of these values
     reading.impure(node, "compares objects by identity, which differs from process to process")
 
 

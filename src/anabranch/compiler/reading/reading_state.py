@@ -391,8 +391,19 @@ class Reading:
         self.facts.written.setdefault(identity, path)
         self.facts.add(Kind.WRITE, f"{how}: {path} outlives the call", self.place(node), identity, path)
 
-    def put(self, container: Value, value: Value, node: Any, how: str, at: str | int | None = None) -> None:
-        """`value` is put into `container`, under a constant key or place or nobody knows where."""
+    def put(
+        self,
+        container: Value,
+        value: Value,
+        node: Any,
+        how: str,
+        at: str | int | None = None,
+        again: frozenset[Object] = frozenset(),
+    ) -> None:
+        """`value` is put into `container`, under a constant key or place or nobody knows where.
+
+        Objects in `again` were in that very place before.
+        """
         self.mutate(container, node, how, moves=at is None)
         for each in container.objects:
             if isinstance(each, (Site, Kept)):
@@ -401,14 +412,21 @@ class Reading:
             self.lazy = True
             self.use(value, node, how="puts it where it is not followed")
             self.heap.put(LOST, value)
-        self.stored(value, node)
+        self.stored(value, node, container.objects, again=again)
 
-    def stored(self, value: Value, node: Any, at: str | int | None = None) -> None:
-        """Remember that objects made in this call were put somewhere; `at` tells places of one display apart."""
-        for each in value.objects:
+    def stored(
+        self,
+        value: Value,
+        node: Any,
+        into: frozenset[Object],
+        at: str | int | None = None,
+        again: frozenset[Object] = frozenset(),
+    ) -> None:
+        """Remember that objects made in this call were put into others; `at` tells places of one display apart."""
+        for each in value.objects - again:
             if isinstance(each, Site):
                 kept = self.heap.at(each)
-                kept.stored_at.add((id(node), self.path, len(self.loops) > len(kept.made_in), at))
+                kept.stored_at.add((id(node), self.path, len(self.loops) > len(kept.made_in), at, into))
         if value.is_scalar:
             return
         for each in value.objects:

@@ -8,9 +8,11 @@ import contextlib
 import datetime
 import decimal
 import fractions
+import io
 import ipaddress
 import itertools
 import operator
+import random
 import statistics
 import string
 import struct
@@ -52,6 +54,8 @@ TYPES: dict[type, Effect] = {
     fractions.Fraction: Effect(only(fractions.Fraction)),
     UUID: Effect(only(UUID)),
     zoneinfo.ZoneInfo: Effect(only(zoneinfo.ZoneInfo)),
+    random.Random: Effect(only(random.Random), text=False),
+    io.StringIO: Effect(only(io.StringIO), text=False),
     string.Template: Effect(only(string.Template), text=False),
     ipaddress.IPv4Address: Effect(PLAIN),
     ipaddress.IPv6Address: Effect(PLAIN),

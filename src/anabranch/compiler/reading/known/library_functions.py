@@ -15,6 +15,7 @@ import collections
 import colorsys
 import contextlib
 import copy
+import csv
 import dataclasses
 import decimal
 import difflib
@@ -25,6 +26,7 @@ import hashlib
 import heapq
 import hmac
 import html
+import io
 import ipaddress
 import itertools
 import json
@@ -107,6 +109,11 @@ FUNCTIONS: dict[Any, Effect] = {
     math.isfinite: Effect(BOOL),
     math.isclose: Effect(BOOL),
     calendar.timegm: Effect(INT),
+    calendar.monthrange: Effect(only(tuple)),
+    calendar.isleap: Effect(BOOL),
+    calendar.weekday: Effect(INT),
+    csv.reader: Effect(ITERATOR, iterates=True, text=False),
+    csv.writer: Effect(only(type(csv.writer(io.StringIO()))), aliases=True, text=False),
     zlib.crc32: Effect(INT),
     zlib.adler32: Effect(INT),
     binascii.crc32: Effect(INT),
