@@ -20,18 +20,23 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import dataclasses
 import datetime
 import io
+import multiprocessing
+import os
 import random
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+
+CHUNK = 24
 
 
 def rows(seed: int, count: int = 26) -> list[tuple[Any, ...]]:
@@ -50,99 +55,149 @@ def rows(seed: int, count: int = 26) -> list[tuple[Any, ...]]:
     ]
 
 
-class Count:
-    """What came of the programs so far."""
+@dataclasses.dataclass
+class Told:
+    """What came of one program, in a word each."""
 
-    def __init__(self) -> None:
-        self.programs = 0
-        self.verdicts: collections.Counter[str] = collections.Counter()
-        self.unsound: list[str] = []
-        self.failed: list[str] = []
-        self.false_reasons: list[str] = []
-
-    def add(self, kind: str, trials: Iterable[Any]) -> None:
-        """Try programs, and tell what was found."""
-        begun, before = time.perf_counter(), self.programs
-        for trial in trials:
-            if trial.verdict == "broken":
-                continue
-            program = trial.program
-            self.programs += 1
-            self.verdicts[trial.verdict] += 1
-            title = f"{program.title} ({trial.verdict})"
-            if (trial.is_safe and program.truth == "unsafe") or trial.difference:
-                ours = "StateError" in trial.difference or "ProgramError" in trial.difference
-                (self.failed if ours and not trial.is_safe else self.unsound).append(title)
-                print(f"  {title}: {trial.difference[-300:] or 'judged safe'}")
-            if trial.fault:
-                self.failed.append(title)
-                print(f"  {title}: {trial.fault}")
-            if program.truth == "unsafe" and program.culprits and trial.is_held_back and not trial.reason_is_true:
-                self.false_reasons.append(title)
-                print(f"  {title}: {'; '.join(trial.reasons)} leads to none of {', '.join(program.culprits)}")
-        took = time.perf_counter() - begun
-        print(
-            f"{kind}: {self.programs - before} programs in {took:.0f} s; unsound so far: {len(self.unsound)}",
-            flush=True,
-        )
+    title: str
+    verdict: str = ""
+    unsound: str = ""
+    failed: str = ""
+    false_reason: str = ""
+    held_back: str = ""
 
 
-def stranger(count: Count, ways: int, limit: int | None) -> tuple[int, list[str]]:
-    """How many programs the stranger wrote, and which of them are held back; those that start are run."""
-    from anabranch.errors import ProgramError
-    from anabranch.program.graph import Source
-    from anabranch.program.model import State
-    from anabranch.testing import ParallelRun, run_sequential
-    from tests.compiler.fuzzing.trials import outcome
-    from tests.compiler.stranger.stranger_collection import ALL
+def told(trial: Any) -> Told:
+    """What a trial means."""
+    program = trial.program
+    found = Told(f"{program.title} ({trial.verdict})", trial.verdict)
+    if trial.is_safe and program.truth == "unsafe":
+        found.unsound = "it is unsafe by construction"
+    if trial.difference:
+        # An error of ours behind a start that was allowed is no wrong output.
+        ours = "but got raises StateError" in trial.difference or "but got raises ProgramError" in trial.difference
+        if ours and not trial.is_safe:
+            found.failed = trial.difference[-300:]
+        else:
+            found.unsound = trial.difference[-300:]
+    found.failed = found.failed or trial.fault
+    known = program.truth == "unsafe" and program.culprits and trial.is_held_back
+    if known and not trial.reason_is_true:
+        found.false_reason = f"{'; '.join(trial.reasons)} leads to none of {', '.join(program.culprits)}"
+    return found
 
-    held_back: list[str] = []
-    entries = ALL if limit is None else ALL[:limit]
-    begun = time.perf_counter()
-    for entry in entries:
-        count.programs += 1
+
+class Tried:
+    """Tries some of the programs that were made before this process was."""
+
+    def __init__(self, programs: list[Any], data: list[Any], ways: Any) -> None:
+        self.programs, self.data, self.ways = programs, data, ways
+
+    def __call__(self, place: int) -> list[Told]:
+        from tests.compiler.fuzzing.trials import tried
+
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            some = self.programs[place : place + CHUNK]
+            return [told(trial) for trial in tried(some, self.data, self.ways) if trial.verdict != "broken"]
+
+
+class Stranger:
+    """Judges some programs of the stranger's, and runs those that start."""
+
+    def __init__(self, entries: list[Any], ways: int) -> None:
+        self.programs, self.ways = entries, ways
+
+    def __call__(self, place: int) -> list[Told]:
+        return [self._one(entry) for entry in self.programs[place : place + CHUNK]]
+
+    def _one(self, entry: Any) -> Told:
+        from anabranch.errors import ProgramError
+        from anabranch.program.graph import Source
+        from anabranch.program.model import State
+        from anabranch.testing import ParallelRun, run_sequential
+        from tests.compiler.fuzzing.trials import outcome
+
+        found = Told(entry.name)
         stream = entry.build(rows_per_epoch=50)
         try:
             plan = stream.plan()
             plan.layout  # noqa: B018 - refuses what cannot run
         except ProgramError as problem:
-            held_back.append(entry.name)
-            print(f"  {entry.name} is refused: {problem}")
-            continue
+            found.held_back = f"refused: {problem}"
+            return found
         for operator in plan.operators:
             if operator.model.state.value is State.UNKNOWN and not isinstance(operator.node.logic, Source):
-                held_back.append(entry.name)
-                print(f"  {entry.name} runs {operator.name} on one thread: {operator.model.state.reason}")
-                break
-        expected = outcome(lambda stream=stream: run_sequential([stream]))
-        for channels, seed in ((3, 1), (2, 2))[:ways]:
+                found.held_back = f"{operator.name} runs on one thread: {operator.model.state.reason}"
+        expected = outcome(lambda: run_sequential([stream]))
+        for channels, seed in ((3, 1), (2, 2))[: self.ways]:
             with tempfile.TemporaryDirectory(prefix="stranger-") as scratch:
 
-                def run(
-                    stream: Any = stream, scratch: str = scratch, channels: int = channels, seed: int = seed
-                ) -> Any:
-                    parallel = ParallelRun([stream], scratch, channels=channels, seed=seed, fresh_tasks=True)
+                def run(at: str = scratch, channels: int = channels, seed: int = seed) -> Any:
+                    parallel = ParallelRun([stream], at, channels=channels, seed=seed, fresh_tasks=True)
                     parallel.run_epochs()
                     return parallel.outputs
 
                 if outcome(run) != expected:
-                    count.unsound.append(entry.name)
-                    print(f"  {entry.name} differs")
-    took = time.perf_counter() - begun
-    print(f"a stranger's: {len(entries)} programs in {took:.0f} s; held back: {len(held_back)}", flush=True)
-    return len(entries), held_back
+                    found.unsound = "its output differs"
+        return found
 
 
-def bodies(count: int, first: int) -> int:
-    """How many random methods do the same rewritten; a difference is an error."""
-    from tests.compiler.test_bodies import GROUP, compare
+class Bodies:
+    """Runs some random methods, rewritten and as they are."""
 
-    begun = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="bodies-") as scratch:
-        for at in range(first, first + count, GROUP):
-            compare(Path(scratch), at, min(GROUP, first + count - at))
-    print(f"bodies: {count} in {time.perf_counter() - begun:.0f} s", flush=True)
-    return count
+    def __init__(self, first: int, count: int) -> None:
+        self.programs = range(first, first + count)
+
+    def __call__(self, place: int) -> list[Told]:
+        from tests.compiler.test_bodies import compare
+
+        some = self.programs[place : place + CHUNK]
+        try:
+            with tempfile.TemporaryDirectory(prefix="bodies-") as scratch, warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compare(Path(scratch), some[0], len(some))
+        except AssertionError as difference:
+            return [Told(f"bodies from {some[0]}", unsound=str(difference)[-600:])]
+        return [Told(f"body {each}") for each in some]
+
+
+class Count:
+    """What came of the programs so far; each part of the work is shared between the cores."""
+
+    def __init__(self) -> None:
+        self.all: list[Told] = []
+
+    def add(self, kind: str, work: Any) -> list[Told]:
+        """Do a part of the work, and tell what was found."""
+        begun = time.perf_counter()
+        found: list[Told] = []
+        places = range(0, len(work.programs), CHUNK)
+        # Forked: what was made before is there, and nothing has run yet that has threads.
+        with multiprocessing.get_context("fork").Pool(min(len(places), os.cpu_count() or 1), _share, (work,)) as pool:
+            for some in pool.imap(_part, places):
+                found += some
+                for each in some:
+                    for text in (each.unsound, each.failed, each.false_reason, each.held_back):
+                        if text:
+                            print(f"  {each.title}: {text}", flush=True)
+        took = time.perf_counter() - begun
+        wrong = sum(bool(each.unsound) for each in found)
+        print(f"{kind}: {len(found)} in {took:.0f} s; unsound: {wrong}", flush=True)
+        self.all += found
+        return found
+
+
+_work: Any = None
+
+
+def _share(work: Any) -> None:
+    global _work
+    _work = work
+
+
+def _part(place: int) -> list[Told]:
+    return _work(place)
 
 
 def main(arguments: list[str]) -> dict[str, Any]:
@@ -159,8 +214,9 @@ def main(arguments: list[str]) -> dict[str, Any]:
     from tests.compiler import mutants
     from tests.compiler.corpus import load
     from tests.compiler.fuzzing import sources
-    from tests.compiler.fuzzing.trials import WAYS, tried
+    from tests.compiler.fuzzing.trials import WAYS
     from tests.compiler.harness import node_of
+    from tests.compiler.stranger.stranger_collection import ALL
 
     cases, modules = load()
     for module in (*modules, mutants):
@@ -173,33 +229,33 @@ def main(arguments: list[str]) -> dict[str, Any]:
     start, size = options.seed * 100_000, options.more
     data = rows(options.seed)
 
-    count = Count()
     verdicts = {case.name: analyse(node_of(case)).state.value.value for case in cases}
     safe = [case for case in cases if case.truth == "safe"]
     missed = [case.name for case in safe if verdicts[case.name] == "unknown"]
     print(f"corpus: {len(cases)} operators, {len(safe)} of them safe; missed: {', '.join(missed) or 'none'}")
-    corpus, planted = sources.of_corpus(), sources.planted()
+    corpus, planted, entries = sources.of_corpus(), list(sources.planted()), list(ALL)
     if options.mini:
-        corpus, planted = corpus[::20], [each for each, _ in zip(planted, range(12), strict=False)]
-    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
-        warnings.simplefilter("ignore")
-        count.add("corpus", tried(corpus, data, ways))
-        count.add("planted", tried(planted, data, ways[:1]))
-        count.add("generated", tried(sources.from_scratch(range(start, start + generated * size)), data, ways))
-        count.add("changed", tried(sources.changed(range(start, start + changed * size)), data, ways[:1]))
-        written, held_back = stranger(count, len(ways), 10 if options.mini else None)
-        fuzzed = bodies(fuzzed, start if options.more > 1 else 0)
-    verdicts_told = ", ".join(f"{n} {verdict}" for verdict, n in sorted(count.verdicts.items()))
-    print(f"verdicts: {verdicts_told}")
+        corpus, planted, entries = corpus[::20], planted[::50], entries[::16]
+
+    count = Count()
+    count.add("corpus", Tried(corpus, data, ways))
+    count.add("planted", Tried(planted, data, ways[:1]))
+    count.add("generated", Tried(list(sources.from_scratch(range(start, start + generated * size))), data, ways))
+    count.add("changed", Tried(list(sources.changed(range(start, start + changed * size))), data, ways[:1]))
+    written = count.add("a stranger's", Stranger(entries, len(ways)))
+    programs = len(count.all)
+    bodies = count.add("bodies", Bodies(start if size > 1 else 0, fuzzed))
+    by_verdict = collections.Counter(each.verdict for each in count.all if each.verdict)
+    print("verdicts: " + ", ".join(f"{n} {verdict}" for verdict, n in sorted(by_verdict.items())))
     return {
-        "programs": count.programs,
-        "unsound": len(count.unsound),
-        "failed": len(count.failed),
-        "false_reasons": len(count.false_reasons),
+        "programs": programs,
+        "unsound": sum(bool(each.unsound) for each in count.all),
+        "failed": sum(bool(each.failed) for each in count.all),
+        "false_reasons": sum(bool(each.false_reason) for each in count.all),
         "found_safe": round(1 - len(missed) / len(safe), 4),
-        "needless_refusals": round(len(held_back) / written, 4),
-        "stranger": written,
-        "bodies_fuzzed": fuzzed,
+        "needless_refusals": round(sum(bool(each.held_back) for each in written) / len(written), 4),
+        "stranger": len(written),
+        "bodies_fuzzed": sum(not each.unsound for each in bodies),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import textwrap
 import types
@@ -53,8 +54,8 @@ def _of_case(case: Case) -> Program | None:
     if text is None:
         return None
     truth = "" if case.name in _TRUSTED else case.truth
-    names = vars(inspect.getmodule(target)) if inspect.getmodule(target) is not None else {}
-    return Program(case.name, text, target.__name__, makes, case.mode, case.by, truth, names=dict(names))
+    names = functools.partial(dict, vars(inspect.getmodule(target)))
+    return Program(case.name, text, target.__name__, makes, case.mode, case.by, truth, names=names)
 
 
 def planted() -> Iterator[Program]:
@@ -66,15 +67,23 @@ def planted() -> Iterator[Program]:
         if case.verdict != "unknown" and isinstance(case.make(), types.FunctionType)
     ]
     for number, plant in enumerate(plants):
-        for at in range(number % 5, len(functions), 5):
+        for at in range(number % _EVERY, len(functions), _EVERY):
             case, function = functions[at]
             text = mutants.text_of_mutant(function, **plant)
             if text is None or mutants.takes_emit(function):
                 continue
             title = f"{case.name} with {next(iter(plant.values()))}"
             mode = "map" if case.mode == "filter" else case.mode
-            names = {**function.__globals__, **mutants.hidden_names()}
+            names = functools.partial(_with_hidden_names, function)
             yield Program(title, text, function.__name__, False, mode, truth="", names=names)
+
+
+#: Each way of planting is tried with one of so many functions.
+_EVERY = 12
+
+
+def _with_hidden_names(function: types.FunctionType) -> dict[str, Any]:
+    return {**function.__globals__, **mutants.hidden_names()}
 
 
 def from_scratch(seeds: range) -> Iterator[Program]:
@@ -91,9 +100,6 @@ def changed(seeds: range) -> Iterator[Program]:
             base = corpus[(seed // 3) % len(corpus)]
             found = mutated(base, seed, HEAD + HELPERS)
         else:
-            found = mutated(generated(seed), seed, HELPERS_BEHIND_HEAD)
+            found = mutated(generated(seed), seed, HEAD + HELPERS)
         if found is not None:
             yield found
-
-
-HELPERS_BEHIND_HEAD = HEAD + HELPERS

@@ -14,7 +14,7 @@ import itertools
 import linecache
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import anabranch as ab
@@ -37,6 +37,8 @@ class Program:
     ----------
     text : str
         A module that defines `name`: an operator, or with `makes` what makes one when it is called.
+    names : callable
+        Gives what the module's code finds beside its own names.
     truth : str
         "safe": it may run in parallel, by key or without state; "unsafe": it may not; "": nobody knows.
     culprits : tuple of str
@@ -53,7 +55,7 @@ class Program:
     by: tuple[str, ...] = ()
     truth: str = ""
     culprits: tuple[str, ...] = ()
-    names: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+    names: Callable[[], dict[str, Any]] = dataclasses.field(default=dict, repr=False, compare=False)
     rows: tuple[Any, ...] = ()
     schema: str = ""
     output: str = ""
@@ -62,7 +64,7 @@ class Program:
         """The operator, from a module of its own that the compiler can read."""
         file = f"<fuzzed {next(_serial)}>"
         linecache.cache[file] = (len(self.text), None, self.text.splitlines(True), file)
-        space: dict[str, Any] = {**self.names, "__name__": "fuzzed"}
+        space: dict[str, Any] = {**self.names(), "__name__": "fuzzed"}
         exec(compile(self.text, file, "exec", dont_inherit=True), space)
         return space[self.name]() if self.makes else space[self.name]
 
