@@ -241,6 +241,27 @@ def reached(target: Any, as_copied: bool) -> dict[int, Any]:
     return found
 
 
+def path_to(target: Any, identity: int) -> Path:
+    """The shortest way from an object to another that it leads to."""
+    seen = {id(target)}
+    waiting: list[tuple[Path, Any]] = [((), target)]
+    for path, value in waiting:
+        if id(value) == identity:
+            return path
+        for step, child in children(value):
+            if not is_atom(child) and id(child) not in seen:
+                seen.add(id(child))
+                waiting.append(((*path, step), child))
+    raise LookupError("there is no way to the object")
+
+
+def at_path(target: Any, path: Path) -> Any:
+    """What a way leads to."""
+    for wanted in path:
+        target = next(child for step, child in children(target) if step == wanted)
+    return target
+
+
 def code_of(target: Any, in_globals: bool = False) -> tuple[dict[str, type], list[types.FunctionType]]:
     """The classes that an object's parts have and that its code names, by module and name; the user's functions.
 

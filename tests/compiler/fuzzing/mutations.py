@@ -11,6 +11,7 @@ import ast
 import copy
 import dataclasses
 import random
+import re
 from collections.abc import Callable, Iterator
 
 from tests.compiler.fuzzing.trials import Program
@@ -524,4 +525,7 @@ def mutated(program: Program, seed: int, helpers: str) -> Program | None:
     except SyntaxError:
         return None
     title = f"{program.title}, seed {seed}: {', '.join(done)}"
-    return dataclasses.replace(program, title=title, text=text)
+    # A reason is true, too, if it leads to the detour that was made to what makes the program unsafe.
+    names = {each for each in re.findall(r"\b_[A-Za-z]+\d*", ast.unparse(tree)) if not each.startswith("__")}
+    culprits = (*program.culprits, *sorted(names)) if program.culprits else ()
+    return dataclasses.replace(program, title=title, text=text, culprits=culprits)

@@ -33,7 +33,7 @@ from anabranch.compiler.models.key_proof import expression_function
 from anabranch.compiler.reading.values import Text
 from anabranch.program.graph import Keyed, StateField
 from anabranch.program.object_graph import ObjectGraph
-from anabranch.program.object_parts import code_of, is_atom, is_plain_instance
+from anabranch.program.object_parts import at_path, code_of, is_atom, is_plain_instance, path_to
 from anabranch.program.whole_copies import pickled_whole
 
 
@@ -165,10 +165,10 @@ def rewrite(found: Inference, target: Any, method: str | None, mode: str) -> Key
     dicts = []
     for identity, name in found.dicts.items():
         held = found.facts.objects[identity]
-        routes = found.facts.routes[identity]
+        route = _route_of(found.facts.routes[identity], target, identity)
         has_objects = name in found.facts.with_objects
         is_finer = identity in found.finer
-        dicts.append(_Dict(name, tuple(routes[0]), isinstance(held, set), is_finer, has_objects, _copied(held)))
+        dicts.append(_Dict(name, route, isinstance(held, set), is_finer, has_objects, _copied(held)))
     target, dicts = _with_own_dicts(target, dicts)
     prototype = ManagedDicts(
         target,
@@ -179,6 +179,14 @@ def rewrite(found: Inference, target: Any, method: str | None, mode: str) -> Key
         bool(found.finer),
     )
     return Keyed(prototype, "process", tuple(field for each in dicts for field in each.fields))
+
+
+def _route_of(routes: list[Any], target: Any, identity: int) -> tuple[Any, ...]:
+    """How to find a dict again: by name if it has one, else by the way through what the operator holds."""
+    for route in routes:
+        if route[0] != "elsewhere":
+            return tuple(route)
+    return ("path", path_to(target, identity))
 
 
 def _copied(held: Any) -> Any:
@@ -256,6 +264,8 @@ def find_object(route: tuple[Any, ...], target: Any) -> Any:
         return getattr(route[1], route[2])
     if kind == "module":
         return getattr(sys.modules[route[1]], route[2])
+    if kind == "path":
+        return at_path(target, route[1])
     raise ValueError(f"unknown route {route!r}")
 
 
