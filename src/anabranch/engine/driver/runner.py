@@ -33,6 +33,7 @@ from anabranch.engine.driver.epoch_progress import (
     TaskProgress,
     anomalies_in,
 )
+from anabranch.engine.driver.event_times import times_after, times_at_start
 from anabranch.engine.driver.feedback import FeedbackStore
 from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.scaling import RegionStatus, Scaling
@@ -242,7 +243,15 @@ class EpochRunner:
         self._commit(
             results,
             epoch,
-            ManifestFacts(number, clock_ms, self._owners, feedback, self.adaptation.to_facts(), digest),
+            ManifestFacts(
+                number,
+                clock_ms,
+                self._owners,
+                feedback,
+                self.adaptation.to_facts(),
+                digest,
+                times_after(self.program.layout, self._committed.watermarks, clock_ms, results.reports),
+            ),
         )
         committed = passing_s()
         reach("manifest written", epoch=epoch)
@@ -269,7 +278,8 @@ class EpochRunner:
         functions = {number: self._owners.function(region) for number, region in self._regions.items()}
         state = self._committer.version(epoch, clock_ms, self._owners)
         fed_back = self._feedback.pieces(self._committed.feedback)
-        return self._jobs.run(batch, state, fed_back, functions, self.adaptation.balancing.hot_key_parts())
+        times = times_at_start(self.program.layout, self._committed.watermarks, clock_ms, ending=False)
+        return self._jobs.run(batch, state, fed_back, functions, self.adaptation.balancing.hot_key_parts(), times)
 
     def _write(self, results: Results, tables: Sequence[pa.Table], epoch: int) -> int:
         """Give the sinks their output; how many tuples it has."""
