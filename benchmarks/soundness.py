@@ -75,8 +75,7 @@ def told(trial: Any) -> Told:
         found.unsound = "it is unsafe by construction"
     if trial.difference:
         # An error of ours behind a start that was allowed is no wrong output.
-        ours = "but got raises StateError" in trial.difference or "but got raises ProgramError" in trial.difference
-        if ours and not trial.is_safe:
+        if trial.is_refused_late:
             found.failed = trial.difference[-300:]
         else:
             found.unsound = trial.difference[-300:]

@@ -106,6 +106,11 @@ class Trial:
         return self.verdict in ("stateless", "partitioned")
 
     @property
+    def is_refused_late(self) -> bool:
+        """Not wrong, but refused by the first epoch only: what it keeps turned out to be what cannot be kept."""
+        return not self.is_safe and "but got raises StateError" in self.difference
+
+    @property
     def is_held_back(self) -> bool:
         """It does not run in parallel."""
         return self.verdict in ("unknown", "refused")
