@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import datetime
 import decimal
+import dis
 import enum
 import fractions
 import functools
@@ -239,6 +240,21 @@ def reached(target: Any, as_copied: bool) -> dict[int, Any]:
             found[id(value.__globals__)] = value.__globals__
         waiting.extend(child for _, child in children(value, as_copied))
     return found
+
+
+def changes_in_globals(target: Any) -> bool:
+    """Whether something that can change is held by the globals which the user's code names, or by its classes."""
+    fixed = (*LASTING, tuple, frozenset, enum.Enum)
+    own, found = reached(target, as_copied=False), reached(target, as_copied=True)
+    functions = [value for value in found.values() if isinstance(value, types.FunctionType)]
+    spaces = {id(value.__globals__) for value in functions}
+    if any(_STORE_GLOBAL in value.__code__.co_code[::2] for value in functions):
+        return True
+    others = (value for identity, value in found.items() if identity not in own and identity not in spaces)
+    return any(not isinstance(value, fixed) for value in others)
+
+
+_STORE_GLOBAL = dis.opmap["STORE_GLOBAL"]
 
 
 def path_to(target: Any, identity: int) -> Path:

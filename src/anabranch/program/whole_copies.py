@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from io import BytesIO
 from typing import Any
@@ -45,12 +46,20 @@ class _Pickler(cloudpickle.Pickler):
     """
 
     def reducer_override(self, obj: Any) -> Any:
+        if type(obj) is functools.cached_property:  # it holds a lock
+            return _cached_property, (obj.func, obj.attrname)
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
             make, arguments, *others = reduced
             *described, _tracked, extra = arguments
             return (make, (*described, None, extra), *others)
         return reduced
+
+
+def _cached_property(function: Any, name: str | None) -> Any:
+    made: Any = functools.cached_property(function)
+    made.attrname = name
+    return made
 
 
 def _pickled(value: Any) -> bytes:

@@ -14,6 +14,7 @@ from anabranch.compiler.rewriting.whole_object import whole
 from anabranch.errors import ProgramError, StateError
 from anabranch.program.graph import Feedback, Filter, FlatMap, Keyed, Map, Node, Process, Source
 from anabranch.program.model import Block, State
+from anabranch.program.object_parts import changes_in_globals
 
 
 def is_single(operator: PlannedOperator) -> bool:
@@ -74,8 +75,11 @@ def _taken_over(operator: PlannedOperator) -> Keyed:
     except StateError as problem:
         remedy = f" Or {operator.remedy}." if operator.remedy else ""
         raise ProgramError(f"operator {node.title}: {problem}{remedy}") from None
-    if model.in_globals and not logic.prototype.prototype.has_own_globals:
-        kept = ", ".join(model.in_globals)
+    if logic.prototype.prototype.has_own_globals:
+        return logic
+    unfollowed = any(isinstance(block, Block) and not block.keeps for block in blocks)
+    if model.in_globals or (unfollowed and changes_in_globals(target)):
+        kept = ", ".join(model.in_globals) or "what it may keep in globals"
         raise ProgramError(
             _explained(
                 operator,

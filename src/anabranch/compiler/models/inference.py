@@ -72,6 +72,10 @@ def infer(
     if keyed and not facts.of(Kind.WRITE):
         found.dicts = dict(keyed)
         find_key(found)
+    elif keyed:
+        # Something else stands in the way; what is wrong with the indexes is told, too.
+        find_key(dataclasses.replace(found, dicts=dict(keyed)))
+        found.blocks = facts.of(*BLOCKING, Kind.WRITE)
     find_selectivity(found, reading, mode)
     find_forwarding(found, reading, schema, output, mode)
     return found

@@ -267,6 +267,8 @@ def _attribute_of_super(reading: Reading, proxy: SuperProxy, name: str, node: as
 @functools.lru_cache(maxsize=1024)
 def _is_data_attribute(name: str) -> bool:
     """Every type of plain data that has this attribute has a value there, not a method."""
+    if name in ("network_address", "netmask"):  # of networks, which have them as attributes of each
+        return True
     found = [getattr(kind, name) for kind in known.DATA_TYPES if hasattr(kind, name)]
     return bool(found) and not any(callable(each) for each in found)
 
@@ -343,7 +345,7 @@ def _attribute_of_members(reading: Reading, value: Value, kind: Any, name: str) 
     """What the members of an enumeration hold: the same objects for all calls."""
     if name == "name":
         return scalar(str)
-    members = value.concrete if value.concrete is not None else tuple(kind)
+    members = [each for each in (value.concrete if value.concrete is not None else kind) if isinstance(each, kind)]
     found = NOTHING
     for each in members:
         held = each.value if name == "value" else vars(each).get(name, static_attribute(kind, name))

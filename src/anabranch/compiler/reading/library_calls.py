@@ -245,10 +245,12 @@ def _result(
         # Pairs, views, values given as they are: anything the arguments lead to may be in the result.
         data = join_all(value for value in (*arguments, *keywords.values()) if not is_callable(value))
         content = join(elements, elements_of(reading, elements, node)).without_text()
-        if found not in known.NEW_ARRAYS:
-            content = join(content, data).without_text()
-        # A new array is no view; but with copy=False it is the argument itself.
-        around = frozenset() if found in known.NEW_ARRAYS and "copy" not in keywords and not starred else data.objects
+        # A new array or dict is no view; but with copy=False an array is the argument itself.
+        if found in _NEW and "copy" not in keywords and not starred:
+            if found not in known.NEW_ARRAYS or found in (np.full, np.full_like):
+                content = join(content, join_all([*arguments[1:], *keywords.values()])).without_text()
+        else:
+            content, around = join(content, data).without_text(), data.objects
     content = join(content, called)
     if found is enumerate:
         content = make_display(reading, node, frozenset({tuple}), {0: scalar(int), 1: elements}, "pair")
@@ -372,6 +374,9 @@ _THREE_INPUTS = {
     "isclose",
     "allclose",
 }
+
+#: What they make holds elements of the arguments, and elements of these, but neither is nor holds the arguments.
+_NEW = (dict, collections.Counter, collections.OrderedDict, *known.NEW_ARRAYS)
 
 #: Functions that make a new container of the elements of their argument, or of tuples of them.
 _GIVE_ELEMENTS = (

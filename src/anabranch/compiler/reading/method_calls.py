@@ -217,6 +217,8 @@ def _mutating(
         reading.put(receiver, value, node, f"calls .{name}() on {subject}")
     if name in _GIVES_CONTENT:
         found = join(reading.content(receiver, node), join_all(arguments[1:]))
+        if name == "setdefault" and len(arguments) == 1:
+            found = join(found, NONE)
         if name == "popitem":
             return make_display(reading, node, frozenset({tuple}), {0: join(found, PLAIN_VALUE), 1: found}, "item")
         return found.without_text()

@@ -64,6 +64,9 @@ def _read_until_settled(reading: Reading, target: Any, method: str | None, field
                 break
         else:
             reading.unknown(None, "its state cannot be followed")
+        for location, how in reading.caught_used if reading.makes_odd_errors else ():
+            text = f"{how}: an error that was caught may have its own special methods, or hold what has"
+            reading.facts.add(Kind.UNKNOWN, text, location)
         _look_for_aliases(reading)
         _look_for_what_is_not_data(reading)
     except TooLargeError:
@@ -148,7 +151,9 @@ def _look_for_aliases(reading: Reading) -> None:
             if seen.setdefault(each, field) != field:
                 _aliased(reading, seen[each], field)
             # Places in what is made and gone in one call do not count.
-            places = {place for place in kept.stored_at if place[0] != "field" and place[4] & in_state}
+            places = {
+                place for place in kept.stored_at if place[0] != "field" and (place[4] & in_state or not place[4])
+            }
             fields = {place for place in kept.stored_at if place[0] == "field"}
             if len(places) + bool(fields) > 1 or any(place[2] for place in places):
                 _aliased(reading, field, field)

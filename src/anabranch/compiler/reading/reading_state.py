@@ -146,6 +146,9 @@ class Reading:
         self.branch_depth = 0
         self.emits_from_generator = False
         self.generators: dict[Site, GeneratorMade] = {}
+        #: Where errors that were caught are used as a whole; whether one is made that is more than a text.
+        self.caught_used: list[tuple[Location, str]] = []
+        self.makes_odd_errors = False
         #: What is sent into generators, all of them taken together.
         self.sent: Value = NOTHING
         self._element_cache: dict[int, Value] = {}

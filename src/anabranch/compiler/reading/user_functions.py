@@ -43,6 +43,10 @@ def construct(
         for value in everything:
             reading.use(value, node)
         made = make_object(reading, node, frozenset({kind}), join_all(everything), "exception")
+        special = ("__str__", "__repr__", "__eq__", "__hash__", "__bool__", "__reduce__", "__format__")
+        own = any(isinstance(static_attribute(kind, name), types.FunctionType) for name in special)
+        starred = extra.places is not None or extra.names is not None
+        reading.makes_odd_errors |= own or starred or not all(value.is_scalar for value in everything)
         for name in ("__new__", "__setattr__", "__getattribute__", "__init__"):
             member = static_attribute(kind, name)
             if isinstance(member, (types.FunctionType, staticmethod)):
