@@ -291,7 +291,7 @@ class Live:
 
     def _class(self, kind: type, path: Path) -> str:
         name = f"{kind.__module__}.{kind.__qualname__}"
-        if self._known_class(name) is not kind:
+        if self._classes.get(name, _LIBRARY_CLASSES.get(name)) is not kind:
             raise StateError(
                 f"{shown_path(path)} is of the class {name}, which the operator's code does not name where it can be "
                 "found again: use it by its own name in a method of the operator, or at the top of its module."
@@ -299,7 +299,8 @@ class Live:
         return name
 
     def _known_class(self, name: str) -> Any:
-        return self._classes.get(name) or _LIBRARY_CLASSES.get(name)
+        """One that the program brought along, or of Python's own containers; KeyError for any other."""
+        return self._classes[name] if name in self._classes else _LIBRARY_CLASSES[name]
 
     # -- from data ------------------------------------------------------------------------------------------
 
