@@ -45,7 +45,7 @@ from anabranch.program.object_parts import (
     is_plain_instance,
     shown_path,
 )
-from anabranch.program.object_pieces import PIECES, RESTORED, filled_text, random_of
+from anabranch.program.object_pieces import LIBRARY_CLASSES, PIECES, RESTORED, code_name, filled_text, random_of
 from anabranch.program.schema import Row, restored_row
 from anabranch.program.whole_copies import pickled_whole
 
@@ -273,9 +273,9 @@ class Live:
             waiting = [(each.__code__, each) for each in self.objects() if isinstance(each, types.FunctionType)]
             while waiting:
                 inner, function = waiting.pop()
-                self._codes.setdefault(_code_name(inner), (inner, function))
+                self._codes.setdefault(code_name(inner), (inner, function))
                 waiting.extend((each, function) for each in inner.co_consts if isinstance(each, types.CodeType))
-        name = _code_name(code)
+        name = code_name(code)
         return name if name in self._codes and self._codes[name][0] is code else None
 
     def _function(self, contents: list[Any], value_of: Callable[[Any], Any]) -> types.FunctionType:
@@ -291,7 +291,7 @@ class Live:
 
     def _class(self, kind: type, path: Path) -> str:
         name = f"{kind.__module__}.{kind.__qualname__}"
-        if self._classes.get(name, _LIBRARY_CLASSES.get(name)) is not kind:
+        if self._classes.get(name, LIBRARY_CLASSES.get(name)) is not kind:
             raise StateError(
                 f"{shown_path(path)} is of the class {name}, which the operator's code does not name where it can be "
                 "found again: use it by its own name in a method of the operator, or at the top of its module."
@@ -300,7 +300,7 @@ class Live:
 
     def _known_class(self, name: str) -> Any:
         """One that the program brought along, or of Python's own containers; KeyError for any other."""
-        return self._classes[name] if name in self._classes else _LIBRARY_CLASSES[name]
+        return self._classes[name] if name in self._classes else LIBRARY_CLASSES[name]
 
     # -- from data ------------------------------------------------------------------------------------------
 
@@ -378,20 +378,6 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "namespace": types.SimpleNamespace,
 }
 _NO_CODE = compile("", "", "exec")
-# Classes that may be kept as values, a factory of a defaultdict for one, though no code of the user's names them.
-_LIBRARY_CLASSES: dict[str, type] = {
-    f"{kind.__module__}.{kind.__qualname__}": kind
-    for kind in (
-        *(bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, object),
-        *(collections.defaultdict, collections.Counter, collections.OrderedDict, collections.deque),
-    )
-}
-
-
-def _code_name(code: types.CodeType) -> str:
-    """The same in every process that has the same source: where the code is in it."""
-    *_, last = code.co_positions()
-    return f"{code.co_qualname} {code.co_firstlineno} {last[0]} {last[2]}"
 
 
 def _refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], Any]) -> None:

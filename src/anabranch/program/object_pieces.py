@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import array
+import collections
 import itertools
+import types
 from collections.abc import Callable
 from io import StringIO
 from random import Random
@@ -61,3 +63,19 @@ def filled_text(value: StringIO, contents: list[Any]) -> StringIO:
     value.write(contents[0])
     value.seek(contents[1])
     return value
+
+
+# Classes that may be kept as values, a factory of a defaultdict for one, though no code of the user's names them.
+LIBRARY_CLASSES: dict[str, type] = {
+    f"{kind.__module__}.{kind.__qualname__}": kind
+    for kind in (
+        *(bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, object),
+        *(collections.defaultdict, collections.Counter, collections.OrderedDict, collections.deque),
+    )
+}
+
+
+def code_name(code: types.CodeType) -> str:
+    """The same in every process that has the same source: where the code is in it."""
+    *_, last = code.co_positions()
+    return f"{code.co_qualname} {code.co_firstlineno} {last[0]} {last[2]}"

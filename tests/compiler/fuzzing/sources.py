@@ -12,8 +12,9 @@ from typing import Any
 
 from tests.compiler import mutants
 from tests.compiler.corpus import Case, load
+from tests.compiler.fuzzing.detours import HELPERS
 from tests.compiler.fuzzing.generated import HEAD, generated
-from tests.compiler.fuzzing.mutations import HELPERS, mutated
+from tests.compiler.fuzzing.mutations import mutated
 from tests.compiler.fuzzing.trials import Program
 
 #: Operators whose author named a key, where what cannot be followed is taken on trust; the runtime refuses them.

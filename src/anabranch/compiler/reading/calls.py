@@ -7,9 +7,9 @@ import dataclasses
 import datetime
 import functools
 import operator
-import random
 import types
 import zoneinfo
+from random import Random
 from typing import Any
 
 from anabranch.compiler.reading import known
@@ -133,7 +133,7 @@ def _call_known(
         return reading.call(inner, [*before, *arguments], {**named, **keywords}, node, extra)
     if isinstance(found, (operator.itemgetter, operator.attrgetter)):
         return _call_getter(reading, found, arguments, node)
-    if found is random.Random and not any(value.only is not None for value in arguments):
+    if found is Random and not any(value.only is not None for value in arguments):
         reading.impure(node, "makes a generator of random numbers without a seed")
     if isinstance(found, functools._lru_cache_wrapper) and known.effect_of(found) is None:
         inner = reading.shared(found.__wrapped__, found.__name__)

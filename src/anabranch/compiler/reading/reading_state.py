@@ -67,6 +67,8 @@ class TooLargeError(Exception):
     """The code is larger than the interpreter is willing to follow."""
 
 
+Objects = frozenset[Object]
+Place = str | int | None
 ReadExpression = Callable[["Reading", Any], Value]
 ReadStatement = Callable[["Reading", Any], None]
 ExpressionHandlers = Mapping[type[ast.expr], ReadExpression]
@@ -395,18 +397,9 @@ class Reading:
         self.facts.add(Kind.WRITE, f"{how}: {path} outlives the call", self.place(node), identity, path)
 
     def put(
-        self,
-        container: Value,
-        value: Value,
-        node: Any,
-        how: str,
-        at: str | int | None = None,
-        again: frozenset[Object] = frozenset(),
+        self, container: Value, value: Value, node: Any, how: str, at: Place = None, again: Objects = frozenset()
     ) -> None:
-        """`value` is put into `container`, under a constant key or place or nobody knows where.
-
-        Objects in `again` were in that very place before.
-        """
+        """`value` is put into `container`, under a constant key or place; `again` are objects that were there."""
         self.mutate(container, node, how, moves=at is None)
         for each in container.objects:
             if isinstance(each, (Site, Kept)):
@@ -417,14 +410,7 @@ class Reading:
             self.heap.put(LOST, value)
         self.stored(value, node, container.objects, again=again)
 
-    def stored(
-        self,
-        value: Value,
-        node: Any,
-        into: frozenset[Object],
-        at: str | int | None = None,
-        again: frozenset[Object] = frozenset(),
-    ) -> None:
+    def stored(self, value: Value, node: Any, into: Objects, at: Place = None, again: Objects = frozenset()) -> None:
         """Remember that objects made in this call were put into others; `at` tells places of one display apart."""
         for each in value.objects - again:
             if isinstance(each, Site):

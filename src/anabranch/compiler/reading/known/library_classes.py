@@ -8,15 +8,15 @@ import contextlib
 import datetime
 import decimal
 import fractions
-import io
 import ipaddress
 import itertools
 import operator
-import random
 import statistics
 import string
 import struct
 import zoneinfo
+from io import StringIO
+from random import Random
 from uuid import UUID
 
 import numpy as np
@@ -54,8 +54,8 @@ TYPES: dict[type, Effect] = {
     fractions.Fraction: Effect(only(fractions.Fraction)),
     UUID: Effect(only(UUID)),
     zoneinfo.ZoneInfo: Effect(only(zoneinfo.ZoneInfo)),
-    random.Random: Effect(only(random.Random), text=False),
-    io.StringIO: Effect(only(io.StringIO), text=False),
+    Random: Effect(only(Random), text=False),
+    StringIO: Effect(only(StringIO), text=False),
     string.Template: Effect(only(string.Template), text=False),
     ipaddress.IPv4Address: Effect(PLAIN),
     ipaddress.IPv6Address: Effect(PLAIN),

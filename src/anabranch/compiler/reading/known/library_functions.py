@@ -26,7 +26,6 @@ import hashlib
 import heapq
 import hmac
 import html
-import io
 import ipaddress
 import itertools
 import json
@@ -40,6 +39,7 @@ import textwrap
 import types
 import unicodedata
 import zlib
+from io import StringIO
 from typing import Any
 from urllib import parse
 
@@ -113,7 +113,7 @@ FUNCTIONS: dict[Any, Effect] = {
     calendar.isleap: Effect(BOOL),
     calendar.weekday: Effect(INT),
     csv.reader: Effect(ITERATOR, iterates=True, text=False),
-    csv.writer: Effect(only(type(csv.writer(io.StringIO()))), aliases=True, text=False),
+    csv.writer: Effect(only(type(csv.writer(StringIO()))), aliases=True, text=False),
     zlib.crc32: Effect(INT),
     zlib.adler32: Effect(INT),
     binascii.crc32: Effect(INT),

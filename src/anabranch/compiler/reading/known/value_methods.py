@@ -10,16 +10,16 @@ import decimal
 import enum
 import fractions
 import hashlib
-import io
 import ipaddress
 import operator
-import random
 import re
 import statistics
 import string
 import struct
 import types
 import zoneinfo
+from io import StringIO
+from random import Random
 from uuid import UUID
 
 import numpy as np
@@ -125,18 +125,18 @@ _RANDOM_FLOATS = {
     "triangular",
 }
 _RANDOM_INTEGERS = {"randint", "randrange", "getrandbits"}
-_WRITER = type(csv.writer(io.StringIO()))
+_WRITER = type(csv.writer(StringIO()))
 # Values with a state of their own: what reads them changes them, too.
-MUTATORS[random.Random] = {*_RANDOM_FLOATS, *_RANDOM_INTEGERS, "choice", "choices", "sample", "shuffle", "seed"}
-MUTATORS[io.StringIO] = {"write", "writelines", "read", "readline", "readlines", "seek", "truncate", "close"}
+MUTATORS[Random] = {*_RANDOM_FLOATS, *_RANDOM_INTEGERS, "choice", "choices", "sample", "shuffle", "seed"}
+MUTATORS[StringIO] = {"write", "writelines", "read", "readline", "readlines", "seek", "truncate", "close"}
 MUTATORS[_WRITER] = {"writerow", "writerows"}
 _MUTATING_RESULTS: dict[tuple[type, str], Types] = {
-    **{(random.Random, name): FLOAT for name in _RANDOM_FLOATS},
-    **{(random.Random, name): INT for name in _RANDOM_INTEGERS},
-    **{(random.Random, name): PLAIN for name in ("choice", "choices", "sample", "shuffle")},
-    **{(io.StringIO, name): STR for name in ("read", "readline")},
-    **{(io.StringIO, name): INT for name in ("write", "seek", "truncate")},
-    (io.StringIO, "readlines"): PLAIN,
+    **{(Random, name): FLOAT for name in _RANDOM_FLOATS},
+    **{(Random, name): INT for name in _RANDOM_INTEGERS},
+    **{(Random, name): PLAIN for name in ("choice", "choices", "sample", "shuffle")},
+    **{(StringIO, name): STR for name in ("read", "readline")},
+    **{(StringIO, name): INT for name in ("write", "seek", "truncate")},
+    (StringIO, "readlines"): PLAIN,
     (_WRITER, "writerow"): PLAIN,
 }
 #: Methods that read the clock, the environment or the disk though they belong to a plain value.
@@ -221,7 +221,7 @@ _METHOD_RESULTS: dict[tuple[type, str], Types] = {
     },
     **{(kind, name): STR for kind in (datetime.datetime, datetime.date) for name in ("isoformat", "strftime")},
     (datetime.timedelta, "total_seconds"): FLOAT,
-    (io.StringIO, "getvalue"): STR,
+    (StringIO, "getvalue"): STR,
     (list, "index"): INT,
     (list, "count"): INT,
     (tuple, "index"): INT,
