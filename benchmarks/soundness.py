@@ -222,7 +222,7 @@ def main(arguments: list[str]) -> dict[str, Any]:
         cloudpickle.register_pickle_by_value(module)
     ways, generated, changed, fuzzed = WAYS, 700, 1700, 2_000
     if options.quick:
-        ways, fuzzed = WAYS[:1], 500
+        ways, generated, changed, fuzzed = WAYS[:1], 500, 1100, 500
     elif options.mini:
         ways, generated, changed, fuzzed = WAYS[:1], 12, 12, 10
     start, size = options.seed * 100_000, options.more

@@ -26,6 +26,7 @@ class QueryOptions:
     split_hot_keys: str = "auto"
     spread: str = "auto"
     durability: str = "process"
+    end_of_input: str = "open"
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> QueryOptions:
@@ -44,4 +45,5 @@ class QueryOptions:
             values.get("splitHotKeys", "auto"),
             values.get("spread", "auto"),
             values.get("durability", "process"),
+            values.get("endOfInput", "open"),
         )

@@ -34,7 +34,9 @@ def pickled_whole(value: Any, target: Any) -> tuple[bytes, bool]:
         for each in modules:
             cloudpickle.unregister_pickle_by_value(each)
     try:
-        return _pickled(value), not modules
+        found = _pickled(value)
+        cloudpickle.loads(found)
+        return found, not modules
     except Exception as problem:
         raise StateError(f"it cannot be sent to workers: {type(problem).__name__}: {problem}") from problem
 
