@@ -37,6 +37,7 @@ from anabranch.engine.driver.switching import Forms, SwitchingRunner
 from anabranch.engine.driver.waiting import Surroundings
 from anabranch.engine.job import Job
 from anabranch.engine.sequential import input_row, run_epochs
+from anabranch.engine.verifying.verifier import VerifySettings
 from anabranch.engine.worker.exchange import ROWS, batches_of
 from anabranch.engine.worker.tasks import ChannelTask, CompactTask, Program, Task
 from anabranch.errors import AnabranchError, ProgramError
@@ -130,6 +131,8 @@ class ParallelRun:
         files: Files | None = None,
         versions_kept: int = 10,
         fresh_tasks: bool = False,
+        verify: float = 0.0,
+        verify_action: str = "fail",
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
         nodes = [stream._node for stream in ends]
@@ -172,7 +175,11 @@ class ParallelRun:
             sink.prepare(holder)
 
         elastic = ElasticOptions(channels=channels) if isinstance(channels, int) else channels
-        chosen = EpochSettings(elastic, balancing if balancing is not None else BalancingSettings())
+        chosen = EpochSettings(
+            elastic,
+            balancing if balancing is not None else BalancingSettings(),
+            verify=VerifySettings(verify, verify_action),
+        )
         clock = self._clock if clocks_ms else None
         digest = no_digest if batches is None else batches.digest
         around = surroundings if surroundings is not None else Surroundings()

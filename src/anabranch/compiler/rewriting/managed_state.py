@@ -73,13 +73,15 @@ class ManagedDicts:
         self.finer = finer
         # Shared by all copies of the prototype; found anew in every process.
         self.bound: dict[str, Any] = {}
+        # The author's own dicts, in the process that compiled the program: what else runs it begins from them.
+        self.written: list[Any] = []
         for each in dicts:
             for field in each.fields:
                 setattr(self, field.name, field.default)
 
     def __getstate__(self) -> dict[str, Any]:
         held = dict(self.__dict__)
-        held["bound"] = {}
+        held["bound"], held["written"] = {}, []
         return held
 
     def __repr__(self) -> str:
@@ -163,6 +165,7 @@ def rewrite(found: Inference, target: Any, method: str | None, mode: str) -> Key
         found.key_text,
         bool(found.finer),
     )
+    prototype.written = [found.facts.objects[identity] for identity in found.dicts]
     return Keyed(prototype, "process", tuple(field for each in dicts for field in each.fields))
 
 

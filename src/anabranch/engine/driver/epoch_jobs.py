@@ -14,6 +14,7 @@ from anabranch.engine.driver.setup import Backend, Storage
 from anabranch.engine.job import Job
 from anabranch.engine.worker.output_files import Target, unordered
 from anabranch.engine.worker.output_mergers import MergerTask, mergeable
+from anabranch.engine.worker.sampling import Sampling
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
 from anabranch.engine.worker.tasks import ChannelTask, Program
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
@@ -60,15 +61,19 @@ class EpochJobs:
         fed_back: list[tuple[int, int, bytes]],
         functions: Mapping[int, PartitioningFunction],
         parts: Mapping[str, HotKeyParts],
+        sampling: Sampling | None = None,
     ) -> Results:
         """Run an epoch's tasks over its input (None: only what was fed back)."""
         layout = self._program.layout
         common = (self._pickled, self._digest, state.epoch, state.clock_ms, functions, parts, self._direct)
         while True:
             merged = (self._mergers, frozenset(self._targets))
-            depths = [ChannelTask(*common, depth, state, *merged) for depth in range(1, layout.depth + 1)]
+            depths = [
+                ChannelTask(*common, depth, state, *merged, sampling=sampling) for depth in range(1, layout.depth + 1)
+            ]
             merger = MergerTask(*common, self._targets, self._mergers) if self._targets else None
-            job = Job(SplitTask(*common), FeedbackTask(*common), fed_back, depths, merger)
+            first = SplitTask(*common, sampling=sampling), FeedbackTask(*common, sampling=sampling)
+            job = Job(*first, fed_back, depths, merger)
             try:
                 return Results(self._backend.execute(batch, job), layout)
             except MissingSegments as missing:

@@ -74,6 +74,12 @@ class Batch:
         other.ways = self.ways[start:stop]
         return other
 
+    def picked(self, places: Sequence[int]) -> list[tuple[Any, ...]]:
+        """Some of the tuples, without their class; the others are left as they are."""
+        if self._rows is not None:
+            return [tuple(tuple.__iter__(self._rows[place])) for place in places]
+        return list(zip(*([column[place] for place in places] for column in self.columns), strict=True))
+
     def arrays(self) -> list[pa.Array]:
         """The columns as Arrow has them."""
         return self.schema.arrays(self.columns)

@@ -13,6 +13,7 @@ and sorts the few rows of a task, so that what must be known first comes first:
     4  data for later        depth, index, and what is below: handed on
     5  a result              exit, edge, place
     6  a report              what a task did
+    7  a sample              what a step did with keys that are run again (`sampling`)
 
 Everything travels in one job, also what an early stage has for the driver: it is handed on from depth to depth.
 """
@@ -40,7 +41,7 @@ from anabranch.program.hashing import hash_columns
 
 ROW_COLUMNS = "task int, order binary, payload binary"
 ROWS = pa.schema([("task", pa.int32()), ("order", pa.binary()), ("payload", pa.binary())])
-FAILURE, HEADER, DATA, MARKS, LATER, RESULT, REPORT = range(7)
+FAILURE, HEADER, DATA, MARKS, LATER, RESULT, REPORT, SAMPLE = range(8)
 
 _EDGE = struct.Struct(">BH")
 _RESULT = struct.Struct(">BHH")
@@ -188,6 +189,10 @@ class Outbox:
         """What the task did, and what it counted of the keys it routed."""
         keys = tuple(RoutedKeys(stage, tally.to_report()) for stage, tally in self._tallies.items())
         return self._on(*report_row(dataclasses.replace(report, keys=keys))[1:])
+
+    def sample(self, data: bytes) -> Row:
+        """What a step did with keys that are to be run again, to the driver."""
+        return self._on(bytes([SAMPLE]), data)
 
     def handed_on(self, order: bytes, payload: bytes) -> Row:
         """What was not for the task that has it."""

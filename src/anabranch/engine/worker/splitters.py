@@ -33,7 +33,9 @@ class _Splitter:
         self.source = source
         self.prefix = program.prefix(source)
         self._pieces = pieces
-        self._run = StageRun(program.layout, program.stage_of(source), {}, task.epoch, task.clock_ms)
+        stage = program.stage_of(source)
+        self.sampler = task.sampler(program.layout, stage, {})
+        self._run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, sampler=self.sampler)
         self.rows_in = 0
         self.busy_seconds = 0.0
         self._clock = task.clock
@@ -79,6 +81,11 @@ class _ArrowBatch(Batch):
         if self._rows is None:
             self._rows = list(map(self.schema.row_class, zip(*self.columns, strict=True)))
         return self._rows
+
+    def picked(self, places: Sequence[int]) -> list[tuple[Any, ...]]:
+        if self._rows is not None or self._columns is not None:
+            return super().picked(places)
+        return list(zip(*(to_values(column.take(pa.array(places, pa.int64()))) for column in self._arrow), strict=True))
 
     def arrays(self) -> list[pa.Array]:
         return list(self._arrow)
@@ -137,6 +144,7 @@ class SplitTask(Task):
             yield from outbox.failure(error)
             return
         written = files.close()
+        yield from _samples(splitters, outbox)
         yield from outbox.header(list(pieces.items()))
         read = {s.source.name: s.rows_in for s in splitters}
         seconds = self.clock.passing_s() - started
@@ -194,11 +202,18 @@ class FeedbackTask(Task):
             yield from outbox.failure(error)
             return
         written = files.close()
+        yield from _samples(splitters, outbox)
         yield from outbox.header(list(pieces.items()))
         # No row was read from a source. What was fed back is routed, and so counted, like any other.
         seconds = self.clock.passing_s() - started
         entered = _entered(splitters)
         yield outbox.report(SplitReport(began, seconds, rows_out, operators=entered, files=written, anomalies=met()))
+
+
+def _samples(splitters: Sequence[_Splitter], outbox: Outbox) -> Iterator[Row]:
+    for splitter in splitters:
+        for sample in splitter.sampler.samples() if splitter.sampler is not None else ():
+            yield outbox.sample(sample.to_bytes())
 
 
 def _entered(splitters: Sequence[_Splitter]) -> dict[str, int]:

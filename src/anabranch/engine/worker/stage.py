@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, Step
 from anabranch.engine.worker.batches import Batch, BatchSteps, Keeper, StateTable, keys_of
+from anabranch.engine.worker.sampling import PUNCTUATION, TICK, StageSampler, StepSampler
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, TIMED_BATCHES, Stopwatch, timed_rows
 from anabranch.engine.worker.trails import LAST, Trails, emission_index, refined, taken
 from anabranch.errors import AnabranchError, ProgramError
@@ -95,8 +96,10 @@ class StageRun:
         epoch: int,
         clock_ms: int = 0,
         watch: Stopwatch | None = None,
+        sampler: StageSampler | None = None,
     ) -> None:
         self._layout = layout
+        self._sampler = sampler
         self._steps = [layout.steps[number] for number in stage.steps]
         self._epoch = epoch
         self._clock_ms = clock_ms
@@ -154,7 +157,7 @@ class StageRun:
         for at, step in enumerate(self._steps):
             arrived = entering if at == 0 else self._passed_on(made, step)
             self.entered[step.node.name] += _size(arrived)
-            out = self._apply(step, arrived, self._runs if watch is None else self._timed_runs)
+            out = self._sampled(step, arrived, self._runs if watch is None else self._timed_runs)
             if watch is not None and seconds is not None and isinstance(arrived, Flow) and arrived.origins is not None:
                 spent = watch.take()
                 if len(spent):  # a step of ours that looks at no single tuple has nothing to time
@@ -175,10 +178,34 @@ class StageRun:
         # A union of punctuated streams may lie between the two: it is no step, but removes their punctuations.
         return flow if edge.punctuated or flow.marks is None else dataclasses.replace(flow, marks=None)
 
-    def _apply(self, step: Step, arrived: Flow | Arrival, runs: Mapping[int, Callable[[Batch, Any], Batch]]) -> Flow:
+    def _sampled(self, step: Step, arrived: Flow | Arrival, runs: Mapping[int, Callable[[Batch, Any], Batch]]) -> Flow:
+        """What a step makes of what arrived; taken down, for the keys that are to be run again."""
+        sampler = None if self._sampler is None else self._sampler.step(step.number)
+        if sampler is None:
+            return self._apply(step, arrived, runs)
+        if isinstance(arrived, Arrival):
+            sampler.arrived(arrived)
+            return self._apply(step, arrived, runs, sampler)
+        if not len(arrived.batch):
+            return self._apply(step, arrived, runs)
+        chosen = sampler.before(arrived)
+        out = self._apply(step, arrived, runs)
+        made = out
+        if isinstance(step.node.logic, Punctuate):  # its tuples were numbered anew, one for each that came
+            made = dataclasses.replace(out, batch=out.batch.placed(arrived.batch.positions))
+        sampler.after(arrived, chosen, made)
+        return out
+
+    def _apply(
+        self,
+        step: Step,
+        arrived: Flow | Arrival,
+        runs: Mapping[int, Callable[[Batch, Any], Batch]],
+        sampler: StepSampler | None = None,
+    ) -> Flow:
         if isinstance(arrived, Arrival):
             assert step.takes_arrivals, "only the entry of a stage sees its inputs in their common order"
-            calls = _Calls(step, self._tables[step.node.name], self._epoch, self._clock_ms, self._watch)
+            calls = _Calls(step, self._tables[step.node.name], self._epoch, self._clock_ms, self._watch, sampler)
             flow = calls.run(arrived)
             if calls.timed_keys:
                 self.timed.append((calls.timed_keys, np.array(calls.timed_seconds)))
@@ -251,9 +278,16 @@ class _Calls:
     """A keyed operator that reads several streams, or waits for punctuations or time: one call after the other."""
 
     def __init__(
-        self, step: Step, table: StateTable, epoch: int, clock_ms: int, watch: Stopwatch | None = None
+        self,
+        step: Step,
+        table: StateTable,
+        epoch: int,
+        clock_ms: int,
+        watch: Stopwatch | None = None,
+        sampler: StepSampler | None = None,
     ) -> None:
         assert isinstance(step.node.logic, Keyed)
+        self._sampler = sampler
         self._watch = watch
         self.timed_keys: list[Any] = []
         self.timed_seconds: list[float] = []
@@ -281,6 +315,8 @@ class _Calls:
             for position, key, row in zip(batch.positions, keys, batch.rows, strict=True):
                 calls[position] = (method, key, row)
         rows = _Rows(calls)
+        if self._sampler is not None:
+            calls = self._taken_down(calls, arrival)
         self._timed_until = timed_rows(count) if self._watch is not None else 0
         width = len(arrival.trails)
         if self._step.waits:
@@ -308,6 +344,20 @@ class _Calls:
         trails = [*base, *(opened[:, at] for at in range(width + 1)), emission_index(same)]
         behind = [np.full(len(arrival.marks), LAST), *[np.zeros(len(arrival.marks), dtype=np.int64)] * (width + 1)]
         return Flow(batch.renumbered(), trails, [*marks, *behind])
+
+    def _taken_down(self, calls: list[Any], arrival: Arrival) -> list[Any]:
+        """The same calls; what those of keys that are to be run again emit is taken down."""
+        assert self._sampler is not None
+        places = {position: place for place, batch in arrival.batches.items() for position in batch.positions}
+        noted: list[Any] = []
+        for position, call in enumerate(calls):
+            if call is None:
+                self._sampler.happened(TICK if position == arrival.tick else PUNCTUATION, position)
+                noted.append(None)
+            else:
+                method, key, row = call
+                noted.append((self._sampler.around(method, places[position], position, key, row), key, row))
+        return noted
 
     def _run_waiting(self, arrival: Arrival, calls: list[Any], rows: _Rows, live: dict[Any, Any]) -> None:
         logic, width = self._logic, len(arrival.trails)
@@ -339,7 +389,11 @@ class _Calls:
             for key, opened in sorted(waiting.items(), key=lambda item: item[1]):
                 instance = live[key]
                 row = rows.waiting(key)
-                self._call(position, row, getattr(type(instance), method), instance, *arguments, opened=opened)
+                called = getattr(type(instance), method)
+                if self._sampler is not None:
+                    place = TICK if position == arrival.tick else PUNCTUATION
+                    called = self._sampler.around(called, place, position, key, None)
+                self._call(position, row, called, instance, *arguments, opened=opened)
                 self._settle(instance, key, waiting, arrival.trails, position)
 
     def _settle(self, instance: Any, key: Any, waiting: dict[Any, Any], trails: Trails, position: int) -> None:

@@ -37,6 +37,7 @@ from anabranch.engine.worker.exchange import (
 from anabranch.engine.worker.measuring import Measuring
 from anabranch.engine.worker.output_files import OutputFiles, Target
 from anabranch.engine.worker.packets import Positions, piece_of, unpack
+from anabranch.engine.worker.sampling import Sampling, StageSampler, StepSample
 from anabranch.engine.worker.stage import Arrival, Flow, Leaving, StageRun, by_range
 from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
 from anabranch.errors import AnabranchError
@@ -59,16 +60,22 @@ _NO_MARKS = np.empty(0, dtype=np.int64)
 class Program:
     """A program laid out, as every task of a query needs it.
 
-    `orders` says for every source how its pieces are found: files, kafka, partition.
+    `orders` says for every source how its pieces are found: files, kafka, partition. `written` are the operators as
+    their authors wrote them; they do not travel.
     """
 
     layout: Layout
     orders: Mapping[str, str]
+    written: Mapping[str, Node] = dataclasses.field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "written": {}}
 
     @classmethod
     def of(cls, plan: Plan, orders: Mapping[str, str], outputs: Sequence[OutputOrder] = ()) -> Program:
         """The program that a plan describes; `outputs` is the order of each output, total where nothing is said."""
-        return cls(with_needed_order(plan.layout, outputs), dict(orders))
+        written = {operator.name: operator.node for operator in plan.operators}
+        return cls(with_needed_order(plan.layout, outputs), dict(orders), written)
 
     @property
     def sources(self) -> list[Node]:
@@ -110,6 +117,11 @@ class Task:
     parts: Mapping[str, HotKeyParts]  # operator → its hot keys that are in parts
     files: Mapping[int, Target]  # exit → where whoever makes its tuples writes them, for those that need no order
     clock: Clock = dataclasses.field(default=MACHINE_CLOCK, kw_only=True)
+    sampling: Sampling | None = dataclasses.field(default=None, kw_only=True)  # which keys are to be run again
+
+    def sampler(self, layout: Layout, stage: Stage, tables: Mapping[str, Any]) -> StageSampler | None:
+        """What takes down what a stage does with keys that are to be run again; None: none are."""
+        return None if self.sampling is None else StageSampler(layout, stage, tables, self.sampling)
 
     def load(self) -> Program:
         found = _programs.get(self.digest)
@@ -173,6 +185,8 @@ class ChannelTask(Task):
                     yield outbox.handed_on(order, payload.as_py())
             for leaving in channel.finish():
                 yield from self._sent(leaving, outbox, channel, files)
+            for sample in channel.samples:
+                yield outbox.sample(sample.to_bytes())
             yield outbox.report(dataclasses.replace(channel.report(), files=files.close()))
         except AnabranchError as error:
             files.abandon()
@@ -219,8 +233,10 @@ class _Channel:
         self._state = task.state(self._number)
         tables = self._state.open(self._nodes)
         self._measuring = Measuring(program.layout, self._stage, tables, self._clock)
+        self._sampler = task.sampler(program.layout, self._stage, tables)
+        self.samples: list[StepSample] = []
         self._run = StageRun(
-            program.layout, self._stage, tables, task.epoch, task.clock_ms, watch=self._measuring.watch
+            program.layout, self._stage, tables, task.epoch, task.clock_ms, self._measuring.watch, self._sampler
         )
         self._rows_in = self._rows_out = 0
         self._busy = 0.0
@@ -279,6 +295,8 @@ class _Channel:
                 yield from self._flush()
         else:
             yield from self._worked(self._arrival(), self._size)
+        if self._sampler is not None:
+            self.samples = self._sampler.samples()
         begun = self._clock.passing_s()
         self._segments = self._state.save(self._nodes)
         self._saving = self._clock.passing_s() - begun
