@@ -133,6 +133,7 @@ class ParallelRun:
         fresh_tasks: bool = False,
         verify: float = 0.0,
         verify_action: str = "fail",
+        watch: str = "sample",
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
         nodes = [stream._node for stream in ends]
@@ -179,6 +180,7 @@ class ParallelRun:
             elastic,
             balancing if balancing is not None else BalancingSettings(),
             verify=VerifySettings(verify, verify_action),
+            watch=watch,
         )
         clock = self._clock if clocks_ms else None
         digest = no_digest if batches is None else batches.digest

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.balancing import BalancingSettings
+from anabranch.engine.verifying.verifier import VerifySettings
 from anabranch.program.options import Interval, read_options
 
 
@@ -26,6 +27,8 @@ class QueryOptions:
     split_hot_keys: str = "auto"
     spread: str = "auto"
     durability: str = "process"
+    verify: VerifySettings = dataclasses.field(default_factory=VerifySettings)
+    watch: str = "sample"
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> QueryOptions:
@@ -44,4 +47,6 @@ class QueryOptions:
             values.get("splitHotKeys", "auto"),
             values.get("spread", "auto"),
             values.get("durability", "process"),
+            VerifySettings(values.get("verify", 0.0), values.get("verifyAction", "fail")),
+            values.get("watch", "sample"),
         )

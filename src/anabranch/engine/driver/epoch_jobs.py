@@ -10,7 +10,7 @@ from typing import Any
 from anabranch.compiler.explaining.running import RunningQuery
 from anabranch.compiler.layout.stages import Layout
 from anabranch.engine.driver.results import Results
-from anabranch.engine.driver.setup import Backend, Storage
+from anabranch.engine.driver.setup import Backend, EpochSettings, Storage
 from anabranch.engine.job import Job
 from anabranch.engine.worker.output_files import Target, unordered
 from anabranch.engine.worker.output_mergers import MergerTask, mergeable
@@ -28,12 +28,13 @@ from anabranch.state.store import StateVersion
 class EpochJobs:
     """Makes and runs the jobs of a program's epochs."""
 
-    def __init__(self, program: Program, backend: Backend, storage: Storage, mergers: int) -> None:
+    def __init__(self, program: Program, backend: Backend, storage: Storage, settings: EpochSettings) -> None:
         self._program = program
         self._backend = backend
         self._storage = storage
-        self._mergers = mergers
-        self._targets = self._file_targets(mergeable) if mergers else {}
+        self._mergers = settings.mergers
+        self._watch = settings.watch
+        self._targets = self._file_targets(mergeable) if settings.mergers else {}
         self._direct = self._file_targets(unordered)
         self._pickled = packed(program, [step.node for step in program.layout.steps])
         self._digest = hashlib.sha256(self._pickled).hexdigest()
@@ -66,13 +67,12 @@ class EpochJobs:
         """Run an epoch's tasks over its input (None: only what was fed back)."""
         layout = self._program.layout
         common = (self._pickled, self._digest, state.epoch, state.clock_ms, functions, parts, self._direct)
+        chosen: dict[str, Any] = {"sampling": sampling, "watch": self._watch}
         while True:
             merged = (self._mergers, frozenset(self._targets))
-            depths = [
-                ChannelTask(*common, depth, state, *merged, sampling=sampling) for depth in range(1, layout.depth + 1)
-            ]
+            depths = [ChannelTask(*common, depth, state, *merged, **chosen) for depth in range(1, layout.depth + 1)]
             merger = MergerTask(*common, self._targets, self._mergers) if self._targets else None
-            first = SplitTask(*common, sampling=sampling), FeedbackTask(*common, sampling=sampling)
+            first = SplitTask(*common, **chosen), FeedbackTask(*common, **chosen)
             job = Job(*first, fed_back, depths, merger)
             try:
                 return Results(self._backend.execute(batch, job), layout)

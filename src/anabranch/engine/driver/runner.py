@@ -62,7 +62,7 @@ class EpochRunner:
         self._backend = backend
         self._observer = observer
         self._committer = Committer(program, storage, backend.compact, settings.snapshots)
-        self._jobs = EpochJobs(program, backend, storage, settings.mergers)
+        self._jobs = EpochJobs(program, backend, storage, settings)
         self._feedback = FeedbackStore(program, storage.checkpoint)
         self._verifier = Verifier(program, settings.verify, storage.checkpoint.files)
         self._requests = RescaleRequests(storage.checkpoint.files, storage.checkpoint.query or "")

@@ -39,6 +39,8 @@ class EpochSettings:
     """How many tasks put outputs in order; 0: the driver does."""
     verify: VerifySettings = dataclasses.field(default_factory=VerifySettings)
     """Which keys are run again on one thread."""
+    watch: str = "sample"
+    """For which tuples dicts of the user's refuse what is not their key's: ``sample``, ``all`` or ``off``."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,6 +27,7 @@ from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Process, 
 from anabranch.program.object_graph import ObjectGraph, Reference
 from anabranch.program.object_parts import children, is_atom
 from anabranch.program.whole_copies import pickled_whole
+from anabranch.state.codec import decode, encode
 
 State = Mapping[str, Any]
 """Name → value. What a key has in each of its fields, or what is kept for it in each dict."""
@@ -52,7 +53,10 @@ class PlainOperator(Protocol):
         """Dicts that hold entries of no key that took a tuple: name → those."""
 
     def kept_elsewhere(self) -> str | None:
-        """What was changed though it is nobody's state; None: nothing. The last that is asked."""
+        """What was changed though it is nobody's state; None: nothing."""
+
+    def begin_again(self) -> None:
+        """Take the state that it began with; what else was changed stays so."""
 
 
 class PlainCode:
@@ -97,6 +101,11 @@ class PlainCode:
         if isinstance(logic, Keyed):
             return _WithInstances(node, fields)
         return _WithoutState(node)
+
+    @property
+    def may_be_reordered(self) -> bool:
+        """Whether only the tuples of one key, if it has any, must come in order."""
+        return not self._whole
 
     def shown(self, values: list[Any]) -> State:
         """What tasks keep for a key, in the form that `states` has."""
@@ -160,6 +169,9 @@ class _WithoutState:
     def kept_elsewhere(self) -> str | None:
         return self._belongings.changed()
 
+    def begin_again(self) -> None:
+        pass
+
 
 class _WithDicts(_WithoutState):
     """An operator whose own dicts are its state: they hold the entries of all keys."""
@@ -175,12 +187,18 @@ class _WithDicts(_WithoutState):
         super().__init__(node)
         self._dicts = list(zip(prototype.dicts, held, strict=True))
         self._initial = [set(each) if isinstance(each, set) else dict(each) for each in held]
+        self._fields = fields
         self._indexes: dict[Any, Any] = {}
         index = expression_function(prototype.index_source)
         for key, row in rows:
             if key not in self._indexes:
                 self._indexes[key] = index(self._row_class(row))
-        for key, values in fields.items():
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        self._empty()
+        for key, fields in self._fields.items():
+            values = decode(encode(fields))  # a copy: the operator changes what it is given
             for each, found in self._dicts:
                 if each.is_finer:
                     for entry in values[f"{each.name}_entries"]:
@@ -211,10 +229,14 @@ class _WithDicts(_WithoutState):
         return found
 
     def kept_elsewhere(self) -> str | None:
+        self._empty()
+        return super().kept_elsewhere()
+
+    def _empty(self) -> None:
+        """As it was before there was any state."""
         for (_, held), initial in zip(self._dicts, self._initial, strict=True):
             held.clear()
             held.update(initial) if isinstance(held, set) else dict.update(held, initial)
-        return super().kept_elsewhere()
 
 
 def _put(held: Any, index: Any, value: Any = None) -> None:
@@ -254,9 +276,9 @@ class _Whole(_WithoutState):
     def __init__(self, node: Node, prototype: WholeObject, fields: Mapping[Any, Mapping[str, Any]]) -> None:
         live = prototype.prototype.fresh()
         (values,) = fields.values()
-        if values["graph"] is not None:
-            live.fill(values["graph"].to_parts())
         self._live = live
+        self._parts = live.flatten() if values["graph"] is None else values["graph"].to_parts()
+        live.fill(self._parts)
         logic: Any = node.logic
         place = "operator" if isinstance(logic, Process) else "function"
         super().__init__(dataclasses.replace(node, logic=dataclasses.replace(logic, **{place: live.target})))
@@ -267,6 +289,9 @@ class _Whole(_WithoutState):
 
     def kept_elsewhere(self) -> str | None:
         return self._belongings.changed(self._inside)
+
+    def begin_again(self) -> None:
+        self._live.fill(self._parts)
 
 
 def _identities(target: Any) -> set[int]:
@@ -310,10 +335,18 @@ class _WithInstances:
         self._node, self._logic = node, node.logic
         self._belongings = Belongings([node.logic])
         self._instances = Instances(node)
-        self._live = {key: self._instances.restored(tuple(values.values())) for key, values in fields.items()}
-        waits = [key for key, values in fields.items() if node.logic.waiting and values[node.logic.waiting]]
+        self._fields = fields
+        self._live: dict[Any, Any] = {}
+        self._waiting: dict[Any, None] = {}
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        copies = {key: decode(encode(list(values.values()))) for key, values in self._fields.items()}
+        self._live = {key: self._instances.restored(tuple(values)) for key, values in copies.items()}
+        field = self._logic.waiting
+        waits = [key for key, values in self._fields.items() if field and values[field]]
         # The order in which they began to wait; from then on it is that of their tuples.
-        self._waiting = dict.fromkeys(sorted(waits, key=lambda key: fields[key]["opened"]))
+        self._waiting = dict.fromkeys(sorted(waits, key=lambda key: self._fields[key]["opened"]))
 
     def take(self, place: int, key: Any, row: tuple[Any, ...]) -> Outputs:
         return self._called(key, self._logic.method_of(place), self._node.inputs[place].schema.row_class(row))

@@ -79,7 +79,7 @@ class Event:
     row: tuple[Any, ...] | None
     trail: tuple[int, ...]
     outputs: list[tuple[Any, ...]] | None
-    """None: together with those of the tuple that follows."""
+    """None: together with those of the tuple that follows; or something that happened between tuples, of no key."""
 
 
 @dataclasses.dataclass
@@ -243,7 +243,7 @@ class StepSampler:
 
     def happened(self, place: int, position: int) -> None:
         """A punctuation or a tick, whatever keys make of it."""
-        self._sample.events.append(Event(place, None, None, self._trail(position), []))
+        self._sample.events.append(Event(place, None, None, self._trail(position), None))
 
     def around(self, method: Callable[..., Any], place: int, position: int, key: Any, row: Any) -> Callable[..., Any]:
         """A method that takes down what it emits; the method itself for a key that is not taken."""

@@ -97,9 +97,11 @@ class StageRun:
         clock_ms: int = 0,
         watch: Stopwatch | None = None,
         sampler: StageSampler | None = None,
+        watched: int = 0,
     ) -> None:
         self._layout = layout
         self._sampler = sampler
+        self._watched = watched
         self._steps = [layout.steps[number] for number in stage.steps]
         self._epoch = epoch
         self._clock_ms = clock_ms
@@ -114,7 +116,7 @@ class StageRun:
         self._timed_runs = self._made_runs(watch) if watch is not None else {}
 
     def _made_runs(self, watch: Stopwatch | None) -> dict[int, Callable[[Batch, Any], Batch]]:
-        operators = BatchSteps(self._tables, self._epoch)
+        operators = BatchSteps(self._tables, self._epoch, self._watched)
         return {
             step.number: operators.step(step.node, watch)
             for step in self._steps

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import decimal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -53,6 +54,8 @@ from anabranch.state.store import StateVersion
 
 # Rows that go through the operators together: enough to make the work per batch small.
 BATCH_ROWS = 32_768
+# Tuples of each operator in each task for which what was proven is also watched.
+WATCHED_TUPLES = 64
 _NO_MARKS = np.empty(0, dtype=np.int64)
 
 
@@ -118,6 +121,13 @@ class Task:
     files: Mapping[int, Target]  # exit → where whoever makes its tuples writes them, for those that need no order
     clock: Clock = dataclasses.field(default=MACHINE_CLOCK, kw_only=True)
     sampling: Sampling | None = dataclasses.field(default=None, kw_only=True)  # which keys are to be run again
+
+    watch: str = dataclasses.field(default="sample", kw_only=True)
+
+    @property
+    def watched(self) -> int:
+        """For how many tuples dicts of the user's refuse what is not their key's."""
+        return {"off": 0, "sample": WATCHED_TUPLES, "all": sys.maxsize}[self.watch]
 
     def sampler(self, layout: Layout, stage: Stage, tables: Mapping[str, Any]) -> StageSampler | None:
         """What takes down what a stage does with keys that are to be run again; None: none are."""
@@ -236,7 +246,14 @@ class _Channel:
         self._sampler = task.sampler(program.layout, self._stage, tables)
         self.samples: list[StepSample] = []
         self._run = StageRun(
-            program.layout, self._stage, tables, task.epoch, task.clock_ms, self._measuring.watch, self._sampler
+            program.layout,
+            self._stage,
+            tables,
+            task.epoch,
+            task.clock_ms,
+            self._measuring.watch,
+            self._sampler,
+            task.watched,
         )
         self._rows_in = self._rows_out = 0
         self._busy = 0.0
