@@ -65,6 +65,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         epoch_progress.Change,
         epoch_progress.FileProgress,
         epoch_progress.ExecutorProgress,
+        epoch_progress.VerifyProgress,
     )
 }
 

@@ -51,6 +51,7 @@ FIGURES: dict[str, set[str]] = {
     "simulator": {"planted_bugs", "planted_bugs_found", "worlds_per_cpu_minute", "worlds_failed"},
     "skew": {"skew_gain", "skew_gain_uniform", "busiest", "speedup", "hot_key_rows_per_second", "splitter_ns"},
     "state": {"slowdown_held", "checkpoint_overhead"},
+    "verify": {"cost", "tuples_again", "tuples", "differences", "rounds"},
     "stateful": {"ratio_transform_with_state", "ratio_apply_in_pandas", "ratio_native"},
 }
 PURE = {"compiler", "control", "damage", "durability", "merger_speed", "simulator"}

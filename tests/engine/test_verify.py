@@ -1,16 +1,22 @@
 """Keys that are run again on one thread: wrong verdicts are found, right ones never doubted."""
 
 import os
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+import anabranch as ab
 from anabranch.api.session import from_epochs
+from anabranch.cli import main
 from anabranch.engine.verifying.difference_files import DifferenceRecord
+from anabranch.engine.worker.sampling import Sampling
 from anabranch.errors import ProgramError, VerifyError
-from anabranch.testing import ParallelRun, run_sequential
-from tests.engine.planted_verdicts import PLANTED, switch_proof_off
+from anabranch.program.hashing import hash_columns
+from anabranch.testing import ParallelRun, replay, run_sequential
+from tests.engine.planted_verdicts import COUNTED, PLANTED, STATELESS, source, switch_proof_off
 from tests.graphs import build as build_graph
 from tests.graphs import cases, clocks
 from tests.programs import COLUMNS, build, epochs, exact, programs
@@ -68,3 +74,95 @@ def test_no_chain_gives_a_false_alarm(tmp_path_factory, epochs, steps, channels,
     run = ParallelRun(stream, str(tmp_path_factory.mktemp("checkpoint")), channels=channels, verify=chance)
     run.run_epochs()
     assert exact(run.output) == exact(stream.run_sequential())
+
+
+class Memo(ab.Operator):
+    """Keeps what it need not compute again, for all keys: nothing depends on that."""
+
+    n: int = ab.state(default=0)
+    known = {}  # noqa: RUF012 - of the class, on purpose
+
+    def process(self, t):
+        self.n += self.known.setdefault(t.x, t.x * t.x)
+        yield t.k, self.n
+
+
+def test_what_is_kept_elsewhere_and_decides_nothing_is_no_difference(monkeypatch, tmp_path):
+    model = {}
+
+    def lazily(t):
+        model.setdefault("weights", [1, 2, 3])
+        return t.k, model["weights"][t.x % 3]
+
+    for number, make in enumerate((lambda: source().map(lazily, COUNTED), lambda: memo())):
+        switch_proof_off(monkeypatch, STATELESS)
+        run = ParallelRun(make(), str(tmp_path / str(number)), channels=3, verify=1.0)
+        run.run_epochs()
+        assert exact(run.output) == exact(make().run_sequential())
+
+
+def memo():
+    return source().process(Memo(), by="k", schema=COUNTED)
+
+
+def test_a_sample_is_the_same_for_every_attempt_and_as_large_as_was_asked_for():
+    hashes = hash_columns([pa.array(range(20_000))])
+    taken = 0
+    for epoch in range(200):
+        sampling = Sampling.of_epoch(epoch, 0.04)
+        if sampling is not None:
+            mask = sampling.takes(hashes)
+            assert (mask == Sampling.of_epoch(epoch, 0.04).takes(hashes)).all()
+            taken += int(mask.sum())
+    assert taken / (200 * 20_000) == pytest.approx(0.04, rel=0.1)
+    assert Sampling.of_epoch(3, 0.0) is None and Sampling.of_epoch(0, 0.0001) is not None
+
+
+def test_a_difference_may_be_reported_only_and_is_run_again_by_hand(monkeypatch, tmp_path, capsys):
+    verdict, make, _ = PLANTED["an entry for all"]
+    switch_proof_off(monkeypatch, verdict)
+    run = ParallelRun(make(), str(tmp_path), channels=3, verify=1.0, verify_action="report", watch="off")
+    run.run_epochs()
+    assert len(run.output) == 90 and [each.verify.differences for each in run.progress] == [1, 1, 1]
+    (file,) = run.progress[1].verify.files
+    found = replay(make(), file)
+    assert found is not None and found.kind == "output"
+    record = DifferenceRecord.from_json(Path(file).read_bytes())
+    assert record.epoch == 1 and record.state_before and record.key == repr(found.key)
+    assert main(["difference", file]) == 0 and record.text() in capsys.readouterr().out
+    assert main(["difference", str(tmp_path)]) == 2
+    (tmp_path / "other.json").write_text("[]")
+    assert main(["difference", str(tmp_path / "other.json")]) == 2
+
+    class Mended:
+        def __init__(self):
+            self.d = {}
+
+        def __call__(self, t):
+            self.d[t.k] = self.d.get(t.k, 0) + 1
+            yield t.k, 1
+
+    mended = source().process(Mended(), schema=COUNTED, name=record.operator)
+    assert replay(mended, file) != found, "another operator does something else"
+
+
+def test_windows_time_feedback_and_hot_keys_in_parts_are_run_again(tmp_path):
+    rows = [(n, "ab"[n % 7 == 0], float(n % 5)) for n in range(200)]
+    stream = ab.from_rows(rows, "n long, k string, x double", rows_per_epoch=50)
+    windows = stream.aggregate(by="k", window=ab.time(1.5), total=ab.agg.sum("n"))
+    last = stream.process(Last(), by="k", ttl=2, schema="n long, k string, x double", name="last")
+    run = ParallelRun([windows, last], str(tmp_path), split_hot_keys=True, clocks_ms=[0, 1000, 4000, 4500], verify=1.0)
+    run.run_epochs()
+    assert [exact(each) for each in run.outputs] == [
+        exact(each) for each in run_sequential([windows, last], clocks_ms=[0, 1000, 4000, 4500])
+    ]
+    assert all(each.verify.tuples >= 100 for each in run.progress)
+    assert any("deals" in why for why in run.progress[0].verify.not_covered.values())
+
+
+class Last(ab.Operator):
+    n: int = ab.state(default=0)
+
+    def process(self, t):
+        self.n += 1
+        yield self.n, t.k, t.x

@@ -21,6 +21,7 @@ from anabranch.engine.worker.tasks import Program
 from anabranch.errors import StateError, VerifyError
 from anabranch.operators.epoch_context import EpochContext, running
 from anabranch.operators.hot_key_parts import HotKeyParts
+from anabranch.program.graph import Map
 from anabranch.state.files import Files
 
 _log = logging.getLogger("anabranch")
@@ -61,7 +62,9 @@ class Verifier:
         """Operator → why it is not run again."""
         for step in program.layout.steps:
             if step.node.inputs and not is_sampled(step.node) and step.node.name not in self.not_covered:
-                self.not_covered[step.node.name] = f"a {step.node.kind} has no code of the user's"
+                deals = isinstance(step.node.logic, Map)
+                why = "it deals tuples out as they come" if deals else f"a {step.node.kind} has no code of the user's"
+                self.not_covered[step.node.name] = why
 
     def sampling(self, epoch: int) -> Sampling | None:
         """Which keys of an epoch are taken; None: none."""

@@ -6,6 +6,8 @@ packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth
 stage.py, batches.py    a stage's operators over a batch at a time
 timing.py, measuring.py  what single keys cost
+watching.py        what was declared, watched on the first tuples
+sampling.py        what tasks take down of keys that are run again
 output_files.py    output that tasks write themselves
 output_mergers.py  ordered output, written in parallel
 """

@@ -35,7 +35,7 @@ class _Splitter:
         self._pieces = pieces
         stage = program.stage_of(source)
         self.sampler = task.sampler(program.layout, stage, {})
-        self._run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, sampler=self.sampler)
+        self._run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, None, self.sampler, task.watched)
         self.rows_in = 0
         self.busy_seconds = 0.0
         self._clock = task.clock

@@ -18,6 +18,7 @@ from anabranch.engine.worker.batches import Batch, BatchSteps, Keeper, StateTabl
 from anabranch.engine.worker.sampling import PUNCTUATION, TICK, StageSampler, StepSampler
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, TIMED_BATCHES, Stopwatch, timed_rows
 from anabranch.engine.worker.trails import LAST, Trails, emission_index, refined, taken
+from anabranch.engine.worker.watching import StageWatch
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.program.calling import emitted, operator_failed
 from anabranch.program.graph import Keyed, Punctuate, Spread
@@ -102,6 +103,7 @@ class StageRun:
         self._layout = layout
         self._sampler = sampler
         self._watched = watched
+        self._watch_declared = StageWatch(layout, stage, tables, epoch, watched) if watched else None
         self._steps = [layout.steps[number] for number in stage.steps]
         self._epoch = epoch
         self._clock_ms = clock_ms
@@ -184,18 +186,29 @@ class StageRun:
         """What a step makes of what arrived; taken down, for the keys that are to be run again."""
         sampler = None if self._sampler is None else self._sampler.step(step.number)
         if sampler is None:
-            return self._apply(step, arrived, runs)
+            return self._watched_step(step, arrived, runs)
         if isinstance(arrived, Arrival):
             sampler.arrived(arrived)
             return self._apply(step, arrived, runs, sampler)
         if not len(arrived.batch):
             return self._apply(step, arrived, runs)
         chosen = sampler.before(arrived)
-        out = self._apply(step, arrived, runs)
+        out = self._watched_step(step, arrived, runs)
         made = out
         if isinstance(step.node.logic, Punctuate):  # its tuples were numbered anew, one for each that came
             made = dataclasses.replace(out, batch=out.batch.placed(arrived.batch.positions))
         sampler.after(arrived, chosen, made)
+        return out
+
+    def _watched_step(
+        self, step: Step, arrived: Flow | Arrival, runs: Mapping[int, Callable[[Batch, Any], Batch]]
+    ) -> Flow:
+        """What a step makes of what arrived; on the first tuples what its author declared is watched."""
+        if self._watch_declared is None or isinstance(arrived, Arrival) or not len(arrived.batch):
+            return self._apply(step, arrived, runs)
+        self._watch_declared.before(step, arrived)
+        out = self._apply(step, arrived, runs)
+        self._watch_declared.after(step, arrived, out.batch)
         return out
 
     def _apply(
