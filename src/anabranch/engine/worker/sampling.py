@@ -19,7 +19,7 @@ import numpy as np
 
 from anabranch.compiler.layout.stages import Layout, Stage, Step
 from anabranch.engine.worker.batches import Batch, keys_of
-from anabranch.errors import ProgramError
+from anabranch.errors import ProgramError, StateError
 from anabranch.program.calling import canonical_key, emitted
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Punctuate, Route
 from anabranch.program.hashing import with_part
@@ -156,7 +156,7 @@ class StageSampler:
         return self._steps.get(number)
 
     def samples(self) -> list[StepSample]:
-        """What was taken, once all steps are done and before their state is written."""
+        """What was taken, once all steps are done."""
         return [sample for each in self._steps.values() if (sample := each.finished()) is not None]
 
 
@@ -290,8 +290,10 @@ class StepSampler:
         chosen = [key for key, is_taken in zip(new, taken.tolist(), strict=True) if is_taken]
         self._taken.update(zip(new, taken.tolist(), strict=True))
         live, values = self._table.load(chosen), self._table.instances.values
-        for key in chosen:
-            self._before[key] = encode(list(values(live[key])))
+        try:
+            self._before.update((key, encode(list(values(live[key])))) for key in chosen)
+        except StateError as problem:
+            raise StateError(f"operator {self._node.title}: {problem}") from None
 
     def finished(self) -> StepSample | None:
         """What was taken; None: nothing."""

@@ -312,11 +312,11 @@ class _Channel:
                 yield from self._flush()
         else:
             yield from self._worked(self._arrival(), self._size)
-        if self._sampler is not None:
-            self.samples = self._sampler.samples()
         begun = self._clock.passing_s()
         self._segments = self._state.save(self._nodes)
         self._saving = self._clock.passing_s() - begun
+        if self._sampler is not None:  # what cannot be kept was refused above
+            self.samples = self._sampler.samples()
 
     def _arrival(self) -> Arrival:
         """Everything that arrived, in order."""
