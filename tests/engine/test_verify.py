@@ -22,7 +22,7 @@ from tests.graphs import cases, clocks
 from tests.programs import COLUMNS, build, epochs, exact, programs
 
 RELAXED = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture]
-PROGRAMS = int(os.environ.get("ANABRANCH_PROGRAMS", "40"))
+PROGRAMS = int(os.environ.get("ANABRANCH_PROGRAMS", "25"))
 
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["tasks in one process", "every task in a new one"])
@@ -166,3 +166,20 @@ class Last(ab.Operator):
     def process(self, t):
         self.n += 1
         yield self.n, t.k, t.x
+
+
+class ByRemainder:
+    def __init__(self):
+        self.counts = {}
+
+    def __call__(self, t):
+        self.counts[t.x % 3] = self.counts.get(t.x % 3, 0) + len(t)
+        yield t.k, self.counts[t.x % 3]
+
+
+def test_a_computed_key_is_run_again_with_tuples_as_they_were_written(tmp_path):
+    stream = source().process(ByRemainder(), schema=COUNTED)
+    run = ParallelRun(stream, str(tmp_path), channels=3, verify=1.0)
+    run.run_epochs()
+    assert exact(run.output) == exact(stream.run_sequential())
+    assert all(each.verify.keys == 3 for each in run.progress)

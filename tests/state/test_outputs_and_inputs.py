@@ -100,7 +100,7 @@ def test_an_index_that_is_lost_is_made_again_and_a_damaged_or_foreign_one_is_ref
 
 def test_a_directory_is_one_querys_and_says_so(tmp_path):
     files = LocalFiles(str(tmp_path))
-    directory = OutputDirectory(files, "parquet")
+    directory = OutputDirectory(files, "parquet", "x bigint")
     directory.check(Holder("here", None))
     directory.prepare(Holder("here", "q", 1))
     directory.prepare(Holder("here", "q", 2))
@@ -109,25 +109,27 @@ def test_a_directory_is_one_querys_and_says_so(tmp_path):
     with pytest.raises(SinkError, match=r"belongs to the query q, whose checkpoint was in here; .* a new query"):
         directory.check(Holder("here", None))  # the checkpoint was deleted, the output was not
     with pytest.raises(SinkError, match="holds parquet, not json"):
-        OutputDirectory(files, "json").check(Holder("here", "q"))
+        OutputDirectory(files, "json", "x bigint").check(Holder("here", "q"))
+    with pytest.raises(SinkError, match="holds the columns x bigint; the program now writes x string"):
+        OutputDirectory(files, "parquet", "x string").check(Holder("here", "q"))
 
 
 def test_every_damage_of_the_mark_is_a_clear_error(tmp_path):
     from tests.state.test_checkpoint import damages
 
     files = LocalFiles(str(tmp_path))
-    OutputDirectory(files, "parquet").prepare(Holder("here", "q", 1))
+    OutputDirectory(files, "parquet", "x bigint").prepare(Holder("here", "q", 1))
     good = files.read(MARK)
-    OutputDirectory(LocalFiles(str(tmp_path / "other")), "parquet").prepare(Holder("here", "another", 1))
+    OutputDirectory(LocalFiles(str(tmp_path / "other")), "parquet", "x bigint").prepare(Holder("here", "another", 1))
     for how, data in damages(good, (tmp_path / "other" / MARK).read_bytes()).items():
         files.write(MARK, data)
         with pytest.raises(SinkError, match=r"_anabranch\.json is damaged|belongs to the query another"):
-            OutputDirectory(files, "parquet").check(Holder("here", "q"))
+            OutputDirectory(files, "parquet", "x bigint").check(Holder("here", "q"))
             pytest.fail(how)
 
 
 def test_an_epoch_that_is_published_again_replaces_what_was_there(tmp_path):
-    directory = OutputDirectory(LocalFiles(str(tmp_path)), "json")
+    directory = OutputDirectory(LocalFiles(str(tmp_path)), "json", "x bigint")
     directory.prepare(Holder("here", "q", 1))
     directory.publish(3, {"00000.json": b"a", "00001.json": b"b"})
     directory.publish(4, {"00000.json": b"c"})
@@ -139,7 +141,7 @@ def test_an_epoch_that_is_published_again_replaces_what_was_there(tmp_path):
 
 
 def test_only_staged_files_of_this_driver_are_published_and_those_of_the_dead_are_removed(tmp_path):
-    directory = OutputDirectory(LocalFiles(str(tmp_path)), "parquet")
+    directory = OutputDirectory(LocalFiles(str(tmp_path)), "parquet", "x bigint")
     directory.prepare(Holder("here", "q", 1))
     for name in ("_staged-000000000003-00000-a.parquet", "_staging-000001-x-part-3-/_temporary/0/part-0", "_a.1.tmp"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -159,7 +161,7 @@ def test_a_driver_that_lost_the_checkpoint_publishes_nothing(tmp_path):
     def lost() -> None:
         raise CheckpointError("another driver has taken over")
 
-    directory = OutputDirectory(LocalFiles(str(tmp_path)), "parquet")
+    directory = OutputDirectory(LocalFiles(str(tmp_path)), "parquet", "x bigint")
     directory.prepare(Holder("here", "q", 1, lost))
     with pytest.raises(CheckpointError, match="taken over"):
         directory.publish(1, {"00000.parquet": b"x"})

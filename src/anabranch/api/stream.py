@@ -7,9 +7,9 @@ import datetime
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.api import branching, joining, windowed
-from anabranch.api.building import key_of, must_be_callable, next_number, output_schema, put, remade
-from anabranch.api.declarations import Operator, make_prototype, state_fields, to_milliseconds
+from anabranch.api import branching, joining, stream_time, windowed
+from anabranch.api.building import key_of, must_be_callable, must_return, next_number, output_schema, put, remade
+from anabranch.api.declarations import Operator, keyed_logic, state_fields, to_milliseconds
 from anabranch.compiler.layout.compile import compiled
 from anabranch.compiler.layout.plan import Plan
 from anabranch.engine.sequential import SequentialRun, run_epochs
@@ -17,8 +17,8 @@ from anabranch.errors import ProgramError
 from anabranch.program.graph import (
     Filter,
     FlatMap,
-    Keyed,
     Location,
+    Logic,
     Map,
     Node,
     Process,
@@ -81,6 +81,7 @@ class Stream:
         """
         location = caller_location()
         must_be_callable("map", function, location)
+        must_return("map", function, location)
         output = output_schema(self, "map", function, schema, location)
         return put(self, "map", lambda _: (Map(function), output), location, name)
 
@@ -88,6 +89,7 @@ class Stream:
         """The tuples for which the function is true."""
         location = caller_location()
         must_be_callable("filter", function, location)
+        must_return("filter", function, location)
         return put(self, "filter", lambda _: (Filter(function), self.schema), location, name)
 
     def flat_map(self, function: Callable[[Any], Any], schema: Any = None, *, name: str | None = None) -> Stream:
@@ -106,6 +108,7 @@ class Stream:
         name: str | None = None,
         ttl: float | datetime.timedelta | None = None,
         persistence: str = "checkpointed",
+        time: str | None = None,
     ) -> Stream:
         """An operator with state.
 
@@ -124,6 +127,9 @@ class Stream:
         persistence : "checkpointed" or "transient"
             Transient state is not written to the checkpoint: it is faster to give up than to keep, and begins
             anew after a restart or the loss of a host.
+        time : "event" or "clock", optional
+            What the timers of the operator go by: the watermark of the stream, or the clock of the epochs. The first by
+            default, if the stream has event time.
         """
         location = caller_location()
         if persistence not in ("checkpointed", "transient"):
@@ -146,8 +152,12 @@ class Stream:
             raise ProgramError(f"process at {location}: {kind.__name__} has no process(self, t) method")
         output = output_schema(self, "process", operator, schema, location, "process")
         transient = persistence == "transient"
-        logic = Keyed(make_prototype(operator), "process", state_fields(kind), to_milliseconds(ttl), transient)
-        return put(self, "process", lambda _: (logic, output), location, name, key, wanted=kind.__name__)
+
+        def make(_: str) -> tuple[Logic, Schema]:
+            scale = stream_time.scale_of(self._node)
+            return keyed_logic(operator, to_milliseconds(ttl), transient, scale, time), output
+
+        return put(self, "process", make, location, name, key, wanted=kind.__name__)
 
     def _process_as_it_is(
         self, operator: Any, schema: Any, location: Location, name: str | None, ttl: Any, persistence: str
@@ -177,6 +187,9 @@ class Stream:
     sort = windowed.sort
     deduplicate = windowed.deduplicate
     match = windowed.match
+
+    # What its time is.
+    event_time = stream_time.event_time
 
     # Together with other streams.
     union = joining.union

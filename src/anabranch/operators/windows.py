@@ -54,12 +54,14 @@ class Time:
 
 @dataclasses.dataclass(frozen=True)
 class EventTime:
-    """Aligned windows over an attribute, closed by the key's watermark: its largest value less the lateness."""
+    """Aligned windows over an attribute, closed by the stream's watermark or, if it has none, by the key's own."""
 
     attribute: str
     size: Any
     lateness: Any = 0
     nulls: str = "fail"
+    early: Any = None
+    per_key: bool = False
 
     def __str__(self) -> str:
         late = f", lateness={self.lateness!r}" if self.lateness else ""
@@ -141,11 +143,26 @@ def time(size: float | datetime.timedelta) -> Time:
     return Time(max(1, round(seconds * 1000)))
 
 
-def event_time(attribute: str, size: Duration, *, lateness: Duration = 0, nulls: str = "fail") -> EventTime:
+def event_time(
+    attribute: str,
+    size: Duration,
+    *,
+    lateness: Duration = 0,
+    nulls: str = "fail",
+    early: Duration | None = None,
+    per_key: bool = False,
+) -> EventTime:
     """Windows over a time that the tuples carry: [0, size), [size, 2 size), …, counted from zero or from 1970.
 
-    Each key has a watermark: the largest attribute it has seen, less `lateness`. A window closes when its key's
-    watermark reaches its end. A tuple whose windows have all closed is late: it is dropped, and counted as ``late``.
+    On a stream with event time (``Stream.event_time``) a window closes, for all keys, when the stream's watermark
+    reaches its end. With a `lateness` it then stays for that long: a late tuple changes it, and it gives its result
+    again.
+
+    On a stream without, or with `per_key`, each key has a watermark: the largest attribute it has seen, less
+    `lateness`; a window closes when its key's watermark reaches its end. A key that falls silent keeps its last window
+    open.
+
+    A tuple whose windows have all closed is late: it is dropped, and counted as ``late``.
 
     Parameters
     ----------
@@ -153,6 +170,8 @@ def event_time(attribute: str, size: Duration, *, lateness: Duration = 0, nulls:
         A column with a number, a date or a timestamp.
     size, lateness : number or timedelta
         In the attribute's own unit; for timestamps a number means seconds, for dates days.
+    early : number or timedelta, optional
+        Give a result of what a window holds so far, so often, if it has changed; ``agg.emission()`` says which it is.
     nulls : "fail" or "drop"
         What a tuple does whose attribute is null (or not finite): fail the epoch, or go, counted as
         ``null_attribute``.
@@ -160,7 +179,9 @@ def event_time(attribute: str, size: Duration, *, lateness: Duration = 0, nulls:
     _check_attribute("event_time", attribute, nulls)
     _check_duration(f"event_time({attribute!r}, {size!r})", size, positive=True)
     _check_duration(f"event_time({attribute!r}, …, lateness={lateness!r})", lateness)
-    return EventTime(attribute, size, lateness, nulls)
+    if early is not None:
+        _check_duration(f"event_time({attribute!r}, …, early={early!r})", early, positive=True)
+    return EventTime(attribute, size, lateness, nulls, early, per_key)
 
 
 def punctuation() -> Punctuated:

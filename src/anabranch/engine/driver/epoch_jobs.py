@@ -12,6 +12,7 @@ from anabranch.compiler.layout.stages import Layout
 from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.setup import Backend, EpochSettings, Storage
 from anabranch.engine.job import Job
+from anabranch.engine.worker.advances import EventTimes
 from anabranch.engine.worker.output_files import Target, unordered
 from anabranch.engine.worker.output_mergers import MergerTask, mergeable
 from anabranch.engine.worker.sampling import Sampling
@@ -62,12 +63,14 @@ class EpochJobs:
         fed_back: list[tuple[int, int, bytes]],
         functions: Mapping[int, PartitioningFunction],
         parts: Mapping[str, HotKeyParts],
+        times: EventTimes | None = None,
         sampling: Sampling | None = None,
     ) -> Results:
         """Run an epoch's tasks over its input (None: only what was fed back)."""
+        times = EventTimes() if times is None else times
         layout = self._program.layout
         common = (self._pickled, self._digest, state.epoch, state.clock_ms, functions, parts, self._direct)
-        chosen: dict[str, Any] = {"sampling": sampling, "watch": self._watch}
+        chosen: dict[str, Any] = {"times": times, "sampling": sampling, "watch": self._watch}
         while True:
             merged = (self._mergers, frozenset(self._targets))
             depths = [ChannelTask(*common, depth, state, *merged, **chosen) for depth in range(1, layout.depth + 1)]

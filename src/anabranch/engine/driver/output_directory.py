@@ -36,11 +36,14 @@ class OutputDirectory:
         The directory.
     format_name : str
         What the files hold.
+    columns : str
+        … and their columns: files of different ones in one directory could not be read as one table.
     """
 
-    def __init__(self, files: Files, format_name: str) -> None:
+    def __init__(self, files: Files, format_name: str, columns: str) -> None:
         self.files = files
         self._format = format_name
+        self._columns = columns
         self._holder = Holder("", None)
 
     def check(self, holder: Holder) -> None:
@@ -59,7 +62,7 @@ class OutputDirectory:
                     "new path; if this is the output of this query, restore that file from a copy."
                 )
             return
-        query, owner, format_name = found
+        query, owner, format_name, columns = found
         if owner != holder.checkpoint:
             raise SinkError(
                 f"the output path {path} belongs to the query with the checkpoint {owner}; this query has the "
@@ -73,9 +76,14 @@ class OutputDirectory:
             )
         if format_name != self._format:
             raise SinkError(f"the output path {path} holds {format_name}, not {self._format}")
+        if columns != self._columns:
+            raise SinkError(
+                f"the output path {path} holds the columns {columns}; the program now writes {self._columns}, and "
+                "files of both could not be read as one table. Write to another path: the query goes on with its state."
+            )
 
-    def _owner(self) -> tuple[str, str, str] | None:
-        """The query, checkpoint and format that the mark names."""
+    def _owner(self) -> tuple[str, str, str, str] | None:
+        """The query, checkpoint, format and columns that the mark names."""
         data = self.files.read(MARK)
         if data is None:
             return None
@@ -83,7 +91,7 @@ class OutputDirectory:
         try:
             query, content = opened(data, _KIND, None, place)
             found = json.loads(content)
-            return query, found["checkpoint"], found["format"]
+            return query, found["checkpoint"], found["format"], found["columns"]
         except (CheckpointError, ValueError, KeyError, TypeError) as problem:
             raise SinkError(
                 f"{place} is damaged, so it cannot be said whose output this is. Restore it from a copy; or write to "
@@ -101,7 +109,7 @@ class OutputDirectory:
                 self.files.delete(name)
             elif name.startswith(STAGING):
                 self.files.clear(name)
-        body = to_json({"checkpoint": holder.checkpoint, "format": self._format}).encode()
+        body = to_json({"checkpoint": holder.checkpoint, "format": self._format, "columns": self._columns}).encode()
         if not self.files.create(MARK, seal(_KIND, holder.query, body)):
             self.check(holder)  # two queries at once: one of them made the mark
 

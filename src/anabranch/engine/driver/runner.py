@@ -34,6 +34,7 @@ from anabranch.engine.driver.epoch_progress import (
     VerifyProgress,
     anomalies_in,
 )
+from anabranch.engine.driver.event_times import times_after, times_at_start
 from anabranch.engine.driver.feedback import FeedbackStore
 from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.scaling import RegionStatus, Scaling
@@ -176,7 +177,7 @@ class EpochRunner:
         """
         with self._lock:
             began = self._checkpoint.begun(self.epochs_done)
-            if not self.in_flight or (began is not None and not began.get("drain")):
+            if not self.in_flight or (began is not None and not began.drain):
                 return False
             try:
                 self._run_epoch(None, self._committed.batch)
@@ -199,7 +200,7 @@ class EpochRunner:
                 f"another checkpointLocation and output path.{found}"
             )
         began = self._checkpoint.begun(self.epochs_done)
-        if began is not None and began.get("drain"):
+        if began is not None and began.drain:
             # Cut off between its output and its manifest, perhaps: it must be the same epoch again.
             self._run_epoch(None, committed)
         self._run_epoch(batch, number)
@@ -246,7 +247,15 @@ class EpochRunner:
         self._commit(
             results,
             epoch,
-            ManifestFacts(number, clock_ms, self._owners, feedback, self.adaptation.to_facts(), digest),
+            ManifestFacts(
+                number,
+                clock_ms,
+                self._owners,
+                feedback,
+                self.adaptation.to_facts(),
+                digest,
+                times_after(self.program.layout, self._committed.watermarks, clock_ms, results.reports),
+            ),
         )
         committed = passing_s()
         reach("manifest written", epoch=epoch)
@@ -273,8 +282,9 @@ class EpochRunner:
         functions = {number: self._owners.function(region) for number, region in self._regions.items()}
         state = self._committer.version(epoch, clock_ms, self._owners)
         fed_back = self._feedback.pieces(self._committed.feedback)
-        sampling = self._verifier.sampling(epoch)
-        return self._jobs.run(batch, state, fed_back, functions, self.adaptation.balancing.hot_key_parts(), sampling)
+        times = times_at_start(self.program.layout, self._committed.watermarks, clock_ms, ending=False)
+        parts, sampling = self.adaptation.balancing.hot_key_parts(), self._verifier.sampling(epoch)
+        return self._jobs.run(batch, state, fed_back, functions, parts, times, sampling)
 
     def _verified(self, results: Results, epoch: int, clock_ms: int) -> VerifyProgress | None:
         """What was run again of the keys that the tasks took down; None: they took none."""

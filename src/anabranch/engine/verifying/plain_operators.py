@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import cloudpickle
 
 from anabranch.compiler.models.key_proof import expression_function
+from anabranch.compiler.rewriting.computed_key import BehindKeyColumn
 from anabranch.compiler.rewriting.managed_state import ManagedDicts
 from anabranch.compiler.rewriting.whole_object import WholeObject
 from anabranch.engine.worker.sampling import PUNCTUATION, TICK
@@ -185,6 +186,7 @@ class _WithDicts(_WithoutState):
         rows: Iterable[tuple[Any, tuple[Any, ...]]],
     ) -> None:
         super().__init__(node)
+        self._prototype = prototype
         self._dicts = list(zip(prototype.dicts, held, strict=True))
         self._initial = [set(each) if isinstance(each, set) else dict(each) for each in held]
         self._fields = fields
@@ -192,8 +194,17 @@ class _WithDicts(_WithoutState):
         index = expression_function(prototype.index_source)
         for key, row in rows:
             if key not in self._indexes:
-                self._indexes[key] = index(self._row_class(row))
+                self._indexes[key] = index(self._seen(row))
         self.begin_again()
+
+    def take(self, place: int, key: Any, row: tuple[Any, ...]) -> Outputs:
+        found: Outputs = self._call(self._seen(row))
+        return found
+
+    def _seen(self, row: tuple[Any, ...]) -> Any:
+        """The tuple as the author's code sees it: without a column that only its key was put into."""
+        found = self._row_class(row)
+        return self._prototype.as_written(found) if isinstance(self._prototype, BehindKeyColumn) else found
 
     def begin_again(self) -> None:
         self._empty()

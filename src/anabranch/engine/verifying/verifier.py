@@ -16,12 +16,11 @@ from collections.abc import Mapping, Sequence
 from anabranch.engine.verifying.comparing import first_difference, merged
 from anabranch.engine.verifying.difference_files import DifferenceRecord
 from anabranch.engine.verifying.plain_operators import PlainCode
-from anabranch.engine.worker.sampling import Sampling, StepSample, is_sampled
+from anabranch.engine.worker.sampling import Sampling, StepSample, not_sampled
 from anabranch.engine.worker.tasks import Program
 from anabranch.errors import StateError, VerifyError
 from anabranch.operators.epoch_context import EpochContext, running
 from anabranch.operators.hot_key_parts import HotKeyParts
-from anabranch.program.graph import Map
 from anabranch.state.files import Files
 
 _log = logging.getLogger("anabranch")
@@ -61,9 +60,8 @@ class Verifier:
         self.not_covered: dict[str, str] = {}
         """Operator → why it is not run again."""
         for step in program.layout.steps:
-            if step.node.inputs and not is_sampled(step.node) and step.node.name not in self.not_covered:
-                deals = isinstance(step.node.logic, Map)
-                why = "it deals tuples out as they come" if deals else f"a {step.node.kind} has no code of the user's"
+            why = not_sampled(step.node) or ("" if step.node.name in self._written else "the compiler made it")
+            if step.node.inputs and why:
                 self.not_covered[step.node.name] = why
 
     def sampling(self, epoch: int) -> Sampling | None:

@@ -4,7 +4,8 @@ splitters.py       reads a source's pieces, runs what needs no state, routes
 exchange.py        what crosses between tasks: packets, headers, results, reports
 packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth
-stage.py, batches.py    a stage's operators over a batch at a time
+stage.py, stage_flow.py, batches.py    a stage's operators over a batch at a time
+advances.py        watermarks on their way; timed_calls.py   operators whose keys wait for a time
 timing.py, measuring.py  what single keys cost
 watching.py        what was declared, watched on the first tuples
 sampling.py        what tasks take down of keys that are run again

@@ -26,7 +26,7 @@ from anabranch.program.hashing import with_part
 from anabranch.state.codec import decode, encode
 
 if TYPE_CHECKING:
-    from anabranch.engine.worker.stage import Arrival, Flow
+    from anabranch.engine.worker.stage_flow import Arrival, Flow
     from anabranch.state.table import Table
 
 # What happened, where no tuple came by an input: inputs count from 0.
@@ -35,9 +35,16 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 _SAMPLED = (Filter, Map, FlatMap, Keyed, Route, Punctuate)
 
 
-def is_sampled(node: Node) -> bool:
-    """Whether an operator has code that can be run again: what deals tuples out does it as they come."""
-    return isinstance(node.logic, _SAMPLED) and not hasattr(getattr(node.logic, "function", None), "added_column")
+def not_sampled(node: Node) -> str:
+    """Why an operator is never run again; empty if it is."""
+    logic = node.logic
+    if not isinstance(logic, _SAMPLED):
+        return f"a {node.kind} has no code of the user's"
+    if hasattr(getattr(logic, "function", None), "added_column"):
+        return "it deals tuples out as they come"
+    if isinstance(logic, Keyed) and logic.timed:
+        return "its keys wait for times"
+    return ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +155,7 @@ class StageSampler:
         self._steps = {
             number: StepSampler(layout.steps[number], tables, sampling, ordered, stage.kind == "single")
             for number in stage.steps
-            if is_sampled(layout.steps[number].node)
+            if not not_sampled(layout.steps[number].node)
         }
 
     def step(self, number: int) -> StepSampler | None:

@@ -18,7 +18,8 @@ from anabranch.engine.worker.batches import Batch
 from anabranch.engine.worker.exchange import Outbox, Row, batches_of
 from anabranch.engine.worker.output_files import OutputFiles
 from anabranch.engine.worker.packets import number_place, text_place, unpack
-from anabranch.engine.worker.stage import Flow, StageRun
+from anabranch.engine.worker.stage import StageRun
+from anabranch.engine.worker.stage_flow import Flow
 from anabranch.engine.worker.tasks import Program, Task, met
 from anabranch.errors import AnabranchError, OrderError
 from anabranch.operators.epoch_context import running
@@ -35,7 +36,9 @@ class _Splitter:
         self._pieces = pieces
         stage = program.stage_of(source)
         self.sampler = task.sampler(program.layout, stage, {})
-        self._run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, None, self.sampler, task.watched)
+        self._run = StageRun(
+            program.layout, stage, {}, task.epoch, task.clock_ms, None, task.times, self.sampler, task.watched
+        )
         self.rows_in = 0
         self.busy_seconds = 0.0
         self._clock = task.clock
@@ -44,6 +47,11 @@ class _Splitter:
     def entered(self) -> dict[str, int]:
         """Operator → tuples that entered it."""
         return self._run.entered
+
+    @property
+    def reached(self) -> dict[str, int]:
+        """Watermark → how far it has come, of those that had tuples here."""
+        return self._run.reached
 
     def leaving(self, piece: bytes, columns: Sequence[pa.Array]) -> Iterator[tuple[bytes, Any]]:
         """What leaves for a run of rows of a piece: (piece, leaving)."""
@@ -89,6 +97,9 @@ class _ArrowBatch(Batch):
 
     def arrays(self) -> list[pa.Array]:
         return list(self._arrow)
+
+    def array(self, place: int) -> pa.Array:
+        return self._arrow[place]
 
     def with_column(self, schema: Any, column: np.ndarray) -> Batch:
         return _ArrowBatch(schema, self.positions, [*self._arrow, pa.array(column)])
@@ -151,7 +162,7 @@ class SplitTask(Task):
         entered = _entered(splitters)
         busy = {s.source.name: s.busy_seconds for s in splitters}
         report = SplitReport(began, seconds, rows_out, read, oldest, entered, busy, written)
-        yield outbox.report(dataclasses.replace(report, anomalies=met()))
+        yield outbox.report(dataclasses.replace(report, anomalies=met(), watermarks=_reached(splitters)))
 
     def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
@@ -207,7 +218,17 @@ class FeedbackTask(Task):
         # No row was read from a source. What was fed back is routed, and so counted, like any other.
         seconds = self.clock.passing_s() - started
         entered = _entered(splitters)
-        yield outbox.report(SplitReport(began, seconds, rows_out, operators=entered, files=written, anomalies=met()))
+        report = SplitReport(began, seconds, rows_out, operators=entered, files=written, anomalies=met())
+        yield outbox.report(dataclasses.replace(report, watermarks=_reached(splitters)))
+
+
+def _reached(splitters: Sequence[_Splitter]) -> dict[str, int]:
+    """Watermark → how far it has come, in all stages of a task."""
+    found: dict[str, int] = {}
+    for splitter in splitters:
+        for name, value in splitter.reached.items():
+            found[name] = max(value, found.get(name, value))
+    return found
 
 
 def _samples(splitters: Sequence[_Splitter], outbox: Outbox) -> Iterator[Row]:

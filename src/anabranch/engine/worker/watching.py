@@ -25,7 +25,7 @@ from anabranch.program.model import Declaration, Selectivity, declaration_of
 from anabranch.state.codec import encode
 
 if TYPE_CHECKING:
-    from anabranch.engine.worker.stage import Flow
+    from anabranch.engine.worker.stage_flow import Flow
     from anabranch.state.table import Table
 
 
