@@ -203,7 +203,7 @@ class ParallelRun:
         for sink in used:
             sink.check(Holder(checkpoint, held.query))
         self.changes = held.bind(description, allow_state_loss)
-        holder = Holder(checkpoint, held.query, held.owner.token, held.owner.check)
+        holder = Holder.of(checkpoint, held)
         for sink in used:
             sink.prepare(holder)
 

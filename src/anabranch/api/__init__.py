@@ -6,5 +6,6 @@ windowed.py    aggregate, sort, deduplicate, match  joining.py     union, join, 
 branching.py   split, route, spread, punctuate      building.py    how a method puts an operator behind a stream
 stream_time.py  event_time: what a stream's time is
 writer.py      where streams go                     query.py       the handle of what runs
+temporary_checkpoint.py   of queries whose output nobody keeps
 events.py      what listeners are told              progress.py    how it looks on a terminal
 """

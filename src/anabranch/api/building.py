@@ -11,7 +11,6 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.compiler.models.inference import infer_output_schema
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.program.graph import Location, Logic, Node
 from anabranch.program.hashing import is_hashable
@@ -108,6 +107,9 @@ def output_schema(
         raise SchemaError(f"{kind} at {location}: {problem}") from None
     if found is not None:
         return found
+    # Workers import this module, and never read code: what does is only loaded where programs are built.
+    from anabranch.compiler.models.inference import infer_output_schema
+
     found = infer_output_schema(function, stream.schema, None if inspect.isroutine(function) else method, mode=kind)
     if found is not None:
         return found

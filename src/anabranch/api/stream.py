@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 from anabranch.api import branching, joining, stream_time, windowed
 from anabranch.api.building import key_of, must_be_callable, must_return, next_number, output_schema, put, remade
 from anabranch.api.declarations import Operator, keyed_logic, state_fields, to_milliseconds
-from anabranch.compiler.layout.compile import compiled
-from anabranch.compiler.layout.plan import Plan
 from anabranch.engine.sequential import SequentialRun, run_epochs
 from anabranch.errors import ProgramError
 from anabranch.program.graph import (
@@ -29,6 +27,7 @@ from anabranch.program.schema import Row, Schema
 if TYPE_CHECKING:
     from anabranch.api.session import Session
     from anabranch.api.writer import DataStreamWriter
+    from anabranch.compiler.layout.plan import Plan
 
 
 class Stream:
@@ -268,6 +267,9 @@ class Stream:
 
     def plan(self) -> Plan:
         """What the compiler makes of the program: what it found about every operator, and the layout that runs."""
+        # Not above: workers import this module, and each would load the whole compiler when it starts.
+        from anabranch.compiler.layout.compile import compiled
+
         return compiled([self._node])
 
     def explain(self, form: str = "text") -> None:

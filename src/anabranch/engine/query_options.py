@@ -21,7 +21,7 @@ class QueryOptions:
     allow_state_loss: bool = False
     snapshots: Interval | None = None
     versions_kept: int = 10
-    migration_store: str | None = None
+    migration_store: str | None = dataclasses.field(default=None, repr=False)  # may hold a password
     order: str = "total"
     mergers: int = 0
     split_hot_keys: str = "auto"

@@ -34,6 +34,7 @@ from anabranch.spark.row_files import RowFiles
 from anabranch.spark.slots import slots_now, task_slots
 from anabranch.spark.source import OrderedSources, local_directories
 from anabranch.spark.spark_job import SparkCompactions, SparkExecutor
+from anabranch.spark.stopping import interruptible
 from anabranch.state.backing import open_backing_store
 from anabranch.state.checkpoint import Checkpoint
 
@@ -169,8 +170,8 @@ def start(
 
     runner = SwitchingRunner(runner_of, forms, held)
     for sink in wanted.sinks:
-        sink.prepare(Holder(location, held.query, held.owner.token, held.owner.check))
-    writer = sources.dataframe.writeStream.foreachBatch(runner).option("checkpointLocation", location)
+        sink.prepare(Holder.of(location, held))
+    writer = sources.dataframe.writeStream.foreachBatch(interruptible(runner)).option("checkpointLocation", location)
     if wanted.name is not None:
         writer = writer.queryName(wanted.name)
     if wanted.trigger:

@@ -115,6 +115,7 @@ class Checkpoint:
         self._owner: Ownership | None = None
         # What was found damaged and could be done without, for now.
         self.damage: list[str] = []
+        self._again = -1
 
     # -- the program and the owner ----------------------------------------------------------------------------
 
@@ -219,8 +220,8 @@ class Checkpoint:
         self._query = self.query
         assert self._query is not None
         self._owner = Ownership.take(self.files, self._query, self.latest().owner)
-        directories = ["", "epochs", "feedback", OWNERS, *(f"state/{each}" for each in self.files.names("state"))]
-        for directory in directories:
+        inner = [f"{each}/{name}" for each in ("state", "sources") for name in self.files.names(each)]
+        for directory in ["", "epochs", "feedback", OWNERS, *inner]:
             remove_passing(self.files, directory)
 
     def program(self) -> Mapping[str, Any] | None:
@@ -317,12 +318,13 @@ class Checkpoint:
         """
         name = f"epochs/{epoch:012d}.begun"
         found = self.begun(epoch)
+        self._again = epoch
         if found is None:
             assert self._query is not None
             body = to_json({"epoch": epoch, "clock_ms": clock_ms, "drain": drain}).encode()
             data = seal("epoch begun", self._query, body)
             if self.files.create(name, data):
-                found = EpochBegun(clock_ms, drain)
+                found, self._again = EpochBegun(clock_ms, drain), -1
             else:
                 found = self.begun(epoch)  # by another driver, just now
                 if found is None:
@@ -331,6 +333,14 @@ class Checkpoint:
         # Only after this: whoever takes over from now on finds the file, and runs the same epoch.
         self.owner.check()
         return found.clock_ms
+
+    def is_again(self, epoch: int) -> bool:
+        """Whether an epoch had been begun before this driver began it."""
+        return epoch == self._again
+
+    def is_committed(self, epoch: int) -> bool:
+        """Whether an epoch is committed, by whomever."""
+        return any(int(name.removesuffix(".json")) >= epoch for name in self._manifests())
 
     def commit(self, manifest: Manifest) -> None:
         """Publish an epoch; then remove what is too old to be needed."""
