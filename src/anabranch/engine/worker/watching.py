@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anabranch.compiler.layout.stages import Layout, Stage, Step
-from anabranch.compiler.rewriting.managed_state import ManagedDicts
 from anabranch.engine.worker.batches import Batch, keys_of
 from anabranch.errors import ProgramError
 from anabranch.program.graph import FlatMap, Keyed, Map, Node
@@ -62,7 +61,8 @@ def _declaration(node: Node) -> Declaration | None:
     if isinstance(logic, (Map, FlatMap)):
         target = logic.function
     elif isinstance(logic, Keyed):
-        target = logic.prototype.target if isinstance(logic.prototype, ManagedDicts) else logic.prototype
+        # By what it can do: its class would bring the compiler into workers that have no need of it.
+        target = logic.prototype.target if hasattr(type(logic.prototype), "watched") else logic.prototype
     owner = target.__self__ if isinstance(target, types.MethodType) else None
     found = declaration_of(target, owner) if target is not None else None
     return found if found is not None and (found.forwards is not None or found.selectivity is not None) else None
