@@ -77,6 +77,7 @@ def run_parallel(
     seed: int = 0,
     checkpoint: str | None = None,
     clocks_ms: Sequence[int] = (),
+    ends: bool = False,
 ) -> list[Row]:
     """The program of a stream made of rows, run in parallel in this process.
 
@@ -90,10 +91,14 @@ def run_parallel(
         A directory for state, to run several times from; a temporary one by default.
     clocks_ms : sequence of int, optional
         The time of each epoch, for programs in which time matters.
+    ends : bool
+        The input ends with the rows: windows close and timers are called.
     """
     with tempfile.TemporaryDirectory(prefix="anabranch-test-") as scratch:
         run = ParallelRun(stream, checkpoint or scratch, channels=channels, seed=seed, clocks_ms=clocks_ms)
         run.run_epochs()
+        if ends:
+            run.end()
         return run.output
 
 
@@ -120,7 +125,7 @@ def replay(streams: Stream | Sequence[Stream], file: str) -> Difference | None:
         if record.operator in steps:
             code = PlainCode(program.written[record.operator], steps[record.operator])
             with running(EpochContext(record.clock_ms)):
-                return first_difference(code, record.operator_sample(), record.clock_ms)
+                return first_difference(code, record.operator_sample())
     raise ProgramError(f"replay: the program has no operator {record.operator!r}, of which {file} tells")
 
 
@@ -260,6 +265,12 @@ class ParallelRun:
     def batch(self, rows: Mapping[str, Sequence[Any]], number: int) -> None:
         """Run a micro-batch with this number, as Spark asks for it: source → rows."""
         self._switching(rows, number)
+
+    def end(self) -> None:
+        """The input has ended: run the epoch in which all time has come, unless it was run before."""
+        self._switching.end()
+        while self.drain():
+            pass
 
     def drain(self) -> bool:
         """Run an epoch for what was fed back, if anything was; whether one was run."""

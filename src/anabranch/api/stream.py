@@ -237,7 +237,9 @@ class Stream:
 
     # -- running ----------------------------------------------------------------------------------------
 
-    def run_sequential(self, rows: Iterable[Any] | None = None, *, clocks_ms: Sequence[int] = ()) -> list[Row]:
+    def run_sequential(
+        self, rows: Iterable[Any] | None = None, *, clocks_ms: Sequence[int] = (), ends: bool = False
+    ) -> list[Row]:
         """The program on one thread, without Spark: what every other way of running it must equal.
 
         Parameters
@@ -246,14 +248,19 @@ class Stream:
             The source's tuples, as tuples, dicts or rows. Not needed if the sources were made of rows.
         clocks_ms : sequence of int, optional
             The time of each epoch, for programs in which time matters.
+        ends : bool
+            The input ends with the rows: windows close and timers are called, as with the option ``endOfInput``.
         """
         if rows is None:
-            return run_epochs([self._node], clocks_ms).output
+            return run_epochs([self._node], clocks_ms, ends=ends).output
         run = SequentialRun(self._node, clocks_ms[0] if clocks_ms else 0)
         if len(run.sources) != 1:
             raise ProgramError(f"run_sequential(rows): the program has {len(run.sources)} sources; make them of rows")
         run.feed(rows)
         run.finish()
+        if ends:
+            run.end()
+            run.finish()
         return run.output
 
     @property

@@ -27,6 +27,7 @@ class QueryOptions:
     split_hot_keys: str = "auto"
     spread: str = "auto"
     durability: str = "process"
+    end_of_input: str = "open"
     verify: VerifySettings = dataclasses.field(default_factory=VerifySettings)
     watch: str = "sample"
 
@@ -47,6 +48,7 @@ class QueryOptions:
             values.get("splitHotKeys", "auto"),
             values.get("spread", "auto"),
             values.get("durability", "process"),
+            values.get("endOfInput", "open"),
             VerifySettings(values.get("verify", 0.0), values.get("verifyAction", "fail")),
             values.get("watch", "sample"),
         )

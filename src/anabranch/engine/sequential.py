@@ -176,6 +176,7 @@ class SequentialRun:
         """The end of the input: an epoch without tuples, in which all time has come. Nothing may follow."""
         self._ending = True
         self.epoch({})
+        self._ending = False
 
     def finish(self, epochs_max: int | None = None) -> None:
         """Epochs without input until nothing is in flight; at most so many."""
@@ -411,8 +412,12 @@ class SequentialRun:
                 before()  # other operators ran meanwhile, for which time has come further or less far
 
 
-def run_epochs(outputs: Sequence[Node], clocks_ms: Sequence[int] = (), epochs_max: int | None = None) -> SequentialRun:
+def run_epochs(
+    outputs: Sequence[Node], clocks_ms: Sequence[int] = (), epochs_max: int | None = None, ends: bool = False
+) -> SequentialRun:
     """The program over the rows that its sources hold, epoch by epoch, until nothing is in flight.
+
+    With `ends` the input then ends: all time has come.
 
     Epoch n has the time `clocks_ms[n]`; the last of them counts for all that follow, and for what is only fed back.
     `epochs_max` limits how long a program whose feedback does not end may go on.
@@ -426,6 +431,9 @@ def run_epochs(outputs: Sequence[Node], clocks_ms: Sequence[int] = (), epochs_ma
         if clocks_ms:
             run.clock_ms = clocks_ms[-1]
         run.finish(epochs_max)
+        if ends:
+            run.end()
+            run.finish(epochs_max)
     return run
 
 

@@ -24,6 +24,7 @@ from anabranch.engine.driver.switching import Form, Forms, SwitchingRunner
 from anabranch.engine.driver.waiting import SparkSurroundings
 from anabranch.engine.query_options import QueryOptions
 from anabranch.engine.worker.tasks import Program
+from anabranch.errors import ProgramError
 from anabranch.program.model import OutputOrder
 from anabranch.program.options import seconds_of
 from anabranch.spark.batch_log import BatchLog
@@ -100,6 +101,10 @@ def start(
     executors_changed: Callable[[ExecutorPlan], None],
 ) -> StartedQuery:
     """Check a query, and start it."""
+    if wanted.options.end_of_input == "close" and "availableNow" not in wanted.trigger:
+        raise ProgramError(
+            "option endOfInput='close': expected a query that ends when all input was read: trigger(availableNow=True)"
+        )
     options, context = wanted.options, spark.sparkContext
     location = qualified(spark, wanted.checkpoint)
     durable = options.durability == "power"
@@ -179,9 +184,10 @@ def start(
     query = writer.start()
     if read_limits is not None:
         read_limits.attach(query)
-    drain = Drain(query, runner, bool(wanted.trigger.keys() & {"once", "availableNow"}))
+    closes = options.end_of_input == "close"
+    drain = Drain(query, runner, bool(wanted.trigger.keys() & {"once", "availableNow"}), closes)
     running.started(query, drain)
-    if program.loops:
+    if program.loops or closes:
         drain.start()
     return StartedQuery(query, runner, drain, executors, plans, changes)
 

@@ -90,6 +90,8 @@ class EpochBegun:
     """Its time."""
     drain: bool
     """It has no input but what was fed back."""
+    ending: bool = False
+    """The input has ended: all time comes in it."""
 
 
 class Checkpoint:
@@ -305,13 +307,13 @@ class Checkpoint:
             found = json.loads(unseal(data, "epoch begun", self.query, place))
             if found["epoch"] != epoch:
                 raise damaged(place, f"it is that of epoch {found['epoch']}")
-            return EpochBegun(int(found["clock_ms"]), bool(found["drain"]))
+            return EpochBegun(int(found["clock_ms"]), bool(found["drain"]), bool(found.get("ending")))
         except CheckpointError as problem:
             # The epoch is not committed, so nothing that counts has depended on it: it begins anew.
             _log.warning("%s The epoch was not committed and begins anew, at another time.", problem)
             return None
 
-    def begin(self, epoch: int, clock_ms: int, drain: bool = False) -> int:
+    def begin(self, epoch: int, clock_ms: int, drain: bool = False, ending: bool = False) -> int:
         """The time of an epoch: what was recorded when it first began, else this time, which is recorded now.
 
         An epoch that runs again must see the time it saw before, or what expires would differ.
@@ -321,15 +323,15 @@ class Checkpoint:
         self._again = epoch
         if found is None:
             assert self._query is not None
-            body = to_json({"epoch": epoch, "clock_ms": clock_ms, "drain": drain}).encode()
+            body = to_json({"epoch": epoch, "clock_ms": clock_ms, "drain": drain, "ending": ending}).encode()
             data = seal("epoch begun", self._query, body)
             if self.files.create(name, data):
-                found, self._again = EpochBegun(clock_ms, drain), -1
+                found, self._again = EpochBegun(clock_ms, drain, ending), -1
             else:
                 found = self.begun(epoch)  # by another driver, just now
                 if found is None:
                     self.files.write(name, data)  # over one that is damaged
-                    found = EpochBegun(clock_ms, drain)
+                    found = EpochBegun(clock_ms, drain, ending)
         # Only after this: whoever takes over from now on finds the file, and runs the same epoch.
         self.owner.check()
         return found.clock_ms

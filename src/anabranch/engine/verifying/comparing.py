@@ -96,20 +96,20 @@ def _once(events: Sequence[Event]) -> list[Event]:
     return found
 
 
-def first_difference(code: PlainCode, sample: OperatorSample, clock_ms: int) -> Difference | None:
+def first_difference(code: PlainCode, sample: OperatorSample) -> Difference | None:
     """Run an operator over what was taken of it; what differs first, or None."""
     before = {key: decode(states[0]) for key, states in sample.states.items()}
-    rows = [(event.key, event.row) for event in sample.events if event.row is not None]
+    rows = [(event.key, event.row) for event in sample.events if event.place >= 0 and event.row is not None]
     plain = code.begun(before, rows)
-    found = _run_differs(code, plain, sample, clock_ms)
+    found = _run_differs(code, plain, sample)
     where = None if found is not None else plain.kept_elsewhere()
     if where is None:
         return found
     # Something is kept that is nobody's state. A cache is harmless, a counter is not: does anything depend on it?
     plain.begin_again()
-    found = _run_differs(code, plain, sample, clock_ms)
+    found = _run_differs(code, plain, sample)
     if found is None and code.may_be_reordered:
-        found = _run_differs(code, code.begun(before, rows), _reordered(sample), clock_ms)
+        found = _run_differs(code, code.begun(before, rows), _reordered(sample))
     if found is None:
         return None
     return dataclasses.replace(
@@ -129,17 +129,17 @@ def _reordered(sample: OperatorSample) -> OperatorSample:
     return dataclasses.replace(sample, events=[event for key in reversed(by_key) for event in by_key[key]])
 
 
-def _run_differs(code: PlainCode, plain: PlainOperator, sample: OperatorSample, clock_ms: int) -> Difference | None:
-    found = _outputs_differ(plain, sample, clock_ms)
+def _run_differs(code: PlainCode, plain: PlainOperator, sample: OperatorSample) -> Difference | None:
+    found = _outputs_differ(plain, sample)
     return found if found is not None else _states_differ(code, plain, sample)
 
 
-def _outputs_differ(plain: PlainOperator, sample: OperatorSample, clock_ms: int) -> Difference | None:
+def _outputs_differ(plain: PlainOperator, sample: OperatorSample) -> Difference | None:
     expected: list[tuple[Any, ...]] = []
     for at, event in enumerate(sample.events):
         try:
             if event.place < 0:
-                found = _between_differs(plain, sample, at, event, clock_ms)
+                found = _between_differs(plain, sample, at, event)
                 if found is not None:
                     return found
                 continue
@@ -154,11 +154,9 @@ def _outputs_differ(plain: PlainOperator, sample: OperatorSample, clock_ms: int)
     return None
 
 
-def _between_differs(
-    plain: PlainOperator, sample: OperatorSample, at: int, event: Event, clock_ms: int
-) -> Difference | None:
+def _between_differs(plain: PlainOperator, sample: OperatorSample, at: int, event: Event) -> Difference | None:
     made = sample.made_between.get((event.place, event.trail), {})
-    expected = dict(plain.happen(event.place, clock_ms))
+    expected = dict(plain.happen(event.place, *(event.row or ())))
     for key in dict.fromkeys([*expected, *made]):
         if not same(made.get(key, []), expected.get(key, [])):
             return Difference("output", key, at, made.get(key, []), expected.get(key, []))

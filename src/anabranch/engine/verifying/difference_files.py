@@ -52,7 +52,7 @@ class DifferenceRecord:
     ) -> DifferenceRecord:
         """A difference that was found in an epoch."""
         of_key = found.key is not None or found.key in sample.states
-        events = [e for e in sample.events if e.row is not None and (not of_key or e.key == found.key)]
+        events = [e for e in sample.events if e.place >= 0 and (not of_key or e.key == found.key)]
         rows = [_shown_row(code, event) for event in events[:_SHOWN_TUPLES]]
         states = sample.states.get(found.key) if of_key else None
         before, after = ("", "") if states is None else (_shown_state(code, each) for each in states)
@@ -124,7 +124,7 @@ def _packed(sample: OperatorSample) -> bytes:
 
 
 def _shown_row(code: PlainCode, event: Event) -> str:
-    if event.row is None:
+    if event.place < 0 or event.row is None:
         return "a punctuation" if event.place == -1 else "the start of the epoch"
     return repr(code.node.inputs[event.place].schema.row_class(event.row))
 

@@ -41,7 +41,7 @@ class PlainOperator(Protocol):
     def take(self, place: int, key: Any, row: tuple[Any, ...]) -> Outputs:
         """What is made of a tuple that came by an input."""
 
-    def happen(self, place: int, clock_ms: int) -> list[tuple[Any, Outputs]]:
+    def happen(self, place: int, *arguments: Any) -> list[tuple[Any, Outputs]]:
         """What keys that wait make of a punctuation or a tick, one after the other."""
 
     def states(self) -> dict[Any, State]:
@@ -155,7 +155,7 @@ class _WithoutState:
         found: Outputs = self._call(self._row_class(row))
         return found
 
-    def happen(self, place: int, clock_ms: int) -> list[tuple[Any, Outputs]]:
+    def happen(self, place: int, *arguments: Any) -> list[tuple[Any, Outputs]]:
         return []
 
     def states(self) -> dict[Any, State]:
@@ -362,9 +362,8 @@ class _WithInstances:
     def take(self, place: int, key: Any, row: tuple[Any, ...]) -> Outputs:
         return self._called(key, self._logic.method_of(place), self._node.inputs[place].schema.row_class(row))
 
-    def happen(self, place: int, clock_ms: int) -> list[tuple[Any, Outputs]]:
+    def happen(self, place: int, *arguments: Any) -> list[tuple[Any, Outputs]]:
         method = {PUNCTUATION: self._logic.punctuated, TICK: self._logic.ticked}[place]
-        arguments = (clock_ms,) if place == TICK else ()
         return [(key, self._called(key, method, *arguments)) for key in list(self._waiting)] if method else []
 
     def _called(self, key: Any, method: str, *arguments: Any) -> Outputs:

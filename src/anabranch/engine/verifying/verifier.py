@@ -91,7 +91,7 @@ class Verifier:
         so_far = dataclasses.replace(
             so_far, keys=so_far.keys + len(sample.states), tuples=so_far.tuples + sample.tuples
         )
-        difference = first_difference(code, sample, clock_ms)
+        difference = first_difference(code, sample)
         if difference is None:
             return so_far
         record = DifferenceRecord.of(code, sample, difference, epoch, clock_ms)

@@ -84,6 +84,7 @@ class Event:
     """The input that a tuple came by; else `PUNCTUATION` or `TICK`."""
     key: Any
     row: tuple[Any, ...] | None
+    """The tuple; of a tick its time."""
     trail: tuple[int, ...]
     outputs: list[tuple[Any, ...]] | None
     """None: together with those of the tuple that follows; or something that happened between tuples, of no key."""
@@ -248,9 +249,9 @@ class StepSampler:
             self._meet(list(live), None)
         self._trails = arrival.trails
 
-    def happened(self, place: int, position: int) -> None:
-        """A punctuation or a tick, whatever keys make of it."""
-        self._sample.events.append(Event(place, None, None, self._trail(position), None))
+    def happened(self, place: int, position: int, *arguments: int) -> None:
+        """A punctuation or a tick, with what methods are called with, whatever keys make of it."""
+        self._sample.events.append(Event(place, None, arguments, self._trail(position), None))
 
     def around(self, method: Callable[..., Any], place: int, position: int, key: Any, row: Any) -> Callable[..., Any]:
         """A method that takes down what it emits; the method itself for a key that is not taken."""

@@ -383,7 +383,8 @@ class _Calls:
             if call is None:
                 if position not in passing:
                     is_ticked = position == arrival.tick and bool(self._logic.ticked)
-                    self._sampler.happened(TICK if is_ticked else PUNCTUATION, position)
+                    arguments = (self._clock_ms,) if is_ticked else ()
+                    self._sampler.happened(TICK if is_ticked else PUNCTUATION, position, *arguments)
                 noted.append(None)
             else:
                 method, key, row = call
