@@ -33,6 +33,7 @@ from anabranch.engine.driver.epoch_progress import (
     TaskProgress,
     VerifyProgress,
     anomalies_in,
+    elastic_in,
 )
 from anabranch.engine.driver.event_times import times_after, times_at_start
 from anabranch.engine.driver.feedback import FeedbackStore
@@ -359,6 +360,7 @@ class EpochRunner:
                 state_bytes=sum(record.bytes for record in records),
                 in_flight=self.in_flight,
                 anomalies=anomalies_in(facts.reports),
+                elastic=elastic_in(facts.reports),
                 hot_keys=self.adaptation.balancing.split_because,
                 spread=self.adaptation.spread_because,
                 epoch_files={} if sizing is None else sizing.shown(facts.taken_files),

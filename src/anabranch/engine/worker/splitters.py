@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.engine.reports import SplitReport
+from anabranch.engine.reports import ElasticReport, SplitReport
 from anabranch.engine.worker.batches import Batch
 from anabranch.engine.worker.exchange import Outbox, Row, batches_of
 from anabranch.engine.worker.output_files import OutputFiles
@@ -21,6 +21,7 @@ from anabranch.engine.worker.packets import number_place, text_place, unpack
 from anabranch.engine.worker.stage import StageRun
 from anabranch.engine.worker.stage_flow import Flow
 from anabranch.engine.worker.tasks import Program, Task, met
+from anabranch.engine.worker.worker_pools import POOLS
 from anabranch.errors import AnabranchError, OrderError
 from anabranch.operators.epoch_context import running
 from anabranch.program.graph import Node
@@ -37,8 +38,17 @@ class _Splitter:
         stage = program.stage_of(source)
         self.sampler = task.sampler(program.layout, stage, {})
         self._run = StageRun(
-            program.layout, stage, {}, task.epoch, task.clock_ms, None, task.times, self.sampler, task.watched
+            program.layout,
+            stage,
+            {},
+            task.epoch,
+            task.clock_ms,
+            times=task.times,
+            elastic=POOLS.step,
+            sampler=self.sampler,
+            watched=task.watched,
         )
+        self.nodes = program.layout.nodes(stage)
         self.rows_in = 0
         self.busy_seconds = 0.0
         self._clock = task.clock
@@ -162,7 +172,8 @@ class SplitTask(Task):
         entered = _entered(splitters)
         busy = {s.source.name: s.busy_seconds for s in splitters}
         report = SplitReport(began, seconds, rows_out, read, oldest, entered, busy, written)
-        yield outbox.report(dataclasses.replace(report, anomalies=met(), watermarks=_reached(splitters)))
+        report = dataclasses.replace(report, watermarks=_reached(splitters), elastic=_elastic(splitters))
+        yield outbox.report(dataclasses.replace(report, anomalies=met()))
 
     def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
@@ -219,7 +230,7 @@ class FeedbackTask(Task):
         seconds = self.clock.passing_s() - started
         entered = _entered(splitters)
         report = SplitReport(began, seconds, rows_out, operators=entered, files=written, anomalies=met())
-        yield outbox.report(dataclasses.replace(report, watermarks=_reached(splitters)))
+        yield outbox.report(dataclasses.replace(report, watermarks=_reached(splitters), elastic=_elastic(splitters)))
 
 
 def _reached(splitters: Sequence[_Splitter]) -> dict[str, int]:
@@ -244,6 +255,10 @@ def _entered(splitters: Sequence[_Splitter]) -> dict[str, int]:
         for name, rows in splitter.entered.items():
             found[name] = found.get(name, 0) + rows
     return found
+
+
+def _elastic(splitters: Sequence[_Splitter]) -> tuple[ElasticReport, ...]:
+    return POOLS.reports(node for splitter in splitters for node in splitter.nodes)
 
 
 def _pieces(source: Node, order: str, batch: pa.RecordBatch, partition_number: int) -> Iterator[tuple[bytes, int, int]]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, Step
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
-from anabranch.engine.worker.batches import Batch, BatchSteps, Keeper, StateTable, keys_of
+from anabranch.engine.worker.batches import Batch, BatchSteps, ElasticSteps, Keeper, StateTable, keys_of
 from anabranch.engine.worker.sampling import PUNCTUATION, TICK, StageSampler, StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.timed_calls import TimedCalls
@@ -59,9 +59,11 @@ class StageRun:
         clock_ms: int = 0,
         watch: Stopwatch | None = None,
         times: EventTimes | None = None,
+        elastic: ElasticSteps | None = None,
         sampler: StageSampler | None = None,
         watched: int = 0,
     ) -> None:
+        self._elastic = elastic
         self._layout = layout
         self._sampler = sampler
         self._watched = watched
@@ -84,7 +86,7 @@ class StageRun:
         self._timed_runs = self._made_runs(watch) if watch is not None else {}
 
     def _made_runs(self, watch: Stopwatch | None) -> dict[int, Callable[[Batch, Any], Batch]]:
-        operators = BatchSteps(self._tables, self._epoch, self._watched)
+        operators = BatchSteps(self._tables, self._epoch, self._elastic, self._watched)
         return {
             step.number: operators.step(step.node, watch)
             for step in self._steps

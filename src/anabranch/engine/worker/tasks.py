@@ -44,6 +44,7 @@ from anabranch.engine.worker.sampling import Sampling, StageSampler, StepSample
 from anabranch.engine.worker.stage import StageRun, by_range
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
+from anabranch.engine.worker.worker_pools import POOLS
 from anabranch.errors import AnabranchError
 from anabranch.operators.epoch_context import EpochContext, running, take_anomalies
 from anabranch.operators.hot_key_parts import HotKeyParts
@@ -260,6 +261,7 @@ class _Channel:
             task.clock_ms,
             self._measuring.watch,
             task.times,
+            POOLS.step,
             self._sampler,
             task.watched,
         )
@@ -430,6 +432,7 @@ class _Channel:
             measured=self._measured(),
             operators=self._run.entered,
             anomalies=met(),
+            elastic=POOLS.reports(self._nodes),
             watermarks=self._run.reached,
         )
 
