@@ -18,6 +18,7 @@ from anabranch.engine.worker.batches import Batch
 from anabranch.engine.worker.exchange import Outbox, Row, batches_of
 from anabranch.engine.worker.output_files import OutputFiles
 from anabranch.engine.worker.packets import number_place, text_place, unpack
+from anabranch.engine.worker.retracing import Failure, RetracedStage
 from anabranch.engine.worker.stage import StageRun
 from anabranch.engine.worker.stage_flow import Flow
 from anabranch.engine.worker.tasks import Program, Task, met
@@ -37,18 +38,15 @@ class _Splitter:
         self._pieces = pieces
         stage = program.stage_of(source)
         self.sampler = task.sampler(program.layout, stage, {})
-        self._run = StageRun(
-            program.layout,
-            stage,
-            {},
-            task.epoch,
-            task.clock_ms,
-            times=task.times,
-            elastic=POOLS.step,
-            sampler=self.sampler,
-            watched=task.watched,
-        )
+        self._run: StageRun | RetracedStage
+        if task.retraces:
+            self._run = RetracedStage(program.layout, stage, {}, task.epoch, times=task.times)
+        else:
+            place: tuple[Any, ...] = (program.layout, stage, {}, task.epoch, task.clock_ms)
+            self._run = StageRun(*place, None, task.times, POOLS.step, self.sampler, task.watched)
         self.nodes = program.layout.nodes(stage)
+        self.failures: dict[bytes, Failure] = {}
+        """Piece → the error that was met in it while retracing."""
         self.rows_in = 0
         self.busy_seconds = 0.0
         self._clock = task.clock
@@ -70,11 +68,17 @@ class _Splitter:
         first = self._pieces.get(piece, 0)
         self._pieces[piece] = first + count
         self.rows_in += count
+        if piece in self.failures:
+            return
         numbers = np.arange(first, first + count)
         batch = _ArrowBatch(self.source.schema, range(count), columns)
         begun = self._clock.passing_s()
         leaving = self._run.run(Flow(batch, [numbers]))
         self.busy_seconds += self._clock.passing_s() - begun
+        if isinstance(self._run, RetracedStage) and self._run.failure is not None:
+            # Other pieces may stand before this one.
+            self.failures[piece] = dataclasses.replace(self._run.failure, piece=piece.hex())
+            self._run.failure = None
         for each in leaving:
             yield piece, each
 
@@ -164,6 +168,8 @@ class SplitTask(Task):
             files.abandon()
             yield from outbox.failure(error)
             return
+        for failure in (each for splitter in splitters for each in splitter.failures.values()):
+            yield outbox.met(failure)
         written = files.close()
         yield from _samples(splitters, outbox)
         yield from outbox.header(list(pieces.items()))
@@ -223,6 +229,8 @@ class FeedbackTask(Task):
             files.abandon()
             yield from outbox.failure(error)
             return
+        for failure in (each for splitter in splitters for each in splitter.failures.values()):
+            yield outbox.met(failure)
         written = files.close()
         yield from _samples(splitters, outbox)
         yield from outbox.header(list(pieces.items()))

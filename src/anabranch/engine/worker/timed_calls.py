@@ -74,6 +74,11 @@ class TimedCalls:
 
     def run(self, arrival: Arrival) -> Flow:
         """What the operator emits, and the advances of its own watermark."""
+        self.take(arrival)
+        return self.flow(arrival)
+
+    def take(self, arrival: Arrival) -> None:
+        """Make the calls."""
         self._trails = arrival.trails
         self._width = len(arrival.trails)
         self._never = (0,) * (self._width + 1)
@@ -91,7 +96,6 @@ class TimedCalls:
             elif self._watermark.take(name, value):
                 self._fire(position)
         self._take(at, len(self._places))
-        return self._flow(arrival)
 
     def _line_up(self, arrival: Arrival) -> None:
         """The tuples of all inputs in their order: their positions, keys, and methods."""
@@ -204,25 +208,13 @@ class TimedCalls:
         self._noted = stop
         now = self.value
         self._advances.append((position, now))
-        method = getattr(self._kind, self._logic.timed)
-        lasts = self._keep.tuples_last
         while (found := self._timetable.next(now)) is not None:
             due, since, key = found
             instance = self._live[key]
             if instance.timer_due != due or self._padded(instance.timer_since) != since:
                 continue  # it waits for another time now
             self._moment.reached, self._moment.fired = now, due
-            try:
-                result = method(instance, due)
-                for output in emitted(result) if result is not None else ():
-                    self._outputs.append(output if lasts and isinstance(output, tuple) else self._keep(output))
-                    self._positions.append(position)
-                    self._due.append(due)
-                    self._since.append(since)
-            except AnabranchError:
-                raise
-            except Exception as problem:
-                raise operator_failed(self._node, _waiting(key), problem, self._epoch) from problem
+            self._call_waiting(position, key, instance, due, since)
             again = instance.timer_due
             if again is None:
                 instance.timer_since = None
@@ -231,9 +223,24 @@ class TimedCalls:
             elif again <= self._last_time:
                 self._timetable.add(again, since, key)
 
+    def _call_waiting(self, position: int, key: Any, instance: Any, due: int, since: tuple[int, ...]) -> None:
+        lasts = self._keep.tuples_last
+        try:
+            result = getattr(self._kind, self._logic.timed)(instance, due)
+            for output in emitted(result) if result is not None else ():
+                self._outputs.append(output if lasts and isinstance(output, tuple) else self._keep(output))
+                self._positions.append(position)
+                self._due.append(due)
+                self._since.append(since)
+        except AnabranchError:
+            raise
+        except Exception as problem:
+            raise operator_failed(self._node, _waiting(key), problem, self._epoch) from problem
+
     # -- what leaves ----------------------------------------------------------------------------------------
 
-    def _flow(self, arrival: Arrival) -> Flow:
+    def flow(self, arrival: Arrival) -> Flow:
+        """What the calls emitted."""
         batch = BatchSteps({}, self._epoch).checked(self._node, self._positions, self._outputs, self)
         positions = np.array(self._positions, dtype=np.int64)
         due = np.array(self._due, dtype=np.int64)
