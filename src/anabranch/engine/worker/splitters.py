@@ -42,8 +42,8 @@ class _Splitter:
         if task.retraces:
             self._run = RetracedStage(program.layout, stage, {}, task.epoch, times=task.times)
         else:
-            place: tuple[Any, ...] = (program.layout, stage, {}, task.epoch, task.clock_ms)
-            self._run = StageRun(*place, None, task.times, POOLS.step, self.sampler, task.watched)
+            more = (None, task.times, POOLS.step, self.sampler, task.watched)
+            self._run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, *more)
         self.nodes = program.layout.nodes(stage)
         self.failures: dict[bytes, Failure] = {}
         """Piece → the error that was met in it while retracing."""

@@ -234,8 +234,11 @@ class StageRun:
         if len(values):
             self.reached[node.name] = max(int(values.max()), start, self.reached.get(node.name, start))
         positions = np.array(batch.positions, dtype=np.int64)
-        own = emission_index(positions) * 2  # tuples may share a trail so far; an advance stands behind one of them
-        base = taken(arrived.trails, positions)
+        if isinstance(batch.positions, range):
+            base, own = arrived.trails, np.zeros(len(positions), dtype=np.int64)
+        else:
+            # Tuples may share a trail so far; an advance stands behind one of them.
+            base, own = taken(arrived.trails, positions), emission_index(positions) * 2
         advances = Advances(node.name, [digit[places] for digit in [*base, own + 1]], values[places])
         marks = arrived.marks
         if marks is not None:

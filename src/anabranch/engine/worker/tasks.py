@@ -478,9 +478,10 @@ def _sorted_batch(parts: list[tuple[np.ndarray, list[pa.RecordBatch], Any]]) -> 
     if not tables:
         return Batch(schema, [], [])
     table = pa.concat_tables(tables)
-    order = np.argsort(positions, kind="stable")
-    table = table.take(pa.array(order))
-    return Batch(schema, positions[order].tolist(), columns=[to_values(table.column(n)) for n in schema.names])
+    if len(positions) > 1 and not (positions[1:] > positions[:-1]).all():
+        order = np.argsort(positions, kind="stable")
+        table, positions = table.take(pa.array(order)), positions[order]
+    return Batch(schema, positions.tolist(), columns=[to_values(table.column(n)) for n in schema.names])
 
 
 @dataclasses.dataclass(frozen=True)
