@@ -6,4 +6,5 @@ windowed.py    aggregate, sort, deduplicate, match  joining.py     union, join, 
 branching.py   split, route, spread, punctuate      building.py    how a method puts an operator behind a stream
 writer.py      where streams go                     query.py       the handle of what runs
 events.py      what listeners are told              progress.py    how it looks on a terminal
+partitions.py  how data is partitioned that needs no first shuffle
 """

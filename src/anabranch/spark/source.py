@@ -11,8 +11,9 @@ comes from partitions. It comes from what the rows say of themselves:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -84,6 +85,40 @@ def check_order(dataframe: DataFrame, order_by: Sequence[str], title: str) -> No
         _order_of(dataframe, title)
 
 
+def check_uncut(dataframe: DataFrame, title: str) -> None:
+    """Fail while the program is built if Spark is told to cut what must be read by one task."""
+    for options in _options(dataframe):
+        for name in _CUTTING:
+            if name in options:
+                raise OrderError(
+                    f"source {title}: the option {name} has Spark cut Kafka partitions, and with partitioned_by each "
+                    "must be read by one task. Leave one of them away"
+                )
+
+
+@contextlib.contextmanager
+def whole_files(spark: SparkSession, wanted: bool) -> Iterator[None]:
+    """A query that is started in here reads each file in a task of its own, if that is wanted.
+
+    Spark otherwise cuts large files and packs small ones together. It plans the reading before it calls us, in a
+    session that is copied from the user's when the query starts; the user's own is then as it was before.
+    """
+    before = {name: spark.conf.get(name, None) for name in _PACKING} if wanted else {}
+    try:
+        for name in before:
+            spark.conf.set(name, str(1 << 40))
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)
+
+
+# No task gets more than this, and opening a file counts as so much.
+_PACKING = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
+_CUTTING = ("minpartitions", "maxrecordsperpartition")
 _LIMITS = ("maxfilespertrigger", "maxbytespertrigger", "maxoffsetspertrigger")
 
 
@@ -223,20 +258,20 @@ def _order_of(dataframe: DataFrame, title: str) -> tuple[str, list[Any]]:
 
 
 def _is_limited(dataframe: DataFrame) -> bool:
-    # No public API gives back the options a streaming DataFrame was made with; the leaves of its plan have them.
+    return any(name in options for options in _options(dataframe) for name in _LIMITS)
+
+
+def _options(dataframe: DataFrame) -> Iterator[str]:
+    """The options that each leaf of a streaming DataFrame was made with, in lower case."""
+    # No public API gives them back; the leaves of its plan have them.
     leaves = _leaves(dataframe)
     for at in range(leaves.size()):
         leaf = leaves.apply(at)
         kind = leaf.getClass().getSimpleName()
         if kind == "StreamingRelation":
-            options = leaf.dataSource().options().toString()
+            yield leaf.dataSource().options().toString().lower()
         elif kind == "StreamingRelationV2":
-            options = leaf.extraOptions().toString()
-        else:
-            continue
-        if any(name in options.lower() for name in _LIMITS):
-            return True
-    return False
+            yield leaf.extraOptions().toString().lower()
 
 
 def _leaves(dataframe: DataFrame) -> Any:

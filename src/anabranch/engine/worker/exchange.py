@@ -189,6 +189,10 @@ class Outbox:
         keys = tuple(RoutedKeys(stage, tally.to_report()) for stage, tally in self._tallies.items())
         return self._on(*report_row(dataclasses.replace(report, keys=keys))[1:])
 
+    def passed(self, report: ChannelReport) -> Row:
+        """What a channel did that runs in the same task."""
+        return self._on(*report_row(report)[1:])
+
     def handed_on(self, order: bytes, payload: bytes) -> Row:
         """What was not for the task that has it."""
         if order[0] == LATER:
@@ -216,7 +220,7 @@ def result_of(order: bytes) -> tuple[int, int, bytes]:
 
 def is_relative(layout: Layout, edge: Edge) -> bool:
     """Whether the numbers on an edge count from the start of a piece, because they were made where it was read."""
-    return layout.stages[layout.steps[edge.source].stage].kind == "source"
+    return layout.stages[layout.steps[edge.source].stage].is_at_source
 
 
 def needs_pieces(layout: Layout, depth: int) -> bool:
