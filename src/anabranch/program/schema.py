@@ -122,11 +122,15 @@ class Schema:
         """The class of this schema's tuples."""
         return _row_class(self.names)
 
+    @cached_property
+    def _types(self) -> dict[str, pa.DataType]:
+        return {field.name: field.type for field in self.arrow}
+
     def type_of(self, name: str) -> pa.DataType:
-        return self.arrow.field(name).type
+        return self._types[name]
 
     def __contains__(self, name: str) -> bool:
-        return name in self.arrow.names
+        return name in self._types
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schema) and to_ddl(self.arrow) == to_ddl(other.arrow)

@@ -82,6 +82,16 @@ class Manifest:
             raise damaged(name, problem) from None
 
 
+@dataclasses.dataclass(frozen=True)
+class EpochBegun:
+    """What is recorded when an epoch first begins."""
+
+    clock_ms: int
+    """Its time."""
+    drain: bool
+    """It has no input but what was fed back."""
+
+
 class Checkpoint:
     """The checkpoint of one query, written by one driver at a time.
 
@@ -283,8 +293,8 @@ class Checkpoint:
                 return facts.batch_digest
         return None
 
-    def begun(self, epoch: int) -> dict[str, Any] | None:
-        """What was recorded when an epoch first began: its time, and if it had no input but what was fed back."""
+    def begun(self, epoch: int) -> EpochBegun | None:
+        """What was recorded when an epoch first began."""
         name = f"epochs/{epoch:012d}.begun"
         data = self.files.read(name)
         if data is None:
@@ -294,7 +304,7 @@ class Checkpoint:
             found = json.loads(unseal(data, "epoch begun", self.query, place))
             if found["epoch"] != epoch:
                 raise damaged(place, f"it is that of epoch {found['epoch']}")
-            return {"clock_ms": int(found["clock_ms"]), "drain": bool(found["drain"])}
+            return EpochBegun(int(found["clock_ms"]), bool(found["drain"]))
         except CheckpointError as problem:
             # The epoch is not committed, so nothing that counts has depended on it: it begins anew.
             _log.warning("%s The epoch was not committed and begins anew, at another time.", problem)
@@ -312,15 +322,15 @@ class Checkpoint:
             body = to_json({"epoch": epoch, "clock_ms": clock_ms, "drain": drain}).encode()
             data = seal("epoch begun", self._query, body)
             if self.files.create(name, data):
-                found = {"clock_ms": clock_ms}
+                found = EpochBegun(clock_ms, drain)
             else:
                 found = self.begun(epoch)  # by another driver, just now
                 if found is None:
                     self.files.write(name, data)  # over one that is damaged
-                    found = {"clock_ms": clock_ms}
+                    found = EpochBegun(clock_ms, drain)
         # Only after this: whoever takes over from now on finds the file, and runs the same epoch.
         self.owner.check()
-        return int(found["clock_ms"])
+        return found.clock_ms
 
     def commit(self, manifest: Manifest) -> None:
         """Publish an epoch; then remove what is too old to be needed."""

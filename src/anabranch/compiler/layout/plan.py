@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 from anabranch.compiler.layout.chains import Border, Chain, PlannedOperator
@@ -54,10 +55,14 @@ class Plan:
         return self.laid_out
 
     def operator(self, name: str) -> PlannedOperator:
-        for each in self.operators:
-            if each.name == name:
-                return each
-        raise KeyError(f"no operator {name!r}; operators: {', '.join(each.name for each in self.operators)}")
+        found = self._by_name.get(name)
+        if found is None:
+            raise KeyError(f"no operator {name!r}; operators: {', '.join(self._by_name)}")
+        return found
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, PlannedOperator]:
+        return {each.name: each for each in self.operators}
 
     def explain(self, form: str = "text", running: RunningQuery | None = None) -> str:
         """Explain the plan as "text", "json", "mermaid" or "svg"; of a query that runs also what it has decided."""

@@ -27,6 +27,7 @@ import pyarrow as pa
 from anabranch.compiler.reading import known
 from anabranch.compiler.reading.facts import Access, Emission, Facts, Identity, Kind
 from anabranch.compiler.reading.frames import ActiveCall, ControlFlow, Frame, GeneratorMade
+from anabranch.compiler.reading.heap import Heap
 from anabranch.compiler.reading.kinds import is_plain_data, is_record, objects_inside
 from anabranch.compiler.reading.values import (
     ANYTHING,
@@ -36,7 +37,6 @@ from anabranch.compiler.reading.values import (
     TUPLE,
     Callback,
     Handle,
-    Heap,
     Iterator,
     Kept,
     LocalFunction,
@@ -171,7 +171,9 @@ class Reading:
     # -- following the code ---------------------------------------------------------------------------------
 
     def evaluate(self, node: ast.expr) -> Value:
-        self.step()
+        self.steps += 1  # as `step`, without the call
+        if self.steps > _MOST_STEPS:
+            raise TooLargeError
         handler = self.handlers.expressions.get(type(node))
         return self.not_followed(node) if handler is None else handler(self, node)
 
@@ -318,7 +320,7 @@ class Reading:
             kinds = frozenset({Plain})
         text = Text(column_text(name), frozenset({name}))
         found = Value(types=kinds, text=text)
-        return found if found.is_scalar else dataclasses.replace(found, objects=frozenset({TUPLE}))
+        return found if found.is_scalar else Value(types=kinds, objects=frozenset({TUPLE}), text=text)
 
     def content(self, value: Value, node: Any) -> Value:
         """What may come out of a value when it is gone through or indexed."""
@@ -454,8 +456,8 @@ class Reading:
         """What the key's state holds under a name."""
         inside = self.heap.at(Kept(field)).attributes.get("value", NOTHING)
         if inside.is_nothing or inside.is_scalar:
-            return dataclasses.replace(inside.without_text(), concrete=None)
-        return dataclasses.replace(inside, objects=inside.objects | {Kept(field)}, text=None)
+            return Value(inside.types, inside.objects, None, None, inside.path, inside.foreign)
+        return Value(inside.types, inside.objects | {Kept(field)}, inside.concrete, None, inside.path, inside.foreign)
 
     def keep(self, field: str, value: Value, node: Any) -> None:
         """The key's state gets a value under a name."""

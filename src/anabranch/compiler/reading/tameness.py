@@ -9,6 +9,7 @@ from anabranch.compiler.reading import known
 from anabranch.compiler.reading.kinds import is_plain_class, is_record, static_attribute
 from anabranch.compiler.reading.reading_state import Reading
 from anabranch.compiler.reading.values import (
+    SCALARS,
     BoundMethod,
     Callback,
     Handle,
@@ -40,6 +41,8 @@ def holds_unordered(reading: Reading, value: Value) -> bool:
 
 def plain_use(reading: Reading, value: Value, node: ast.AST, how: str) -> None:
     """Python runs special methods of the value: they must be Python's own."""
+    if not value.objects and value.types is not None and value.types <= SCALARS and not value.foreign:
+        return  # most values that are used are such
     reading.use(value, node, how=how)
     if value.is_nothing:
         return

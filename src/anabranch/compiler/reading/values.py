@@ -21,7 +21,7 @@ import fractions
 import functools
 import types
 import zoneinfo
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
@@ -87,12 +87,18 @@ class Shared:
     identity: int
     path: str = dataclasses.field(compare=False)
 
+    def __hash__(self) -> int:  # as all of these: the one made by `dataclass` takes four times as long
+        return self.identity
+
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
     """What the state of the tuple's key holds under a name."""
 
     field: str
+
+    def __hash__(self) -> int:
+        return hash(self.field)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +108,9 @@ class Handle:
     identity: int
     path: str = dataclasses.field(compare=False)
 
+    def __hash__(self) -> int:  # as all of these: the one made by `dataclass` takes four times as long
+        return self.identity
+
 
 @dataclasses.dataclass(frozen=True)
 class Site:
@@ -109,6 +118,9 @@ class Site:
 
     node: int
     role: str = ""
+
+    def __hash__(self) -> int:
+        return self.node
 
 
 Object = TupleObject | Shared | Kept | Handle | Site
@@ -130,6 +142,8 @@ class Text:
         # Two functions of one name are two functions: names are compared by what they stand for.
         if not isinstance(other, Text):
             return NotImplemented
+        if self.names is other.names or not (self.names or other.names):
+            return self.source == other.source
         return self.source == other.source and [(name, id(found)) for name, found in self.names] == [
             (name, id(found)) for name, found in other.names
         ]
@@ -195,9 +209,9 @@ class Value:
         if not isinstance(other, Value):
             return NotImplemented
         return (
-            self.types == other.types
+            (self.types is other.types or self.types == other.types)
             and self.objects == other.objects
-            and self.text == other.text
+            and (self.text is other.text or self.text == other.text)
             and self.foreign == other.foreign
             and _same_objects(self.concrete, other.concrete)
         )
@@ -286,10 +300,13 @@ _MOST_CONCRETE = 24
 
 def join(first: Value, second: Value) -> Value:
     """What is known of a value that is one or the other."""
-    if first is second or first == second or second.is_nothing:
+    # Called more often than anything else: nothing is the most frequent, and comparing the dearest.
+    if first is second or (second.types is not None and not second.types and not second.objects):
         return first
-    if first.is_nothing:
+    if first.types is not None and not first.types and not first.objects:
         return second
+    if first == second:
+        return first
     types = None if first.types is None or second.types is None else first.types | second.types
     concrete: tuple[Any, ...] | None = None
     if first.concrete is not None and second.concrete is not None:
@@ -353,121 +370,6 @@ class Emit:
 
 
 EMIT = Emit()
-
-
-@dataclasses.dataclass
-class HeapObject:
-    """What may be inside an object: elements and attributes, joined over everything put there."""
-
-    content: Value = NOTHING
-    #: Of the content: what is under a constant key or place, and what may be anywhere.
-    items: dict[str | int, Value] = dataclasses.field(default_factory=dict)
-    loose: Value = NOTHING
-    attributes: dict[str, Value] = dataclasses.field(default_factory=dict)
-    #: The parts of a tuple, dict or record display, while nothing has changed it.
-    parts: dict[str | int, Value] | None = None
-    parts_lost: bool = False
-    #: Where it was put into something else: an object in two places of the state loses that on a restart.
-    stored_at: set[tuple[Any, ...]] = dataclasses.field(default_factory=set)
-    kinds: set[type] = dataclasses.field(default_factory=set)
-    made_in: tuple[int, ...] = ()
-    made_pass: int = 0
-    made_times: int = 0
-
-
-class Heap:
-    """The objects made during a call, and what the key's state holds."""
-
-    def __init__(self) -> None:
-        self.objects: dict[Object, HeapObject] = {}
-        self.version = 0
-
-    def at(self, key: Object) -> HeapObject:
-        found = self.objects.get(key)
-        if found is None:
-            found = self.objects[key] = HeapObject()
-        return found
-
-    def put(self, key: Object, value: Value, at: str | int | None = None) -> None:
-        """Something is put into the object: under a constant key or place, or nobody knows where."""
-        kept = self.at(key)
-        value = value.without_text()
-        joined = join(kept.content, value)
-        if joined != kept.content:
-            kept.content = joined
-            self.version += 1
-        before = kept.loose if at is None else kept.items.get(at, NOTHING)
-        joined = join(before, value)
-        if joined != before:
-            self.version += 1
-            if at is None:
-                kept.loose = joined
-            else:
-                kept.items[at] = joined
-
-    def mix(self, key: Object) -> None:
-        """What is in the object may have changed places."""
-        kept = self.at(key)
-        if kept.loose != kept.content:
-            kept.loose = kept.content
-            self.version += 1
-
-    def item(self, value: Value, at: str | int) -> Value | None:
-        """What a value made during the calls holds under a constant key or place; None if that is not known."""
-        found = NOTHING
-        for each in value.objects:
-            if not isinstance(each, (Site, Kept)) or each not in self.objects:
-                return None
-            kept = self.objects[each]
-            found = join(found, join(kept.items.get(at, NOTHING), kept.loose))
-        return None if found.is_nothing else found
-
-    def put_attribute(self, key: Object, name: str, value: Value) -> None:
-        kept = self.at(key)
-        joined = join(kept.attributes.get(name, NOTHING), value)
-        if joined != kept.attributes.get(name):
-            kept.attributes[name] = joined
-            self.version += 1
-
-    def set_parts(self, key: Object, parts: Mapping[Any, Value]) -> None:
-        """The object is a display with these parts (joined if it was made here before)."""
-        kept = self.at(key)
-        if kept.parts_lost:
-            return
-        if kept.parts is None:
-            kept.parts = dict(parts)
-        elif kept.parts.keys() != parts.keys():
-            self.lose_parts(key)
-        else:
-            kept.parts = {name: join(kept.parts[name], value) for name, value in parts.items()}
-
-    def lose_parts(self, key: Object) -> None:
-        kept = self.at(key)
-        kept.parts, kept.parts_lost = None, True
-
-    def parts(self, value: Value) -> dict[str | int, Value] | None:
-        """The parts of a value that is a display, or None."""
-        if len(value.objects) == 1:
-            (only,) = value.objects
-            if only in self.objects:
-                return self.objects[only].parts
-        return None
-
-    def reach(self, start: Iterable[Object]) -> set[Object]:
-        """Everything that can be reached from these objects."""
-        found: set[Object] = set()
-        waiting = list(start)
-        while waiting:
-            at = waiting.pop()
-            if at in found:
-                continue
-            found.add(at)
-            kept = self.objects.get(at)
-            if kept is not None:
-                waiting.extend(kept.content.objects)
-                for value in kept.attributes.values():
-                    waiting.extend(value.objects)
-        return found
 
 
 @functools.lru_cache(maxsize=512)

@@ -191,7 +191,7 @@ class EpochRunner:
         """
         with self._lock:
             began = self._checkpoint.begun(self.epochs_done)
-            if not self.in_flight or (began is not None and not began.get("drain")):
+            if not self.in_flight or (began is not None and not began.drain):
                 return False
             try:
                 self._run_epoch(None, self._committed.batch)
@@ -214,7 +214,7 @@ class EpochRunner:
                 f"another checkpointLocation and output path.{found}"
             )
         began = self._checkpoint.begun(self.epochs_done)
-        if began is not None and began.get("drain"):
+        if began is not None and began.drain:
             # Cut off between its output and its manifest, perhaps: it must be the same epoch again.
             self._run_epoch(None, committed)
         self._run_epoch(batch, number)
