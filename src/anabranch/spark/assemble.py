@@ -13,7 +13,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from anabranch.compiler.layout.partitioned_source import has_spared_shuffle
 from anabranch.compiler.layout.plan import Plan
 from anabranch.control.executor_planner import ExecutorPlan
 from anabranch.engine.driver.drain import Drain
@@ -33,7 +32,7 @@ from anabranch.spark.hadoop_files import local_path, open_files, qualified
 from anabranch.spark.read_limits import SparkReadLimits, sizing_of
 from anabranch.spark.row_files import RowFiles
 from anabranch.spark.slots import slots_now, task_slots
-from anabranch.spark.source import OrderedSources, local_directories, whole_files
+from anabranch.spark.source import OrderedSources, local_directories
 from anabranch.spark.spark_job import SparkCompactions, SparkExecutor
 from anabranch.state.backing import open_backing_store
 from anabranch.state.checkpoint import Checkpoint
@@ -174,8 +173,7 @@ def start(
         writer = writer.queryName(wanted.name)
     if wanted.trigger:
         writer = writer.trigger(**wanted.trigger)
-    with whole_files(sources.dataframe.sparkSession, has_spared_shuffle(program.layout)):
-        query = writer.start()
+    query = writer.start()
     if read_limits is not None:
         read_limits.attach(query)
     drain = Drain(query, runner, bool(wanted.trigger.keys() & {"once", "availableNow"}))

@@ -11,7 +11,6 @@ comes from partitions. It comes from what the rows say of themselves:
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -96,28 +95,6 @@ def check_uncut(dataframe: DataFrame, title: str) -> None:
                 )
 
 
-@contextlib.contextmanager
-def whole_files(spark: SparkSession, wanted: bool) -> Iterator[None]:
-    """A query that is started in here reads each file in a task of its own, if that is wanted.
-
-    Spark otherwise cuts large files and packs small ones together. It plans the reading before it calls us, in a
-    session that is copied from the user's when the query starts; the user's own is then as it was before.
-    """
-    before = {name: spark.conf.get(name, None) for name in _PACKING} if wanted else {}
-    try:
-        for name in before:
-            spark.conf.set(name, str(1 << 40))
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, value)
-
-
-# No task gets more than this, and opening a file counts as so much.
-_PACKING = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
 _CUTTING = ("minpartitions", "maxrecordsperpartition")
 _LIMITS = ("maxfilespertrigger", "maxbytespertrigger", "maxoffsetspertrigger")
 

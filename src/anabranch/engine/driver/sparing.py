@@ -26,6 +26,10 @@ from anabranch.state.store import StateVersion
 
 _log = logging.getLogger("anabranch")
 
+_REMEDY = (
+    "Let an epoch have one file of each partition at most (maxFilesPerTrigger), small enough that Spark does not cut it "
+    "(spark.sql.files.maxPartitionBytes, openCostInBytes)"
+)
 _WAIT_MAX = 64
 """So many epochs at most are run with the shuffle before it is tried without again."""
 
@@ -79,7 +83,7 @@ class SparingJobs:
         results = self._shuffled.run(batch, state, fed_back, functions, parts)
         why = why or "an operator met a state in which its channel's tuples were not all there"
         self._wait = self._waiting = min(2 * self._wait or 1, _WAIT_MAX)
-        self.shuffled_because = f"{why}. Let each epoch have at most one file for each partition (maxFilesPerTrigger)"
+        self.shuffled_because = f"{why}. {_REMEDY}"
         _log.warning("epoch %d was run with a shuffle: %s", state.epoch, self.shuffled_because)
         return results
 
