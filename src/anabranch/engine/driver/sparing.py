@@ -27,7 +27,7 @@ from anabranch.state.store import StateVersion
 _log = logging.getLogger("anabranch")
 
 _REMEDY = (
-    "Let an epoch have one file of each partition at most (maxFilesPerTrigger), small enough that Spark does not cut it "
+    "Let an epoch have one file of each partition at most (maxFilesPerTrigger), and see that Spark does not cut it "
     "(spark.sql.files.maxPartitionBytes, openCostInBytes)"
 )
 _WAIT_MAX = 64
