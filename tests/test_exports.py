@@ -56,3 +56,16 @@ def test_an_operator_error_keeps_its_fields_on_the_way_to_the_driver():
     error = errors.OperatorError("what", "sum (a.py:3)", "(x=1)", 7)
     back = errors.error_from_json(errors.error_to_json(error))
     assert (str(back), back.operator, back.row, back.epoch) == ("what", "sum (a.py:3)", "(x=1)", 7)
+
+
+def test_a_worker_loads_neither_what_reads_code_nor_what_decides():
+    """A new Python worker runs this before its first task, and a region that grows waits for it."""
+    code = (
+        "import anabranch.engine.worker.tasks, sys; "
+        "print([m for m in sys.modules if m.startswith(('anabranch.compiler.reading', 'anabranch.compiler.models', "
+        "'anabranch.compiler.explaining', 'anabranch.control', 'anabranch.engine.driver', 'anabranch.sim', "
+        "'anabranch.papers', 'anabranch.spark', 'pandas', 'pyspark'))])"
+    )
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=environment, capture_output=True)
+    assert done.stdout.strip() == b"[]"

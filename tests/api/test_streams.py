@@ -10,7 +10,8 @@ import pytest
 
 import anabranch as ab
 from anabranch import agg, count, delta, tumbling
-from anabranch.errors import InputError, OperatorError, ProgramError, StateError
+from anabranch.errors import InputError, OperatorError, ProgramError, SchemaError, StateError
+from anabranch.testing import run_parallel
 
 D = decimal.Decimal
 NAN = float("nan")
@@ -445,3 +446,54 @@ def test_operators_that_keep_the_key_share_a_stage_and_others_begin_one():
         stages(once.map(lambda t: t, schema="k string, n long").aggregate(by="k", window=tumbling(2), m=agg.sum("n")))
         == 1
     )
+
+
+# -- mistakes of a new user ----------------------------------------------------------------------------------
+
+
+def test_a_function_that_forgets_its_return_is_refused():
+    def double(t):
+        t.x * 2
+
+    def late(t):
+        if t.x:
+            return
+        raise ValueError
+
+    for function in (double, late):
+        with pytest.raises(ProgramError, match=rf"map at .*: {function.__name__}\(\) returns nothing"):
+            numbers(1).map(function, schema="y long")
+    with pytest.raises(ProgramError, match=r"filter at .* returns nothing"):
+        numbers(1).filter(double)
+    assert numbers(1).map(lambda t: None, schema="y long").run_sequential() == [(None,)]
+
+
+@pytest.mark.parametrize("by", [lambda t: t.x % 2, 3], ids=["function", "number"])
+def test_a_key_that_is_no_column_is_told_what_to_do(by):
+    with pytest.raises(SchemaError, match=r"aggregate at .*: by=.* is neither the name of a column"):
+        numbers(1).aggregate(by=by, window=tumbling(2), n=agg.count())
+
+
+def test_enrich_advises_only_what_it_has():
+    with pytest.raises(SchemaError, match="both sides have a column 'x'; rename one of them before") as found:
+        keyed(("a", 1)).enrich([("a", 2)], by="k", schema="k string, x long")
+    assert "function=" not in str(found.value)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_column_that_is_not_null_holds_no_null(channels):
+    stream = keyed(("a", 1), ("b", None), ("a", 3)).map(lambda t: (t.k, t.x), schema="k string, y long not null")
+    errors = []
+    for run in (stream.run_sequential, lambda: run_parallel(stream, channels=channels)):
+        with pytest.raises(OperatorError, match=r"column 'y' is bigint not null; found None") as found:
+            run()
+        errors.append(str(found.value).splitlines()[0].replace(", epoch 0", ""))
+    assert errors[0] == errors[1]
+    with pytest.raises(InputError, match=r"row 1 .*'x' is bigint not null"):
+        ab.from_rows([(1,), (None,)], "x long not null").run_sequential()
+
+
+def test_an_outer_side_may_be_null_even_if_its_columns_are_not():
+    left = ab.from_rows([("a", 1), ("b", 2)], "k string not null, x long not null")
+    enriched = left.enrich([("a", 5)], by="k", schema="k string, y long not null")
+    assert enriched.run_sequential() == [("a", 1, 5), ("b", 2, None)] == run_parallel(enriched, channels=2)

@@ -151,8 +151,45 @@ def test_a_wrong_type_from_a_rewritten_method_names_the_tuple():
     assert "(k=2, x=2.0)" in str(error.value)
 
 
+class OfChangedSource(ab.Operator):
+    total: float = ab.state(default=0.0)
+
+    def process(self, t):
+        self.total += t.x
+        yield t.k, self.total
+
+
 def test_source_that_changed_since_it_was_imported_is_not_used(monkeypatch):
-    lines, first = inspect.getsourcelines(Running.process)
+    lines, first = inspect.getsourcelines(OfChangedSource.process)
     changed = [line.replace("+=", "-=") for line in lines]
     monkeypatch.setattr(inspect, "getsourcelines", lambda _: (changed, first))
-    assert not inlines(Running())
+    assert not inlines(OfChangedSource())
+
+
+class RewrittenOnce(ab.Operator):
+    def process(self, t):
+        yield t.k, t.x + LIMIT
+
+
+def test_a_method_is_read_once_and_runs_with_the_globals_of_its_function(monkeypatch):
+    function = RewrittenOnce.process
+    assert inlined(function, ["k", "x"], ["k", "x"]) is not None
+    monkeypatch.setattr(inspect, "getsourcelines", lambda _: pytest.fail("read again"))
+    elsewhere = type(function)(function.__code__, {"LIMIT": 100.0}, "process")
+    for each, limit in ((function, LIMIT), (elsewhere, 100.0)):
+        columns, positions = ([], []), []
+        rewritten = inlined(each, ["k", "x"], ["k", "x"])
+        assert rewritten is not None
+        rewritten(*(column.append for column in columns), positions.append, None)(7, None, 1, 2.0)
+        assert (columns, positions) == (([1], [2.0 + limit]), [7])
+
+
+def test_equal_code_of_two_files_keeps_the_name_of_its_own(tmp_path):
+    makers = []
+    for name in ("one.py", "other.py"):
+        path = tmp_path / name
+        path.write_text("def process(self, t):\n    yield t.k, t.x\n")
+        names: dict = {}
+        exec(compile(path.read_text(), str(path), "exec"), names)
+        makers.append((str(path), inlined(names["process"], ["k", "x"], ["k", "x"])))
+    assert [maker.__code__.co_filename for _, maker in makers] == [path for path, _ in makers]

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from anabranch.control import Bounds, DefaultPolicy, PaperPolicy
@@ -79,14 +74,6 @@ def test_the_text_of_a_world_is_the_world(seed):
     world = random_world(seed)
     assert eval(source_of(world), dict(NAMES)) == world
     assert random_world(seed) == world
-
-
-def test_the_command_replays_a_world_and_counts():
-    command = [sys.executable, "-m", "anabranch.papers.machine.swarm", "--world", "7"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(sim.__file__).parents[2])}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.startswith("1 worlds in")
-    assert done.stdout.rstrip().endswith("0 failed")
 
 
 # -- worlds that once failed ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import pytest
 
 import anabranch as ab
+from anabranch.api.session import from_epochs
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.errors import ProgramError
 from anabranch.sim import (
@@ -159,3 +160,41 @@ def test_options_are_those_of_a_query():
 def test_elastic_options_can_be_given_as_they_are():
     run = simulate(regions("work"), epochs=2, rows_per_file=10, options=ElasticOptions(channels=3))
     assert run.channels("work") == (3, 3)
+
+
+def test_what_has_no_state_gets_channels_of_its_own_where_that_pays():
+    def run_of(**more):
+        stream = ab.from_rows([], "k long, x long", name="in").filter(lambda t: t.x % 5 != 3, name="heavy")
+        return simulate(
+            stream,
+            rows_per_file=400,
+            files_per_epoch=1,
+            epochs=12,
+            slots=4,
+            costs={"heavy": 0.02},
+            channels=4,
+            **more,
+        )
+
+    spread, never = run_of(), run_of(spread="off")
+    assert [epoch.channels.get("in-spread") for epoch in spread.epochs] == [None] * 3 + [4] * 9
+    assert all(not epoch.channels for epoch in never.epochs)
+    # 400 rows of 20 ms take one task 8 s, and 4 channels 2 s each.
+    assert never.epochs[-1].duration_s == pytest.approx(8.2, abs=0.3)
+    assert spread.epochs[-1].duration_s == pytest.approx(2.3, abs=0.3)
+
+
+def test_the_form_is_kept_and_left_as_on_spark_and_the_output_stays_that_of_one_thread():
+    sizes = [40] * 6 + [1] * 12
+    files = [[(at % 7, at) for at in range(size)] for size in sizes]
+    stream = from_epochs(files, "k long, x long", name="in").filter(lambda t: t.x % 5 != 3, name="heavy")
+    situation = Situation(
+        files_per_epoch=1,
+        costs=WorkCosts(operators={"heavy": 0.1}),
+        spread_gain_s=0.3,
+        crashes=(Crash("program replaced", 1), Crash("job done", 7)),
+    )
+    run = Simulation(stream, situation).run()
+    had = ["in-spread" in epoch.channels for epoch in run.epochs]
+    assert True in had and False in had[had.index(True) :], had
+    assert list(run.outputs[0]) == stream.run_sequential()

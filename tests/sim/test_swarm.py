@@ -1,8 +1,5 @@
 """Random worlds: right as the code is, wrong with a bug in it, small when printed."""
 
-import subprocess
-import sys
-
 import pytest
 
 from anabranch import sim
@@ -101,14 +98,6 @@ def test_worlds_are_what_they_are_meant_to_be():
     assert points >= {"epoch begun", "segment written", "job done", "sink written", "manifest written"}
     assert sum(bool(world.situation.asked) for world in worlds) > 150
     assert any(host.absent_s for world in worlds for host in world.situation.hosts)
-
-
-def test_the_command_replays_a_world_and_counts():
-    done = subprocess.run(
-        [sys.executable, "-m", "anabranch.sim.swarm", "--world", "7"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("1 worlds in")
-    assert done.stdout.rstrip().endswith("0 failed")
 
 
 def test_tasks_run_again_when_their_host_is_lost():

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import agg, tumbling
 from anabranch.api.session import from_epochs
+from anabranch.errors import SinkError
 from tests.programs import COLUMNS, Plain, build, epochs, exact, programs
 
 pytestmark = pytest.mark.spark
@@ -139,6 +140,29 @@ def test_foreach_batch_gets_each_epoch_as_an_ordered_dataframe(spark, tmp_path):
     query.awaitTermination()
     assert [epoch for epoch, _ in got] == [0, 1, 2]
     assert [row for _, part in got for row in part] == [tuple(row) for row in stream.run_sequential()]
+
+
+@pytest.mark.parametrize("cut", [(0, 2, 2), (2, 0, 2), (0, 0, 3), (1, 0, 0, 1)])
+def test_the_memory_view_has_what_comes_after_an_epoch_without_output(spark, cut):
+    numbers = iter(range(100))
+    epochs = [[(next(numbers), True) for _ in range(size)] or [(-1, False)] for size in cut]
+    stream = from_epochs(epochs, "x long, goes boolean", session=ab.session(spark)).filter(lambda t: t.goes)
+    expected = stream.run_sequential()
+    assert len(expected) == sum(cut) and exact(run(stream)) == exact(expected)
+    assert [(row.x, row.goes) for row in spark.table("result").collect()] == [tuple(row) for row in expected]
+
+
+def test_output_of_another_type_is_refused_before_it_spoils_the_directory(spark, tmp_path):
+    def started(kind):
+        stream = from_epochs([[(1,)], [(2,)]], "x long", session=ab.session(spark))
+        stream = stream.map(lambda t: (t.x,), schema=f"x {kind}", name="typed")
+        writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return writer.trigger(availableNow=True).start(str(tmp_path / "out"))
+
+    started("long").awaitTermination()
+    with pytest.raises(SinkError, match=r"holds the columns `?x`? bigint; the program now writes `?x`? double"):
+        started("double").awaitTermination()
+    assert [row.x for row in spark.read.parquet(str(tmp_path / "out")).collect()] == [1, 2]
 
 
 def test_the_memory_sink_is_a_view_and_the_query_has_sparks_names(spark, capsys):

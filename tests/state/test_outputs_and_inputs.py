@@ -3,6 +3,7 @@
 import pytest
 
 import anabranch as ab
+from anabranch import faults
 from anabranch.api.session import from_epochs
 from anabranch.engine.driver.output_directory import MARK, OutputDirectory
 from anabranch.engine.driver.sink import Holder
@@ -65,6 +66,18 @@ def test_a_list_whose_rows_changed_is_refused_and_nothing_is_written(tmp_path):
     assert write(files, cut(rows, 2)) == before
 
 
+def test_a_list_that_was_replaced_by_a_shorter_one_is_refused(tmp_path):
+    """Its rows would be neither those that were read nor ever read."""
+    files = LocalFiles(str(tmp_path))
+    rows = [row(n) for n in range(6)]
+    before = write(files, cut(rows, 4))
+    for shorter in ([], rows[:1], rows[:3], rows[:5]):
+        assert write(files, cut(shorter, 4)) == before
+    for other in ([row(9)], [*rows[:2], row(9)], [*rows[:4], row(9)]):
+        with pytest.raises(CheckpointError, match=f"to {len(other) - 1} of its list differ"):
+            write(files, cut(other, 4))
+
+
 def test_files_of_rows_that_are_lost_or_damaged_are_made_again_from_the_list(tmp_path):
     files = LocalFiles(str(tmp_path))
     rows = [row(n) for n in range(6)]
@@ -100,7 +113,7 @@ def test_an_index_that_is_lost_is_made_again_and_a_damaged_or_foreign_one_is_ref
 
 def test_a_directory_is_one_querys_and_says_so(tmp_path):
     files = LocalFiles(str(tmp_path))
-    directory = OutputDirectory(files, "parquet")
+    directory = OutputDirectory(files, "parquet", "x bigint")
     directory.check(Holder("here", None))
     directory.prepare(Holder("here", "q", 1))
     directory.prepare(Holder("here", "q", 2))
@@ -109,25 +122,27 @@ def test_a_directory_is_one_querys_and_says_so(tmp_path):
     with pytest.raises(SinkError, match=r"belongs to the query q, whose checkpoint was in here; .* a new query"):
         directory.check(Holder("here", None))  # the checkpoint was deleted, the output was not
     with pytest.raises(SinkError, match="holds parquet, not json"):
-        OutputDirectory(files, "json").check(Holder("here", "q"))
+        OutputDirectory(files, "json", "x bigint").check(Holder("here", "q"))
+    with pytest.raises(SinkError, match="holds the columns x bigint; the program now writes x string"):
+        OutputDirectory(files, "parquet", "x string").check(Holder("here", "q"))
 
 
 def test_every_damage_of_the_mark_is_a_clear_error(tmp_path):
     from tests.state.test_checkpoint import damages
 
     files = LocalFiles(str(tmp_path))
-    OutputDirectory(files, "parquet").prepare(Holder("here", "q", 1))
+    OutputDirectory(files, "parquet", "x bigint").prepare(Holder("here", "q", 1))
     good = files.read(MARK)
-    OutputDirectory(LocalFiles(str(tmp_path / "other")), "parquet").prepare(Holder("here", "another", 1))
+    OutputDirectory(LocalFiles(str(tmp_path / "other")), "parquet", "x bigint").prepare(Holder("here", "another", 1))
     for how, data in damages(good, (tmp_path / "other" / MARK).read_bytes()).items():
         files.write(MARK, data)
         with pytest.raises(SinkError, match=r"_anabranch\.json is damaged|belongs to the query another"):
-            OutputDirectory(files, "parquet").check(Holder("here", "q"))
+            OutputDirectory(files, "parquet", "x bigint").check(Holder("here", "q"))
             pytest.fail(how)
 
 
 def test_an_epoch_that_is_published_again_replaces_what_was_there(tmp_path):
-    directory = OutputDirectory(LocalFiles(str(tmp_path)), "json")
+    directory = OutputDirectory(LocalFiles(str(tmp_path)), "json", "x bigint")
     directory.prepare(Holder("here", "q", 1))
     directory.publish(3, {"00000.json": b"a", "00001.json": b"b"})
     directory.publish(4, {"00000.json": b"c"})
@@ -139,7 +154,7 @@ def test_an_epoch_that_is_published_again_replaces_what_was_there(tmp_path):
 
 
 def test_only_staged_files_of_this_driver_are_published_and_those_of_the_dead_are_removed(tmp_path):
-    directory = OutputDirectory(LocalFiles(str(tmp_path)), "parquet")
+    directory = OutputDirectory(LocalFiles(str(tmp_path)), "parquet", "x bigint")
     directory.prepare(Holder("here", "q", 1))
     for name in ("_staged-000000000003-00000-a.parquet", "_staging-000001-x-part-3-/_temporary/0/part-0", "_a.1.tmp"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -155,11 +170,48 @@ def test_only_staged_files_of_this_driver_are_published_and_those_of_the_dead_ar
     assert directory.staging(3) != directory.staging(3)
 
 
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize(("mine", "theirs"), [(1, 3), (3, 1), (2, 2)])
+def test_a_driver_that_wakes_up_while_it_publishes_leaves_the_rows_of_its_epoch_once(tmp_path, committed, mine, theirs):
+    """Frozen between its look and its files, it wakes up when its successor has published, or is about to."""
+    rows = b"abcdef"
+    files, owner, done = LocalFiles(str(tmp_path)), [1], []
+
+    def directory(token: int) -> OutputDirectory:
+        def check() -> None:
+            if owner[0] > token:
+                raise CheckpointError("another driver has taken over")
+
+        again = {1: False, 2: True}[token]
+        found = OutputDirectory(files, "parquet", "x bigint")
+        found.prepare(Holder("here", "q", token, check, lambda epoch: again, lambda epoch: bool(done)))
+        return found
+
+    def content(count: int) -> dict[str, bytes]:
+        return {f"{at:05d}.parquet": rows[at::count] for at in range(count)}
+
+    def successor(point: str, facts: dict) -> None:
+        faults.install(None)
+        owner[0] = 2
+        second.append(directory(2))
+        if committed:
+            second[0].publish(7, content(theirs))
+            done.append(True)
+
+    first, second = directory(1), []
+    faults.install(successor)
+    first.publish(7, content(mine))
+    if not committed:
+        second[0].publish(7, content(theirs))
+    found = sorted(tmp_path.glob("part-*"))
+    assert sorted(b"".join(path.read_bytes() for path in found)) == sorted(rows)
+
+
 def test_a_driver_that_lost_the_checkpoint_publishes_nothing(tmp_path):
     def lost() -> None:
         raise CheckpointError("another driver has taken over")
 
-    directory = OutputDirectory(LocalFiles(str(tmp_path)), "parquet")
+    directory = OutputDirectory(LocalFiles(str(tmp_path)), "parquet", "x bigint")
     directory.prepare(Holder("here", "q", 1, lost))
     with pytest.raises(CheckpointError, match="taken over"):
         directory.publish(1, {"00000.parquet": b"x"})

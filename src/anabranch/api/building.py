@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import dis
 import inspect
 import itertools
-from collections.abc import Callable, Sequence
+import types
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.compiler.models.inference import infer_output_schema
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.program.graph import Location, Logic, Node
 from anabranch.program.hashing import is_hashable
@@ -67,6 +68,11 @@ def remade(stream: Stream, **said: Any) -> Stream:
 
 def key_of(stream: Stream, method: str, by: str | Sequence[str], location: Location) -> tuple[str, ...]:
     """The columns of a key, if they can be one."""
+    if callable(by) or not isinstance(by, (str, Iterable)):
+        raise SchemaError(
+            f"{method} at {location}: by={by!r} is neither the name of a column nor a list of names. For a key that "
+            "is computed add a column before: stream.map(lambda t: (*t, …), schema='…, key long'), and then by='key'"
+        )
     names = (by,) if isinstance(by, str) else tuple(by)
     if not names:
         raise SchemaError(f"{method} at {location}: the key is empty; name at least one column: by='…'")
@@ -101,6 +107,9 @@ def output_schema(
         raise SchemaError(f"{kind} at {location}: {problem}") from None
     if found is not None:
         return found
+    # Workers import this module, and never read code: what does is only loaded where programs are built.
+    from anabranch.compiler.models.inference import infer_output_schema
+
     found = infer_output_schema(function, stream.schema, None if inspect.isroutine(function) else method, mode=kind)
     if found is not None:
         return found
@@ -134,3 +143,22 @@ def must_be_callable(method: str, function: Any, location: Location) -> None:
 def _plain_name(function: Callable[..., Any]) -> str:
     name = getattr(function, "__name__", "f")
     return name if name.isidentifier() else "f"
+
+
+def must_return(method: str, function: Any, location: Location) -> None:
+    """Refuse a function without a `return` of anything: it would give nulls, or drop every tuple, without a word."""
+    if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>":
+        return
+    if function.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        return
+    returned: list[Any] = []
+    before: dis.Instruction | None = None
+    for each in dis.get_instructions(function):
+        if each.opname == "RETURN_CONST":  # of Python 3.12
+            returned.append(each.argval)
+        elif each.opname == "RETURN_VALUE":
+            is_constant = before is not None and before.opname == "LOAD_CONST"
+            returned.append(before.argval if is_constant and before is not None else ...)
+        before = each
+    if returned and all(each is None for each in returned):
+        raise ProgramError(f"{method} at {location}: {function.__name__}() returns nothing; is a return missing?")

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.errors import ProgramError
-from anabranch.program.graph import StateField
+from anabranch.operators.timers import TIMER_FIELDS, TimedOperator
+from anabranch.program.event_time import TimeScale
+from anabranch.program.graph import Keyed, StateField
 from anabranch.state.maps import StateMap, StateMaps
 
 _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset)
@@ -87,12 +89,18 @@ def _is_container(value: Any) -> bool:
     return hasattr(value, "__setitem__") or hasattr(value, "add") or hasattr(value, "append")
 
 
-class Operator:
+class Operator(TimedOperator):
     """Base of operators with state per key.
 
     Write state as attributes declared with `state`, configuration as plain class attributes (which
     the constructor takes as keyword arguments), and a method ``process(self, t)`` that yields or
     returns tuples. For every key there is one instance; ``self`` is that of the tuple's key.
+
+    An operator with a method ``on_timer(self, time)`` has timers: ``self.timers.at(time)``, ``self.timers.after(…)``.
+    The method is called when time has come there, and yields or returns tuples as well. That time is the watermark of a
+    stream with event time, else the clock of the epochs. ``on_end(self)`` is called when the input has ended, if the
+    query is told to. ``on_punctuation(self)`` is called at each punctuation for the keys that had tuples since the
+    last.
 
     Examples
     --------
@@ -128,7 +136,7 @@ def _configuration_names(kind: type) -> list[str]:
     return [
         name
         for owner in reversed(kind.__mro__)
-        if owner not in (object, Operator)
+        if owner not in (object, Operator, TimedOperator)
         for name, value in vars(owner).items()
         if not name.startswith("_") and not inspect.isfunction(value)
     ]
@@ -152,3 +160,51 @@ def make_prototype(operator: Any) -> Any:
     for field in state_fields(type(operator)):
         prototype.__dict__.pop(field.name, None)
     return prototype
+
+
+def keyed_logic(
+    operator: Operator, ttl_ms: int | None, transient: bool, scale: TimeScale | None, time: str | None
+) -> Keyed:
+    """The logic of an operator with state per key; `scale` is the kind of its stream's event time.
+
+    ProgramError if what it defines does not go together.
+    """
+    kind = type(operator)
+    declared = state_fields(kind)
+    is_timed = kind.on_timer is not TimedOperator.on_timer or kind.on_end is not TimedOperator.on_end
+    prototype = make_prototype(operator)
+    if time not in (None, "event", "clock"):
+        raise ProgramError(f"time={time!r}: expected 'event' or 'clock'")
+    if hasattr(kind, "on_punctuation"):
+        if is_timed:
+            raise ProgramError(
+                f"{kind.__name__} has on_punctuation and on_timer or on_end; expected one: make it two operators"
+            )
+        fields = (*declared, StateField("punctuation_open", False), StateField("opened"))
+        return Keyed(
+            prototype,
+            "take_until_punctuation",
+            fields,
+            ttl_ms,
+            transient,
+            waiting="punctuation_open",
+            punctuated="call_punctuated",
+        )
+    if not is_timed:
+        if time is not None:
+            raise ProgramError(
+                f"time={time!r} is for operators with timers; {kind.__name__} has no on_timer(self, time)"
+            )
+        return Keyed(prototype, "process", declared, ttl_ms, transient)
+    if ttl_ms is not None:
+        raise ProgramError("ttl and timers do not go together: let a timer clear what the operator no longer needs")
+    taken = [field.name for field in declared if field.name in TIMER_FIELDS]
+    if taken:
+        raise ProgramError(f"{kind.__name__}.{taken[0]}: timers have a field of this name; choose another")
+    by_clock = time == "clock" or (time is None and scale is None)
+    if not by_clock and scale is None:
+        raise ProgramError("time='event' needs a stream with event time: stream.event_time('…') before it")
+    prototype.timer_scale = TimeScale("clock") if by_clock or scale is None else scale
+    fields = (*declared, StateField("timer_due"), StateField("timer_since"), StateField("timer_times", factory=list))
+    method = "process" if kind.on_end is TimedOperator.on_end else "take_until_end"
+    return Keyed(prototype, method, fields, transient=transient, timed="fire_timers", by_clock=by_clock)

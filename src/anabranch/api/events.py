@@ -12,10 +12,12 @@ import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from anabranch.control.decision import Decision
 from anabranch.errors import ProgramError
+
+if TYPE_CHECKING:
+    from anabranch.control.decision import Decision
 
 
 @dataclasses.dataclass(frozen=True)

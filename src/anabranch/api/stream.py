@@ -7,18 +7,16 @@ import datetime
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.api import branching, joining, windowed
-from anabranch.api.building import key_of, must_be_callable, next_number, output_schema, put, remade
-from anabranch.api.declarations import Operator, make_prototype, state_fields, to_milliseconds
-from anabranch.compiler.layout.compile import compiled
-from anabranch.compiler.layout.plan import Plan
+from anabranch.api import branching, joining, stream_time, windowed
+from anabranch.api.building import key_of, must_be_callable, must_return, next_number, output_schema, put, remade
+from anabranch.api.declarations import Operator, keyed_logic, state_fields, to_milliseconds
 from anabranch.engine.sequential import SequentialRun, run_epochs
 from anabranch.errors import ProgramError
 from anabranch.program.graph import (
     Filter,
     FlatMap,
-    Keyed,
     Location,
+    Logic,
     Map,
     Node,
     Process,
@@ -29,6 +27,7 @@ from anabranch.program.schema import Row, Schema
 if TYPE_CHECKING:
     from anabranch.api.session import Session
     from anabranch.api.writer import DataStreamWriter
+    from anabranch.compiler.layout.plan import Plan
 
 
 class Stream:
@@ -81,6 +80,7 @@ class Stream:
         """
         location = caller_location()
         must_be_callable("map", function, location)
+        must_return("map", function, location)
         output = output_schema(self, "map", function, schema, location)
         return put(self, "map", lambda _: (Map(function), output), location, name)
 
@@ -88,6 +88,7 @@ class Stream:
         """The tuples for which the function is true."""
         location = caller_location()
         must_be_callable("filter", function, location)
+        must_return("filter", function, location)
         return put(self, "filter", lambda _: (Filter(function), self.schema), location, name)
 
     def flat_map(self, function: Callable[[Any], Any], schema: Any = None, *, name: str | None = None) -> Stream:
@@ -106,6 +107,7 @@ class Stream:
         name: str | None = None,
         ttl: float | datetime.timedelta | None = None,
         persistence: str = "checkpointed",
+        time: str | None = None,
     ) -> Stream:
         """An operator with state.
 
@@ -124,6 +126,9 @@ class Stream:
         persistence : "checkpointed" or "transient"
             Transient state is not written to the checkpoint: it is faster to give up than to keep, and begins
             anew after a restart or the loss of a host.
+        time : "event" or "clock", optional
+            What the timers of the operator go by: the watermark of the stream, or the clock of the epochs. The first by
+            default, if the stream has event time.
         """
         location = caller_location()
         if persistence not in ("checkpointed", "transient"):
@@ -146,8 +151,12 @@ class Stream:
             raise ProgramError(f"process at {location}: {kind.__name__} has no process(self, t) method")
         output = output_schema(self, "process", operator, schema, location, "process")
         transient = persistence == "transient"
-        logic = Keyed(make_prototype(operator), "process", state_fields(kind), to_milliseconds(ttl), transient)
-        return put(self, "process", lambda _: (logic, output), location, name, key, wanted=kind.__name__)
+
+        def make(_: str) -> tuple[Logic, Schema]:
+            scale = stream_time.scale_of(self._node)
+            return keyed_logic(operator, to_milliseconds(ttl), transient, scale, time), output
+
+        return put(self, "process", make, location, name, key, wanted=kind.__name__)
 
     def _process_as_it_is(
         self, operator: Any, schema: Any, location: Location, name: str | None, ttl: Any, persistence: str
@@ -177,6 +186,9 @@ class Stream:
     sort = windowed.sort
     deduplicate = windowed.deduplicate
     match = windowed.match
+
+    # What its time is.
+    event_time = stream_time.event_time
 
     # Together with other streams.
     union = joining.union
@@ -225,7 +237,9 @@ class Stream:
 
     # -- running ----------------------------------------------------------------------------------------
 
-    def run_sequential(self, rows: Iterable[Any] | None = None, *, clocks_ms: Sequence[int] = ()) -> list[Row]:
+    def run_sequential(
+        self, rows: Iterable[Any] | None = None, *, clocks_ms: Sequence[int] = (), ends: bool = False
+    ) -> list[Row]:
         """The program on one thread, without Spark: what every other way of running it must equal.
 
         Parameters
@@ -234,14 +248,19 @@ class Stream:
             The source's tuples, as tuples, dicts or rows. Not needed if the sources were made of rows.
         clocks_ms : sequence of int, optional
             The time of each epoch, for programs in which time matters.
+        ends : bool
+            The input ends with the rows: windows close and timers are called, as with the option ``endOfInput``.
         """
         if rows is None:
-            return run_epochs([self._node], clocks_ms).output
+            return run_epochs([self._node], clocks_ms, ends=ends).output
         run = SequentialRun(self._node, clocks_ms[0] if clocks_ms else 0)
         if len(run.sources) != 1:
             raise ProgramError(f"run_sequential(rows): the program has {len(run.sources)} sources; make them of rows")
         run.feed(rows)
         run.finish()
+        if ends:
+            run.end()
+            run.finish()
         return run.output
 
     @property
@@ -255,6 +274,9 @@ class Stream:
 
     def plan(self) -> Plan:
         """What the compiler makes of the program: what it found about every operator, and the layout that runs."""
+        # Not above: workers import this module, and each would load the whole compiler when it starts.
+        from anabranch.compiler.layout.compile import compiled
+
         return compiled([self._node])
 
     def explain(self, form: str = "text") -> None:

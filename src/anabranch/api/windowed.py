@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.building import key_of, put
+from anabranch.api.stream_time import scale_of
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.operators.agg import Aggregation
 from anabranch.operators.aggregation import aggregate_logic
@@ -69,7 +70,8 @@ def aggregate(
         raise ProgramError(f"aggregate at {location}: nothing to compute; add for example total=agg.sum('x')")
 
     def make(called: str) -> tuple[Logic, Schema]:
-        return aggregate_logic(stream.schema, key, chosen, aggregations, called, null_key, reassociate)
+        scale = scale_of(stream._node)
+        return aggregate_logic(stream.schema, key, chosen, aggregations, called, null_key, reassociate, scale)
 
     return put(stream, "aggregate", make, location, name, key)
 

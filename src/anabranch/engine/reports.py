@@ -69,6 +69,8 @@ class SplitReport:
     """Output it wrote itself."""
     keys: tuple[RoutedKeys, ...] = ()
     anomalies: tuple[Anomaly, ...] = ()
+    watermarks: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Watermark → how far it has come, of those that had tuples here or are this task's own."""
 
     @property
     def rows_in(self) -> int:
@@ -106,6 +108,8 @@ class ChannelReport:
     """Output it wrote itself."""
     keys: tuple[RoutedKeys, ...] = ()
     anomalies: tuple[Anomaly, ...] = ()
+    watermarks: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Watermark → how far it has come, of those that had tuples here or are this task's own."""
 
 
 @dataclasses.dataclass(frozen=True)

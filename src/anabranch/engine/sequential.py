@@ -6,8 +6,8 @@ disagrees with this file, the other way is wrong.
 
 An epoch begins with its time: operators that wait for time to pass are called, in the order of declaration.
 Then come the tuples that were fed back in the epoch before, then the tuples of each source, both in the order
-of declaration. Punctuations travel between the tuples. At the end of an epoch the time to live of every key whose
-state is another than before begins anew.
+of declaration. Punctuations and the advances of watermarks travel between the tuples (docs/time.md). At the end of an
+epoch the time to live of every key whose state is another than before begins anew.
 """
 
 from __future__ import annotations
@@ -18,10 +18,20 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from anabranch.engine.sequential_time import Idleness, WaitingKeys
 from anabranch.errors import InputError, OperatorError, ProgramError
-from anabranch.operators.epoch_context import EpochContext, current, running
+from anabranch.operators.epoch_context import EpochContext, count_anomaly, current, moment, running
+from anabranch.operators.library_operator import NULL_ATTRIBUTE
 from anabranch.program.belongings import Belongings
 from anabranch.program.calling import Instances, emitted, key_of, operator_failed, route_of
+from anabranch.program.event_time import (
+    BEGINNING,
+    END,
+    awaiting_watermarks,
+    event_time_of,
+    watermarks_behind,
+    watermarks_read,
+)
 from anabranch.program.graph import (
     Feedback,
     Filter,
@@ -36,6 +46,7 @@ from anabranch.program.graph import (
     Source,
     Spread,
     Union,
+    Watermark,
     carrying_punctuations,
     fed_back,
     named,
@@ -67,6 +78,7 @@ class SequentialRun:
         self._states: dict[str, tuple[Instances, dict[Any, Any]]] = {}
         self._ticks: list[Callable[[], None]] = []
         self._ends: list[Callable[[], None]] = []
+        self._takes_advances: dict[int, Callable[[str, int], None]] = {}
         self._ways: dict[int, int] = {}  # of the tuple that is on its way through a route
         nodes = upstream(*ends)
         self._roots = [node.logic for node in nodes if not isinstance(node.logic, (Source, Feedback))]
@@ -75,9 +87,17 @@ class SequentialRun:
         self._punctuated = carrying_punctuations(nodes)
         self._consumers: dict[int, list[Consume]] = {node.id: [] for node in nodes}
         self._listeners: dict[int, list[Callable[[], None]]] = {node.id: [] for node in nodes}
+        self._behind = watermarks_behind(nodes)
+        self._advancing: dict[int, list[Callable[[str, int], None]]] = {node.id: [] for node in nodes}
+        self._idleness = Idleness(nodes)
+        self._ending = False
+        awaiting = awaiting_watermarks(nodes)
         for node in nodes:
             if node.inputs:
                 consumers, punctuated = self._operator(node)
+                if node.id in awaiting and not isinstance(node.logic, Watermark):
+                    for source in {each.id: each for each in node.inputs}.values():
+                        self._advancing[source.id].append(self._takes_advances[node.id])
                 for place, source in enumerate(node.inputs):
                     self._consumers[source.id].append(consumers[place])
                     if source.id in self._punctuated and node.id in self._punctuated:
@@ -140,6 +160,7 @@ class SequentialRun:
         sent = [(loop, list(rows)) for loop, rows in self._loops.values()]
         for _, rows in self._loops.values():
             rows.clear()
+        self._idleness.begin(self.clock_ms)
         for tick in self._ticks:
             tick()
         for loop, rows in sent:
@@ -150,6 +171,12 @@ class SequentialRun:
                 self._emit(node, input_row(node, row, number))
         for end in self._ends:
             end()
+
+    def end(self) -> None:
+        """The end of the input: an epoch without tuples, in which all time has come. Nothing may follow."""
+        self._ending = True
+        self.epoch({})
+        self._ending = False
 
     def finish(self, epochs_max: int | None = None) -> None:
         """Epochs without input until nothing is in flight; at most so many."""
@@ -178,9 +205,15 @@ class SequentialRun:
         for listen in self._listeners[node.id]:
             listen()
 
+    def _advance(self, node: Node, name: str, value: int) -> None:
+        """A watermark is told to whoever reads an operator's output."""
+        for take in self._advancing[node.id]:
+            take(name, value)
+
     def _operator(self, node: Node) -> tuple[list[Consume], Callable[[], None]]:
         """What takes the tuples of each input, and what takes punctuations."""
         logic, schema = node.logic, node.schema
+        self._takes_advances[node.id] = functools.partial(self._advance, node)
         if isinstance(logic, Keyed):
             return self._keyed(node, logic)
         if isinstance(logic, Filter):
@@ -230,6 +263,9 @@ class SequentialRun:
                 if ends:
                     self._punctuate(node)
 
+        elif isinstance(logic, Watermark):
+            return [self._watermark(node, logic)], lambda: self._punctuate(node)
+
         else:
             assert isinstance(logic, (Union, Spread)), f"a {node.kind} reads no stream"
 
@@ -237,6 +273,31 @@ class SequentialRun:
                 self._emit(node, row)
 
         return [consume] * len(node.inputs), lambda: self._punctuate(node)
+
+    def _watermark(self, node: Node, logic: Watermark) -> Consume:
+        """The tuples as they are; behind one that raises the watermark, or that ends a silence, its value."""
+        place, name = node.schema.names.index(logic.attribute), node.name
+        time_of = _failing(node, lambda row: event_time_of(logic, tuple.__getitem__(row, place)))
+        value = BEGINNING
+
+        def consume(row: Row) -> None:
+            nonlocal value
+            time = time_of(row)
+            if time is None:
+                count_anomaly(name, NULL_ATTRIBUTE)
+                return
+            self._emit(node, row)
+            was_idle, after = self._idleness.heard(name, self.clock_ms), logic.after(time)
+            if after > value or was_idle:
+                value = max(after, value)
+                self._advance(node, name, value)
+
+        def tick() -> None:
+            if self._ending:
+                self._advance(node, name, END)
+
+        self._ticks.append(tick)
+        return consume
 
     def _keyed(self, node: Node, logic: Keyed) -> tuple[list[Consume], Callable[[], None]]:
         instances = Instances(node)
@@ -246,6 +307,10 @@ class SequentialRun:
         expires: dict[Any, int] = {}
         touched: dict[Any, bytes] = {}  # keys of this epoch, with their state before it
         waiting: dict[Any, Row] = {}  # the keys that wait, in the order in which they began to
+        names = watermarks_read(node, self._behind) if logic.by_watermark else ()
+        timed = WaitingKeys(names)
+        watermark = timed.watermark
+        initial = instances.values(instances.new())
 
         def settle(key: Any, instance: Any, row: Row) -> None:
             values = instances.values(instance)  # refuses what would be lost
@@ -253,12 +318,16 @@ class SequentialRun:
                 waiting.setdefault(key, row)
             elif logic.waiting:
                 waiting.pop(key, None)
-            del values
+            if logic.timed:
+                timed.settle(key, instance.timer_due)
+                if values == initial:
+                    by_key.pop(key, None)  # nothing is left of it
 
         def consumer(place: int) -> Consume:
             names = node.inputs[place].schema.names
             places = tuple(names.index(name) for name in node.key_of(place))
             method = logic.method_of(place)
+            takes_time = logic.takes_time
 
             def consume(row: Row) -> None:
                 key = key_of(row, places)
@@ -268,10 +337,34 @@ class SequentialRun:
                     expires.pop(key, None)
                 if ttl_ms is not None:
                     touched.setdefault(key, encode(list(instances.values(instance))))
-                self._emit_all(node, row, lambda: getattr(instance, method)(row))
+                arguments = (row, watermark.value) if takes_time else (row,)
+                before = functools.partial(_set_moment, watermark.value, None) if logic.timed else None
+                self._emit_all(node, row, lambda: getattr(instance, method)(*arguments), before)
                 settle(key, instance, row)
 
             return consume
+
+        def fire() -> None:
+            """Call the keys that waited for what time has come to: by their times, then since when they waited."""
+            for due, key in timed.due():
+                instance = by_key[key]
+                row: Any = f"the key {key!r}, which waits"
+                before = functools.partial(_set_moment, watermark.value, due)
+                self._emit_all(node, row, functools.partial(getattr(instance, logic.timed), due), before)
+                settle(key, instance, row)
+
+        def takes_advance(name: str, value: int) -> None:
+            if watermark.take(name, value):
+                fire()
+                self._advance(node, node.name, watermark.value)
+
+        def tick() -> None:
+            if logic.by_clock:
+                watermark.value = END if self._ending else self.clock_ms
+                fire()
+            elif watermark.advance():
+                fire()
+                self._advance(node, node.name, watermark.value)
 
         def call_waiting(method: str, *arguments: Any) -> None:
             for key, row in list(waiting.items()):
@@ -294,20 +387,37 @@ class SequentialRun:
 
         if ttl_ms is not None:
             self._ends.append(ended)
+        if logic.timed:
+            self._ticks.append(tick)
+        if logic.by_watermark:
+            self._idleness.reads(node.name, names, watermark)
+            self._takes_advances[node.id] = takes_advance
         if logic.ticked:
-            self._ticks.append(lambda: call_waiting(logic.ticked, self.clock_ms))
+            self._ticks.append(lambda: call_waiting(logic.ticked, END if self._ending else self.clock_ms))
+        elif logic.punctuated:
+            self._ticks.append(lambda: call_waiting(logic.punctuated) if self._ending else None)
         return [consumer(place) for place in range(len(node.inputs))], punctuated
 
-    def _emit_all(self, node: Node, row: Row, call: Callable[[], Any]) -> None:
+    def _emit_all(
+        self, node: Node, row: Row, call: Callable[[], Any], before: Callable[[], None] | None = None
+    ) -> None:
         # Each tuple goes down before the operator makes the next one: depth-first.
+        if before is not None:
+            before()
         outputs = iter(_failing(node, lambda _: emitted(call()))(row))
         step = _failing(node, lambda _: _next(node.schema, outputs))
         while (item := step(row)) is not None:
             self._emit(node, item)
+            if before is not None:
+                before()  # other operators ran meanwhile, for which time has come further or less far
 
 
-def run_epochs(outputs: Sequence[Node], clocks_ms: Sequence[int] = (), epochs_max: int | None = None) -> SequentialRun:
+def run_epochs(
+    outputs: Sequence[Node], clocks_ms: Sequence[int] = (), epochs_max: int | None = None, ends: bool = False
+) -> SequentialRun:
     """The program over the rows that its sources hold, epoch by epoch, until nothing is in flight.
+
+    With `ends` the input then ends: all time has come.
 
     Epoch n has the time `clocks_ms[n]`; the last of them counts for all that follow, and for what is only fed back.
     `epochs_max` limits how long a program whose feedback does not end may go on.
@@ -321,6 +431,9 @@ def run_epochs(outputs: Sequence[Node], clocks_ms: Sequence[int] = (), epochs_ma
         if clocks_ms:
             run.clock_ms = clocks_ms[-1]
         run.finish(epochs_max)
+        if ends:
+            run.end()
+            run.finish(epochs_max)
     return run
 
 
@@ -330,6 +443,11 @@ def _epochs(node: Node) -> Sequence[Sequence[Any]]:
     if found is None:
         raise ProgramError(f"run_sequential: the source {node.title} holds no rows; give them: run_sequential(rows)")
     return found
+
+
+def _set_moment(reached: int, fired: int | None) -> None:
+    now = moment()
+    now.reached, now.fired = reached, fired
 
 
 def _sender(loop: Node, in_flight: list[Row]) -> Consume:

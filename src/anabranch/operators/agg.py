@@ -61,7 +61,7 @@ class Aggregation:
     at : int or None
         The result is simply the value of the window's tuple at this place: 0 the first, -1 the last.
     bound : str
-        The result is a bound of the window: "start" or "end".
+        The result is a bound of the window: "start" or "end"; or why it is given: "emission".
     functions : tuple of callable
         What a user wrote; the compiler reads it.
     combine : callable
@@ -236,6 +236,11 @@ def window_start() -> Aggregation:
 def window_end() -> Aggregation:
     """The end of an event-time window: the smallest value of the attribute that lies beyond it."""
     return Aggregation("window_end", None, "", "", "", _same, bound="end")
+
+
+def emission() -> Aggregation:
+    """Why a window gives a result: ``early``, ``close``, or ``late`` if a late tuple changed it when it had closed."""
+    return Aggregation("emission", None, "", "", "", lambda _: pa.string(), bound="emission")
 
 
 def custom(

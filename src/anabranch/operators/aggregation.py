@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import ProgramError, SchemaError
-from anabranch.operators.agg import Aggregation
+from anabranch.operators.agg import Aggregation, PartialResults
 from anabranch.operators.epoch_context import count_anomaly, epoch_time
 from anabranch.operators.library_operator import (
     BACKWARDS,
@@ -33,7 +33,19 @@ from anabranch.operators.library_operator import (
     configured,
     fields,
 )
-from anabranch.operators.windows import Count, Delta, EventTime, Punctuated, Sliding, Time, Tumbling, amount, measure
+from anabranch.operators.windows import (
+    Count,
+    Delta,
+    EventTime,
+    Punctuated,
+    Sessions,
+    Sliding,
+    Time,
+    Tumbling,
+    amount,
+    measure,
+)
+from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed
 from anabranch.program.model import Selectivity
 from anabranch.program.schema import Schema
@@ -76,6 +88,8 @@ class CodeDraft:
     waiting: str = ""
     punctuated: str = ""
     ticked: str = ""
+    timed: str = ""
+    takes_time: bool = False
     selectivity: Selectivity = Selectivity.ANY
     forwards: tuple[str, ...] | None = None
     moment: str = "NOW()"
@@ -116,7 +130,7 @@ class CodeDraft:
                 lines.append(f"    {leave}")
         return lines
 
-    def attribute(self, policy: Delta | EventTime, leave: str = "return None") -> list[str]:
+    def attribute(self, policy: Delta | EventTime | Sessions, leave: str = "return None") -> list[str]:
         """See to a window attribute that is missing: a null; for event time also what is not finite."""
         value = self.column(policy.attribute)
         condition = f"{value} is None"
@@ -133,6 +147,15 @@ class CodeDraft:
     def may_drop(self) -> bool:
         """Whether a tuple can go without being looked at."""
         return self.null_key == "drop" or getattr(self.window.policy, "nulls", "") == "drop"
+
+    def partial_results(self, aggregation: Aggregation, reassociate: bool = False) -> PartialResults | None:
+        """How partial results of an aggregation combine, if they do exactly."""
+        kind = pa.null() if aggregation.attribute is None else self.schema.type_of(aggregation.attribute)
+        return aggregation.combine(kind, reassociate)
+
+    def leave_late(self) -> str:
+        """What is done with a tuple that is late."""
+        return "return None"
 
     def keep_key(self) -> list[str]:
         """Keep the key, for results that no tuple of the key triggers."""
@@ -185,6 +208,8 @@ class CodeDraft:
             waiting=self.waiting,
             punctuated=self.punctuated,
             ticked=self.ticked,
+            timed=self.timed,
+            takes_time=self.takes_time,
         )
 
 
@@ -196,19 +221,36 @@ def aggregate_logic(
     name: str = "aggregate",
     null_key: str = "keep",
     reassociate: bool = False,
+    scale: TimeScale | None = None,
 ) -> tuple[Keyed, Schema]:
-    """The keyed operator of an aggregation, and the schema of its results: the key, then the aggregates."""
+    """The keyed operator of an aggregation, and the schema of its results: the key, then the aggregates.
+
+    With a `scale` the stream has a watermark, of such times, and windows of event time follow it.
+    """
     from anabranch.operators.combining import parts_of
     from anabranch.operators.event_windows import write_event_windows
+    from anabranch.operators.session_windows import write_sessions
+    from anabranch.operators.shared_windows import write_shared_windows
     from anabranch.operators.sliding import write_sliding
 
     if null_key not in NULL_KEYS:
         raise ProgramError(f"null_key={null_key!r}: expected one of {', '.join(map(repr, NULL_KEYS))}")
-    output = _output(schema, key, window, aggregations)
+    if isinstance(window.policy, Sessions) and (scale is None or isinstance(window, Sliding)):
+        raise ProgramError(f"{window}: sessions follow the watermark of the stream: stream.event_time('…') before it")
+    is_shared = isinstance(window.policy, Sessions)
+    if isinstance(window.policy, EventTime):
+        is_shared = scale is not None and not window.policy.per_key
+    if isinstance(window.policy, EventTime) and window.policy.early is not None and not is_shared:
+        raise ProgramError(f"{window}: early results need the watermark of the stream: stream.event_time(…)")
+    output = _output(schema, key, window, aggregations, is_shared)
     draft = CodeDraft(schema, tuple(key), window, list(aggregations.values()), null_key)
     results = ", ".join(f"{column}={aggregation}" for column, aggregation in aggregations.items())
     draft.configuration["description"] = f"{window}: {results}"
-    if isinstance(window.policy, EventTime):
+    if is_shared:
+        assert scale is not None
+        write = write_sessions if isinstance(window.policy, Sessions) else write_shared_windows
+        write(draft, scale)
+    elif isinstance(window.policy, EventTime):
         write_event_windows(draft)
     elif isinstance(window, Sliding):
         write_sliding(draft)
@@ -219,7 +261,11 @@ def aggregate_logic(
 
 
 def _output(
-    schema: Schema, key: Sequence[str], window: Tumbling | Sliding, aggregations: Mapping[str, Aggregation]
+    schema: Schema,
+    key: Sequence[str],
+    window: Tumbling | Sliding,
+    aggregations: Mapping[str, Aggregation],
+    is_shared: bool,
 ) -> Schema:
     output = [schema.arrow.field(name) for name in key]
     for name, aggregation in aggregations.items():
@@ -228,8 +274,14 @@ def _output(
         if name in key:
             raise ProgramError(f"aggregate({name}=…): {name!r} is a column of the key already; choose another name")
         attribute = aggregation.attribute
-        if aggregation.bound:
-            if not isinstance(window.policy, EventTime):
+        if aggregation.bound == "emission":
+            if not is_shared:
+                raise ProgramError(
+                    f"aggregate({name}=agg.{aggregation}): expected windows of event_time(…) on a stream with event "
+                    f"time: stream.event_time(…); found {window}"
+                )
+        elif aggregation.bound:
+            if not isinstance(window.policy, (EventTime, Sessions)):
                 raise ProgramError(
                     f"aggregate({name}=agg.{aggregation}): expected windows of event_time(…), found {window}"
                 )

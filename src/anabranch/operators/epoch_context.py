@@ -1,6 +1,6 @@
 """What user code and library operators can ask of the epoch that runs, and tell it.
 
-    whoever runs a task ── running(EpochContext(…)) ──► operators ask: epoch_time, parts_of
+    whoever runs a task ── running(EpochContext(…)) ──► operators ask: epoch_time, moment, parts_of
                                                     ◄── operators tell: count_anomaly
 
 **The time** of an epoch is recorded with it, so that running it again sees the same; nobody asks the machine.
@@ -22,6 +22,16 @@ from collections.abc import Iterator, Mapping
 from anabranch.operators.hot_key_parts import NO_PARTS, HotKeyParts
 
 
+@dataclasses.dataclass
+class Moment:
+    """How far time has come for the operator that is called: set by whoever calls one whose keys wait for a time."""
+
+    reached: int = 0
+    """The watermark, or the clock: a whole number."""
+    fired: int | None = None
+    """The time that it is called for; None if it takes a tuple."""
+
+
 @dataclasses.dataclass(frozen=True)
 class EpochContext:
     """The epoch that runs, as operators see it."""
@@ -32,6 +42,7 @@ class EpochContext:
     """Operator → its hot keys that are in parts."""
     anomalies: dict[tuple[str, str], int] = dataclasses.field(default_factory=dict)
     """Operator and what it met → how often."""
+    moment: Moment = dataclasses.field(default_factory=Moment)
 
 
 _running: contextvars.ContextVar[EpochContext | None] = contextvars.ContextVar("anabranch_epoch", default=None)
@@ -68,6 +79,12 @@ def epoch_time() -> int:
     """The time of the epoch that is running, in milliseconds since 1970; 0 in a sequential run without a clock."""
     context = _running.get()
     return 0 if context is None else context.time_ms
+
+
+def moment() -> Moment:
+    """How far time has come for the operator that is called."""
+    context = _running.get()
+    return Moment() if context is None else context.moment
 
 
 def parts_of(operator: str) -> HotKeyParts:

@@ -149,7 +149,7 @@ def join_logic(
             "pair of one kind, (left, right)"
         )
     if function is None:
-        output, combine = _joined(left, right, keys)
+        output, combine = _joined(left, right, keys, how)
     elif not callable(function):
         raise ProgramError(f"function={function!r}: expected a function of two tuples")
     elif schema is None:
@@ -198,12 +198,15 @@ def join_logic(
     return Keyed(prototype, "take_left", state, methods=("take_left", "take_right")), output
 
 
-def _joined(left: Schema, right: Schema, keys: Sequence[tuple[str, str]]) -> tuple[Schema, Callable[[Any, Any], Any]]:
+def _joined(
+    left: Schema, right: Schema, keys: Sequence[tuple[str, str]], how: str
+) -> tuple[Schema, Callable[[Any, Any], Any]]:
     """The columns of the left, then those of the right that are not its key."""
     taken = {other for _, other in keys}
     added = [name for name in right.names if name not in taken]
-    _check_clash(left, added)
-    output = Schema(pa.schema([*left.arrow, *(right.arrow.field(name) for name in added)]))
+    _check_clash(left, added, "or say what comes out: function=…, schema=…")
+    one_side = _fields(left, left.names, how in ("right", "outer"))
+    output = Schema(pa.schema([*one_side, *_fields(right, added, how in ("left", "outer"))]))
     names = left.names
     other_of = dict(keys)
 
@@ -217,13 +220,16 @@ def _joined(left: Schema, right: Schema, keys: Sequence[tuple[str, str]]) -> tup
     return output, combine
 
 
-def _check_clash(left: Schema, added: Iterable[str]) -> None:
+def _fields(schema: Schema, names: Iterable[str], padded: bool) -> list[pa.Field]:
+    """Columns of one side; `padded`: they are null where the other side is alone."""
+    fields = [schema.arrow.field(name) for name in names]
+    return [field.with_nullable(True) for field in fields] if padded else fields
+
+
+def _check_clash(left: Schema, added: Iterable[str], otherwise: str) -> None:
     both = [name for name in added if name in left]
     if both:
-        raise SchemaError(
-            f"both sides have a column {both[0]!r}; rename one of them with map(…) before, or say what comes out: "
-            "function=…, schema=…"
-        )
+        raise SchemaError(f"both sides have a column {both[0]!r}; rename one of them before, with map(…), {otherwise}")
 
 
 # -- enrichment ---------------------------------------------------------------------------------------------
@@ -274,8 +280,8 @@ def _enriched(left: Schema, table: Schema, keys: Sequence[tuple[str, str]], how:
     added = [name for name in table.names if name not in taken]
     if not added:
         raise SchemaError("the table has no columns beside its key, so it has nothing to add")
-    _check_clash(left, added)
-    return Schema(pa.schema([*left.arrow, *(table.arrow.field(name) for name in added)])), added
+    _check_clash(left, added, "or leave it out of the table")
+    return Schema(pa.schema([*left.arrow, *_fields(table, added, how == "left")])), added
 
 
 def static_enrich_logic(

@@ -54,16 +54,30 @@ class Time:
 
 @dataclasses.dataclass(frozen=True)
 class EventTime:
-    """Aligned windows over an attribute, closed by the key's watermark: its largest value less the lateness."""
+    """Aligned windows over an attribute, closed by the stream's watermark or, if it has none, by the key's own."""
 
     attribute: str
     size: Any
     lateness: Any = 0
     nulls: str = "fail"
+    early: Any = None
+    per_key: bool = False
 
     def __str__(self) -> str:
         late = f", lateness={self.lateness!r}" if self.lateness else ""
         return f"event_time({self.attribute!r}, {self.size!r}{late})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Sessions:
+    """Tuples that follow one another with less than a gap between; closed by the stream's watermark."""
+
+    attribute: str
+    gap: Any
+    nulls: str = "fail"
+
+    def __str__(self) -> str:
+        return f"sessions({self.attribute!r}, {self.gap!r})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +88,8 @@ class Punctuated:
         return "punctuation()"
 
 
-Policy = Count | Delta | Time | EventTime | Punctuated
-POLICIES = (Count, Delta, Time, EventTime, Punctuated)
+Policy = Count | Delta | Time | EventTime | Sessions | Punctuated
+POLICIES = (Count, Delta, Time, EventTime, Sessions, Punctuated)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,11 +155,26 @@ def time(size: float | datetime.timedelta) -> Time:
     return Time(max(1, round(seconds * 1000)))
 
 
-def event_time(attribute: str, size: Duration, *, lateness: Duration = 0, nulls: str = "fail") -> EventTime:
+def event_time(
+    attribute: str,
+    size: Duration,
+    *,
+    lateness: Duration = 0,
+    nulls: str = "fail",
+    early: Duration | None = None,
+    per_key: bool = False,
+) -> EventTime:
     """Windows over a time that the tuples carry: [0, size), [size, 2 size), …, counted from zero or from 1970.
 
-    Each key has a watermark: the largest attribute it has seen, less `lateness`. A window closes when its key's
-    watermark reaches its end. A tuple whose windows have all closed is late: it is dropped, and counted as ``late``.
+    On a stream with event time (``Stream.event_time``) a window closes, for all keys, when the stream's watermark
+    reaches its end. With a `lateness` it then stays for that long: a late tuple changes it, and it gives its result
+    again.
+
+    On a stream without, or with `per_key`, each key has a watermark: the largest attribute it has seen, less
+    `lateness`; a window closes when its key's watermark reaches its end. A key that falls silent keeps its last window
+    open.
+
+    A tuple whose windows have all closed is late: it is dropped, and counted as ``late``.
 
     Parameters
     ----------
@@ -153,6 +182,8 @@ def event_time(attribute: str, size: Duration, *, lateness: Duration = 0, nulls:
         A column with a number, a date or a timestamp.
     size, lateness : number or timedelta
         In the attribute's own unit; for timestamps a number means seconds, for dates days.
+    early : number or timedelta, optional
+        Give a result of what a window holds so far, so often, if it has changed; ``agg.emission()`` says which it is.
     nulls : "fail" or "drop"
         What a tuple does whose attribute is null (or not finite): fail the epoch, or go, counted as
         ``null_attribute``.
@@ -160,7 +191,28 @@ def event_time(attribute: str, size: Duration, *, lateness: Duration = 0, nulls:
     _check_attribute("event_time", attribute, nulls)
     _check_duration(f"event_time({attribute!r}, {size!r})", size, positive=True)
     _check_duration(f"event_time({attribute!r}, …, lateness={lateness!r})", lateness)
-    return EventTime(attribute, size, lateness, nulls)
+    if early is not None:
+        _check_duration(f"event_time({attribute!r}, …, early={early!r})", early, positive=True)
+    return EventTime(attribute, size, lateness, nulls, early, per_key)
+
+
+def sessions(attribute: str, gap: Duration, *, nulls: str = "fail") -> Sessions:
+    """Sessions: a key's tuples whose times follow one another with less than a gap between.
+
+    The stream needs event time (``Stream.event_time``): a session closes when the watermark reaches its last time and
+    the gap. A tuple between two sessions that are open joins them. One that belongs to no open session, and whose own
+    would have closed already, is late: it is dropped, and counted as ``late``.
+
+    Parameters
+    ----------
+    attribute : str
+        A column with a timestamp, a date or a whole number.
+    gap : number or timedelta
+        In the attribute's own unit; for timestamps a number means seconds, for dates days.
+    """
+    _check_attribute("sessions", attribute, nulls)
+    _check_duration(f"sessions({attribute!r}, {gap!r})", gap, positive=True)
+    return Sessions(attribute, gap, nulls)
 
 
 def punctuation() -> Punctuated:
@@ -222,7 +274,10 @@ def sliding(policy: Policy | int, every: Any = 1) -> Sliding:
     return Sliding(policy, every)
 
 
-_CHOICES = "count(n), delta(attribute, size), time(seconds), event_time(attribute, size) or punctuation()"
+_CHOICES = (
+    "count(n), delta(attribute, size), time(seconds), event_time(attribute, size), sessions(attribute, gap) or "
+    "punctuation()"
+)
 
 
 def _check_attribute(policy: str, attribute: Any, nulls: str) -> None:

@@ -32,6 +32,8 @@ GROUP_BITS_MAX = 20
 _MAGIC = b"AP"
 _VERSION = 1
 _HEADER = struct.Struct("<2sBBIII")
+# With its tables one takes a quarter of a megabyte; of a few regions, just rescaled, two each are in use.
+_FUNCTIONS_KEPT = 16
 _BLOCK_ROWS = 1 << 15  # the scratch arrays of one block stay in the second-level cache
 _SLOT_BITS_MIN, _SLOT_BITS_MAX = 16, 20
 
@@ -242,19 +244,25 @@ class PartitioningFunction:
         )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=_FUNCTIONS_KEPT)
 def _from_bytes(data: bytes) -> PartitioningFunction:
     """A function from its serial form. Kept, so that the tasks of a process derive its tables once."""
     return PartitioningFunction._parsed(data)
 
 
-@lru_cache(maxsize=256)
 def sharing(before: PartitioningFunction, after: PartitioningFunction) -> NDArray[np.bool_]:
     """Which old channels (rows) may hold keys that a new channel (columns) owns.
 
     Where a new owner has to look for the state of its keys. Exact for hot keys: to get one, a channel need not look at
     all that held keys of its group.
     """
+    return _sharing(before.to_bytes(), after.to_bytes())
+
+
+@lru_cache(maxsize=256)
+def _sharing(one: bytes, other: bytes) -> NDArray[np.bool_]:
+    # By serial forms: kept by the functions themselves, each answer would keep two of them, with all their tables.
+    before, after = _from_bytes(one), _from_bytes(other)
     shared = np.zeros((before.channels, after.channels), dtype=bool)
     shared[before.group_owners(), after.group_owners()] = True
     hot = np.union1d(before.hot_hashes, after.hot_hashes)

@@ -46,7 +46,9 @@ def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | N
     where = f"operator {node.title}"
     if epoch is not None:
         where += f", epoch {epoch}"
-    shown = repr(row)
+    # A column that only we know of is no part of the author's tuple.
+    as_written = getattr(getattr(node.logic, "prototype", None), "as_written", None)
+    shown = repr(row if as_written is None or not isinstance(row, Row) else as_written(row))
     if len(shown) > 500:
         shown = shown[:497] + "…"
     if isinstance(problem, (ShapeError, MisfitError)):

@@ -106,6 +106,13 @@ class Keyed:
         order of the tuples since which they wait; it emits like the others. Empty for none.
     ticked : str
         The same at the start of each epoch; the method takes the epoch's time in milliseconds.
+    timed : str
+        The method that is called, with a time, when time has reached what a key waits for: its state field
+        ``timer_due``, a whole number or None. Empty for none. See docs/time.md.
+    by_clock : bool
+        That time is the clock of the epochs, in milliseconds; else it is the watermark of the streams.
+    takes_time : bool
+        The methods that take tuples also take the time that is reached.
     parts : Parts or None
         The same operator in two steps, where that is exactly the same.
     """
@@ -119,7 +126,15 @@ class Keyed:
     waiting: str = ""
     punctuated: str = ""
     ticked: str = ""
+    timed: str = ""
+    by_clock: bool = False
+    takes_time: bool = False
     parts: Parts | None = None
+
+    @property
+    def by_watermark(self) -> bool:
+        """Whether its keys wait for a watermark."""
+        return bool(self.timed) and not self.by_clock
 
     def method_of(self, place: int) -> str:
         """The method that takes the tuples of an input."""
@@ -202,6 +217,38 @@ class Punctuate:
     function: Callable[[Any], Any]
 
 
+@dataclasses.dataclass(frozen=True)
+class Watermark:
+    """The same tuples, with the watermark that follows from them: its advances travel between tuples.
+
+    Attributes
+    ----------
+    attribute : str
+        The column that holds event time.
+    kind : str
+        What that is: see `program.event_time.TimeScale`. All that follow are whole numbers in its unit.
+    lateness : int
+        How far the watermark stays behind the largest time.
+    every : int
+        It is a multiple of this: it advances in such steps.
+    idle_ms : int or None
+        After so long without a tuple, by the clock of the epochs, it holds nobody up.
+    nulls : str
+        What a tuple without a time does: "fail" the epoch, or "drop".
+    """
+
+    attribute: str
+    kind: str
+    lateness: int
+    every: int
+    idle_ms: int | None = None
+    nulls: str = "fail"
+
+    def after(self, time: int) -> int:
+        """The watermark behind a tuple, if it is the first."""
+        return (time - self.lateness) // self.every * self.every
+
+
 @dataclasses.dataclass(eq=False)
 class Loop:
     """The end of a feedback edge while the program is written: known only when the loop is closed."""
@@ -223,7 +270,9 @@ class Feedback:
         return self.target.node.name if self.target.node is not None else ""
 
 
-Logic = Source | Map | Filter | FlatMap | Keyed | Process | Union | Spread | Route | Port | Punctuate | Feedback
+Logic = (
+    Source | Map | Filter | FlatMap | Keyed | Process | Union | Spread | Route | Port | Punctuate | Watermark | Feedback
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

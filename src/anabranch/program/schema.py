@@ -165,10 +165,13 @@ class Schema:
         for place, field in enumerate(self.arrow):
             exact = _EXACT.get(field.type)
             found = set(map(type, columns[place]))
-            if exact is None or not found <= exact.types or (exact.check is not None and exact.check in found):
+            nulls = NoneType in found
+            if (nulls and not field.nullable) or (
+                exact is None or not found <= exact.types or (exact.check is not None and exact.check in found)
+            ):
                 columns[place] = [self._fit(place, value, at) for at, value in enumerate(columns[place])]
             elif exact.range is not None:
-                columns[place] = self._in_range(place, columns[place], exact.range, NoneType in found)
+                columns[place] = self._in_range(place, columns[place], exact.range, nulls)
         return columns
 
     def _in_range(self, place: int, column: Sequence[Any], limits: tuple[int, int], nulls: bool) -> Sequence[Any]:
@@ -179,6 +182,8 @@ class Schema:
 
     def _fit(self, place: int, value: Any, at: int = 0) -> Any:
         field = self.arrow.field(place)
+        if value is None and not field.nullable:
+            raise MisfitError(at, field.name, f"{type_name(field.type)} not null", value, "it must have a value")
         try:
             return fit_value(value, field.type)
         except (TypeError, ValueError, OverflowError, pa.ArrowException) as problem:

@@ -11,7 +11,8 @@ General layout, in the order of a run:
     job_time.py          how long tasks take and where they run (hosts.py); virtual_time.py has the clocks
     simulated_run.py     what a run has shown
     ledger.py, checks.py, owners.py    what an outsider saw, and what must hold of it
-    swarm/               thousands of random worlds; printing.py and smallest.py make of one that fails a small test
+    swarm/               thousands of random worlds; printing.py and smallest.py make of one that fails a small test,
+                         swarm_command.py runs them, and those of the papers' machine
 """
 
 from anabranch.sim.hosts import SimulatedHost

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -30,7 +31,7 @@ from anabranch.program.graph import Keyed, Port, Route
 from anabranch.program.hashing import hash_columns
 from anabranch.sim.inputs import InputFile
 from anabranch.sim.job_time import JobTime
-from anabranch.sim.real_tasks import timed, work_s
+from anabranch.sim.real_tasks import timed, with_busy_sources, work_s
 from anabranch.sim.situation import Keys, Situation
 from anabranch.state.compaction import INLINE_ROWS
 from anabranch.state.lineage import Compaction, inline_compaction, own, visible
@@ -116,10 +117,13 @@ class FastTasks:
     def _sources(
         self, layout: Layout, job: Job, files: Mapping[str, list[InputFile]], leaving: dict[int, float]
     ) -> list[Report]:
-        """The splitters: as many tasks as files, or as slots."""
-        total = [file for each in files.values() for file in each]
-        tasks = max(1, min(len(total), self._time.slots()))
-        parts: list[list[InputFile]] = [total[at::tasks] for at in range(tasks)]
+        """The splitters. Spark packs the small files of a source evenly, so that all tasks run at once."""
+        slots = self._time.slots()
+        parts: list[list[InputFile]] = []
+        for mine in files.values():
+            packed = max(1, math.ceil(len(mine) / slots))
+            parts += [mine[at : at + packed] for at in range(0, len(mine), packed)]
+        parts = parts or [[]]
         reports = []
         for stage in layout.at_depth(0):
             rows = sum(file.rows for file in files.get(stage.name, ()))
@@ -140,7 +144,7 @@ class FastTasks:
             work_s(report, self._costs) + len(part) * self._costs.file_s
             for report, part in zip(reports, parts, strict=True)
         ]
-        return self._timed(reports, works)
+        return [with_busy_sources(report, layout, self._costs) for report in self._timed(reports, works)]
 
     def _timed(self, reports: Sequence[Report], works: Sequence[float]) -> list[Report]:
         return [

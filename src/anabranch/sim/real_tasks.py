@@ -19,13 +19,14 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from anabranch.compiler.layout.stages import Layout
 from anabranch.engine.job import Job
 from anabranch.engine.reports import ChannelReport, Report, SplitReport, from_bytes
 from anabranch.engine.sequential import input_row
 from anabranch.engine.worker.exchange import REPORT, ROWS, Row, report_row
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
 from anabranch.engine.worker.tasks import ChannelTask, Task
-from anabranch.program.graph import Node
+from anabranch.program.graph import Node, Source
 from anabranch.sim.hosts import PlacedTask
 from anabranch.sim.inputs import InputFile
 from anabranch.sim.job_time import JobTime
@@ -90,6 +91,7 @@ class RealTasks:
             fed_back = pa.RecordBatch.from_arrays(arrays, ["loop", "first", "payload"])
             tasks.append(_Ran(partial(self._fed_back, job.feedback, fed_back), 0.0))
         reports, rows = self._stage(tasks)
+        reports = [with_busy_sources(report, job.split.load().layout, self._costs) for report in reports]
         for task in job.depths:
             by_slot: dict[int, list[Row]] = {index: [] for index in range(task.count)}
             for row in rows:
@@ -190,6 +192,26 @@ def busy_s(report: Report, costs: WorkCosts) -> float:
     if not isinstance(report, (SplitReport, ChannelReport)):
         return 0.0
     return sum(costs.of_operator(name) * rows for name, rows in report.operators.items())
+
+
+def with_busy_sources(report: Report, layout: Layout, costs: WorkCosts) -> Report:
+    """The report of a task that read sources, with what it took in the operators that run where each is read."""
+    if not isinstance(report, SplitReport) or not report.sources:
+        return report
+    factor = report.seconds / work_s(report, costs)  # of the host, noise, being a straggler
+    stages = {stage.name: stage for stage in layout.at_depth(0) if stage.name in report.sources}
+    run_in: dict[str, list[str]] = {}  # operator → sources: what is behind a union runs where either is read
+    for source, stage in stages.items():
+        for node in layout.nodes(stage):
+            if not isinstance(node.logic, Source):
+                run_in.setdefault(node.name, []).append(source)
+    busy = dict.fromkeys(report.sources, 0.0)
+    for name, sources in run_in.items():
+        seconds = costs.of_operator(name) * report.operators.get(name, 0) * factor
+        read = sum(report.sources[source] for source in sources)
+        for source in sources:
+            busy[source] += seconds * report.sources[source] / max(1, read)
+    return dataclasses.replace(report, busy_seconds=busy)
 
 
 def saving_s(report: Report, costs: WorkCosts) -> float:

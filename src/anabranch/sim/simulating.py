@@ -8,6 +8,7 @@ from typing import Any
 
 from anabranch.api.stream import Stream
 from anabranch.control.elastic_options import ElasticOptions
+from anabranch.control.source_spreading import SpreadSettings
 from anabranch.engine.query_options import QueryOptions
 from anabranch.sim.hosts import SimulatedHost
 from anabranch.sim.load import Constant, Curve
@@ -92,6 +93,7 @@ def simulate(
         interval_s=interval_s,
         balancing=parsed.balancing.enabled,
         imbalance_tolerance=parsed.balancing.tolerance,
+        spread_gain_s=SpreadSettings().gain_seconds if parsed.spread == "auto" else None,
         versions_kept=parsed.versions_kept,
         asked=tuple(asked),
         crashes=tuple(crashes),

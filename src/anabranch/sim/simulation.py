@@ -24,7 +24,9 @@ import pyarrow as pa
 from anabranch import faults
 from anabranch.api.stream import Stream
 from anabranch.compiler.layout.compile import compiled
+from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.control.decision import Decision
+from anabranch.control.source_spreading import SpreadSettings
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.committer import key_routes
 from anabranch.engine.driver.epoch_progress import EpochProgress
@@ -36,7 +38,7 @@ from anabranch.engine.driver.switching import Form, Forms, SwitchingRunner
 from anabranch.engine.driver.waiting import Ready, SparkSurroundings
 from anabranch.engine.worker.tasks import CompactTask, Program
 from anabranch.errors import AnabranchError, ProgramError
-from anabranch.program.graph import Node, Source
+from anabranch.program.graph import Node, Source, named
 from anabranch.program.options import Interval
 from anabranch.program.origins import RowsOrigin
 from anabranch.sim.fast_tasks import FastTasks
@@ -80,8 +82,10 @@ class Simulation:
         self.situation = situation if situation is not None else Situation()
         ends = [streams] if isinstance(streams, Stream) else list(streams)
         self.ends = [stream._node for stream in ends]
-        self._plan = compiled(self.ends, self.situation.split_hot_keys is True)
-        self._sources = [each.node for each in self._plan.operators if isinstance(each.node.logic, Source)]
+        written = Form(self.situation.split_hot_keys is True)
+        self._plans = {written: compiled(self.ends, written.split_hot_keys)}
+        operators = self._plans[written].operators
+        self._sources = [each.node for each in operators if isinstance(each.node.logic, Source)]
         for node in self._sources:
             if node.logic.partitioned_by:  # type: ignore[union-attr]
                 raise ProgramError(
@@ -249,10 +253,17 @@ class Simulation:
         auto = situation.split_hot_keys == "auto"
 
         def form_of(form: Form) -> Program:
-            in_two_steps = auto and form.split_hot_keys
-            return Program.of(compiled(self.ends, split_hot_keys=True) if in_two_steps else self._plan, orders)
+            if form not in self._plans:
+                self._plans[form] = compiled(self.ends, form.split_hot_keys, form.spread)
+            return Program.of(self._plans[form], orders)
 
-        forms = Forms(form_of, "auto" if auto else "on" if situation.split_hot_keys else "off")
+        spread_by = situation.spread_gain_s
+        forms = Forms(
+            form_of,
+            "auto" if auto else "on" if situation.split_hot_keys else "off",
+            {} if spread_by is None else spread_names(named(self.ends)),
+            None if spread_by is None else SpreadSettings(spread_by),
+        )
         program = forms.program(forms.first(checkpoint))
         checkpoint.bind(describe_program(program))
         self.routes = key_routes(program)

@@ -79,6 +79,8 @@ class Situation:
     split_hot_keys: bool | str = False
     """As the option splitHotKeys: True, False or "auto"."""
     split_gain_s: float = 0.5
+    spread_gain_s: float | None = None
+    """How much shorter an epoch must be for what has no state to get channels of its own; None: it never does."""
     snapshot_epochs: int | None = None
     """As the option snapshotInterval."""
     versions_kept: int = 10

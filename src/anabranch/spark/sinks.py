@@ -27,7 +27,8 @@ def to_dataframe(spark: SparkSession, table: pa.Table, schema: Schema) -> DataFr
     """The table as a DataFrame, rows in the same order."""
     if table.num_rows == 0:
         return spark.createDataFrame([], to_ddl(schema.arrow))
-    return spark.createDataFrame(table, to_ddl(schema.arrow))
+    # Chunks in one: Spark leaves out all that follows an empty one.
+    return spark.createDataFrame(table.combine_chunks(), to_ddl(schema.arrow))
 
 
 class FileSink:
@@ -47,7 +48,7 @@ class FileSink:
         self._format = format_name
         self._options = dict(options)
         self._schema = schema
-        self._directory = OutputDirectory(open_files(spark, path, durable), format_name)
+        self._directory = OutputDirectory(open_files(spark, path, durable), format_name, to_ddl(schema.arrow))
 
     @property
     def place(self) -> str:

@@ -35,6 +35,18 @@ class AdaptationFacts:
 
 
 @dataclasses.dataclass(frozen=True)
+class WatermarkFacts:
+    """How far event time has come."""
+
+    values: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Watermark → its value; of operators that wait for the clock, the epoch's time."""
+    heard_ms: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Watermark of a stream → the time of the last epoch in which the stream had a tuple."""
+    ended: bool = False
+    """The input has ended: all time has come, and nothing may follow."""
+
+
+@dataclasses.dataclass(frozen=True)
 class ManifestFacts:
     """What an epoch was run with, and what the next one needs."""
 
@@ -49,6 +61,7 @@ class ManifestFacts:
     adaptation: AdaptationFacts = dataclasses.field(default_factory=AdaptationFacts)
     batch_digest: str | None = None
     """What tells the input of that micro-batch from any other; None if Spark has no note of it."""
+    watermarks: WatermarkFacts = dataclasses.field(default_factory=WatermarkFacts)
 
     @property
     def in_flight(self) -> int:
@@ -63,6 +76,7 @@ class ManifestFacts:
             "clock_ms": self.clock_ms,
             "feedback": {loop: vars(each) for loop, each in self.feedback.items()},
             "adaptation": vars(self.adaptation),
+            "watermarks": vars(self.watermarks),
             **self.owners.to_facts(),
         }
 
@@ -76,4 +90,5 @@ class ManifestFacts:
             {loop: FedBack(**each) for loop, each in fields["feedback"].items()},
             AdaptationFacts(**fields["adaptation"]),
             fields["batch_digest"],
+            WatermarkFacts(**fields.get("watermarks", {})),
         )

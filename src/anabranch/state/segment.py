@@ -179,6 +179,20 @@ class Segment:
                 return at
         return None
 
+    def between(self, field: str, after: int, until: int) -> np.ndarray:
+        """The rows whose field is a number above one and up to another."""
+        name = f"field.{field}"
+        if field not in self.fields or not len(self):
+            return np.zeros(0, np.int64)
+        column = _one_chunk(self.table.column(name))
+        if self.encoding(name) == _CODEC:
+            numbers = decode_column(column, _CODEC)
+            return np.flatnonzero([number is not None and after < number <= until for number in numbers])
+        if not pa.types.is_integer(column.type):  # nothing but nulls
+            return np.zeros(0, np.int64)
+        inside = pc.and_(pc.greater(column, after), pc.less_equal(column, until))
+        return np.flatnonzero(pc.fill_null(inside, False).to_numpy(zero_copy_only=False))
+
     def dead_mask(self) -> np.ndarray:
         """Which rows only say that a key was removed."""
         if not self.has_dead:

@@ -105,6 +105,7 @@ class Table:
         self._owns = owns  # of what segments hold, what belongs to this channel; None: all of it
         self._clock_ms = clock_ms
         self._ttl_ms = node.logic.time_to_live_ms
+        self._is_timed = bool(node.logic.timed)
         self._defaults = {field.name: field for field in node.logic.fields}
         self._key = key
         self.live: dict[Any, Any] = {}
@@ -149,6 +150,29 @@ class Table:
                     if value and mine and not dead:
                         wanted.append(key)
         return self.load(wanted)
+
+    def load_due(self, field: str, after: int, until: int) -> dict[Any, Any]:
+        """Make sure the instances whose `field`, a number, is above one and up to another are live; all live ones.
+
+        Looks at the numbers of every key there is, all at once, and at nothing else of those that are not due.
+        """
+        wanted: set[Any] = set()
+        for segment in self.segments if until > after else ():
+            rows = segment.between(field, after, until)
+            if not len(rows):
+                continue
+            keys = [canonical_key(key) for key in segment.values("key", rows)]
+            if self._owns is not None:
+                owned = self._owns(segment.hashes[rows], partial(list, keys))
+                keys = list(compress(keys, owned.tolist()))
+            wanted.update(key for key in keys if key not in self.live)
+        if wanted:
+            # A newer segment may say something else of a key; such keys are not made live.
+            place = self.instances.names.index(field)
+            found = self._find(list(wanted))
+            due = [key for key, state in found.items() if state[place] is not None and after < state[place] <= until]
+            self.load(due)
+        return self.live
 
     def _find(self, keys: list[Any]) -> dict[Any, tuple[Any, ...]]:
         hashes = self._key.hashes(keys)
@@ -209,9 +233,16 @@ class Table:
                 names.append(EXPIRES)
                 columns.append((self._clock_ms + self._ttl_ms,) * len(keys))
             try:
-                return write_segment(self._key.hashes(keys), keys, names, columns), len(keys)
+                return write_segment(self._key.hashes(keys), keys, names, columns, self._ended(columns)), len(keys)
             except StateError as problem:
                 raise StateError(f"operator {self.instances.node.title}: {problem}") from None
+
+    def _ended(self, columns: Sequence[Sequence[Any]]) -> np.ndarray | None:
+        """Which keys are as if they were never seen: those of operators that wait for times go when nothing is left."""
+        if not self._is_timed:
+            return None
+        initial = self.instances.values(self.instances.new())
+        return np.fromiter((state == initial for state in zip(*columns, strict=True)), bool, len(columns[0]))
 
     def _changed(self) -> tuple[list[Any], list[Sequence[Any]]]:
         """The keys whose state changed, and their state by field.

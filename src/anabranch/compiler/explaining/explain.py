@@ -112,6 +112,7 @@ def _stage(data: dict[str, Any], stage: dict[str, Any]) -> list[str]:
         lines.append(
             f"  shuffle from {edge['operator']} (stage {edge['from']}){_routed(stage, edge)}; {_ordered(edge)}"
             + ("; with punctuations" if edge["punctuated"] else "")
+            + (f"; with the watermark of {' and '.join(edge['watermarks'])}" if edge["watermarks"] else "")
         )
     lines.append(f"  starts here: {stage['reason']}")
     return lines

@@ -73,6 +73,7 @@ def _edge(layout: Layout, edge: Edge) -> dict[str, Any]:
         "ordered": edge.ordered,
         "trail": edge.width,
         "punctuated": edge.punctuated,
+        "watermarks": list(edge.watermarks),
     }
 
 

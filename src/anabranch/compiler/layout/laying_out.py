@@ -11,6 +11,7 @@ from anabranch.compiler.layout.chains import PlannedOperator
 from anabranch.compiler.layout.partitioned_source import Names
 from anabranch.compiler.layout.runnable import is_single, runnable
 from anabranch.compiler.layout.stages import Digits, Edge, Exit, Layout, Stage, Step
+from anabranch.program.event_time import awaiting_watermarks, watermarks_behind
 from anabranch.program.graph import (
     Feedback,
     Keyed,
@@ -20,6 +21,7 @@ from anabranch.program.graph import (
     Source,
     Spread,
     Union,
+    Watermark,
     carrying_punctuations,
     fed_back,
 )
@@ -80,6 +82,8 @@ class _Draft:
         self._names = {node.name: node for node in nodes}
         self._borders = {border.before: border.reason for border in plan.borders}
         self._punctuated = carrying_punctuations(nodes)
+        self._behind = watermarks_behind(nodes)
+        self._awaiting = awaiting_watermarks(nodes)
         self._loops = fed_back(nodes)
         self._readers: dict[int, list[tuple[int, int]]] = {node.id: [] for node in nodes}
         for node in nodes:
@@ -149,7 +153,8 @@ class _Draft:
         punctuated = any(branch.punctuated for _, branch in into) and node.id in self._punctuated
         isolated = node.id in self._isolated or stage in self._alone
         places: tuple[int, ...] = ()
-        why = partitioned_source.obstacle(copy, len(into), punctuated, isolated)
+        timed = self._awaits(node) and any(self._behind[self._node_of[branch.step].id] for _, branch in into)
+        why = partitioned_source.obstacle(copy, len(into), punctuated, timed, isolated)
         if not why:
             places, why = partitioned_source.matched(source, node, named[0].names, route)
         by = ", ".join(source.logic.partitioned_by)  # type: ignore[union-attr]
@@ -199,7 +204,7 @@ class _Draft:
 
     def _parted(self, operator: PlannedOperator, copy: Node, into: list[tuple[int, _Branch]], single: bool) -> str:
         """Why an operator with state cannot run in the stage of what it reads; empty if it can."""
-        if isinstance(copy.logic, Keyed) and (copy.logic.punctuated or copy.logic.ticked):
+        if isinstance(copy.logic, Keyed) and (copy.logic.punctuated or copy.logic.ticked or copy.logic.timed):
             return "it waits for punctuations or for time: a stage is entered where it does"
         if len(operator.node.inputs) > 1 and not single:
             return f"it brings {len(operator.node.inputs)} streams together"
@@ -236,10 +241,25 @@ class _Draft:
         for place, branch in into:
             edges.append(len(self._edges))
             carries = branch.punctuated and node.id in self._punctuated
-            self._edges.append(Edge(len(self._edges), branch.step, number, place, branch.fork, punctuated=carries))
+            watermarks = self._behind[self._node_of[branch.step].id] if self._awaits(node) else ()
+            self._edges.append(
+                Edge(
+                    len(self._edges),
+                    branch.step,
+                    number,
+                    place,
+                    branch.fork,
+                    punctuated=carries,
+                    watermarks=watermarks,
+                )
+            )
         self._steps.append(Step(number, copy, stage, tuple(edges), minds_order=self._minds[node.id]))
         self._node_of.append(node)
         return number
+
+    def _awaits(self, node: Node) -> bool:
+        """Whether somebody waits for the watermarks of what an operator reads."""
+        return node.id in self._awaiting and not isinstance(node.logic, Watermark)
 
     # -- trails and depths ----------------------------------------------------------------------------------
 
@@ -248,7 +268,8 @@ class _Draft:
         outputs: dict[int, list[int]] = {step.number: [] for step in self._steps}
         for edge in self._edges:
             outputs[edge.source].append(edge.number)
-        ticking = [step.number for step in self._steps if self._ticks(step)]
+        # By operator: behind a union it may be in several places.
+        ticking = list(dict.fromkeys(self._node_of[step.number].id for step in self._steps if self._ticks(step)))
         loose: dict[int, bool] = {}
         for step in list(self._steps):
             digits = self._entering(step)
@@ -256,7 +277,7 @@ class _Draft:
             was_loose = loose.get(self._edges[step.inputs[0]].source, False) if inner else False
             prolific = self._prolific[self._node_of[step.number].id] and not isinstance(step.node.logic, Source)
             # What makes punctuations, or is called at them, numbers what it emits itself.
-            numbers = step.waits or isinstance(step.node.logic, Punctuate)
+            numbers = step.waits or isinstance(step.node.logic, (Punctuate, Watermark))
             is_loose = not numbers and (was_loose or prolific)
             leaving = [self._edges[number] for number in outputs[step.number]]
             stays = len(leaving) == 1 and leaving[0].target >= 0 and not leaving[0].fork
@@ -268,14 +289,14 @@ class _Draft:
                 outputs=tuple(outputs[step.number]),
                 digits=digits,
                 refines=refines,
-                tick=ticking.index(step.number) - len(ticking) if step.number in ticking else None,
+                tick=ticking.index(self._node_of[step.number].id) - len(ticking) if self._ticks(step) else None,
             )
             self._label(step.number, digits, refines, leaving)
         stages = tuple(self._stages())
         return Layout(tuple(self._steps), tuple(self._edges), stages, exits)
 
     def _ticks(self, step: Step) -> bool:
-        return isinstance(step.node.logic, Keyed) and bool(step.node.logic.ticked)
+        return step.waits or step.makes_watermark
 
     def _entering(self, step: Step) -> Digits:
         """The digits of a step's input: of its only edge, or as many as the longest of several needs."""
@@ -288,10 +309,10 @@ class _Draft:
 
     def _label(self, number: int, digits: Digits, refines: bool, leaving: list[Edge]) -> None:
         step = self._steps[number]
-        if isinstance(step.node.logic, Punctuate):
+        if isinstance(step.node.logic, (Punctuate, Watermark)):
             digits = (*digits, None)
         if step.waits:
-            digits = (*digits, *waiting_digits(digits))
+            digits = (*digits, *waiting_digits(digits), *((None,) if step.is_timed else ()))
         if refines:
             digits = (*digits, None)
         for edge in leaving:
@@ -345,7 +366,7 @@ class _Draft:
 
 def waiting_digits(digits: Digits) -> Digits:
     """What the trail of a tuple gets that was emitted at a punctuation: the epoch and the trail since which its key
-    waited, and which of the tuples for this key it is.
+    waited, and which of the tuples for this key it is. If its key waited for a time, that comes first.
     """
     return (None,) * (len(digits) + 2)
 

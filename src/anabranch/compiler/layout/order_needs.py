@@ -8,8 +8,8 @@ A trail is what brings tuples that come from several places into the order of on
 out of the program, carries trails if
 
 - it leads out, to an output that is in total order (or in that within keys, and the output has several edges);
-- punctuations travel on it, or its stage begins with an operator that reads several streams or waits: these stand
-  between tuples, and only trails say between which;
+- punctuations or watermarks travel on it, or its stage begins with an operator that reads several streams or waits:
+  these stand between tuples, and only trails say between which;
 - the stage it enters must pass trails on, because an edge that leaves it carries them;
 - the stage it enters has a step that minds order, and its tuples would not come in order without: they come from the
   channels of another stage, or by several edges. That holds for order within keys as well: the tuples of one key come
@@ -75,7 +75,7 @@ def _demanded(layout: Layout, needed: set[int]) -> set[int]:
         entry = layout.steps[stage.steps[0]]
         inputs = layout.inputs_of(stage)
         loses_order = _minds(layout, stage) and not _arrives_in_order(layout, inputs)
-        stands_between = entry.takes_arrivals or any(edge.punctuated for edge in inputs)
+        stands_between = entry.takes_arrivals or any(edge.punctuated or edge.watermarks for edge in inputs)
         if loses_order or stands_between or _passes_on(layout, stage, needed):
             found.update(entry.inputs)
     for each in layout.exits:

@@ -65,15 +65,17 @@ def matched(source: Node, node: Node, names: Names, route: Sequence[str]) -> tup
     return tuple(places), ""
 
 
-def obstacle(node: Node, streams: int, punctuated: bool, isolated: bool) -> str:
+def obstacle(node: Node, streams: int, punctuated: bool, timed: bool, isolated: bool) -> str:
     """Why a stage cannot run where its source is read, whatever its key is; empty if it can."""
     logic = node.logic
-    if isinstance(logic, Keyed) and (logic.punctuated or logic.ticked):
+    if isinstance(logic, Keyed) and (logic.punctuated or logic.ticked or logic.timed):
         return "it waits for punctuations or for time"
     if streams > 1:
         return f"it brings {streams} streams together"
     if punctuated:
         return "punctuations come with the tuples"
+    if timed:
+        return "a watermark comes with the tuples"
     if isolated:
         return "isolate()"
     if isinstance(logic, Keyed) and getattr(logic.prototype, "salted", None):

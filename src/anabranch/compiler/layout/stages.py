@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from anabranch.program.graph import (
     Keyed,
     Node,
+    Watermark,
 )
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class Edge:
         Whether trails are sent at all: where order does not matter, they need not be.
     punctuated : bool
         Whether punctuations travel on it.
+    watermarks : tuple of str
+        The watermarks whose advances travel on it.
     """
 
     number: int
@@ -71,6 +74,7 @@ class Edge:
     crosses: bool = False
     ordered: bool = True
     punctuated: bool = False
+    watermarks: tuple[str, ...] = ()
 
     @property
     def width(self) -> int:
@@ -93,7 +97,8 @@ class Step:
     refines : bool
         Whether what leaves gets another digit: which of the tuples with its trail so far it is.
     tick : int or None
-        The position at which the start of the epoch stands for an operator that waits for time to pass.
+        The position at which the start of the epoch stands for an operator that waits for time to pass, or that makes a
+        watermark.
     minds_order : bool
         Whether what it does depends on the order of its tuples; if it has a key, of those of one key.
     """
@@ -110,8 +115,20 @@ class Step:
 
     @property
     def waits(self) -> bool:
-        """Whether keys are called at punctuations or at the start of epochs."""
-        return isinstance(self.node.logic, Keyed) and bool(self.node.logic.punctuated or self.node.logic.ticked)
+        """Whether keys are called at punctuations, at the start of epochs, or when a time has come."""
+        logic = self.node.logic
+        return isinstance(logic, Keyed) and bool(logic.punctuated or logic.ticked or logic.timed)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether keys are called when a time has come."""
+        return isinstance(self.node.logic, Keyed) and bool(self.node.logic.timed)
+
+    @property
+    def makes_watermark(self) -> bool:
+        """Whether a watermark has its name."""
+        logic = self.node.logic
+        return isinstance(logic, Watermark) or (isinstance(logic, Keyed) and logic.by_watermark)
 
     @property
     def takes_arrivals(self) -> bool:
@@ -214,6 +231,22 @@ class Layout:
             for node in self.nodes(stage):
                 if isinstance(node.logic, Keyed):
                     yield stage, node
+
+    def watermark_ticks(self) -> dict[str, int]:
+        """Operators of `event_time` → where the start of the epoch stands for them."""
+        return {
+            step.node.name: step.tick
+            for step in self.steps
+            if isinstance(step.node.logic, Watermark) and step.tick is not None
+        }
+
+    def watermarks_made(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The watermarks that are made of others, and these, in an order in which inputs come first."""
+        return [
+            (step.node.name, tuple(dict.fromkeys(name for at in step.inputs for name in self.edges[at].watermarks)))
+            for step in self.steps
+            if step.makes_watermark and not isinstance(step.node.logic, Watermark)
+        ]
 
     def inputs_of(self, stage: Stage) -> list[Edge]:
         """The edges by which tuples enter a stage."""

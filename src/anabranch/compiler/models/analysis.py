@@ -22,6 +22,7 @@ from anabranch.compiler.reading.facts import TRUSTED, Identity, Kind
 from anabranch.compiler.reading.kinds import static_attribute
 from anabranch.compiler.rewriting.managed_state import rewrite
 from anabranch.errors import ProgramError
+from anabranch.operators.timers import TIMER_FIELDS
 from anabranch.program.graph import (
     Filter,
     FlatMap,
@@ -30,6 +31,7 @@ from anabranch.program.graph import (
     Map,
     Node,
     Process,
+    is_ours,
 )
 from anabranch.program.model import (
     Cause,
@@ -71,7 +73,15 @@ def analyse_with_facts(node: Node) -> tuple[Model, Inference | None]:
     schema = node.inputs[0].schema if node.inputs else None
     found = infer(target, method, schema, node.schema, mode, fields, node.location)
     model = _from_code(node, found, target, method, mode)
+    others = _called_between(node, target, fields)
+    if isinstance(node.logic, Keyed) and (node.logic.timed or node.logic.punctuated):
+        model = _emitting_between(node, model, others)
     model = _declare(node, model, found, declaration_of(target))
+    for other in others:
+        found.facts.written |= other.facts.written
+        found.facts.touched |= other.facts.touched
+        found.facts.globals_read |= other.facts.globals_read
+        found.facts.globals_written |= other.facts.globals_written
     # What was read with is large; of a large program only what was found is kept.
     found.reading = None
     found.emissions.clear()
@@ -110,10 +120,62 @@ def _check_method(node: Node, target: Any, method: str | None) -> None:
 def _code_of(node: Node) -> tuple[Any, str | None, str, tuple[Any, ...]]:
     logic = node.logic
     if isinstance(logic, Keyed):
-        return logic.prototype, logic.method, "process", logic.fields
+        # What takes the tuples of an operator that waits is ours, and calls the user's.
+        method = logic.method if logic.method not in _TAKING else "process"
+        return logic.prototype, method, "process", logic.fields
     if isinstance(logic, Process):
         return logic.operator, None if _is_called(logic) else logic.method, "process", ()
     return logic.function, None, _MODES[type(logic)], ()  # type: ignore[union-attr]
+
+
+_TAKING = ("take_until_end", "take_until_punctuation")
+_BETWEEN = ("on_timer", "on_end", "on_punctuation")
+
+
+def _called_between(node: Node, target: Any, fields: tuple[Any, ...]) -> list[Inference]:
+    """What was read of the methods that are called between tuples: when a time has come, at punctuations."""
+    logic = node.logic
+    if not isinstance(logic, Keyed) or not (logic.timed or logic.punctuated):
+        return []
+    defined = [name for name in _BETWEEN if not is_ours(_file_of(static_attribute(type(target), name)))]
+    return [
+        infer(target, name, None, node.schema, "process", fields, node.location, takes_tuple=name == "on_timer")
+        for name in defined
+    ]
+
+
+def _file_of(member: Any) -> str:
+    """Where a method was written; what is none counts as ours."""
+    return member.__code__.co_filename if isinstance(member, types.FunctionType) else __file__
+
+
+def _emitting_between(node: Node, model: Model, others: list[Inference]) -> Model:
+    """The model of an operator that also emits between tuples: it has no tuple then whose columns it could copy."""
+    assert isinstance(node.logic, Keyed)
+    here = node.location
+    blocks = model.blocks + tuple(
+        block_of(fact) for found in others for fact in ordered_blocks(found) if fact.kind not in TRUSTED
+    )
+    when = "at punctuations" if node.logic.punctuated else "when a time has come"
+    inputs = model.inputs
+    if node.logic.punctuated:
+        inputs = Property((Input.EXPECTING,) * max(1, len(node.inputs)), "it is called at punctuations", here)
+    if blocks and not model.blocks:
+        model = dataclasses.replace(model, state=blocks[0], key=None, case=0)
+    return dataclasses.replace(
+        model,
+        blocks=blocks,
+        inputs=inputs,
+        notes=tuple(note for note in model.notes if not _is_about_timers(note)),
+        selectivity=Property(Selectivity.ANY, f"it may emit {when}", here),
+        forwarding=Property({}, f"what it emits {when} comes from no tuple", here),
+    )
+
+
+def _is_about_timers(note: Property) -> bool:
+    """Whether a note is about what our timers do, not the user's code."""
+    ours = note.location is not None and is_ours(note.location.file)
+    return ours or any(field in note.reason for field in TIMER_FIELDS)
 
 
 def _is_called(logic: Process) -> bool:

@@ -28,6 +28,7 @@ from anabranch.program.graph import (
     Source,
     Spread,
     Union,
+    Watermark,
 )
 from anabranch.program.model import (
     Block,
@@ -62,6 +63,10 @@ def built_in_model(node: Node, read: list[Inference]) -> Model | None:
         word = "a union" if isinstance(logic, Union) else "one of several outputs"
         state = Property(State.STATELESS, f"{word} keeps nothing", here)
         return _model(node, state, Selectivity.ONE, everything, ordering=Ordering.NEEDED)
+    if isinstance(logic, Watermark):
+        reason = "a watermark follows from the tuples before it, wherever they are read"
+        selectivity = Selectivity.AT_MOST_ONE if logic.nulls == "drop" else Selectivity.ONE
+        return _model(node, Property(State.STATELESS, reason, here), selectivity, everything)
     if isinstance(logic, Punctuate):
         found = infer(logic.function, None, node.schema, node.schema, "filter", (), here)
         read.append(found)

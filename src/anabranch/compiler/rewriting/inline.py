@@ -18,10 +18,12 @@ decorator or defaults, when it looks at its own frame, or when its source cannot
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import textwrap
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 _PREFIX = "_anabranch_"
@@ -38,17 +40,38 @@ def inlined(function: Callable[..., Any], inputs: Sequence[str], outputs: Sequen
     (position, instance, input columns…) that returns nothing. ``unpack`` makes the values of a tuple from whatever
     a ``yield`` gives that is not seen through here.
     """
+    if not isinstance(function, types.FunctionType) or not inspect.isgeneratorfunction(function):
+        return None
+    if function.__closure__ or hasattr(function, "__wrapped__") or function.__defaults__ or function.__kwdefaults__:
+        return None
+    if function.__name__ != function.__code__.co_name:
+        return None
+    maker = _rewritten(_Code(function.__code__, function.__code__.co_filename, function), tuple(inputs), tuple(outputs))
+    if maker is None:
+        return None
+    return types.FunctionType(maker, function.__globals__, argdefs=(StopIteration, RuntimeError))
+
+
+@dataclass(frozen=True)
+class _Code:
+    """A function's code, wherever the function came from: equal where the rewritten code is."""
+
+    code: types.CodeType
+    filename: str  # which code objects do not compare
+    function: types.FunctionType = field(compare=False)
+
+
+# A task is made for every channel of every epoch, and its methods are the same each time.
+@functools.lru_cache(maxsize=256)
+def _rewritten(method: _Code, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> types.CodeType | None:
+    """The code of the maker of a rewritten method; None if the method must be called as it is."""
     try:
-        return _build(function, inputs, outputs)
+        return _build(method.function, inputs, outputs)
     except _CannotInlineError:
         return None
 
 
-def _build(function: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]) -> Callable[..., Any]:
-    if not isinstance(function, types.FunctionType) or not inspect.isgeneratorfunction(function):
-        raise _CannotInlineError("not a plain generator function")
-    if function.__closure__ or hasattr(function, "__wrapped__") or function.__defaults__ or function.__kwdefaults__:
-        raise _CannotInlineError("it has a closure, a decorator or defaults")
+def _build(function: types.FunctionType, inputs: Sequence[str], outputs: Sequence[str]) -> types.CodeType:
     definition = _definition(function)
     arguments = definition.args
     names = [argument.arg for argument in arguments.args]
@@ -75,8 +98,7 @@ def _build(function: Callable[..., Any], inputs: Sequence[str], outputs: Sequenc
     ast.copy_location(made, definition)
     ast.fix_missing_locations(module)
     code = compile(module, function.__code__.co_filename, "exec")
-    maker = next(each for each in code.co_consts if isinstance(each, types.CodeType))
-    return types.FunctionType(maker, function.__globals__, argdefs=(StopIteration, RuntimeError))
+    return next(each for each in code.co_consts if isinstance(each, types.CodeType))
 
 
 def _names_bound(node: ast.AST) -> list[str]:

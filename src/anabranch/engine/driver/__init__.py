@@ -5,6 +5,7 @@ setup.py           what a runner is given: settings, storage, backend, observer
 epoch_jobs.py      the tasks of an epoch, made and run
 sparing.py         epochs without the shuffle that a partitioned source spares
 committer.py       manifests, and the compaction of segments beside the epochs
+event_times.py     watermarks between epochs
 drain.py           epochs for what was fed back, when there is nothing to read
 output_directory.py   a directory of output files that one owner publishes at a time
 results.py, sink.py, feedback.py, epoch_progress.py

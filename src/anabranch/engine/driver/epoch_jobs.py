@@ -13,6 +13,7 @@ from anabranch.compiler.layout.stages import Layout
 from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.setup import Backend, Storage
 from anabranch.engine.job import Job
+from anabranch.engine.worker.advances import EventTimes
 from anabranch.engine.worker.output_files import Target, unordered
 from anabranch.engine.worker.output_mergers import MergerTask, mergeable
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
@@ -62,16 +63,18 @@ class EpochJobs:
         fed_back: list[tuple[int, int, bytes]],
         functions: Mapping[int, PartitioningFunction],
         parts: Mapping[str, HotKeyParts],
+        times: EventTimes | None = None,
     ) -> Results:
         """Run an epoch's tasks over its input (None: only what was fed back)."""
+        times = EventTimes() if times is None else times
         layout = self._program.layout
         common = (self._pickled, self._digest, state.epoch, state.clock_ms, functions, parts, self._direct)
         while True:
             merged = (self._mergers, frozenset(self._targets))
-            depths = [ChannelTask(*common, depth, state, *merged) for depth in range(1, layout.depth + 1)]
+            depths = [ChannelTask(*common, depth, state, *merged, times=times) for depth in range(1, layout.depth + 1)]
             merger = MergerTask(*common, self._targets, self._mergers) if self._targets else None
-            split = SplitTask(*common, state if has_spared_shuffle(layout) else None)
-            job = Job(split, FeedbackTask(*common), fed_back, depths, merger)
+            split = SplitTask(*common, state if has_spared_shuffle(layout) else None, times=times)
+            job = Job(split, FeedbackTask(*common, times=times), fed_back, depths, merger)
             try:
                 rows = self._backend.execute(batch, job)
                 return Results(rows, layout, frozenset({*self._targets, *self._direct}))

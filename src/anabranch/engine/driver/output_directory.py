@@ -6,7 +6,7 @@
 
 Files are staged under names that no other driver has and only one's own are published; the next owner removes the
 rest. What remains open: a driver that is frozen between its last look at the ownership and its renaming, and wakes
-up later, replaces files of that one epoch, by files with the same rows.
+up later, replaces the files of that one epoch, by files with the same rows.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from anabranch.engine.driver.sink import Holder
 from anabranch.engine.worker.output_files import STAGED
 from anabranch.errors import CheckpointError, SinkError, StorageError
+from anabranch.faults import reach
 from anabranch.state.envelope import opened, seal, to_json
 from anabranch.state.files import Files, cannot_write, remove_passing, sync
 
 MARK = "_anabranch.json"
 _KIND = "output"
 STAGING = "_staging-"
+_SWEPT_EVERY = 64  # epochs; what is swept is seldom there
 
 
 class OutputDirectory:
@@ -36,11 +38,14 @@ class OutputDirectory:
         The directory.
     format_name : str
         What the files hold.
+    columns : str
+        … and their columns: files of different ones in one directory could not be read as one table.
     """
 
-    def __init__(self, files: Files, format_name: str) -> None:
+    def __init__(self, files: Files, format_name: str, columns: str) -> None:
         self.files = files
         self._format = format_name
+        self._columns = columns
         self._holder = Holder("", None)
 
     def check(self, holder: Holder) -> None:
@@ -59,7 +64,7 @@ class OutputDirectory:
                     "new path; if this is the output of this query, restore that file from a copy."
                 )
             return
-        query, owner, format_name = found
+        query, owner, format_name, columns = found
         if owner != holder.checkpoint:
             raise SinkError(
                 f"the output path {path} belongs to the query with the checkpoint {owner}; this query has the "
@@ -73,9 +78,14 @@ class OutputDirectory:
             )
         if format_name != self._format:
             raise SinkError(f"the output path {path} holds {format_name}, not {self._format}")
+        if columns != self._columns:
+            raise SinkError(
+                f"the output path {path} holds the columns {columns}; the program now writes {self._columns}, and "
+                "files of both could not be read as one table. Write to another path: the query goes on with its state."
+            )
 
-    def _owner(self) -> tuple[str, str, str] | None:
-        """The query, checkpoint and format that the mark names."""
+    def _owner(self) -> tuple[str, str, str, str] | None:
+        """The query, checkpoint, format and columns that the mark names."""
         data = self.files.read(MARK)
         if data is None:
             return None
@@ -83,7 +93,7 @@ class OutputDirectory:
         try:
             query, content = opened(data, _KIND, None, place)
             found = json.loads(content)
-            return query, found["checkpoint"], found["format"]
+            return query, found["checkpoint"], found["format"], found["columns"]
         except (CheckpointError, ValueError, KeyError, TypeError) as problem:
             raise SinkError(
                 f"{place} is damaged, so it cannot be said whose output this is. Restore it from a copy; or write to "
@@ -101,7 +111,7 @@ class OutputDirectory:
                 self.files.delete(name)
             elif name.startswith(STAGING):
                 self.files.clear(name)
-        body = to_json({"checkpoint": holder.checkpoint, "format": self._format}).encode()
+        body = to_json({"checkpoint": holder.checkpoint, "format": self._format, "columns": self._columns}).encode()
         if not self.files.create(MARK, seal(_KIND, holder.query, body)):
             self.check(holder)  # two queries at once: one of them made the mark
 
@@ -112,19 +122,17 @@ class OutputDirectory:
     def publish(self, epoch: int, content: Mapping[str, bytes | memoryview]) -> None:
         """Make contents, by the ends of their names, an epoch's output; there may be none."""
         names = {f"part-{epoch:012d}-{end}": data for end, data in content.items()}
-        before = [name for name in self.files.names("") if name.startswith(f"part-{epoch:012d}-")]
         self._holder.check()
+        reach("files checked", epoch=epoch)
         for name, data in names.items():
             self.files.write(name, data)
-        self._remove(before, names)
+        self._remove_others(epoch, names)
 
     def publish_staged(self, epoch: int, staged: Sequence[str], end: str) -> None:
         """Make files that tasks have written here an epoch's output, in this order."""
         names = [f"part-{epoch:012d}-{number:05d}{end}" for number in range(len(staged))]
-        # What attempts left that were repeated goes with what an earlier run of the epoch had published.
-        superseded = (f"part-{epoch:012d}-", f"{STAGED}{epoch:012d}-")
-        before = [name for name in self.files.names("") if name.startswith(superseded) and name not in staged]
         self._holder.check()
+        reach("files checked", epoch=epoch)
         root = self.files.root
         try:
             for source, name in zip(staged, names, strict=True):
@@ -135,9 +143,26 @@ class OutputDirectory:
                 sync(root)
         except OSError as problem:
             raise cannot_write(root, problem) from None
-        self._remove(before, names)
+        self._remove_others(epoch, names)
+        if epoch % _SWEPT_EVERY == 0:
+            self._sweep(epoch)
 
-    def _remove(self, before: Sequence[str], names: Sequence[str] | Mapping[str, object]) -> None:
-        for name in before:
-            if name not in names:
+    def _remove_others(self, epoch: int, mine: Collection[str]) -> None:
+        """Remove what others have published of an epoch that is mine, or that nobody will publish again.
+
+        To list a directory of a million files takes long, and in nearly every epoch there is nothing to be found:
+        nobody has begun it before. A driver that was frozen finds itself fenced. If its epoch is committed it has just
+        replaced files of its successor, by the same rows, and removes the rest of them; else the successor will.
+        """
+        if self._holder.is_again(epoch) if self._holder.is_owner else self._holder.is_committed(epoch):
+            # What attempts of tasks left that were repeated goes with it.
+            superseded = (f"part-{epoch:012d}-", f"{STAGED}{epoch:012d}-")
+            for name in self.files.names(""):
+                if name.startswith(superseded) and name not in mine:
+                    self.files.delete(name)
+
+    def _sweep(self, epoch: int) -> None:
+        """Remove files of attempts of tasks that were repeated."""
+        for name in self.files.names(""):
+            if name.startswith(STAGED) and name < f"{STAGED}{epoch + 1:012d}-":
                 self.files.delete(name)

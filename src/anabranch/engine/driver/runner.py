@@ -35,6 +35,7 @@ from anabranch.engine.driver.epoch_progress import (
     TaskProgress,
     anomalies_in,
 )
+from anabranch.engine.driver.event_times import times_after, times_at_start
 from anabranch.engine.driver.feedback import FeedbackStore
 from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.scaling import RegionStatus, Scaling
@@ -200,6 +201,18 @@ class EpochRunner:
                 raise
             return True
 
+    def end(self) -> bool:
+        """Run the epoch in which all time has come, because the input has ended; whether it was run now."""
+        with self._lock:
+            if self._committed.watermarks.ended:
+                return False
+            try:
+                self._run_epoch(None, self._committed.batch, ending=True)
+            except AnabranchError as error:
+                self.failure = error
+                raise
+            return True
+
     def _run_batch(self, batch: Any, number: int) -> None:
         committed = self._committed.batch
         if number <= committed:
@@ -216,7 +229,14 @@ class EpochRunner:
         began = self._checkpoint.begun(self.epochs_done)
         if began is not None and began.drain:
             # Cut off between its output and its manifest, perhaps: it must be the same epoch again.
-            self._run_epoch(None, committed)
+            self._run_epoch(None, committed, ending=began.ending)
+        if self._committed.watermarks.ended:
+            raise CheckpointError(
+                f"there is more input, but that of the query with the checkpoint {self._checkpoint.files.root} has "
+                "ended (option endOfInput='close'): its windows are closed, and all that comes is late. Start anew "
+                "with another checkpointLocation and output path, over all input; or leave windows open: "
+                "endOfInput='open'."
+            )
         self._run_epoch(batch, number)
 
     def _check_replayed(self, number: int, committed: int) -> None:
@@ -235,17 +255,17 @@ class EpochRunner:
                 "and output path."
             )
 
-    def _run_epoch(self, batch: Any, number: int) -> None:
+    def _run_epoch(self, batch: Any, number: int, ending: bool = False) -> None:
         """The course of an epoch: begin, job, merge, sink, manifest; then what changes before the next."""
         passing_s = self._backend.clock.passing_s
         started, started_ms = passing_s(), self._backend.clock.now_s() * 1000
         ready = self._backend.surroundings.at_start(batch is not None)
         epoch = self.epochs_done
         time_ms = max(self._backend.next_epoch_ms(), self._committed.clock_ms)
-        clock_ms = self._checkpoint.begin(epoch, time_ms, drain=batch is None)
+        clock_ms = self._checkpoint.begin(epoch, time_ms, drain=batch is None, ending=ending)
         begun = passing_s()
         reach("epoch begun", epoch=epoch)
-        results = self._run_job(batch, epoch, clock_ms)
+        results = self._run_job(batch, epoch, clock_ms, ending)
         ran = passing_s()
         reach("job done", epoch=epoch)
         tables = results.tables()
@@ -260,7 +280,15 @@ class EpochRunner:
         self._commit(
             results,
             epoch,
-            ManifestFacts(number, clock_ms, self._owners, feedback, self.adaptation.to_facts(), digest),
+            ManifestFacts(
+                number,
+                clock_ms,
+                self._owners,
+                feedback,
+                self.adaptation.to_facts(),
+                digest,
+                times_after(self.program.layout, self._committed.watermarks, clock_ms, results.reports, ending),
+            ),
         )
         committed = passing_s()
         reach("manifest written", epoch=epoch)
@@ -283,11 +311,12 @@ class EpochRunner:
         self._adapt(facts, rows_out)
         self._committer.compact_beside(clock_ms, self._owners)
 
-    def _run_job(self, batch: Any, epoch: int, clock_ms: int) -> Results:
+    def _run_job(self, batch: Any, epoch: int, clock_ms: int, ending: bool) -> Results:
         functions = {number: self._owners.function(region) for number, region in self._regions.items()}
         state = self._committer.version(epoch, clock_ms, self._owners)
         fed_back = self._feedback.pieces(self._committed.feedback)
-        return self._jobs.run(batch, state, fed_back, functions, self.adaptation.balancing.hot_key_parts())
+        times = times_at_start(self.program.layout, self._committed.watermarks, clock_ms, ending)
+        return self._jobs.run(batch, state, fed_back, functions, self.adaptation.balancing.hot_key_parts(), times)
 
     def _write(self, results: Results, tables: Sequence[pa.Table], epoch: int) -> int:
         """Give the sinks their output; how many tuples it has."""

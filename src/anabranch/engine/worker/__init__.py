@@ -5,7 +5,8 @@ local_channels.py  channels that run where their source is read
 exchange.py        what crosses between tasks: packets, headers, results, reports
 packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth
-stage.py, batches.py    a stage's operators over a batch at a time
+stage.py, stage_flow.py, batches.py    a stage's operators over a batch at a time
+advances.py        watermarks on their way; timed_calls.py   operators whose keys wait for a time
 timing.py, measuring.py  what single keys cost
 output_files.py    output that tasks write themselves
 output_mergers.py  ordered output, written in parallel

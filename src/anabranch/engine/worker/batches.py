@@ -36,6 +36,9 @@ class StateTable(Protocol):
     def load_waiting(self, field: str) -> dict[Any, Any]:
         """The live instances by key, those among them whose `field` is true."""
 
+    def load_due(self, field: str, after: int, until: int) -> dict[Any, Any]:
+        """The live instances by key, those among them whose `field`, a number, is above one and up to another."""
+
 
 class Batch:
     """Tuples with their positions, as rows or columns, whichever was asked for last."""
@@ -77,6 +80,14 @@ class Batch:
     def arrays(self) -> list[pa.Array]:
         """The columns as Arrow has them."""
         return self.schema.arrays(self.columns)
+
+    def array(self, place: int) -> pa.Array:
+        """A column as Arrow has it."""
+        return pa.array(self.columns[place], self.schema.arrow.field(place).type)
+
+    def kept(self, mask: Sequence[bool]) -> Batch:
+        """Some of the tuples, which keep their positions."""
+        return Batch(self.schema, list(compress(self.positions, mask)), list(compress(self.rows, mask)))
 
     def with_column(self, schema: Schema, column: np.ndarray) -> Batch:
         """The same tuples with a column of numbers more."""

@@ -10,9 +10,10 @@ and sorts the few rows of a task, so that what must be known first comes first:
     1  a header              the pieces of the sources and their row counts: they make numbers into positions
     2  data                  edge, place; the payload is a packet: an Arrow batch, then trails
     3  punctuations          edge; the payload is trails
-    4  data for later        depth, index, and what is below: handed on
-    5  a result              exit, edge, place
-    6  a report              what a task did
+    4  advances              edge, which of its watermarks; the payload is trails and values
+    5  data for later        depth, index, and what is below: handed on
+    6  a result              exit, edge, place
+    7  a report              what a task did
 
 Everything travels in one job, also what an early stage has for the driver: it is handed on from depth to depth.
 """
@@ -32,7 +33,7 @@ import pyarrow as pa
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.reports import ChannelReport, Report, RoutedKeys, SplitReport, to_bytes
 from anabranch.engine.worker.packets import data_place, number_place, pack, route
-from anabranch.engine.worker.stage import Leaving
+from anabranch.engine.worker.stage_flow import Leaving
 from anabranch.engine.worker.trails import Trails, encoded
 from anabranch.errors import AnabranchError, error_to_json
 from anabranch.partitioning.counting.tally import Tally
@@ -40,7 +41,7 @@ from anabranch.program.hashing import hash_columns
 
 ROW_COLUMNS = "task int, order binary, payload binary"
 ROWS = pa.schema([("task", pa.int32()), ("order", pa.binary()), ("payload", pa.binary())])
-FAILURE, HEADER, DATA, MARKS, LATER, RESULT, REPORT = range(7)
+FAILURE, HEADER, DATA, MARKS, ADVANCES, LATER, RESULT, REPORT = range(8)
 
 _EDGE = struct.Struct(">BH")
 _RESULT = struct.Struct(">BHH")
@@ -118,11 +119,19 @@ class Outbox:
             else:
                 yield from self._data(edge, place, trails, leaving.columns)
         if leaving.marks is not None and len(leaving.marks[0]):
-            payload = encoded(leaving.marks)
-            target = self._layout.stages[self._layout.steps[edge.target].stage]
-            for channel in range(self._functions[target.number].channels):
-                place = data_place(piece, int(leaving.marks[0][0]))
-                yield self._to(target, channel, _EDGE.pack(MARKS, edge.number) + place, payload)
+            order = _EDGE.pack(MARKS, edge.number) + data_place(piece, int(leaving.marks[0][0]))
+            yield from self._to_all(edge, order, encoded(leaving.marks))
+        for each in leaving.advances:
+            if len(each.values):
+                which = _EDGE.pack(ADVANCES, edge.number) + bytes([edge.watermarks.index(each.name)])
+                order = which + data_place(piece, int(each.trails[0][0]))
+                yield from self._to_all(edge, order, encoded([*each.trails, each.values]))
+
+    def _to_all(self, edge: Edge, order: bytes, payload: bytes) -> Iterator[Row]:
+        """To every channel of the stage that an edge leads to."""
+        target = self._layout.stages[self._layout.steps[edge.target].stage]
+        for channel in range(self._functions[target.number].channels):
+            yield self._to(target, channel, order, payload)
 
     def _place(self, edge: Edge, piece: bytes, trails: Trails) -> bytes:
         """Where a packet stands among others: by its first position or, if it has none, behind its producer's last."""

@@ -19,7 +19,8 @@ from anabranch.engine.worker.exchange import Outbox, Row, batches_of
 from anabranch.engine.worker.local_channels import LocalChannels
 from anabranch.engine.worker.output_files import OutputFiles
 from anabranch.engine.worker.packets import number_place, text_place, unpack
-from anabranch.engine.worker.stage import Flow, StageRun
+from anabranch.engine.worker.stage import StageRun
+from anabranch.engine.worker.stage_flow import Flow
 from anabranch.engine.worker.tasks import Program, Task, met
 from anabranch.errors import AnabranchError, OrderError
 from anabranch.operators.epoch_context import running
@@ -35,7 +36,7 @@ class _Splitter:
         self.source = source
         self.prefix = program.prefix(source)
         self._pieces = pieces
-        self._run = StageRun(program.layout, program.stage_of(source), {}, task.epoch, task.clock_ms)
+        self._run = StageRun(program.layout, program.stage_of(source), {}, task.epoch, task.clock_ms, times=task.times)
         self.rows_in = 0
         self.busy_seconds = 0.0
         self._clock = task.clock
@@ -44,6 +45,11 @@ class _Splitter:
     def entered(self) -> dict[str, int]:
         """Operator → tuples that entered it."""
         return self._run.entered
+
+    @property
+    def reached(self) -> dict[str, int]:
+        """Watermark → how far it has come, of those that had tuples here."""
+        return self._run.reached
 
     def leaving(self, piece: bytes, columns: Sequence[pa.Array]) -> Iterator[tuple[bytes, Any]]:
         """What leaves for a run of rows of a piece: (piece, leaving)."""
@@ -84,6 +90,9 @@ class _ArrowBatch(Batch):
 
     def arrays(self) -> list[pa.Array]:
         return list(self._arrow)
+
+    def array(self, place: int) -> pa.Array:
+        return self._arrow[place]
 
     def with_column(self, schema: Any, column: np.ndarray) -> Batch:
         return _ArrowBatch(schema, self.positions, [*self._arrow, pa.array(column)])
@@ -150,7 +159,7 @@ class SplitTask(Task):
         entered = _entered(splitters)
         busy = {s.source.name: s.busy_seconds for s in splitters}
         report = SplitReport(began, seconds, rows_out, read, oldest, entered, busy, written)
-        yield outbox.report(dataclasses.replace(report, anomalies=met()))
+        yield outbox.report(dataclasses.replace(report, anomalies=met(), watermarks=_reached(splitters)))
         for each in local.reports():
             yield outbox.passed(each)
 
@@ -207,7 +216,17 @@ class FeedbackTask(Task):
         # No row was read from a source. What was fed back is routed, and so counted, like any other.
         seconds = self.clock.passing_s() - started
         entered = _entered(splitters)
-        yield outbox.report(SplitReport(began, seconds, rows_out, operators=entered, files=written, anomalies=met()))
+        report = SplitReport(began, seconds, rows_out, operators=entered, files=written, anomalies=met())
+        yield outbox.report(dataclasses.replace(report, watermarks=_reached(splitters)))
+
+
+def _reached(splitters: Sequence[_Splitter]) -> dict[str, int]:
+    """Watermark → how far it has come, in all stages of a task."""
+    found: dict[str, int] = {}
+    for splitter in splitters:
+        for name, value in splitter.reached.items():
+            found[name] = max(value, found.get(name, value))
+    return found
 
 
 def _entered(splitters: Sequence[_Splitter]) -> dict[str, int]:

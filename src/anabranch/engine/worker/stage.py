@@ -14,57 +14,18 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, Step
+from anabranch.engine.worker.advances import Advances, EventTimes, candidates
 from anabranch.engine.worker.batches import Batch, BatchSteps, Keeper, StateTable, keys_of
+from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
+from anabranch.engine.worker.timed_calls import TimedCalls
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, TIMED_BATCHES, Stopwatch, timed_rows
 from anabranch.engine.worker.trails import LAST, Trails, emission_index, refined, taken
 from anabranch.errors import AnabranchError, ProgramError
+from anabranch.operators.epoch_context import count_anomaly
+from anabranch.operators.library_operator import NULL_ATTRIBUTE
 from anabranch.program.calling import emitted, operator_failed
-from anabranch.program.graph import Keyed, Punctuate, Spread
-
-
-@dataclasses.dataclass
-class Flow:
-    """Tuples on their way through a stage: their positions point into the trails. And the punctuations.
-
-    While tuples are timed, `origins` says for each place of the trails which of the tuples that entered it comes from.
-    """
-
-    batch: Batch
-    trails: Trails
-    marks: Trails | None = None
-    origins: np.ndarray | None = None
-
-    def part(self, start: int, stop: int) -> Flow:
-        """Some of the tuples, without punctuations."""
-        batch = self.batch.part(start, stop)
-        trails = [digit[start:stop] for digit in self.trails] if isinstance(batch.positions, range) else self.trails
-        return Flow(batch, trails)
-
-    def timed(self) -> Flow:
-        """The same, with origins."""
-        origins = np.zeros(len(self.trails[0]), dtype=np.int64)
-        origins[np.array(self.batch.positions, dtype=np.int64)] = np.arange(len(self.batch))
-        return dataclasses.replace(self, origins=origins)
-
-
-@dataclasses.dataclass
-class Arrival:
-    """What enters a stage: the tuples of each input, with positions in the order of all, and punctuations there."""
-
-    batches: Mapping[int, Batch]  # by the place of the input
-    trails: Trails
-    marks: np.ndarray  # positions
-    tick: int | None = None  # the position of the start of the epoch, if something waits for it
-
-
-@dataclasses.dataclass
-class Leaving:
-    """What leaves a stage by an edge."""
-
-    edge: Edge
-    trails: Trails
-    columns: list[pa.Array]
-    marks: Trails | None
+from anabranch.program.event_time import END, TimeScale, event_time_of, idle_watermarks
+from anabranch.program.graph import Keyed, Punctuate, Spread, Watermark
 
 
 def by_range(leaving: Leaving, total: int, count: int) -> Iterator[tuple[int, Leaving]]:
@@ -77,7 +38,7 @@ def by_range(leaving: Leaving, total: int, count: int) -> Iterator[tuple[int, Le
         if start < stop:
             trails = [digit[start:stop] for digit in leaving.trails]
             columns = [column.slice(start, stop - start) for column in leaving.columns]
-            yield at, dataclasses.replace(leaving, trails=trails, columns=columns, marks=None)
+            yield at, dataclasses.replace(leaving, trails=trails, columns=columns, marks=None, advances=())
 
 
 class StageRun:
@@ -95,8 +56,13 @@ class StageRun:
         epoch: int,
         clock_ms: int = 0,
         watch: Stopwatch | None = None,
+        times: EventTimes | None = None,
     ) -> None:
         self._layout = layout
+        times = EventTimes() if times is None else times
+        self._times = dataclasses.replace(times, idle=idle_watermarks(layout.watermarks_made(), times.idle))
+        self.reached: dict[str, int] = {}
+        """Watermark → how far it has come, of those that had tuples here or are this stage's own."""
         self._steps = [layout.steps[number] for number in stage.steps]
         self._epoch = epoch
         self._clock_ms = clock_ms
@@ -115,7 +81,7 @@ class StageRun:
         return {
             step.number: operators.step(step.node, watch)
             for step in self._steps
-            if step.node.inputs and not isinstance(step.node.logic, Spread) and not step.takes_arrivals
+            if step.node.inputs and not isinstance(step.node.logic, (Spread, Watermark)) and not step.takes_arrivals
         }
 
     def run(self, entering: Flow | Arrival) -> list[Leaving]:
@@ -123,7 +89,8 @@ class StageRun:
         if isinstance(entering, Arrival) and not self._steps[0].takes_arrivals:
             # One input, and punctuations pass by.
             (batch,) = entering.batches.values()
-            entering = Flow(batch, entering.trails, [digit[entering.marks] for digit in entering.trails])
+            marks = [digit[entering.marks] for digit in entering.trails]
+            entering = Flow(batch, entering.trails, marks, advances=tuple(entering.advances_by_name()))
         if self._watch is None or isinstance(entering, Arrival) or not len(entering.batch):
             return self._run(entering)
         self._batches += 1
@@ -131,7 +98,7 @@ class StageRun:
             return self._run(entering)
         count, first = len(entering.batch), timed_rows(len(entering.batch))
         parts, seconds = self._run_timed(entering.part(0, first), self._watch)
-        rest = dataclasses.replace(entering.part(first, count), marks=entering.marks)
+        rest = dataclasses.replace(entering.part(first, count), marks=entering.marks, advances=entering.advances)
         self._takes_long = seconds > LONG_CALL_SECONDS * first
         if self._takes_long:
             others, _ = self._run_timed(rest, self._watch)
@@ -178,18 +145,58 @@ class StageRun:
     def _apply(self, step: Step, arrived: Flow | Arrival, runs: Mapping[int, Callable[[Batch, Any], Batch]]) -> Flow:
         if isinstance(arrived, Arrival):
             assert step.takes_arrivals, "only the entry of a stage sees its inputs in their common order"
-            calls = _Calls(step, self._tables[step.node.name], self._epoch, self._clock_ms, self._watch)
+            table = self._tables[step.node.name]
+            calls: _Calls | TimedCalls
+            if step.is_timed:
+                names = tuple(dict.fromkeys(n for at in step.inputs for n in self._layout.edges[at].watermarks))
+                calls = TimedCalls(step, table, self._epoch, self._clock_ms, self._times, names, self._watch)
+            else:
+                clock_ms = END if self._times.ending else self._clock_ms
+                calls = _Calls(step, table, self._epoch, clock_ms, self._watch)
             flow = calls.run(arrived)
+            if isinstance(calls, TimedCalls):
+                self.reached[step.node.name] = calls.value
             if calls.timed_keys:
                 self.timed.append((calls.timed_keys, np.array(calls.timed_seconds)))
             return flow
+        if isinstance(step.node.logic, Watermark):
+            return self._with_watermark(step, arrived, step.node.logic)
         run = runs.get(step.number)
         if run is None:
             return arrived
         batch = run(arrived.batch, step.node) if len(arrived.batch) else Batch(step.node.schema, [], [])
         if isinstance(step.node.logic, Punctuate):
             return self._punctuated(step, arrived, batch)
-        return Flow(batch, arrived.trails, arrived.marks, arrived.origins)
+        return dataclasses.replace(arrived, batch=batch)
+
+    def _with_watermark(self, step: Step, arrived: Flow, logic: Watermark) -> Flow:
+        """Tuples and, behind some of them, what they would make of the watermark."""
+        node = step.node
+        batch = arrived.batch
+        place = node.schema.names.index(logic.attribute)
+        column = batch.array(place)
+        if column.null_count:
+            try:
+                event_time_of(logic, None)
+            except ValueError as problem:
+                row = batch.rows[column.is_null().index(True).as_py()]
+                raise operator_failed(node, row, problem, self._epoch) from None
+            count_anomaly(node.name, NULL_ATTRIBUTE, column.null_count)
+            batch = batch.kept(column.is_valid().to_pylist())
+            column = column.drop_null()
+        values = (TimeScale(logic.kind).numbers(column) - logic.lateness) // logic.every * logic.every
+        start = self._times.value(node.name)
+        places = candidates(values, start, node.name in self._times.idle)
+        if len(values):
+            self.reached[node.name] = max(int(values.max()), start, self.reached.get(node.name, start))
+        positions = np.array(batch.positions, dtype=np.int64)
+        own = emission_index(positions) * 2  # tuples may share a trail so far; an advance stands behind one of them
+        base = taken(arrived.trails, positions)
+        advances = Advances(node.name, [digit[places] for digit in [*base, own + 1]], values[places])
+        marks = arrived.marks
+        if marks is not None:
+            marks = [*marks, np.zeros(len(marks[0]), dtype=np.int64)]
+        return Flow(batch.renumbered(), [*base, own], marks, _origins(arrived, positions), (advances,))
 
     def _punctuated(self, step: Step, arrived: Flow, batch: Batch) -> Flow:
         """Tuples and the punctuations behind some of them; those that came pass on."""
@@ -202,14 +209,18 @@ class StageRun:
         if arrived.marks is not None:
             came = [*arrived.marks, np.zeros(len(arrived.marks[0]), dtype=np.int64)]
             marks = [np.concatenate(pair) for pair in zip(marks, came, strict=True)]
-        return Flow(batch.renumbered(), [*base, own], marks, _origins(arrived, positions))
+        advances = tuple(each.then(0) for each in arrived.advances)
+        return Flow(batch.renumbered(), [*base, own], marks, _origins(arrived, positions), advances)
 
     def _refined(self, flow: Flow) -> Flow:
         positions = np.array(flow.batch.positions, dtype=np.int64)
         marks = flow.marks
         if marks is not None:
             marks = [*marks, np.zeros(len(marks[0]), dtype=np.int64)]
-        return Flow(flow.batch.renumbered(), refined(flow.trails, positions), marks, _origins(flow, positions))
+        advances = tuple(each.then(0) for each in flow.advances)
+        return Flow(
+            flow.batch.renumbered(), refined(flow.trails, positions), marks, _origins(flow, positions), advances
+        )
 
     def _leaving(self, step: Step, edge: Edge, out: Flow) -> Leaving:
         batch = out.batch
@@ -223,7 +234,8 @@ class StageRun:
                     "emit at most one tuple for each it takes, and emitted several. Correct the declaration."
                 )
             trails = taken(out.trails, positions)
-        return Leaving(edge, trails, batch.arrays(), out.marks if edge.punctuated else None)
+        advances = tuple(each for each in out.advances if each.name in edge.watermarks)
+        return Leaving(edge, trails, batch.arrays(), out.marks if edge.punctuated else None, advances)
 
 
 def _size(arrived: Flow | Arrival) -> int:
@@ -237,14 +249,14 @@ def _origins(flow: Flow, positions: np.ndarray) -> np.ndarray | None:
 
 def _joined(first: Leaving, second: Leaving) -> Leaving:
     """What left by an edge, the second behind the first."""
-    if not len(first.trails[0]) and first.marks is None:
+    if not len(first.trails[0]) and first.marks is None and not first.advances:
         return second
     trails = [np.concatenate(pair) for pair in zip(first.trails, second.trails, strict=True)]
     columns = [pa.concat_arrays(pair) for pair in zip(first.columns, second.columns, strict=True)]
     marks = second.marks
     if first.marks is not None and second.marks is not None:
         marks = [np.concatenate(pair) for pair in zip(first.marks, second.marks, strict=True)]
-    return Leaving(first.edge, trails, columns, marks)
+    return Leaving(first.edge, trails, columns, marks, (*first.advances, *second.advances))
 
 
 class _Calls:
@@ -297,7 +309,7 @@ class _Calls:
         batch = self._checked(rows)
         marks = [digit[arrival.marks] for digit in arrival.trails]
         if not self._step.waits:
-            return Flow(batch, arrival.trails, marks)
+            return Flow(batch, arrival.trails, marks, advances=tuple(arrival.advances_by_name()))
         base = [digit[positions] for digit in arrival.trails]
         opened = np.array(self._opened, dtype=np.int64).reshape(len(positions), width + 1)
         # Outputs of one call stand together: they have the position and the key's opening in common.
@@ -307,13 +319,13 @@ class _Calls:
             same[1:] = np.cumsum(differs)
         trails = [*base, *(opened[:, at] for at in range(width + 1)), emission_index(same)]
         behind = [np.full(len(arrival.marks), LAST), *[np.zeros(len(arrival.marks), dtype=np.int64)] * (width + 1)]
-        return Flow(batch.renumbered(), trails, [*marks, *behind])
+        advances = tuple(each.then(LAST, *(0,) * (width + 1)) for each in arrival.advances_by_name())
+        return Flow(batch.renumbered(), trails, [*marks, *behind], advances=advances)
 
     def _run_waiting(self, arrival: Arrival, calls: list[Any], rows: _Rows, live: dict[Any, Any]) -> None:
         logic, width = self._logic, len(arrival.trails)
         never = (0,) * (width + 1)
-        marks = set(arrival.marks.tolist())
-        happens = bool(marks) or arrival.tick is not None
+        happens = bool(len(arrival.marks)) or arrival.tick is not None
         waiting: dict[Any, tuple[int, ...]] = {}
         if happens:
             live = self._table.load_waiting(logic.waiting)
@@ -322,7 +334,10 @@ class _Calls:
             waiting = {
                 key: (*it.opened, *never[len(it.opened) :]) for key, it in live.items() if getattr(it, logic.waiting)
             }
+        passing = {position for position, _, _ in arrival.advances}
         for position, call in enumerate(calls):
+            if position in passing:
+                continue
             if call is not None:
                 method, key, row = call
                 instance = live[key]
@@ -332,10 +347,11 @@ class _Calls:
                     self._call(position, row, method, instance, row, opened=never)
                 self._settle(instance, key, waiting, arrival.trails, position)
                 continue
-            method = logic.ticked if position == arrival.tick else logic.punctuated
+            is_ticked = position == arrival.tick and bool(logic.ticked)
+            method = logic.ticked if is_ticked else logic.punctuated
             if not method:
                 continue
-            arguments = (self._clock_ms,) if position == arrival.tick else ()
+            arguments = (self._clock_ms,) if is_ticked else ()
             for key, opened in sorted(waiting.items(), key=lambda item: item[1]):
                 instance = live[key]
                 row = rows.waiting(key)

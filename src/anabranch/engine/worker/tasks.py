@@ -20,8 +20,10 @@ from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
 from anabranch.engine.reports import Anomaly, ChannelReport
+from anabranch.engine.worker.advances import Advances, EventTimes, rising
 from anabranch.engine.worker.batches import Batch
 from anabranch.engine.worker.exchange import (
+    ADVANCES,
     DATA,
     FAILURE,
     HEADER,
@@ -37,12 +39,14 @@ from anabranch.engine.worker.exchange import (
 from anabranch.engine.worker.measuring import Measuring
 from anabranch.engine.worker.output_files import OutputFiles, Target
 from anabranch.engine.worker.packets import Positions, number_of, piece_of, text_of, unpack
-from anabranch.engine.worker.stage import Arrival, Flow, Leaving, StageRun, by_range
+from anabranch.engine.worker.stage import StageRun, by_range
+from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
 from anabranch.errors import AnabranchError
 from anabranch.operators.epoch_context import EpochContext, running, take_anomalies
 from anabranch.operators.hot_key_parts import HotKeyParts
-from anabranch.program.graph import Feedback, Node
+from anabranch.program.event_time import END
+from anabranch.program.graph import Feedback, Keyed, Node, Watermark
 from anabranch.program.model import OutputOrder
 from anabranch.program.schema import to_values
 from anabranch.program.travelling import run_under, unpacked
@@ -118,6 +122,7 @@ class Task:
     parts: Mapping[str, HotKeyParts]  # operator → its hot keys that are in parts
     files: Mapping[int, Target]  # exit → where whoever makes its tuples writes them, for those that need no order
     clock: Clock = dataclasses.field(default=MACHINE_CLOCK, kw_only=True)
+    times: EventTimes = dataclasses.field(default=EventTimes(), kw_only=True)
 
     def load(self) -> Program:
         found = _programs.get(self.digest)
@@ -174,7 +179,7 @@ class ChannelTask(Task):
                     channel.add_pieces(payload)
                     if hands_on_pieces:
                         yield from outbox.everywhere(order, payload.as_py())
-                elif kind in (DATA, MARKS):
+                elif kind in (DATA, MARKS, ADVANCES):
                     for leaving in channel.take(kind, *edge_of(order), payload):
                         yield from self._sent(leaving, outbox, channel, files)
                 else:
@@ -219,6 +224,8 @@ class ChannelRun:
         self._positions = Positions()
         self._waiting: dict[int, list[tuple[Trails, pa.RecordBatch]]] = {}
         self._marks: dict[int, list[Trails]] = {}
+        self._advances: dict[str, list[tuple[int, Trails, np.ndarray]]] = {}  # watermark → edge, trails, values
+        self._times = task.times
         self._size = 0
         edges = list(self._edges.values())
         simple = len(edges) == 1 and is_relative(self._layout, edges[0]) and not edges[0].punctuated
@@ -228,8 +235,11 @@ class ChannelRun:
         tables = self._state.open(self._nodes)
         self._measuring = Measuring(program.layout, self._stage, tables, self._clock)
         self._run = StageRun(
-            program.layout, self._stage, tables, task.epoch, task.clock_ms, watch=self._measuring.watch
+            program.layout, self._stage, tables, task.epoch, task.clock_ms, self._measuring.watch, task.times
         )
+        # What all channels know alike is sent by one of them.
+        made_here = {node.name for node in self._nodes if isinstance(node.logic, Watermark)}
+        self._sends = None if self._number == 0 else made_here
         self._rows_in = self._rows_out = 0
         self._busy = 0.0
         self._saving = 0.0
@@ -250,6 +260,9 @@ class ChannelRun:
         """Take rows that arrived; what leaves already."""
         edge = self._edges[number]
         buffer = payload.as_buffer()
+        if kind == ADVANCES:
+            self._take_advances(edge, edge.watermarks[place[0]], place[1:], buffer)
+            return
         trails: Trails = []
         if edge.ordered:
             base = self._positions.base(piece_of(place)) if is_relative(self._layout, edge) else 0
@@ -264,6 +277,11 @@ class ChannelRun:
         if self._streams and self._size >= BATCH_ROWS:
             yield from self._flush()
 
+    def _take_advances(self, edge: Edge, name: str, place: bytes, buffer: pa.Buffer) -> None:
+        base = self._positions.base(piece_of(place)) if is_relative(self._layout, edge) else 0
+        *trails, values = decoded(memoryview(buffer), edge.width + 1, base)
+        self._advances.setdefault(name, []).append((edge.number, trails, values))
+
     def _flush(self) -> Iterator[Any]:
         waiting, self._waiting, self._size = self._waiting, {}, 0
         for number, parts in waiting.items():
@@ -275,6 +293,9 @@ class ChannelRun:
         """What leaves for what enters."""
         begun = self._clock.passing_s()
         leaving = self._run.run(entering)
+        if self._sends is not None:
+            for each in leaving:
+                each.advances = tuple(one for one in each.advances if one.name in self._sends)
         self._rows_in += rows_in
         self._rows_out += sum(len(each.trails[0]) for each in leaving)
         self._busy += self._clock.passing_s() - begun
@@ -286,6 +307,11 @@ class ChannelRun:
         if self._streams:
             if self._waiting:
                 yield from self._flush()
+            if self._advances:
+                ((_, edge),) = self._edges.items()
+                nothing = Flow(Batch(self._columns(edge), [], []), _empty(edge.width))
+                advances = tuple(self._rising(edge.digits))
+                yield from self.worked(dataclasses.replace(nothing, advances=advances), 0)
         else:
             yield from self.worked(self._arrival(), self._size)
         begun = self._clock.passing_s()
@@ -305,7 +331,9 @@ class ChannelRun:
         for number, edge in self._edges.items():
             marks = distinct(joined(self._marks[number])) if number in self._marks else _empty(edge.width)
             parts.append(filled(marks, edge.digits, wanted))
-        tick = self._entry.tick
+        advances = list(self._rising(wanted))
+        parts += [each.trails for each in advances]
+        tick = self._tick()
         if tick is not None:
             parts.append([np.full(1, tick if at == 0 else 0) for at in range(len(parts[0]))])
         trails = joined(parts)
@@ -322,12 +350,40 @@ class ChannelRun:
             batches.setdefault(edge.place, []).append((place[start : start + count], records, self._columns(edge)))
             start += count
         stop = len(order) - (tick is not None)
+        happened: list[tuple[int, str, int]] = []
+        for each in reversed(advances):
+            stop -= len(each.values)
+            places = place[stop : stop + len(each.values)].tolist()
+            happened += zip(places, [each.name] * len(places), each.values.tolist(), strict=True)
         return Arrival(
             {at: _sorted_batch(each) for at, each in batches.items()},
             [digits[order] for digits in trails],
             np.sort(place[start:stop]),
             int(place[-1]) if tick is not None else None,
+            sorted(happened),
         )
+
+    def _tick(self) -> int | None:
+        """Where the start of the epoch stands, if the entry waits for it."""
+        logic = self._entry.node.logic
+        always = isinstance(logic, Keyed) and bool(logic.ticked or logic.timed)
+        return self._entry.tick if always or (self._times.ending and self._entry.waits) else None
+
+    def _rising(self, wanted: Any) -> Iterator[Advances]:
+        """The advances of each watermark, in order."""
+        ticks = self._layout.watermark_ticks() if self._times.ending and self._entry.is_timed else {}
+        names = dict.fromkeys(name for edge in self._edges.values() for name in edge.watermarks)
+        for name in names:
+            parts = [
+                (filled(trails, self._edges[number].digits, wanted), values)
+                for number, trails, values in self._advances.get(name, ())
+            ]
+            if name in ticks:  # the input has ended: whoever made it says so at the start of the epoch
+                width = len(parts[0][0]) if parts else sum(digit is None for digit in wanted)
+                start = [np.full(1, ticks[name] if at == 0 else 0) for at in range(width)]
+                parts.append((start, np.full(1, END)))
+            if parts:
+                yield rising(name, parts, self._times.value(name), name in self._times.idle)
 
     def report(self) -> ChannelReport:
         """What the channel did."""
@@ -347,6 +403,7 @@ class ChannelRun:
             measured=self._measured(),
             operators=self._run.entered,
             anomalies=met(),
+            watermarks=self._run.reached,
         )
 
     def _measured(self) -> Mapping[str, Any] | None:

@@ -13,7 +13,6 @@ General layout, in the order the data flows:
     machine_regions.py   what outlives a generation: function, planner, controller, accounts
     flows.py         generations: drain, migrate, go on; failures and recovery (wiring.py builds their nodes)
     world.py         the events;  result.py  what a run has shown
-    simulate.py      a chain of operators, a load, a cluster size
     oracle.py checkers.py swarm/       what one thread would do; what must hold; thousands of random worlds
 """
 
@@ -28,7 +27,6 @@ from anabranch.papers.machine.description import (
     WorldDescription,
 )
 from anabranch.papers.machine.result import MigrationRecord, RegionSample, Result, Sample
-from anabranch.papers.machine.simulate import simulate
 from anabranch.papers.machine.world import StandStill, World
 from anabranch.sim.load import Bursts, Constant, Replay, Sine, Steps
 
@@ -52,5 +50,4 @@ __all__ = [
     "Steps",
     "World",
     "WorldDescription",
-    "simulate",
 ]

@@ -1,8 +1,8 @@
-"""What a run has shown: samples over time, migrations, decisions, and a summary in words."""
+"""What a run has shown: samples over time, migrations and decisions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from anabranch.control.decision import Decision
 
@@ -95,84 +95,6 @@ class Result:
         """Tuples taken per second, over the whole run."""
         return self.taken / self.seconds if self.seconds > 0 else 0.0
 
-    def scaled(self, grain: float) -> Result:
-        """The same run, if every tuple in it stands for so many."""
-        if grain == 1:
-            return self
-        samples = tuple(
-            replace(
-                sample,
-                load=sample.load * grain,
-                taken=sample.taken * grain,
-                delivered=sample.delivered * grain,
-                backlog=round(sample.backlog * grain),
-                regions=tuple(replace(one, throughput=one.throughput * grain) for one in sample.regions),
-            )
-            for sample in self.samples
-        )
-        return replace(self, samples=samples, taken=round(self.taken * grain), delivered=round(self.delivered * grain))
-
     def channels(self, region: int = 0) -> tuple[int, ...]:
         """The number of channels over time."""
         return tuple(sample.regions[region].channels for sample in self.samples)
-
-    def throughput_after(self, at_s: float) -> float:
-        """Tuples taken per second, in the samples that end after this time."""
-        rates = [sample.taken for sample in self.samples if sample.at_s > at_s]
-        return sum(rates) / len(rates) if rates else 0.0
-
-    def settled_s(self, region: int = 0) -> float:
-        """From when on the number of channels did not change any more."""
-        channels = self.channels(region)
-        last = [i for i, count in enumerate(channels) if count != channels[-1]]
-        return self.samples[last[-1]].at_s if last else 0.0
-
-    def summary(self, rows: int = 20) -> str:
-        """A table for people, of about so many rows."""
-        lines = [
-            f"{self.seconds:.1f} s of virtual time: {self.taken:,} tuples taken ({self.throughput:,.0f}/s), "
-            f"{self.delivered:,} delivered, {len(self.migrations)} reconfigurations, {len(self.recoveries)} recoveries"
-        ]
-        if self.latencies:
-            least, median, nine, nine_nine, most = self.latencies
-            lines.append(
-                f"latency: median {_seconds(median)}, 90 % {_seconds(nine)}, 99 % {_seconds(nine_nine)}, "
-                f"from {_seconds(least)} to {_seconds(most)}"
-            )
-        for record in self.migrations[:rows]:
-            lines.append(
-                f"  at {record.wanted_s:.2f} s: channels {_plain(record.channels_before)} -> "
-                f"{_plain(record.channels_after)}, {record.keys} keys ({record.bytes / 1e6:.2f} MB) moved, "
-                f"pause {_seconds(record.pause_s)}"
-            )
-        if len(self.migrations) > rows:
-            lines.append(f"  … and {len(self.migrations) - rows} more")
-        head = ["time s", "load/s", "taken/s", "backlog", "latency", *(f"{name} channels" for name in self.names)]
-        head += [f"{name} congestion" for name in self.names]
-        every = max(1, len(self.samples) // rows)
-        table = [head]
-        for sample in self.samples[every - 1 :: every]:
-            table.append(
-                [
-                    f"{sample.at_s:.1f}",
-                    f"{sample.load:,.0f}",
-                    f"{sample.taken:,.0f}",
-                    f"{sample.backlog:,}",
-                    _seconds(sample.latency_s),
-                    *(str(region.channels) for region in sample.regions),
-                    *(f"{region.congestion:.2f}" for region in sample.regions),
-                ]
-            )
-        widths = [max(len(row[i]) for row in table) for i in range(len(head))]
-        lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
-        return "\n".join(lines)
-
-
-def _plain(channels: tuple[int, ...]) -> str:
-    return ", ".join(map(str, channels))
-
-
-def _seconds(value: float) -> str:
-    if value != value:
-        return "-"
-    return f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.2f} ms"

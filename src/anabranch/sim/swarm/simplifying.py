@@ -55,7 +55,14 @@ def _simpler_situations(situation: Situation) -> Iterator[Situation]:
         yield replace(situation, asked=(*situation.asked[:number], *situation.asked[number + 1 :]))
     if situation.hosts != plain.hosts and situation.hosts != (SimulatedHost(slots=12),):
         yield replace(situation, hosts=plain.hosts)
-    for name in ("straggler_share", "snapshot_epochs", "versions_kept", "split_hot_keys", "imbalance_tolerance"):
+    for name in (
+        "straggler_share",
+        "snapshot_epochs",
+        "versions_kept",
+        "split_hot_keys",
+        "spread_gain_s",
+        "imbalance_tolerance",
+    ):
         if getattr(situation, name) != getattr(plain, name):
             yield replace(situation, **{name: getattr(plain, name)})
     if situation.balancing:

@@ -119,6 +119,7 @@ def _program_world(chance: Random, seed: int) -> SwarmWorld:
             imbalance_tolerance=chance.choice([1.05, 1.2]),
             split_hot_keys=chance.choice(splits),
             split_gain_s=0.0005,
+            spread_gain_s=0.0001 if seed % 2 else None,
             snapshot_epochs=chance.choice([None, None, 1, 3]),
             versions_kept=chance.choice([2, 3, 10]),
             asked=_asked(chance, files, most),

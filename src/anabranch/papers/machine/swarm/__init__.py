@@ -5,7 +5,6 @@ python -m anabranch.papers.machine.swarm --seconds 60 --seed 1
 random_worlds.py   from a seed to a world
 trial.py           run a world, ask all checkers
 shrinking.py       from a world that fails to the smallest found that fails in the same way
-printing.py        a world as Python text
 """
 
 from anabranch.papers.machine.swarm.random_worlds import random_world

@@ -1,0 +1,42 @@
+"""Watermarks between epochs: what the manifest keeps of them, and what the tasks of the next epoch are told.
+
+manifest ─► EventTimes ─► tasks ─► reports: how far each came, and whether it was heard of ─► manifest
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from anabranch.compiler.layout.stages import Layout
+from anabranch.engine.reports import ChannelReport, MergerReport, Report, SplitReport
+from anabranch.engine.worker.advances import EventTimes
+from anabranch.program.graph import Watermark
+from anabranch.state.manifest_facts import WatermarkFacts
+
+
+def times_at_start(layout: Layout, before: WatermarkFacts, clock_ms: int, ending: bool) -> EventTimes:
+    """What the tasks of an epoch are told; a stream that was not heard of for its limit is idle."""
+    limits = {
+        step.node.name: step.node.logic.idle_ms for step in layout.steps if isinstance(step.node.logic, Watermark)
+    }
+    idle = {
+        name
+        for name, limit_ms in limits.items()
+        if limit_ms is not None and clock_ms - before.heard_ms.get(name, clock_ms) >= limit_ms
+    }
+    return EventTimes(dict(before.values), frozenset(idle), ending)
+
+
+def times_after(
+    layout: Layout, before: WatermarkFacts, clock_ms: int, reports: Iterable[Report], ending: bool
+) -> WatermarkFacts:
+    """What is kept of watermarks when an epoch is over."""
+    values, heard_ms = dict(before.values), dict(before.heard_ms)
+    for report in reports:
+        assert isinstance(report, (SplitReport, ChannelReport, MergerReport))
+        for name, value in () if isinstance(report, MergerReport) else report.watermarks.items():
+            values[name] = max(value, values.get(name, value))
+            heard_ms[name] = clock_ms
+    made = {step.node.name for step in layout.steps if isinstance(step.node.logic, Watermark)}
+    heard = {name: heard_ms.get(name, clock_ms) for name in made}
+    return WatermarkFacts(values, heard, before.ended or ending)

@@ -1,0 +1,268 @@
+"""A keyed operator whose keys wait for times: its calls in one channel for one epoch.
+
+    tuples   t  t  t  t  t  t  t  t
+    time         ▲        ▲           ▲     the start of the epoch, then advances of the watermark
+                 └ keys whose time has come are called: by their times, then since when they waited
+
+Tuples between two advances are taken in one loop. Which keys are due is found without looking at those that are not: of
+state that no tuple touches, only what becomes due in this epoch is loaded (`Table.load_due`).
+
+What a key emits has the trail of the advance, the time it was called for, and since when it waited: an epoch and a
+trail. So the keys of all channels come in the order of one thread.
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any
+
+import numpy as np
+
+from anabranch.compiler.layout.stages import Step
+from anabranch.engine.worker.advances import Advances, EventTimes
+from anabranch.engine.worker.batches import BatchSteps, Keeper, StateTable, keys_of
+from anabranch.engine.worker.stage_flow import Arrival, Flow
+from anabranch.engine.worker.timing import LONG_CALL_SECONDS, Stopwatch, timed_rows
+from anabranch.engine.worker.trails import LAST, emission_index
+from anabranch.errors import AnabranchError, ProgramError
+from anabranch.operators.epoch_context import moment
+from anabranch.program.calling import emitted, operator_failed
+from anabranch.program.event_time import END, LeastWatermark, Timetable
+from anabranch.program.graph import Keyed
+
+
+class TimedCalls:
+    """The calls of one operator for all that arrived in an epoch."""
+
+    def __init__(
+        self,
+        step: Step,
+        table: StateTable,
+        epoch: int,
+        clock_ms: int,
+        times: EventTimes,
+        names: tuple[str, ...],
+        watch: Stopwatch | None = None,
+    ) -> None:
+        assert isinstance(step.node.logic, Keyed)
+        self._node = step.node
+        self._logic = step.node.logic
+        self._kind = type(step.node.logic.prototype)
+        self._table = table
+        self._epoch = epoch
+        self._clock = END if times.ending else clock_ms
+        self._watermark = LeastWatermark(names, times.values, times.idle, times.value(step.node.name))
+        self._names = names
+        self._times = times
+        self._watch = watch
+        self._keep = Keeper(step.node.schema)
+        self._timetable = Timetable()
+        self._moment = moment()
+        self.timed_keys: list[Any] = []
+        self.timed_seconds: list[float] = []
+        # What is emitted: where, for which time, by a key that waited since when.
+        self._positions: list[int] = []
+        self._due: list[int] = []
+        self._since: list[tuple[int, ...]] = []
+        self._outputs: list[Any] = []
+        self._advances: list[tuple[int, int]] = []
+
+    @property
+    def value(self) -> int:
+        """How far time has come."""
+        return self._watermark.value
+
+    def run(self, arrival: Arrival) -> Flow:
+        """What the operator emits, and the advances of its own watermark."""
+        self._trails = arrival.trails
+        self._width = len(arrival.trails)
+        self._never = (0,) * (self._width + 1)
+        self._line_up(arrival)
+        self._last_time = self._time_at_the_end(arrival)
+        self._live = self._table.load_due("timer_due", self.value, self._last_time)
+        self._note(self._live)
+        at = 0
+        for position, name, value in self._events(arrival):
+            stop = bisect.bisect_left(self._places, position, at)
+            self._take(at, stop)
+            at = stop
+            if not name:
+                self._tick(position)
+            elif self._watermark.take(name, value):
+                self._fire(position)
+        self._take(at, len(self._places))
+        return self._flow(arrival)
+
+    def _line_up(self, arrival: Arrival) -> None:
+        """The tuples of all inputs in their order: their positions, keys, and methods."""
+        touched: dict[Any, None] = {}
+        parts = []
+        for place, batch in arrival.batches.items():
+            names = batch.schema.names
+            keys = keys_of(batch, tuple(names.index(name) for name in self._node.key_of(place)))
+            method = getattr(self._kind, self._logic.method_of(place))
+            parts.append((list(batch.positions), keys, batch.rows, [method] * len(keys)))
+            touched.update(dict.fromkeys(keys))
+        self._table.load(set(touched))
+        if len(parts) == 1:
+            self._places, self._keys, self._rows, self._methods = parts[0]
+        else:
+            joined = sorted((entry for part in parts for entry in zip(*part, strict=True)), key=lambda entry: entry[0])
+            columns = [list(column) for column in zip(*joined, strict=True)] if joined else [[], [], [], []]
+            self._places, self._keys, self._rows, self._methods = columns
+        self._timed_until = timed_rows(len(self._places)) if self._watch is not None else 0
+        self._noted = 0
+
+    def _events(self, arrival: Arrival) -> list[tuple[int, str, int]]:
+        """What happens between the tuples; the start of the epoch has no name."""
+        events = [] if self._logic.by_clock else [each for each in arrival.advances if each[1] in self._names]
+        if arrival.tick is not None:
+            events.append((arrival.tick, "", 0))
+        return sorted(events)
+
+    def _time_at_the_end(self, arrival: Arrival) -> int:
+        """How far time will have come when all was taken: what is due later need not be looked at."""
+        if self._logic.by_clock:
+            return self._clock
+        ahead = LeastWatermark(self._names, self._times.values, self._times.idle, self.value)
+        ahead.advance()
+        for _, name, value in self._events(arrival):
+            if name:
+                ahead.take(name, value)
+        return ahead.value
+
+    def _tick(self, position: int) -> None:
+        if self._logic.by_clock:
+            self._watermark.value = max(self._clock, self._watermark.value)
+            self._fire(position)
+        elif self._watermark.advance():
+            self._fire(position)
+
+    # -- calls ----------------------------------------------------------------------------------------------
+
+    def _take(self, start: int, stop: int) -> None:
+        self._moment.reached, self._moment.fired = self.value, None
+        while start < min(stop, self._timed_until):
+            assert self._watch is not None
+            begun = self._watch.clock()
+            self._take_run(start, start + 1)
+            self.timed_seconds.append(self._watch.clock() - begun)
+            self.timed_keys.append(self._keys[start])
+            start += 1
+            if start == self._timed_until and sum(self.timed_seconds) > LONG_CALL_SECONDS * start:
+                self._timed_until = 2 * start
+        if start < stop:
+            self._take_run(start, stop)
+
+    def _take_run(self, start: int, stop: int) -> None:
+        live, lasts = self._live, self._keep.tuples_last
+        arguments = (self.value,) if self._logic.takes_time else ()
+        places, keys, rows = self._places[start:stop], self._keys[start:stop], self._rows[start:stop]
+        t: Any = None
+        try:
+            for position, key, t, method in zip(places, keys, rows, self._methods[start:stop], strict=True):
+                instance = live[key]
+                result = method(instance, t, *arguments)
+                if result is not None:
+                    for output in emitted(result):
+                        self._outputs.append(output if lasts and isinstance(output, tuple) else self._keep(output))
+                        self._positions.append(position)
+                        self._due.append(0)
+                        self._since.append(self._never)
+                if (instance.timer_since is None) is not (instance.timer_due is None):
+                    self._settle(instance, position)
+        except AnabranchError:
+            raise
+        except Exception as problem:
+            raise operator_failed(self._node, t, problem, self._epoch) from problem
+
+    def _settle(self, instance: Any, position: int) -> None:
+        """A key begins to wait, or ends."""
+        if instance.timer_due is None:
+            instance.timer_since = None
+        else:
+            instance.timer_since = (self._epoch, *(int(digit[position]) for digit in self._trails))
+
+    def _note(self, keys: Any) -> None:
+        """Keys that may wait for another time than before."""
+        live, last = self._live, self._last_time
+        for key in keys:
+            instance = live[key]
+            due = instance.timer_due
+            if due is not None and due <= last:
+                self._timetable.add(due, self._padded(instance.timer_since), key)
+
+    def _padded(self, since: tuple[int, ...]) -> tuple[int, ...]:
+        # A key that waits since the program was laid out with shorter trails waits since an earlier epoch: what its
+        # trail lacks decides nothing.
+        return since if len(since) == self._width + 1 else (*since, *self._never[len(since) :])[: self._width + 1]
+
+    def _fire(self, position: int) -> None:
+        """Call the keys whose time has come."""
+        stop = bisect.bisect_left(self._places, position)
+        self._note(set(self._keys[self._noted : stop]))
+        self._noted = stop
+        now = self.value
+        self._advances.append((position, now))
+        method = getattr(self._kind, self._logic.timed)
+        lasts = self._keep.tuples_last
+        while (found := self._timetable.next(now)) is not None:
+            due, since, key = found
+            instance = self._live[key]
+            if instance.timer_due != due or self._padded(instance.timer_since) != since:
+                continue  # it waits for another time now
+            self._moment.reached, self._moment.fired = now, due
+            try:
+                result = method(instance, due)
+                for output in emitted(result) if result is not None else ():
+                    self._outputs.append(output if lasts and isinstance(output, tuple) else self._keep(output))
+                    self._positions.append(position)
+                    self._due.append(due)
+                    self._since.append(since)
+            except AnabranchError:
+                raise
+            except Exception as problem:
+                raise operator_failed(self._node, _waiting(key), problem, self._epoch) from problem
+            again = instance.timer_due
+            if again is None:
+                instance.timer_since = None
+            elif again <= due:
+                raise ProgramError(f"operator {self._node.title}: called for the time {due}, it waits for {again}")
+            elif again <= self._last_time:
+                self._timetable.add(again, since, key)
+
+    # -- what leaves ----------------------------------------------------------------------------------------
+
+    def _flow(self, arrival: Arrival) -> Flow:
+        batch = BatchSteps({}, self._epoch).checked(self._node, self._positions, self._outputs, self)
+        positions = np.array(self._positions, dtype=np.int64)
+        due = np.array(self._due, dtype=np.int64)
+        since = np.array(self._since, dtype=np.int64).reshape(len(positions), self._width + 1)
+        # Outputs of one call stand together: they have the position, the time and the key's waiting in common.
+        same = np.zeros(len(positions), dtype=np.int64)
+        if len(positions) > 1:
+            differs = (positions[1:] != positions[:-1]) | (due[1:] != due[:-1]) | (since[1:] != since[:-1]).any(axis=1)
+            same[1:] = np.cumsum(differs)
+        base = [digit[positions] for digit in arrival.trails]
+        trails = [*base, due, *(since[:, at] for at in range(self._width + 1)), emission_index(same)]
+        behind = (LAST, *(0,) * (self._width + 2))
+        marks = [digit[arrival.marks] for digit in arrival.trails]
+        marks += [np.full(len(arrival.marks), digit, dtype=np.int64) for digit in behind]
+        return Flow(batch.renumbered(), trails, marks, advances=tuple(self._own_advances(arrival, behind)))
+
+    def _own_advances(self, arrival: Arrival, behind: tuple[int, ...]) -> Any:
+        if self._logic.by_clock:
+            yield from (each.then(*behind) for each in arrival.advances_by_name())
+        elif self._advances:
+            places = np.array([position for position, _ in self._advances], dtype=np.int64)
+            values = np.array([value for _, value in self._advances], dtype=np.int64)
+            yield Advances(self._node.name, [digit[places] for digit in arrival.trails], values).then(*behind)
+
+    def row_at(self, position: int) -> Any:
+        """What was called with at a position, for error messages."""
+        at = bisect.bisect_left(self._places, position)
+        return self._rows[at] if at < len(self._places) and self._places[at] == position else "a key, which waits"
+
+
+def _waiting(key: Any) -> str:
+    return f"the key {key!r}, which waits"

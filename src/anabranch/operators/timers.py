@@ -1,0 +1,117 @@
+"""Timers of an operator's keys: after ``self.timers.at(time)`` ``on_timer(self, time)`` is called when that has come.
+
+A key's timers are its state: a sorted list of (when it is due, the time that was asked for). The two differ only for
+times that had passed already: those are due at the next advance. The first is what the key waits for (`timer_due`).
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any
+
+from anabranch.errors import ProgramError
+from anabranch.operators.epoch_context import moment
+from anabranch.program.calling import emitted
+from anabranch.program.event_time import END, TimeScale
+
+TIMER_FIELDS = ("timer_due", "timer_since", "timer_times")
+"""The state of a key that has timers."""
+
+
+class Timers:
+    """The timers of one key."""
+
+    __slots__ = ("_owner", "_scale")
+
+    def __init__(self, owner: Any, scale: TimeScale) -> None:
+        self._owner = owner
+        self._scale = scale
+
+    @property
+    def now(self) -> Any:
+        """How far time has come: the watermark or, by the clock, the time of the epoch."""
+        return self._scale.value(moment().reached)
+
+    @property
+    def pending(self) -> list[Any]:
+        """The times that timers are set for."""
+        return [self._scale.value(asked) for _, asked in self._owner.timer_times if asked != END]
+
+    def at(self, time: Any) -> None:
+        """Set a timer. There is one for each time, however often it is set.
+
+        One for a time that has passed is due when time next moves on. While the input ends, no more are set.
+        """
+        now, asked = moment(), self._scale.number(time)
+        if now.reached >= END:
+            return
+        due = asked if asked > (now.reached if now.fired is None else now.fired) else now.reached + 1
+        self._set(due, asked)
+
+    def after(self, duration: Any) -> None:
+        """Set a timer for so long after `now`; for timestamps, and by the clock, a number means seconds."""
+        now = moment()
+        if now.reached < 0 and self._scale.kind != "number" and now.reached < -(2**61):
+            raise ProgramError("timers.after(…): no time has come yet: the watermark begins with the first tuple")
+        self.at(self._scale.value(now.reached + self._scale.span(duration)))
+
+    def cancel(self, time: Any) -> bool:
+        """Remove the timer of a time; whether there was one."""
+        asked, owner = self._scale.number(time), self._owner
+        kept = [each for each in owner.timer_times if each[1] != asked]
+        found = len(kept) < len(owner.timer_times)
+        owner.timer_times = kept
+        owner.timer_due = kept[0][0] if kept else None
+        return found
+
+    def _set(self, due: int, asked: int) -> None:
+        owner = self._owner
+        if all(each[1] != asked for each in owner.timer_times):
+            bisect.insort(owner.timer_times, (due, asked))
+            owner.timer_due = owner.timer_times[0][0]
+
+
+class TimedOperator:
+    """What an operator of the user's gets if it has timers: how it is called when one is due."""
+
+    timer_due: int | None
+    timer_times: list[tuple[int, int]]
+    timer_scale: TimeScale
+    punctuation_open: bool
+
+    @property
+    def timers(self) -> Timers:
+        """The timers of this key."""
+        if not hasattr(self, "timer_scale"):
+            raise ProgramError(f"{type(self).__name__} has no timers: it has no method on_timer(self, time)")
+        return Timers(self, self.timer_scale)
+
+    def take_until_end(self, t: Any) -> Any:
+        """Take a tuple, for an operator that wants to be called at the end of the input."""
+        self.timers._set(END, END)
+        return self.process(t)  # type: ignore[attr-defined]
+
+    def fire_timers(self, due: int) -> Any:
+        """Call what is due."""
+        asked = [each for when, each in self.timer_times if when == due]
+        self.timer_times = self.timer_times[len(asked) :]
+        self.timer_due = self.timer_times[0][0] if self.timer_times else None
+        for each in asked:
+            called = self.on_end() if each == END else self.on_timer(self.timer_scale.value(each))
+            yield from emitted(called)
+
+    def take_until_punctuation(self, t: Any) -> Any:
+        """Take a tuple, for an operator that wants to be called at the next punctuation."""
+        self.punctuation_open = True
+        return self.process(t)  # type: ignore[attr-defined]
+
+    def call_punctuated(self) -> Any:
+        """Call it at a punctuation."""
+        self.punctuation_open = False
+        return self.on_punctuation()  # type: ignore[attr-defined]
+
+    def on_timer(self, time: Any) -> Any:
+        """Called when time has come to a timer; yields or returns tuples. Subclasses define it."""
+
+    def on_end(self) -> Any:
+        """Called when the input has ended, if the query is told to. Subclasses may define it."""

@@ -1,0 +1,250 @@
+"""Event time as whole numbers, where watermarks are known, and the watermark of an operator that reads several.
+
+Inside, a time is a whole number in the unit of its column: microseconds since 1970, days since 1970, or the number
+itself. So times compare and travel the same way whatever the column holds. docs/time.md has what a watermark is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import heapq
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.errors import SchemaError
+from anabranch.program.graph import Feedback, Keyed, Node, Source, Watermark
+
+BEGINNING = -(2**62)
+"""The watermark of a stream of which nothing has come."""
+END = 2**62
+"""The watermark of a stream that has ended: above every time."""
+
+_GRAINS = {
+    "timestamp": datetime.timedelta(microseconds=1),
+    "timestamp_ntz": datetime.timedelta(microseconds=1),
+    "clock": datetime.timedelta(milliseconds=1),
+    "date": datetime.timedelta(days=1),
+}
+_ORIGINS: Mapping[str, Any] = {
+    "timestamp": datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC),
+    "timestamp_ntz": datetime.datetime(1970, 1, 1),
+    "clock": datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC),
+    "date": datetime.date(1970, 1, 1),
+    "number": 0,
+}
+_UNITS: Mapping[str, str] = {
+    "timestamp": "a timestamp",
+    "timestamp_ntz": "a timestamp without time zone",
+    "clock": "a timestamp",
+    "date": "a date",
+    "number": "a whole number",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class TimeScale:
+    """How times of a kind of column are written as whole numbers.
+
+    Examples
+    --------
+    >>> scale = TimeScale("date")
+    >>> scale.number(datetime.date(1970, 1, 3)), scale.value(2), scale.span(7)
+    (2, datetime.date(1970, 1, 3), 7)
+    """
+
+    kind: str
+
+    @classmethod
+    def of(cls, kind: pa.DataType, shown: str) -> TimeScale:
+        """The scale of a column's type; SchemaError if it is none that can be event time."""
+        if pa.types.is_timestamp(kind):
+            return cls("timestamp" if kind.tz else "timestamp_ntz")
+        if pa.types.is_date(kind):
+            return cls("date")
+        if pa.types.is_integer(kind):
+            return cls("number")
+        raise SchemaError(f"{shown}: expected a column with a timestamp, a date or a whole number, found {kind}")
+
+    @property
+    def unit(self) -> str:
+        """What a time is, for people."""
+        return _UNITS[self.kind]
+
+    def number(self, value: Any) -> int:
+        """A time as a whole number; TypeError if it is none of this kind."""
+        if self.kind == "number":
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise TypeError(f"expected a whole number as a time, found {value!r}")
+            return value
+        is_moment = isinstance(value, datetime.datetime)
+        fits = isinstance(value, datetime.date) and is_moment == (self.kind != "date")
+        if not fits or (self.kind == "timestamp_ntz" and value.tzinfo is not None):
+            raise TypeError(f"expected {self.unit} as a time, found {value!r}")
+        if self.kind in ("timestamp", "clock") and value.tzinfo is None:
+            value = value.replace(tzinfo=datetime.UTC)
+        since: datetime.timedelta = value - _ORIGINS[self.kind]
+        return since // _GRAINS[self.kind] if is_moment else since.days
+
+    def value(self, number: int) -> Any:
+        """The time that a whole number stands for; the first or the last there is, if it is beyond."""
+        if self.kind == "number":
+            return number
+        try:
+            return _ORIGINS[self.kind] + number * _GRAINS[self.kind]
+        except OverflowError:
+            kind = type(_ORIGINS[self.kind])
+            edge = kind.max if number > 0 else kind.min
+            return edge.replace(tzinfo=datetime.UTC) if self.kind in ("timestamp", "clock") else edge
+
+    def span(self, size: Any) -> int:
+        """A duration as a whole number: for timestamps a plain number means seconds, for dates days."""
+        if isinstance(size, datetime.timedelta):
+            if self.kind == "number":
+                raise SchemaError(f"expected a whole number as a duration, found {size!r}")
+            whole = size / _GRAINS[self.kind] if self.kind == "date" else size // _GRAINS[self.kind]
+        elif isinstance(size, bool) or not isinstance(size, (int, float)):
+            raise SchemaError(f"expected a number or a timedelta as a duration, found {size!r}")
+        else:
+            second = {"clock": 1000, "date": 1, "number": 1}.get(self.kind, 1_000_000)
+            whole = round(size * second) if second > 1 else size
+        if whole != int(whole):
+            found = "whole days" if self.kind == "date" else "a whole number"
+            raise SchemaError(f"expected {found} as a duration, found {size!r}")
+        return int(whole)
+
+    def numbers(self, column: pa.Array) -> np.ndarray:
+        """A column of times, none of them null, as whole numbers."""
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+        elif pa.types.is_date(column.type):
+            column = column.cast(pa.date32()).cast(pa.int32())
+        return column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+
+
+def event_time_of(logic: Watermark, value: Any) -> int | None:
+    """The time of a tuple; None if it has none and is to be dropped for that, ValueError if that is a failure."""
+    if value is not None:
+        return TimeScale(logic.kind).number(value)
+    if logic.nulls == "drop":
+        return None
+    raise ValueError(f"the event time {logic.attribute!r} is null; nulls='drop' drops and counts such tuples")
+
+
+class LeastWatermark:
+    """The watermark of an operator: the least of those that it reads and that are not idle. It never goes back.
+
+    Parameters
+    ----------
+    names : collection of str
+        Of the watermarks it reads.
+    values : mapping
+        Their values so far.
+    idle : collection of str
+        Those that hold nobody up until they are heard of again.
+    value : int
+        Its own so far.
+    """
+
+    def __init__(
+        self, names: Collection[str], values: Mapping[str, int], idle: Collection[str], value: int = BEGINNING
+    ) -> None:
+        self._values = {name: values.get(name, BEGINNING) for name in names}
+        self._idle = {name for name in names if name in idle}
+        self.value = value
+
+    def set_idle(self, idle: Collection[str]) -> None:
+        """Say anew which are idle."""
+        self._idle = {name for name in self._values if name in idle}
+
+    def advance(self) -> bool:
+        """Whether it is higher than before."""
+        heard = [value for name, value in self._values.items() if name not in self._idle]
+        low = min(heard, default=BEGINNING)
+        if low <= self.value:
+            return False
+        self.value = low
+        return True
+
+    def take(self, name: str, value: int) -> bool:
+        """One of those it reads has a value: whether whoever reads this one must be told."""
+        was_idle = len(self._idle) == len(self._values)
+        self._idle.discard(name)
+        self._values[name] = max(value, self._values[name])
+        return self.advance() or was_idle
+
+
+def idle_watermarks(read: Iterable[tuple[str, Collection[str]]], idle: Collection[str]) -> frozenset[str]:
+    """All watermarks that are idle: those that are said to be, and those made of none but idle ones.
+
+    `read` has, in an order in which inputs come first, the name of each watermark that is made of others, and these.
+    """
+    found = set(idle)
+    for name, names in read:
+        if names and found.issuperset(names):
+            found.add(name)
+    return frozenset(found)
+
+
+def watermarks_behind(nodes: Iterable[Node]) -> dict[int, tuple[str, ...]]:
+    """Operator → the names of the watermarks of its output, in an order in which inputs come first.
+
+    A watermark has the name of the operator that makes it: an `event_time`, or one whose keys wait for watermarks,
+    behind which there is one instead of those it reads. All others let watermarks pass.
+    """
+    found: dict[int, tuple[str, ...]] = {}
+    for node in nodes:
+        read = watermarks_read(node, found)
+        makes = isinstance(node.logic, Watermark) or (isinstance(node.logic, Keyed) and node.logic.by_watermark)
+        found[node.id] = (node.name,) if makes else read
+    return found
+
+
+def watermarks_read(node: Node, behind: Mapping[int, tuple[str, ...]]) -> tuple[str, ...]:
+    """The names of the watermarks that an operator reads, of all inputs."""
+    return tuple(dict.fromkeys(name for each in node.inputs for name in behind[each.id]))
+
+
+def awaiting_watermarks(nodes: Sequence[Node]) -> set[int]:
+    """The operators that need the watermarks of their inputs, or pass them on to one that does."""
+    found: set[int] = set()
+    for node in reversed(nodes):
+        waits = isinstance(node.logic, Keyed) and node.logic.by_watermark
+        if (waits or node.id in found) and not isinstance(node.logic, (Source, Feedback)):
+            found.add(node.id)
+            found.update(each.id for each in node.inputs if not isinstance(node.logic, Watermark))
+    return found
+
+
+class Timetable:
+    """The keys that wait, by the time that each waits for; those of one time since when they wait.
+
+    What a key waits for may change while it waits: whoever takes an entry asks whether it still holds.
+
+    Examples
+    --------
+    >>> table = Timetable()
+    >>> table.add(20, 1, "a"), table.add(10, 2, "b"), table.add(10, 1, "c")
+    (None, None, None)
+    >>> table.next(15), table.next(15), table.next(15)
+    ((10, 1, 'c'), (10, 2, 'b'), None)
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, Any, int, Any]] = []
+        self._added = 0
+
+    def add(self, due: int, since: Any, key: Any) -> None:
+        """A key waits for a time."""
+        self._added += 1  # keys need not have an order
+        heapq.heappush(self._heap, (due, since, self._added, key))
+
+    def next(self, now: int) -> tuple[int, Any, Any] | None:
+        """The next that is due when time has come to `now`: (time, since when, key)."""
+        if not self._heap or self._heap[0][0] > now:
+            return None
+        due, since, _, key = heapq.heappop(self._heap)
+        return due, since, key

@@ -1,0 +1,100 @@
+"""Watermarks: one for all keys, the same in parallel as in one thread, wherever the epochs are cut."""
+
+import os
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.api.session import from_epochs
+from anabranch.testing import ParallelRun, run_parallel
+from tests.event_time.timed_programs import COLUMNS, STEPS, build, cuts, rows, windows
+
+EXAMPLES = int(os.environ.get("ANABRANCH_TIME_PROGRAMS", "60"))
+steps = st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=5)
+
+
+def source(epochs, **times):
+    return from_epochs(epochs, COLUMNS).event_time("at", **times)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, print_blob=True)
+@given(data=st.data(), steps=steps, channels=st.integers(1, 8), seed=st.integers(0, 999))
+def test_any_program_gives_in_parallel_what_one_thread_gives(data, steps, channels, seed):
+    epochs = data.draw(cuts(data.draw(rows())))
+    lateness, every = data.draw(st.sampled_from([0, 2, 10])), data.draw(st.sampled_from([1, 3, 10]))
+    stream = build(source(epochs, lateness=lateness, every=every), steps)
+    assert run_parallel(stream, channels=channels, seed=seed) == stream.run_sequential()
+
+
+@settings(max_examples=EXAMPLES // 2, deadline=None, print_blob=True)
+@given(data=st.data(), steps=steps)
+def test_where_epochs_are_cut_does_not_matter(data, steps):
+    tuples = data.draw(rows())
+    one, other = ([tuples], data.draw(cuts(tuples)))
+    stream, cut = (build(source(epochs, lateness=2, every=3), steps) for epochs in (one, other))
+    assert run_parallel(cut, channels=3) == run_parallel(stream, channels=2) == cut.run_sequential()
+
+
+@settings(max_examples=EXAMPLES // 2, deadline=None, print_blob=True)
+@given(data=st.data(), before=steps, after=steps, channels=st.integers(1, 8), seed=st.integers(0, 999))
+def test_streams_that_meet_have_the_least_watermark_of_those_that_are_not_idle(data, before, after, channels, seed):
+    times = {"lateness": 1, "every": data.draw(st.sampled_from([1, 4]))}
+    idle = data.draw(st.sampled_from([None, 2]))
+    one = build(source(data.draw(cuts(data.draw(rows(25)))), **times, idle=idle), before)
+    other = source(data.draw(cuts(data.draw(rows(25)))), **times, idle=data.draw(st.sampled_from([None, 1, 3])))
+    stream = build(one.union(other), after)
+    clocks = [1000 * sum(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))) for n in range(5)]
+    clocks = sorted(clocks)
+    found = run_parallel(stream, channels=channels, seed=seed, clocks_ms=clocks)
+    assert found == stream.run_sequential(clocks_ms=clocks)
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None, print_blob=True)
+@given(data=st.data(), steps=steps, seed=st.integers(0, 999))
+def test_rescaled_and_continued_from_its_checkpoint_it_goes_on_where_it_was(tmp_path_factory, data, steps, seed):
+    epochs = data.draw(cuts(data.draw(rows())))
+    stream = build(source(epochs, lateness=2, every=2), steps)
+    checkpoint, written = str(tmp_path_factory.mktemp("checkpoint")), {}
+    for number in range(len(epochs)):
+        run = ParallelRun(stream, checkpoint, channels=data.draw(st.integers(1, 5)), seed=seed, written=written)
+        for region in [each.name for each in run.runner.status()]:
+            run.runner.rescale(region, data.draw(st.integers(1, 6)))
+        run.run_epochs(last=number)  # those that were committed are skipped
+    assert run.output == stream.run_sequential()
+
+
+def expected(tuples, size, every, lateness, step):
+    """Windows of all keys, closed by the watermark: by hand, with nothing of the library."""
+    largest, mark, found = None, float("-inf"), []
+    since, held = {}, {}
+    for order, (k, at, x) in enumerate(tuples):
+        for start in [n for n in range(at - size + 1, at + 1) if n % every == 0]:
+            if start + size > mark:
+                held.setdefault((start + size, k), []).append(x)
+                since.setdefault(k, order)
+        largest = at if largest is None else max(largest, at)
+        mark = max(mark, (largest - lateness) // step * step)
+        for end, key in sorted((each for each in held if each[0] <= mark), key=lambda e: (e[0], since[e[1]])):
+            values = held.pop((end, key))
+            found.append((key, end - size, sum(values) * 100 + len(values) * 10 + values[0] + 5))
+            if not any(k == key for _, k in held):
+                del since[key]
+    return found
+
+
+@settings(max_examples=EXAMPLES, deadline=None, print_blob=True)
+@given(tuples=rows(), shape=st.sampled_from([(10, 10), (9, 3), (4, 2)]), late=st.integers(0, 6), step=st.integers(1, 7))
+def test_windows_are_what_a_plain_computation_gives(tuples, shape, late, step):
+    size, every = shape
+    stream = windows(source([tuples], lateness=late, every=step), size, every)
+    assert [tuple(row) for row in stream.run_sequential()] == expected(tuples, size, every, late, step)
+
+
+def test_a_silent_key_gives_its_last_window_and_keeps_no_state(tmp_path):
+    epochs = [[(key, 1, key) for key in range(20)], [(99, 25, 1)], [(99, 26, 1)]]
+    stream = windows(source(epochs), 10)
+    run = ParallelRun(stream, str(tmp_path), channels=3)
+    run.run_epochs()
+    assert [row.k for row in run.output] == list(range(20)) and run.output == stream.run_sequential()
+    manifest = run.checkpoint.latest()
+    assert manifest.facts.watermarks.values == {"event_time": 26, "aggregate": 26}
