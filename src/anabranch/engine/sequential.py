@@ -24,6 +24,7 @@ from anabranch.operators.epoch_context import EpochContext, count_anomaly, curre
 from anabranch.operators.library_operator import NULL_ATTRIBUTE
 from anabranch.program.belongings import Belongings
 from anabranch.program.calling import Instances, emitted, key_of, operator_failed, route_of
+from anabranch.program.elastic import ElasticFunction
 from anabranch.program.event_time import (
     BEGINNING,
     END,
@@ -82,6 +83,8 @@ class SequentialRun:
         self._ways: dict[int, int] = {}  # of the tuple that is on its way through a route
         nodes = upstream(*ends)
         self._roots = [node.logic for node in nodes if not isinstance(node.logic, (Source, Feedback))]
+        functions = [getattr(logic, "function", None) for logic in self._roots]
+        self._elastic = [function for function in functions if isinstance(function, ElasticFunction)]
         self._mine: Belongings | None = None
         self._is_within = False
         self._punctuated = carrying_punctuations(nodes)
@@ -151,6 +154,8 @@ class SequentialRun:
         try:
             yield
         finally:
+            for function in self._elastic:
+                function.close()
             self._is_within = False
             self._mine = Belongings(self._roots)
             theirs.put_back()

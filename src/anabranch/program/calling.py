@@ -62,6 +62,7 @@ def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | N
             for frame in traceback.extract_tb((stopped or problem).__traceback__)
             if not is_ours(frame.filename)
         ]
+        lines += getattr(problem, "__notes__", [])  # where it was raised, if that was in another process
         what = f"raised {type(problem).__name__}: {problem}" + "".join("\n" + line for line in lines[-3:])
         hint = "The epoch failed and nothing of it was written."
     return OperatorError(f"{where}: {what}\nfor the tuple {shown}\n{hint}", node.title, shown, epoch)

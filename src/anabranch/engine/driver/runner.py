@@ -34,6 +34,7 @@ from anabranch.engine.driver.epoch_progress import (
     EpochProgress,
     TaskProgress,
     anomalies_in,
+    elastic_in,
 )
 from anabranch.engine.driver.event_times import times_after, times_at_start
 from anabranch.engine.driver.feedback import FeedbackStore
@@ -363,6 +364,7 @@ class EpochRunner:
                 state_bytes=sum(record.bytes for record in records),
                 in_flight=self.in_flight,
                 anomalies=anomalies_in(facts.reports),
+                elastic=elastic_in(facts.reports),
                 hot_keys=self.adaptation.balancing.split_because,
                 spread=self.adaptation.spread_because,
                 shuffled=self._jobs.shuffled_because,

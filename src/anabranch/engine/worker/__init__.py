@@ -5,6 +5,9 @@ local_channels.py  channels that run where their source is read
 exchange.py        what crosses between tasks: packets, headers, results, reports
 packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth
+stage.py, batches.py    a stage's operators over a batch at a time
+elastic_steps.py   what an elastic operator does with a batch
+worker_pools.py    the pools of a worker process, and what the processes of a host learnt
 stage.py, stage_flow.py, batches.py    a stage's operators over a batch at a time
 advances.py        watermarks on their way; timed_calls.py   operators whose keys wait for a time
 timing.py, measuring.py  what single keys cost

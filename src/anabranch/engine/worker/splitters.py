@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.engine.reports import SplitReport
+from anabranch.engine.reports import ElasticReport, SplitReport
 from anabranch.engine.worker.batches import Batch
 from anabranch.engine.worker.exchange import Outbox, Row, batches_of
 from anabranch.engine.worker.local_channels import LocalChannels
@@ -22,6 +22,7 @@ from anabranch.engine.worker.packets import number_place, text_place, unpack
 from anabranch.engine.worker.stage import StageRun
 from anabranch.engine.worker.stage_flow import Flow
 from anabranch.engine.worker.tasks import Program, Task, met
+from anabranch.engine.worker.worker_pools import POOLS
 from anabranch.errors import AnabranchError, OrderError
 from anabranch.operators.epoch_context import running
 from anabranch.program.graph import Node
@@ -36,7 +37,9 @@ class _Splitter:
         self.source = source
         self.prefix = program.prefix(source)
         self._pieces = pieces
-        self._run = StageRun(program.layout, program.stage_of(source), {}, task.epoch, task.clock_ms, times=task.times)
+        stage = program.stage_of(source)
+        self._run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, times=task.times, elastic=POOLS.step)
+        self.nodes = program.layout.nodes(stage)
         self.rows_in = 0
         self.busy_seconds = 0.0
         self._clock = task.clock
@@ -159,7 +162,8 @@ class SplitTask(Task):
         entered = _entered(splitters)
         busy = {s.source.name: s.busy_seconds for s in splitters}
         report = SplitReport(began, seconds, rows_out, read, oldest, entered, busy, written)
-        yield outbox.report(dataclasses.replace(report, anomalies=met(), watermarks=_reached(splitters)))
+        report = dataclasses.replace(report, watermarks=_reached(splitters), elastic=_elastic(splitters))
+        yield outbox.report(dataclasses.replace(report, anomalies=met()))
         for each in local.reports():
             yield outbox.passed(each)
 
@@ -217,7 +221,7 @@ class FeedbackTask(Task):
         seconds = self.clock.passing_s() - started
         entered = _entered(splitters)
         report = SplitReport(began, seconds, rows_out, operators=entered, files=written, anomalies=met())
-        yield outbox.report(dataclasses.replace(report, watermarks=_reached(splitters)))
+        yield outbox.report(dataclasses.replace(report, watermarks=_reached(splitters), elastic=_elastic(splitters)))
 
 
 def _reached(splitters: Sequence[_Splitter]) -> dict[str, int]:
@@ -236,6 +240,10 @@ def _entered(splitters: Sequence[_Splitter]) -> dict[str, int]:
         for name, rows in splitter.entered.items():
             found[name] = found.get(name, 0) + rows
     return found
+
+
+def _elastic(splitters: Sequence[_Splitter]) -> tuple[ElasticReport, ...]:
+    return POOLS.reports(node for splitter in splitters for node in splitter.nodes)
 
 
 def _pieces(source: Node, order: str, batch: pa.RecordBatch, partition_number: int) -> Iterator[tuple[bytes, int, int]]:

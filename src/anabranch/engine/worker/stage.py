@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, Step
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
-from anabranch.engine.worker.batches import Batch, BatchSteps, Keeper, StateTable, keys_of
+from anabranch.engine.worker.batches import Batch, BatchSteps, ElasticSteps, Keeper, StateTable, keys_of
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.timed_calls import TimedCalls
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, TIMED_BATCHES, Stopwatch, timed_rows
@@ -57,7 +57,9 @@ class StageRun:
         clock_ms: int = 0,
         watch: Stopwatch | None = None,
         times: EventTimes | None = None,
+        elastic: ElasticSteps | None = None,
     ) -> None:
+        self._elastic = elastic
         self._layout = layout
         times = EventTimes() if times is None else times
         self._times = dataclasses.replace(times, idle=idle_watermarks(layout.watermarks_made(), times.idle))
@@ -77,7 +79,7 @@ class StageRun:
         self._timed_runs = self._made_runs(watch) if watch is not None else {}
 
     def _made_runs(self, watch: Stopwatch | None) -> dict[int, Callable[[Batch, Any], Batch]]:
-        operators = BatchSteps(self._tables, self._epoch)
+        operators = BatchSteps(self._tables, self._epoch, self._elastic)
         return {
             step.number: operators.step(step.node, watch)
             for step in self._steps

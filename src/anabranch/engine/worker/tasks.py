@@ -42,6 +42,7 @@ from anabranch.engine.worker.packets import Positions, number_of, piece_of, text
 from anabranch.engine.worker.stage import StageRun, by_range
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
+from anabranch.engine.worker.worker_pools import POOLS
 from anabranch.errors import AnabranchError
 from anabranch.operators.epoch_context import EpochContext, running, take_anomalies
 from anabranch.operators.hot_key_parts import HotKeyParts
@@ -235,7 +236,14 @@ class ChannelRun:
         tables = self._state.open(self._nodes)
         self._measuring = Measuring(program.layout, self._stage, tables, self._clock)
         self._run = StageRun(
-            program.layout, self._stage, tables, task.epoch, task.clock_ms, self._measuring.watch, task.times
+            program.layout,
+            self._stage,
+            tables,
+            task.epoch,
+            task.clock_ms,
+            self._measuring.watch,
+            task.times,
+            POOLS.step,
         )
         # What all channels know alike is sent by one of them.
         made_here = {node.name for node in self._nodes if isinstance(node.logic, Watermark)}
@@ -403,6 +411,7 @@ class ChannelRun:
             measured=self._measured(),
             operators=self._run.entered,
             anomalies=met(),
+            elastic=POOLS.reports(self._nodes),
             watermarks=self._run.reached,
         )
 
