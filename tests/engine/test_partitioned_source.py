@@ -241,6 +241,20 @@ def test_two_operators_behind_one_source_both_run_there(tmp_path):
     assert {each.name: each.channels for each in run.runner.regions} == {"left": 4, "right": 4, "behind": 4}
 
 
+@pytest.mark.parametrize("reading", ["partitions", "files"])
+def test_a_watermark_made_behind_the_stage_is_that_of_one_thread(tmp_path, reading):
+    rows = [by_partition([(n % 5 + 2 * epoch, "ab"[n % 2], 1.0) for n in range(30)], ("k",), 4) for epoch in range(4)]
+    first = source(rows, partitions=4).process(Running(), by="k", schema=COLUMNS, name="first")
+    window = tumbling(ab.event_time("k", 2))
+    stream = first.event_time("k", lateness=1).aggregate(by="s", window=window, total=agg.count())
+    run = FilesRun(stream, str(tmp_path), reading)
+    run.run_epochs()
+    assert spared(run) == ["first"] and run.output and exact(run.output) == exact(stream.run_sequential())
+    before = source(rows).event_time("k").process(Running(), by="k", schema=COLUMNS)
+    awaited = layout(before.aggregate(by="s", window=window, total=agg.count()))
+    assert "a watermark comes with the tuples" in awaited.stages[1].reason and not awaited.stages[1].local
+
+
 # -- every key is checked ----------------------------------------------------------------------------------------
 
 
