@@ -146,7 +146,7 @@ def test_restarts_with_other_partitions_or_none_take_the_state_along(tmp_path_fa
 
 
 @pytest.mark.parametrize(
-    "point", [point for point in faults.POINTS if "replaced" not in point and "feedback" not in point]
+    "point", ["epoch begun", "segment written", "job done", "sink written", "commit checked", "manifest written"]
 )
 @pytest.mark.parametrize("reading", ["partitions", "files"])
 def test_a_crash_at_any_point_changes_nothing(tmp_path, point, reading):
