@@ -61,9 +61,10 @@ FIGURES: dict[str, set[str]] = {
         "is_right",
     },
     "state": {"slowdown_held", "checkpoint_overhead"},
+    "time": {"watermark_overhead", "timer_slowdown_held"},
     "stateful": {"ratio_transform_with_state", "ratio_apply_in_pandas", "ratio_native"},
 }
-PURE = {"compiler", "control", "damage", "durability", "merger_speed", "simulator"}
+PURE = {"compiler", "control", "damage", "durability", "merger_speed", "simulator", "time"}
 # Benchmarks that have no miniature.
 WITHOUT: set[str] = set()
 

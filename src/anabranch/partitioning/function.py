@@ -32,8 +32,11 @@ GROUP_BITS_MAX = 20
 _MAGIC = b"AP"
 _VERSION = 1
 _HEADER = struct.Struct("<2sBBIII")
-# With its tables one takes a quarter of a megabyte; of a few regions, just rescaled, two each are in use.
-_FUNCTIONS_KEPT = 16
+# For fewer the routing table, which has up to two megabytes, is not made: in small epochs, and of functions that are
+# only asked where a few keys were.
+_FEW_ROWS = 1024
+# How many a process keeps with their tables: those of the regions that it works for.
+_FUNCTIONS_KEPT = 8
 _BLOCK_ROWS = 1 << 15  # the scratch arrays of one block stay in the second-level cache
 _SLOT_BITS_MIN, _SLOT_BITS_MAX = 16, 20
 
@@ -156,6 +159,8 @@ class PartitioningFunction:
     def route(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
         """The channel of every key hash."""
         hashes = np.ascontiguousarray(hashes, dtype=np.uint64)
+        if len(hashes) <= _FEW_ROWS and "_slots" not in self.__dict__:
+            return self._search(hashes)
         shift, slots, expected, channels = self._slots
         routed = np.empty(len(hashes), dtype=np.int32)
         for start in range(0, len(hashes), _BLOCK_ROWS):
@@ -176,7 +181,9 @@ class PartitioningFunction:
         return routed
 
     def _search(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """Route by binary search among the hot keys: for the few keys in a slot of another hot key."""
+        """Route by binary search among the hot keys: a few, or those in a slot of another hot key."""
+        if not len(self.hot_hashes):
+            return self._owners[self.group_of(hashes)]
         found = np.minimum(np.searchsorted(self.hot_hashes, hashes), len(self.hot_hashes) - 1)
         hot = self.hot_hashes[found] == hashes
         return np.where(hot, self.hot_channels[found], self._owners[self.group_of(hashes)])

@@ -19,6 +19,7 @@ from anabranch.engine.worker.exchange import Outbox, Row, batches_of
 from anabranch.engine.worker.local_channels import LocalChannels
 from anabranch.engine.worker.output_files import OutputFiles
 from anabranch.engine.worker.packets import number_place, text_place, unpack
+from anabranch.engine.worker.retracing import Failure, RetracedStage
 from anabranch.engine.worker.stage import StageRun
 from anabranch.engine.worker.stage_flow import Flow
 from anabranch.engine.worker.tasks import Program, Task, met
@@ -38,8 +39,15 @@ class _Splitter:
         self.prefix = program.prefix(source)
         self._pieces = pieces
         stage = program.stage_of(source)
-        self._run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, times=task.times, elastic=POOLS.step)
+        self._run: StageRun | RetracedStage
+        if task.retraces:
+            self._run = RetracedStage(program.layout, stage, {}, task.epoch, times=task.times)
+        else:
+            run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, times=task.times, elastic=POOLS.step)
+            self._run = run
         self.nodes = program.layout.nodes(stage)
+        self.failures: dict[bytes, Failure] = {}
+        """Piece → the error that was met in it while retracing."""
         self.rows_in = 0
         self.busy_seconds = 0.0
         self._clock = task.clock
@@ -61,11 +69,17 @@ class _Splitter:
         first = self._pieces.get(piece, 0)
         self._pieces[piece] = first + count
         self.rows_in += count
+        if piece in self.failures:
+            return
         numbers = np.arange(first, first + count)
         batch = _ArrowBatch(self.source.schema, range(count), columns)
         begun = self._clock.passing_s()
         leaving = self._run.run(Flow(batch, [numbers]))
         self.busy_seconds += self._clock.passing_s() - begun
+        if isinstance(self._run, RetracedStage) and self._run.failure is not None:
+            # Other pieces may stand before this one.
+            self.failures[piece] = dataclasses.replace(self._run.failure, piece=piece.hex())
+            self._run.failure = None
         for each in leaving:
             yield piece, each
 
@@ -155,6 +169,8 @@ class SplitTask(Task):
             files.abandon()
             yield from outbox.failure(error)
             return
+        for failure in (each for splitter in splitters for each in splitter.failures.values()):
+            yield outbox.met(failure)
         written = files.close()
         yield from outbox.header(list(pieces.items()))
         read = {s.source.name: s.rows_in for s in splitters}
@@ -215,6 +231,8 @@ class FeedbackTask(Task):
             files.abandon()
             yield from outbox.failure(error)
             return
+        for failure in (each for splitter in splitters for each in splitter.failures.values()):
+            yield outbox.met(failure)
         written = files.close()
         yield from outbox.header(list(pieces.items()))
         # No row was read from a source. What was fed back is routed, and so counted, like any other.
