@@ -84,6 +84,23 @@ class StorageError(CheckpointError, SinkError):
     """A file cannot be written or read: the disk is full, the path is read-only, a quota is used up."""
 
 
+class VerifyError(AnabranchError):
+    """Keys that were run again on one thread gave something else than the tasks did: option ``verify``.
+
+    Attributes
+    ----------
+    file : str
+        Where everything that is needed to run it again was written.
+    """
+
+    def __init__(self, message: str, file: str = "") -> None:
+        super().__init__(message)
+        self.file = file
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (str(self), self.file)
+
+
 class JavaNotFoundError(AnabranchError):
     """There is no Java 17 or newer to run Spark with."""
 

@@ -70,6 +70,7 @@ FIGURES: dict[str, set[str]] = {
         "is_right",
     },
     "state": {"slowdown_held", "checkpoint_overhead"},
+    "verify": {"cost", "tuples_again", "tuples", "differences", "rounds"},
     "time": {"watermark_overhead", "timer_slowdown_held"},
     "stateful": {"ratio_transform_with_state", "ratio_apply_in_pandas", "ratio_native"},
 }

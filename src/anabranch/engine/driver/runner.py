@@ -33,6 +33,7 @@ from anabranch.engine.driver.epoch_progress import (
     EpochDurations,
     EpochProgress,
     TaskProgress,
+    VerifyProgress,
     anomalies_in,
     elastic_in,
 )
@@ -44,6 +45,7 @@ from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Stor
 from anabranch.engine.driver.slot_need import need_of
 from anabranch.engine.driver.sparing import SparingJobs
 from anabranch.engine.reports import ChannelReport, SplitReport
+from anabranch.engine.verifying.verifier import Verifier
 from anabranch.engine.worker.tasks import Program
 from anabranch.errors import AnabranchError, CheckpointError, ProgramError
 from anabranch.faults import reach
@@ -66,8 +68,9 @@ class EpochRunner:
         self._backend = backend
         self._observer = observer
         self._committer = Committer(program, storage, backend.compact, settings.snapshots)
-        self._jobs = _jobs(program, backend, storage, settings.mergers)
+        self._jobs = _jobs(program, backend, storage, settings)
         self._feedback = FeedbackStore(program, storage.checkpoint)
+        self._verifier = Verifier(program, settings.verify, storage.checkpoint.files)
         self._requests = RescaleRequests(storage.checkpoint.files, storage.checkpoint.query or "")
         self._lock = threading.Lock()
         self._source_tasks: int | None = None  # in the last epoch
@@ -269,6 +272,7 @@ class EpochRunner:
         results = self._run_job(batch, epoch, clock_ms, ending)
         ran = passing_s()
         reach("job done", epoch=epoch)
+        verified = self._verified(results, epoch, clock_ms)
         tables = results.tables()
         merged = passing_s()
         self._checkpoint.owner.check()
@@ -309,7 +313,7 @@ class EpochRunner:
             interval_s=self._backend.surroundings.interval_s,
             taken_files=ready.taken_files,
         )
-        self._adapt(facts, rows_out)
+        self._adapt(facts, rows_out, verified)
         self._committer.compact_beside(clock_ms, self._owners)
 
     def _run_job(self, batch: Any, epoch: int, clock_ms: int, ending: bool) -> Results:
@@ -317,7 +321,17 @@ class EpochRunner:
         state = self._committer.version(epoch, clock_ms, self._owners)
         fed_back = self._feedback.pieces(self._committed.feedback)
         times = times_at_start(self.program.layout, self._committed.watermarks, clock_ms, ending)
-        return self._jobs.run(batch, state, fed_back, functions, self.adaptation.balancing.hot_key_parts(), times)
+        parts, sampling = self.adaptation.balancing.hot_key_parts(), self._verifier.sampling(epoch)
+        return self._jobs.run(batch, state, fed_back, functions, parts, times, sampling)
+
+    def _verified(self, results: Results, epoch: int, clock_ms: int) -> VerifyProgress | None:
+        """What was run again of the keys that the tasks took down; None: they took none."""
+        if self._verifier.sampling(epoch) is None:
+            return None
+        found = self._verifier.check(results.samples, epoch, clock_ms, self.adaptation.balancing.hot_key_parts())
+        return VerifyProgress(
+            found.keys, found.tuples, found.differences, found.files, found.seconds, self._verifier.not_covered
+        )
 
     def _write(self, results: Results, tables: Sequence[pa.Table], epoch: int) -> int:
         """Give the sinks their output; how many tuples it has."""
@@ -338,7 +352,7 @@ class EpochRunner:
         self._owners = self._committer.commit(epoch, facts, records, damaged)
         self._requests.committed()
 
-    def _adapt(self, facts: EpochFacts, rows_out: int) -> None:
+    def _adapt(self, facts: EpochFacts, rows_out: int, verified: VerifyProgress | None) -> None:
         """What changes before the next epoch; and what is told of this one."""
         channels = self._channels_now()
         self.last = facts
@@ -371,6 +385,7 @@ class EpochRunner:
                 epoch_files={} if sizing is None else sizing.shown(facts.taken_files),
                 epoch_size="" if sizing is None else sizing.reason,
                 executors=executors,
+                verify=verified,
             )
         )
 
@@ -378,12 +393,12 @@ class EpochRunner:
         return {region: function.channels for region, function in self.functions.items()}
 
 
-def _jobs(program: Program, backend: Backend, storage: Storage, mergers: int) -> EpochJobs | SparingJobs:
-    jobs = EpochJobs(program, backend, storage, mergers)
+def _jobs(program: Program, backend: Backend, storage: Storage, settings: EpochSettings) -> EpochJobs | SparingJobs:
+    jobs = EpochJobs(program, backend, storage, settings)
     if not has_spared_shuffle(program.layout):
         return jobs
     shuffled = dataclasses.replace(program, layout=with_shuffle(program.layout))
-    return SparingJobs(jobs, EpochJobs(shuffled, backend, storage, mergers))
+    return SparingJobs(jobs, EpochJobs(shuffled, backend, storage, settings))
 
 
 def describe_program(program: Program) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from anabranch.engine.driver.epoch_jobs import EpochJobs
 from anabranch.engine.driver.results import Results
 from anabranch.engine.reports import ChannelReport, Report
 from anabranch.engine.worker.advances import EventTimes
+from anabranch.engine.worker.sampling import Sampling
 from anabranch.errors import AnabranchError, CheckpointError, InputError, ShuffleNeeded
 from anabranch.operators.hot_key_parts import HotKeyParts
 from anabranch.partitioning.function import PartitioningFunction
@@ -64,13 +65,14 @@ class SparingJobs:
         functions: Mapping[int, PartitioningFunction],
         parts: Mapping[str, HotKeyParts],
         times: EventTimes | None = None,
+        sampling: Sampling | None = None,
     ) -> Results:
         """Run an epoch's tasks over its input (None: only what was fed back)."""
         if self._waiting:
             self._waiting -= 1
-            return self._shuffled.run(batch, state, fed_back, functions, parts, times)
+            return self._shuffled.run(batch, state, fed_back, functions, parts, times, sampling)
         try:
-            results = self._spared.run(batch, state, fed_back, functions, parts, times)
+            results = self._spared.run(batch, state, fed_back, functions, parts, times, sampling)
             why = _shared(results.reports)
             if not why:
                 self._wait, self.shuffled_because = 0, ""
@@ -82,7 +84,7 @@ class SparingJobs:
         except AnabranchError:
             # An operator may have met a state that one thread never has: another task had tuples of the channel too.
             why = ""
-        results = self._shuffled.run(batch, state, fed_back, functions, parts, times)
+        results = self._shuffled.run(batch, state, fed_back, functions, parts, times, sampling)
         why = why or "an operator met a state in which its channel's tuples were not all there"
         self._wait = self._waiting = min(2 * self._wait or 1, _WAIT_MAX)
         self.shuffled_because = f"{why}. {_REMEDY}"

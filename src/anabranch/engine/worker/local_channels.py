@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Stage
 from anabranch.engine.reports import ChannelReport
+from anabranch.engine.worker.packets import number_of, text_of
 from anabranch.engine.worker.stage_flow import Flow, Leaving
 from anabranch.engine.worker.tasks import ChannelRun, Program, column_batch
 from anabranch.errors import InputError, ShuffleNeeded
@@ -81,7 +82,7 @@ class LocalChannels:
             raise InputError(
                 f"source {source.title}, epoch {self._task.epoch}: the tuple {row!r} is not where its key says: {key} "
                 f"belongs to partition {owners[first]} of {stage.partitions}, and the tuple came with those of "
-                f"partition {expected}, in {self._program.whereabouts(source, piece)}. "
+                f"partition {expected}, in {_whereabouts(self._program.orders.get(source.name), piece)}. "
                 f"partitioned_by={list(stage.partitioned_by)} says that each file or Kafka partition has the keys of "
                 "one partition only, as anabranch.partition_of numbers them. Write the data so; or leave "
                 "partitioned_by away: the stream is then shuffled. The epoch failed and nothing of it was written."
@@ -94,7 +95,21 @@ class LocalChannels:
             left = list(channel.finish())
             assert not left, "what runs piece by piece keeps nothing back"
 
+    def samples(self) -> Iterator[bytes]:
+        """What their steps did with keys that are to be run again."""
+        for channel in self._channels.values():
+            for sample in channel.samples:
+                yield sample.to_bytes()
+
     def reports(self) -> Iterator[ChannelReport]:
         """What the channels did."""
         for channel in self._channels.values():
             yield channel.report()
+
+
+def _whereabouts(order: str | None, piece: bytes) -> str:
+    """Where in its source a piece is, for people."""
+    place = piece[1:-8]  # without which source it is, and where in a file or partition it begins
+    if order == "kafka":
+        return f"partition {number_of(place[-8:])} of topic {text_of(place[:-8])}"
+    return text_of(place[8:])

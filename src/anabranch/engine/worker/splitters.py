@@ -39,12 +39,13 @@ class _Splitter:
         self.prefix = program.prefix(source)
         self._pieces = pieces
         stage = program.stage_of(source)
+        self.sampler = task.sampler(program.layout, stage, {})
         self._run: StageRun | RetracedStage
         if task.retraces:
             self._run = RetracedStage(program.layout, stage, {}, task.epoch, times=task.times)
         else:
-            run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, times=task.times, elastic=POOLS.step)
-            self._run = run
+            more = (None, task.times, POOLS.step, self.sampler, task.watched)
+            self._run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, *more)
         self.nodes = program.layout.nodes(stage)
         self.failures: dict[bytes, Failure] = {}
         """Piece → the error that was met in it while retracing."""
@@ -104,6 +105,11 @@ class _ArrowBatch(Batch):
         if self._rows is None:
             self._rows = list(map(self.schema.row_class, zip(*self.columns, strict=True)))
         return self._rows
+
+    def picked(self, places: Sequence[int]) -> list[tuple[Any, ...]]:
+        if self._rows is not None or self._columns is not None:
+            return super().picked(places)
+        return list(zip(*(to_values(column.take(pa.array(places, pa.int64()))) for column in self._arrow), strict=True))
 
     def arrays(self) -> list[pa.Array]:
         return list(self._arrow)
@@ -172,6 +178,7 @@ class SplitTask(Task):
         for failure in (each for splitter in splitters for each in splitter.failures.values()):
             yield outbox.met(failure)
         written = files.close()
+        yield from _samples(splitters, outbox)
         yield from outbox.header(list(pieces.items()))
         read = {s.source.name: s.rows_in for s in splitters}
         seconds = self.clock.passing_s() - started
@@ -182,6 +189,8 @@ class SplitTask(Task):
         yield outbox.report(dataclasses.replace(report, anomalies=met()))
         for each in local.reports():
             yield outbox.passed(each)
+        for data in local.samples():
+            yield outbox.sample(data)
 
     def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
@@ -234,6 +243,7 @@ class FeedbackTask(Task):
         for failure in (each for splitter in splitters for each in splitter.failures.values()):
             yield outbox.met(failure)
         written = files.close()
+        yield from _samples(splitters, outbox)
         yield from outbox.header(list(pieces.items()))
         # No row was read from a source. What was fed back is routed, and so counted, like any other.
         seconds = self.clock.passing_s() - started
@@ -249,6 +259,12 @@ def _reached(splitters: Sequence[_Splitter]) -> dict[str, int]:
         for name, value in splitter.reached.items():
             found[name] = max(value, found.get(name, value))
     return found
+
+
+def _samples(splitters: Sequence[_Splitter], outbox: Outbox) -> Iterator[Row]:
+    for splitter in splitters:
+        for sample in splitter.sampler.samples() if splitter.sampler is not None else ():
+            yield outbox.sample(sample.to_bytes())
 
 
 def _entered(splitters: Sequence[_Splitter]) -> dict[str, int]:

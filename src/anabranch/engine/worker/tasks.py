@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import decimal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -38,8 +39,9 @@ from anabranch.engine.worker.exchange import (
 )
 from anabranch.engine.worker.measuring import Measuring
 from anabranch.engine.worker.output_files import OutputFiles, Target
-from anabranch.engine.worker.packets import Positions, number_of, piece_of, text_of, unpack
+from anabranch.engine.worker.packets import Positions, piece_of, unpack
 from anabranch.engine.worker.retracing import Failure, RetracedStage
+from anabranch.engine.worker.sampling import Sampling, StageSampler, StepSample
 from anabranch.engine.worker.stage import StageRun, by_range
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
@@ -58,6 +60,8 @@ from anabranch.state.store import StateVersion
 
 # Rows that go through the operators together: enough to make the work per batch small.
 BATCH_ROWS = 32_768
+# Tuples of each operator in each task for which what was proven is also watched.
+WATCHED_TUPLES = 64
 _NO_MARKS = np.empty(0, dtype=np.int64)
 
 
@@ -65,16 +69,22 @@ _NO_MARKS = np.empty(0, dtype=np.int64)
 class Program:
     """A program laid out, as every task of a query needs it.
 
-    `orders` says for every source how its pieces are found: files, kafka, partition.
+    `orders` says for every source how its pieces are found: files, kafka, partition. `written` are the operators as
+    their authors wrote them; they do not travel.
     """
 
     layout: Layout
     orders: Mapping[str, str]
+    written: Mapping[str, Node] = dataclasses.field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "written": {}}
 
     @classmethod
     def of(cls, plan: Plan, orders: Mapping[str, str], outputs: Sequence[OutputOrder] = ()) -> Program:
         """The program that a plan describes; `outputs` is the order of each output, total where nothing is said."""
-        return cls(with_needed_order(plan.layout, outputs), dict(orders))
+        written = {operator.name: operator.node for operator in plan.operators}
+        return cls(with_needed_order(plan.layout, outputs), dict(orders), written)
 
     @property
     def sources(self) -> list[Node]:
@@ -95,14 +105,6 @@ class Program:
     def stage_of(self, source: Node) -> Stage:
         """The stage that runs where a source is read."""
         return next(s for s in self.layout.stages if s.kind == "source" and s.name == source.name)
-
-    def whereabouts(self, source: Node, piece: bytes) -> str:
-        """Where in its source a piece is, for people."""
-        place = piece[1:-8]  # without which source it is, and where in a file or partition it begins
-        if self.orders.get(source.name) == "kafka":
-            topic, number = place[:-8], number_of(place[-8:])
-            return f"partition {number} of topic {text_of(topic)}"
-        return text_of(place[8:])
 
     def prefix(self, source: Node) -> bytes:
         """What the places of a source's pieces begin with: sources come one after the other."""
@@ -126,6 +128,18 @@ class Task:
     clock: Clock = dataclasses.field(default=MACHINE_CLOCK, kw_only=True)
     times: EventTimes = dataclasses.field(default=EventTimes(), kw_only=True)
     retraces: bool = dataclasses.field(default=False, kw_only=True)  # to find the first error of an epoch that failed
+    sampling: Sampling | None = dataclasses.field(default=None, kw_only=True)  # which keys are to be run again
+
+    watch: str = dataclasses.field(default="sample", kw_only=True)
+
+    @property
+    def watched(self) -> int:
+        """For how many tuples dicts of the user's refuse what is not their key's."""
+        return {"off": 0, "sample": WATCHED_TUPLES, "all": sys.maxsize}[self.watch]
+
+    def sampler(self, layout: Layout, stage: Stage, tables: Mapping[str, Any]) -> StageSampler | None:
+        """What takes down what a stage does with keys that are to be run again; None: none are."""
+        return None if self.sampling is None else StageSampler(layout, stage, tables, self.sampling)
 
     def load(self) -> Program:
         found = _programs.get(self.digest)
@@ -193,6 +207,8 @@ class ChannelTask(Task):
             if self.retraces:
                 yield from (outbox.met(each) for each in [channel.failure] if each is not None)
                 return
+            for sample in channel.samples:
+                yield outbox.sample(sample.to_bytes())
             yield outbox.report(dataclasses.replace(channel.report(), files=files.close()))
         except AnabranchError as error:
             files.abandon()
@@ -241,12 +257,14 @@ class ChannelRun:
         self._state = state(self._number)
         tables = self._state.open(self._nodes)
         self._measuring = Measuring(program.layout, self._stage, tables, self._clock)
+        self._sampler = task.sampler(program.layout, self._stage, tables)
+        self.samples: list[StepSample] = []
         place = (program.layout, self._stage, tables, task.epoch, task.clock_ms)
         self._run: StageRun | RetracedStage
         if task.retraces:
             self._run = RetracedStage(*place, times=task.times)
         else:
-            self._run = StageRun(*place, self._measuring.watch, task.times, POOLS.step)
+            self._run = StageRun(*place, self._measuring.watch, task.times, POOLS.step, self._sampler, task.watched)
         # What all channels know alike is sent by one of them.
         made_here = {node.name for node in self._nodes if isinstance(node.logic, Watermark)}
         self._sends = None if self._number == 0 else made_here
@@ -334,6 +352,8 @@ class ChannelRun:
         begun = self._clock.passing_s()
         self._segments = self._state.save(self._nodes)
         self._saving = self._clock.passing_s() - begun
+        if self._sampler is not None:  # what cannot be kept was refused above
+            self.samples = self._sampler.samples()
 
     def _arrival(self) -> Arrival:
         """Everything that arrived, in order."""
