@@ -93,7 +93,7 @@ class Sum:
         self.total = 0.0
 
 
-@expect("unknown", truth="safe")
+@expect("partitioned", key="id")
 class AccumulatorOfAClass:
     def __init__(self):
         self.sums = {}
