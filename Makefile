@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test test-pure test-cluster test-nightly lint demo bench docs clean
+.PHONY: help venv test test-pure test-cluster test-nightly soak lint demo bench docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -45,8 +45,12 @@ test-cluster: $(STAMP) ## the tests that start a standalone Spark cluster
 test-nightly: $(STAMP) ## thousands of random programs and schedules of drivers, and the swarms of both simulators
 	ANABRANCH_PROGRAMS=5000 $(RUN) -m pytest --timeout 0 tests/test_graphs.py tests/test_parallel_equals_sequential.py $(ARGS)
 	ANABRANCH_SCHEDULES=1000 $(RUN) -m pytest --timeout 0 tests/faults/test_driver_schedules.py $(ARGS)
+	ANABRANCH_REAL_SCHEDULES=60 $(RUN) -m pytest --timeout 0 tests/faults/test_real_drivers.py $(ARGS)
 	$(RUN) -m anabranch.sim.swarm --seconds 900 --seed 0
 	$(RUN) -m anabranch.papers.machine.swarm --seconds 120 --seed 0
+
+soak: $(STAMP) ## a night: thousands of epochs, keys and restarts; what grew is in soak-report/
+	$(RUN) -m benchmarks soak --report soak-report $(ARGS)
 
 lint: $(STAMP) ## ruff and mypy
 	$(RUN) -m ruff check .
@@ -64,5 +68,5 @@ docs: $(STAMP) ## the tables of the docs that follow from code
 
 clean: ## remove .venv and everything that tools left behind
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -rf spark-warehouse metastore_db derby.log artifacts
+	rm -rf spark-warehouse metastore_db derby.log artifacts soak-report
 	find src tests benchmarks experiments examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

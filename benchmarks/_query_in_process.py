@@ -22,6 +22,7 @@ from anabranch.engine.driver.output_directory import OutputDirectory
 from anabranch.engine.driver.sink import Holder, TableSink
 from anabranch.engine.sequential import run_epochs
 from anabranch.errors import CheckpointError
+from anabranch.program.ddl import to_ddl
 from anabranch.program.graph import Keyed, Source, upstream
 from anabranch.spark.batch_log import BatchLog
 from anabranch.spark.row_files import RowFiles, write_rows
@@ -99,7 +100,7 @@ class DirectorySink(TableSink):
     def __init__(self, files: LocalFiles, schema: Any) -> None:
         self._files = files
         self._schema = schema
-        self._directory = OutputDirectory(files, "parquet")
+        self._directory = OutputDirectory(files, "parquet", to_ddl(schema.arrow))
 
     def check(self, holder: Holder) -> None:
         self._directory.check(holder)
@@ -132,6 +133,8 @@ class LocalQuery:
         How many epochs back the checkpoint goes.
     durable : bool
         Whether its files are on the disk before they count.
+    **how
+        What else `ParallelRun` takes.
     """
 
     def __init__(
@@ -142,6 +145,7 @@ class LocalQuery:
         seed: int = 0,
         kept: int = 10,
         durable: bool = False,
+        **how: Any,
     ) -> None:
         self._location = place / "checkpoint"
         # A driver that is started has new processes: none that has read the segments before.
@@ -159,6 +163,7 @@ class LocalQuery:
             clocks_ms=[1_000_000],
             versions_kept=kept,
             files=LocalFiles(f"{self._location}/anabranch", durable),
+            **how,
         )
         nodes = {node.name: node for stream in streams for node in upstream(stream._node)}
         self._sources = [node for node in nodes.values() if isinstance(node.logic, Source)]

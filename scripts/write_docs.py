@@ -64,6 +64,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         epoch_progress.TaskProgress,
         epoch_progress.Change,
         epoch_progress.FileProgress,
+        epoch_progress.ElasticProgress,
         epoch_progress.ExecutorProgress,
     )
 }

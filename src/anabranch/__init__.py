@@ -28,7 +28,7 @@ from anabranch.api.stream import Stream
 from anabranch.errors import AnabranchError
 from anabranch.operators import agg
 from anabranch.operators.pattern_matching import step
-from anabranch.operators.windows import count, delta, event_time, punctuation, sliding, time, tumbling
+from anabranch.operators.windows import count, delta, event_time, punctuation, sessions, sliding, time, tumbling
 from anabranch.program.model import model
 from anabranch.program.schema import Row, Schema
 
@@ -54,6 +54,7 @@ __all__ = [
     "model",
     "punctuation",
     "session",
+    "sessions",
     "show_progress",
     "sliding",
     "state",

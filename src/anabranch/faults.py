@@ -14,6 +14,7 @@ POINTS = (
     "segment written",  # in a task: its state is on disk, its result is not yet with the driver
     "job done",  # all tasks have answered
     "sink checked",  # the driver was still the owner; the output is not there yet
+    "files checked",  # as that, right before the names of files of output appear
     "sink written",  # the output is there
     "feedback kept",  # the tuples that were fed back are in a file that no manifest names
     "commit checked",  # the driver was still the owner; its manifest is not there yet

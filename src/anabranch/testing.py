@@ -71,6 +71,7 @@ def run_parallel(
     seed: int = 0,
     checkpoint: str | None = None,
     clocks_ms: Sequence[int] = (),
+    ends: bool = False,
 ) -> list[Row]:
     """The program of a stream made of rows, run in parallel in this process.
 
@@ -84,10 +85,14 @@ def run_parallel(
         A directory for state, to run several times from; a temporary one by default.
     clocks_ms : sequence of int, optional
         The time of each epoch, for programs in which time matters.
+    ends : bool
+        The input ends with the rows: windows close and timers are called.
     """
     with tempfile.TemporaryDirectory(prefix="anabranch-test-") as scratch:
         run = ParallelRun(stream, checkpoint or scratch, channels=channels, seed=seed, clocks_ms=clocks_ms)
         run.run_epochs()
+        if ends:
+            run.end()
         return run.output
 
 
@@ -167,7 +172,7 @@ class ParallelRun:
         for sink in used:
             sink.check(Holder(checkpoint, held.query))
         self.changes = held.bind(description, allow_state_loss)
-        holder = Holder(checkpoint, held.query, held.owner.token, held.owner.check)
+        holder = Holder.of(checkpoint, held)
         for sink in used:
             sink.prepare(holder)
 
@@ -219,6 +224,12 @@ class ParallelRun:
     def batch(self, rows: Mapping[str, Sequence[Any]], number: int) -> None:
         """Run a micro-batch with this number, as Spark asks for it: source → rows."""
         self._switching(rows, number)
+
+    def end(self) -> None:
+        """The input has ended: run the epoch in which all time has come, unless it was run before."""
+        self._switching.end()
+        while self.drain():
+            pass
 
     def drain(self) -> bool:
         """Run an epoch for what was fed back, if anything was; whether one was run."""

@@ -50,10 +50,21 @@ FIGURES: dict[str, set[str]] = {
     "partitioning": {"lll", "explicit", "counters", "fast_readj_speedup", "pruned_readj_speedup", "lookup_cost"},
     "simulator": {"planted_bugs", "planted_bugs_found", "worlds_per_cpu_minute", "worlds_failed"},
     "skew": {"skew_gain", "skew_gain_uniform", "busiest", "speedup", "hot_key_rows_per_second", "splitter_ns"},
+    "soak": {
+        "spark_driver_mib_growth",
+        "spark_jvm_mib_growth",
+        "spark_worker_mib_growth",
+        "spark_seconds_growth",
+        "spark_restarts_recovery_seconds_growth",
+        "restarts_recovery_seconds_growth",
+        "keys_seconds_growth",
+        "is_right",
+    },
     "state": {"slowdown_held", "checkpoint_overhead"},
+    "time": {"watermark_overhead", "timer_slowdown_held"},
     "stateful": {"ratio_transform_with_state", "ratio_apply_in_pandas", "ratio_native"},
 }
-PURE = {"compiler", "control", "damage", "durability", "merger_speed", "simulator"}
+PURE = {"compiler", "control", "damage", "durability", "merger_speed", "simulator", "time"}
 # Benchmarks that have no miniature.
 WITHOUT: set[str] = set()
 

@@ -9,15 +9,24 @@ from __future__ import annotations
 import errno
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from anabranch import faults
+from anabranch.api.session import from_epochs
 from anabranch.errors import CheckpointError, SinkError
 from anabranch.state import files
 from anabranch.testing import TaskDied
-from benchmarks._query_in_process import PROGRAMS, LocalQuery, expected, expected_state, rows_of
+from benchmarks._query_in_process import (
+    COLUMNS,
+    PROGRAMS,
+    LocalQuery,
+    Total,
+    expected,
+    expected_state,
+    rows_of,
+)
 
 
 class Killed(BaseException):
@@ -201,23 +210,43 @@ def _rescale(query: LocalQuery, chance: random.Random) -> None:
         return
 
 
+def stateless_first(epochs: Sequence[Sequence[Any]]) -> list[Any]:
+    """A program with something that needs no state, which may get channels of its own."""
+    doubled = from_epochs(epochs, COLUMNS, name="rows").map(lambda t: (t.k, t.s, 2 * t.x), schema=COLUMNS)
+    return [doubled.process(Total(), by="k", schema=COLUMNS, name="total")]
+
+
 def frozen(
-    program: str, point: str, epoch: int, ahead: int | None, place: Path, drains_after: int | None = None, kept: int = 2
+    program: str,
+    point: str,
+    epoch: int,
+    ahead: int | None,
+    place: Path,
+    drains_after: int | None = None,
+    kept: int = 2,
+    rescaled: str = "",
+    **how: Any,
 ) -> bool:
-    """A driver is frozen at a point, another runs so many batches, the first wakes up; whether it was frozen."""
+    """A driver is frozen at a point, another runs so many batches, the first wakes up; whether it was frozen.
+
+    `rescaled` is a region for which the first asks for other channels in that epoch; `how` is how both run.
+    """
     rows = rows_of(4, 8, 6)
-    streams = meant = PROGRAMS[program](rows)
+    made = {**PROGRAMS, "stateless first": stateless_first}[program]
+    streams = meant = made(rows)
     if drains_after is not None:
-        meant = PROGRAMS[program]([*rows[: drains_after + 1], [], *rows[drains_after + 1 :]])
+        meant = made([*rows[: drains_after + 1], [], *rows[drains_after + 1 :]])
     with Machine() as machine:
         drains = drains_after is not None
-        first = machine.start(lambda: LocalQuery(streams, place, 2, 1, kept), drains_after, drains)
+        first = machine.start(lambda: LocalQuery(streams, place, 2, 1, kept, **how), drains_after, drains)
         reached: list[int] = []
         faults_handler = machine._reached
 
         def note(at: str, facts: dict[str, Any]) -> None:
             if at == point:
                 reached.append(facts["epoch"])
+            if at == "epoch begun" and facts["epoch"] == epoch and first.mine and rescaled:
+                first.query.run.runner.rescale(rescaled, 4)
             faults_handler(at, facts)
 
         faults.install(note)
@@ -225,7 +254,8 @@ def frozen(
             first.move()
         was = not first.ended
         batch = max([int(path.name) for path in (place / "checkpoint/offsets").iterdir()], default=0)
-        second = machine.start(lambda: LocalQuery(streams, place, 3, 2, kept), None if ahead is None else batch + ahead)
+        last = None if ahead is None else batch + ahead
+        second = machine.start(lambda: LocalQuery(streams, place, 3, 2, kept, **how), last)
         second.finish()
         assert second.problem is None, f"{program}, {point}: the successor failed: {second.problem!r}"
         delivered = second.query.outputs()

@@ -32,9 +32,13 @@ def test_routing_is_the_explicit_channel_or_else_the_groups(function: Partitioni
     # Neighbours of hot keys share their slot in the routing table.
     hot = function.hot_hashes.tolist()
     keys = keys + hot + [(key + 1) % 2**64 for key in hot] + [key ^ (1 << 30) for key in hot]
-    routed = function.route(np.array(keys, dtype=np.uint64))
-    assert routed.dtype == np.int32
-    assert routed.tolist() == [reference_route(function, key) for key in keys]
+    # A few are looked up by themselves; with many before it there is a table.
+    for table in (False, True):
+        if table:
+            function.route(np.zeros(5000, dtype=np.uint64))
+        routed = function.route(np.array(keys, dtype=np.uint64))
+        assert routed.dtype == np.int32
+        assert routed.tolist() == [reference_route(function, key) for key in keys]
 
 
 def test_hot_keys_that_share_a_slot_are_all_found() -> None:
@@ -42,6 +46,7 @@ def test_hot_keys_that_share_a_slot_are_all_found() -> None:
     function = PartitioningFunction.even(3).with_hot(crowd)
     keys = np.array(list(crowd), dtype=np.uint64)
     assert function.route(keys).tolist() == list(crowd.values())
+    assert function.route(np.tile(keys, 1000)).tolist() == list(crowd.values()) * 1000
 
 
 def test_rows_beyond_one_block_are_routed_like_the_first() -> None:

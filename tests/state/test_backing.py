@@ -15,6 +15,7 @@ import pytest
 
 from anabranch.api.session import from_epochs
 from anabranch.engine.driver.epoch_jobs import EpochJobs
+from anabranch.engine.query_options import QueryOptions
 from anabranch.errors import ProgramError
 from anabranch.state.backing import PostgresStore, _connection, open_backing_store
 from anabranch.state.store import working_directory
@@ -159,3 +160,40 @@ def test_a_server_that_is_gone_is_no_error(server, caplog):
     assert store.collect("a") is None
     assert "PostgresStore" in caplog.text
     _connection.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "postgresql://me:SEC%zzRET@127.0.0.1:1/db",
+        "postgresql://me:SEC RET@127.0.0.1:1/db",
+        "postgresql://me:SEC@RET@127.0.0.1:1/db",
+        "postgresql://me:SECRET@[::1/db",
+        "postgresql://me@127.0.0.1:1/db?password=SEC%zzRET",
+        "postgresql://me:SECRET@127.0.0.1:1/db",
+    ],
+)
+def test_whatever_is_wrong_with_a_url_no_part_of_its_password_is_shown(wrong, caplog):
+    """libpq repeats what it cannot read, and that may be the password."""
+    assert PostgresStore(wrong, "q").collect("segment") is None
+    assert "the backing store PostgresStore" in caplog.text
+    shown = caplog.text + repr(QueryOptions.parse({"migrationStore": wrong}))
+    assert "SEC" not in shown and "RET" not in shown
+    with pytest.raises(ProgramError) as raised:
+        open_backing_store(wrong.replace("postgresql", "mysql"), "q")
+    assert "SEC" not in str(raised.value) and "RET" not in str(raised.value)
+
+
+def test_what_tasks_that_died_were_writing_on_their_host_is_removed(tmp_path):
+    stream = build(from_epochs(EPOCHS, COLUMNS), ["running"])
+    run = ParallelRun(stream, str(tmp_path), channels=2, shared=False)
+    run.run_epochs(0, 2)
+    place = Path(working_directory(f"{tmp_path}/anabranch/state"))
+    (folder,) = place.iterdir()
+    left, written_now = folder / "_x.segment.0a.tmp", folder / "_y.segment.0b.tmp"
+    for path in (left, written_now):
+        path.write_bytes(b"cut off")
+    os.utime(left, (1.0, 1.0))
+    run.run_epochs(3, 3)
+    assert not left.exists() and written_now.exists()
+    shutil.rmtree(place)

@@ -3,6 +3,7 @@
 import pytest
 
 import anabranch as ab
+from anabranch import faults
 from anabranch.api.session import from_epochs
 from anabranch.engine.driver.output_directory import MARK, OutputDirectory
 from anabranch.engine.driver.sink import Holder
@@ -63,6 +64,18 @@ def test_a_list_whose_rows_changed_is_refused_and_nothing_is_written(tmp_path):
     with pytest.raises(CheckpointError, match=r"rows 2 to 3 of its list differ .* may grow at its end"):
         write(files, cut([*rows[:3], row(9), *rows[4:], row(6)], 2))
     assert write(files, cut(rows, 2)) == before
+
+
+def test_a_list_that_was_replaced_by_a_shorter_one_is_refused(tmp_path):
+    """Its rows would be neither those that were read nor ever read."""
+    files = LocalFiles(str(tmp_path))
+    rows = [row(n) for n in range(6)]
+    before = write(files, cut(rows, 4))
+    for shorter in ([], rows[:1], rows[:3], rows[:5]):
+        assert write(files, cut(shorter, 4)) == before
+    for other in ([row(9)], [*rows[:2], row(9)], [*rows[:4], row(9)]):
+        with pytest.raises(CheckpointError, match=f"to {len(other) - 1} of its list differ"):
+            write(files, cut(other, 4))
 
 
 def test_files_of_rows_that_are_lost_or_damaged_are_made_again_from_the_list(tmp_path):
@@ -155,6 +168,43 @@ def test_only_staged_files_of_this_driver_are_published_and_those_of_the_dead_ar
     assert {path.name for path in tmp_path.iterdir()} == {MARK, next_epoch, "part-000000000003-00000.parquet"}
     assert (tmp_path / "part-000000000003-00000.parquet").read_bytes() == mine.encode()
     assert directory.staging(3) != directory.staging(3)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize(("mine", "theirs"), [(1, 3), (3, 1), (2, 2)])
+def test_a_driver_that_wakes_up_while_it_publishes_leaves_the_rows_of_its_epoch_once(tmp_path, committed, mine, theirs):
+    """Frozen between its look and its files, it wakes up when its successor has published, or is about to."""
+    rows = b"abcdef"
+    files, owner, done = LocalFiles(str(tmp_path)), [1], []
+
+    def directory(token: int) -> OutputDirectory:
+        def check() -> None:
+            if owner[0] > token:
+                raise CheckpointError("another driver has taken over")
+
+        again = {1: False, 2: True}[token]
+        found = OutputDirectory(files, "parquet", "x bigint")
+        found.prepare(Holder("here", "q", token, check, lambda epoch: again, lambda epoch: bool(done)))
+        return found
+
+    def content(count: int) -> dict[str, bytes]:
+        return {f"{at:05d}.parquet": rows[at::count] for at in range(count)}
+
+    def successor(point: str, facts: dict) -> None:
+        faults.install(None)
+        owner[0] = 2
+        second.append(directory(2))
+        if committed:
+            second[0].publish(7, content(theirs))
+            done.append(True)
+
+    first, second = directory(1), []
+    faults.install(successor)
+    first.publish(7, content(mine))
+    if not committed:
+        second[0].publish(7, content(theirs))
+    found = sorted(tmp_path.glob("part-*"))
+    assert sorted(b"".join(path.read_bytes() for path in found)) == sorted(rows)
 
 
 def test_a_driver_that_lost_the_checkpoint_publishes_nothing(tmp_path):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from anabranch.api import branching, joining, stream_time, windowed
 from anabranch.api.building import key_of, must_be_callable, must_return, next_number, output_schema, put, remade
+from anabranch.api.concurrency import ConcurrencyOptions, check_elastic, elastic_function
 from anabranch.api.declarations import Operator, keyed_logic, state_fields, to_milliseconds
 from anabranch.engine.sequential import SequentialRun, run_epochs
 from anabranch.errors import ProgramError
@@ -60,7 +61,15 @@ class Stream:
 
     # -- operators --------------------------------------------------------------------------------------
 
-    def map(self, function: Callable[[Any], Any], schema: Any = None, *, name: str | None = None) -> Stream:
+    def map(
+        self,
+        function: Callable[[Any], Any],
+        schema: Any = None,
+        *,
+        name: str | None = None,
+        elastic: bool = False,
+        **concurrency: Unpack[ConcurrencyOptions],
+    ) -> Stream:
         """One tuple out for each tuple in.
 
         Parameters
@@ -70,6 +79,11 @@ class Stream:
         schema : str or class, optional
             The output's columns: a DDL string or a class with annotated fields. Not needed if the
             function's return annotation is such a class, or if it only returns its argument.
+        elastic : bool
+            Several calls are under way at once, as many as pay off; the output and its order stay the same. For
+            functions that wait (for a service, a database, a model) or leave the interpreter; `async def` is awaited.
+        min_workers, max_workers, timeout, retries, workers, controller
+            With `elastic`: the options of docs/elastic-operators.md.
 
         Examples
         --------
@@ -82,21 +96,42 @@ class Stream:
         must_be_callable("map", function, location)
         must_return("map", function, location)
         output = output_schema(self, "map", function, schema, location)
-        return put(self, "map", lambda _: (Map(function), output), location, name)
+        called = elastic_function("map", function, elastic, concurrency, location)
+        return put(self, "map", lambda _: (Map(called), output), location, name)
 
-    def filter(self, function: Callable[[Any], Any], *, name: str | None = None) -> Stream:
-        """The tuples for which the function is true."""
+    def filter(
+        self,
+        function: Callable[[Any], Any],
+        *,
+        name: str | None = None,
+        elastic: bool = False,
+        **concurrency: Unpack[ConcurrencyOptions],
+    ) -> Stream:
+        """The tuples for which the function is true; `elastic` and its options as in `map`."""
         location = caller_location()
         must_be_callable("filter", function, location)
         must_return("filter", function, location)
-        return put(self, "filter", lambda _: (Filter(function), self.schema), location, name)
+        called = elastic_function("filter", function, elastic, concurrency, location)
+        return put(self, "filter", lambda _: (Filter(called), self.schema), location, name)
 
-    def flat_map(self, function: Callable[[Any], Any], schema: Any = None, *, name: str | None = None) -> Stream:
-        """Any number of tuples out for each in: the function yields them, or returns an iterable or None."""
+    def flat_map(
+        self,
+        function: Callable[[Any], Any],
+        schema: Any = None,
+        *,
+        name: str | None = None,
+        elastic: bool = False,
+        **concurrency: Unpack[ConcurrencyOptions],
+    ) -> Stream:
+        """Any number of tuples out for each in: the function yields them, or returns an iterable or None.
+
+        `elastic` and its options as in `map`.
+        """
         location = caller_location()
         must_be_callable("flat_map", function, location)
         output = output_schema(self, "flat_map", function, schema, location)
-        return put(self, "flat_map", lambda _: (FlatMap(function), output), location, name)
+        called = elastic_function("flat_map", function, elastic, concurrency, location)
+        return put(self, "flat_map", lambda _: (FlatMap(called), output), location, name)
 
     def process(
         self,
@@ -108,6 +143,8 @@ class Stream:
         ttl: float | datetime.timedelta | None = None,
         persistence: str = "checkpointed",
         time: str | None = None,
+        elastic: bool = False,
+        **concurrency: Unpack[ConcurrencyOptions],
     ) -> Stream:
         """An operator with state.
 
@@ -126,11 +163,16 @@ class Stream:
         persistence : "checkpointed" or "transient"
             Transient state is not written to the checkpoint: it is faster to give up than to keep, and begins
             anew after a restart or the loss of a host.
+        elastic : bool
+            For an operator without state, as in `map`. What its `open()` gets (a connection, a model) is there once
+            for each worker process of a host, and its `close()` gives it back.
         time : "event" or "clock", optional
             What the timers of the operator go by: the watermark of the stream, or the clock of the epochs. The first by
             default, if the stream has event time.
         """
         location = caller_location()
+        if concurrency or elastic:
+            check_elastic("process", elastic, concurrency, location)
         if persistence not in ("checkpointed", "transient"):
             raise ProgramError(
                 f"process at {location}: persistence={persistence!r}; expected 'checkpointed' or 'transient'"
@@ -138,6 +180,8 @@ class Stream:
         if isinstance(operator, type):
             raise ProgramError(f"process at {location}: give an instance, {operator.__name__}(), not the class")
         kind = type(operator)
+        if elastic:
+            return self._process_elastic(operator, by, schema, location, name, concurrency)
         if by is None:
             return self._process_as_it_is(operator, schema, location, name, ttl, persistence)
         if not isinstance(operator, Operator):
@@ -157,6 +201,29 @@ class Stream:
             return keyed_logic(operator, to_milliseconds(ttl), transient, scale, time), output
 
         return put(self, "process", make, location, name, key, wanted=kind.__name__)
+
+    def _process_elastic(
+        self, operator: Any, by: Any, schema: Any, location: Location, name: str | None, concurrency: Any
+    ) -> Stream:
+        """An operator without state, several calls of which are under way at once."""
+        shown = getattr(operator, "__name__", type(operator).__name__)
+        fields = state_fields(type(operator))
+        if by is not None or fields:
+            kept = f"it declares state ({', '.join(field.name for field in fields)})" if fields else "by=… names a key"
+            raise ProgramError(
+                f"process at {location}: {shown} cannot be elastic: {kept}, and calls that are under way at the same "
+                "time would change it in no certain order. Leave elastic=True out: channels run it in parallel by its "
+                "key; or call what takes long in a map(…, elastic=True) before it"
+            )
+        if isinstance(operator, Operator) and type(operator).process is Operator.process:
+            raise ProgramError(f"process at {location}: {shown} has no process(self, t) method")
+        method = "process" if isinstance(operator, Operator) else "__call__"
+        if not callable(getattr(operator, method, None)):
+            raise ProgramError(f"process at {location}: expected a function or an ab.Operator, found {operator!r}")
+        output = output_schema(self, "process", operator, schema, location, method)
+        bound = operator.process if method == "process" else operator
+        called = elastic_function("process", bound, True, concurrency, location)
+        return put(self, "process", lambda _: (FlatMap(called), output), location, name, wanted=shown)
 
     def _process_as_it_is(
         self, operator: Any, schema: Any, location: Location, name: str | None, ttl: Any, persistence: str
@@ -237,7 +304,9 @@ class Stream:
 
     # -- running ----------------------------------------------------------------------------------------
 
-    def run_sequential(self, rows: Iterable[Any] | None = None, *, clocks_ms: Sequence[int] = ()) -> list[Row]:
+    def run_sequential(
+        self, rows: Iterable[Any] | None = None, *, clocks_ms: Sequence[int] = (), ends: bool = False
+    ) -> list[Row]:
         """The program on one thread, without Spark: what every other way of running it must equal.
 
         Parameters
@@ -246,14 +315,19 @@ class Stream:
             The source's tuples, as tuples, dicts or rows. Not needed if the sources were made of rows.
         clocks_ms : sequence of int, optional
             The time of each epoch, for programs in which time matters.
+        ends : bool
+            The input ends with the rows: windows close and timers are called, as with the option ``endOfInput``.
         """
         if rows is None:
-            return run_epochs([self._node], clocks_ms).output
+            return run_epochs([self._node], clocks_ms, ends=ends).output
         run = SequentialRun(self._node, clocks_ms[0] if clocks_ms else 0)
         if len(run.sources) != 1:
             raise ProgramError(f"run_sequential(rows): the program has {len(run.sources)} sources; make them of rows")
         run.feed(rows)
         run.finish()
+        if ends:
+            run.end()
+            run.finish()
         return run.output
 
     @property

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.query import StreamingQuery
+from anabranch.api.temporary_checkpoint import temporary_checkpoint
 from anabranch.compiler.layout.compile import compiled
 from anabranch.compiler.layout.hot_key_split import has_parts
 from anabranch.compiler.layout.source_spread import spread_names
@@ -132,10 +133,11 @@ class DataStreamWriter:
         durable = chosen.durability == "power"
         sinks = [self._sink(path, durable), *(other._sink(None, durable) for other in self._others)]
         _check_places(sinks)
+        _check_checkpoint_is_no_output(sinks, checkpoint)
         if checkpoint is None:
             if any(writer._is_durable for writer in writers):
                 raise SinkError("a checkpoint location is needed: .option('checkpointLocation', 'checkpoint/')")
-            checkpoint = tempfile.mkdtemp(prefix="anabranch-checkpoint-")
+            checkpoint = temporary_checkpoint()
         nodes = [writer._node for writer in writers]
         splits = chosen.split_hot_keys == "on" or (chosen.balancing.enabled and has_parts(nodes))
         wanted = QueryDescription(
@@ -192,3 +194,20 @@ def _check_places(sinks: Sequence[Any]) -> None:
                     "memory, a name) of its own, none inside another."
                 )
         places.append(place)
+
+
+def _check_checkpoint_is_no_output(sinks: Sequence[Any], checkpoint: str | None) -> None:
+    """A checkpoint among output would be taken for output, and the output's directory for another's."""
+    from anabranch.spark.hadoop_files import local_path
+
+    local = None if checkpoint is None else local_path(checkpoint)
+    if local is None:
+        return
+    place = os.path.realpath(local)
+    for sink in sinks:
+        output = getattr(sink, "place", None)
+        if output is not None and (place == output or place.startswith(f"{output}/")):
+            raise SinkError(
+                f"the checkpoint {place} is in the output path {output}. Give each a directory of its own; the output "
+                "may be read by others, and holds nothing but output."
+            )

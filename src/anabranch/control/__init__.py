@@ -16,6 +16,8 @@ General layout, in the order the data flows:
     source_spreading.py     when what needs no state should have channels of its own
     epoch_size.py           how much an epoch takes
     operator_controller.py  *Operators*: workers inside one channel
+    operator_levels.py      … as a pool asks it
+    concurrency_controller.py  the same question, our own search: how many calls should be under way
 """
 
 from anabranch.control.adaptation_period import AdaptationPeriods

@@ -20,12 +20,13 @@ class QueryOptions:
     allow_state_loss: bool = False
     snapshots: Interval | None = None
     versions_kept: int = 10
-    migration_store: str | None = None
+    migration_store: str | None = dataclasses.field(default=None, repr=False)  # may hold a password
     order: str = "total"
     mergers: int = 0
     split_hot_keys: str = "auto"
     spread: str = "auto"
     durability: str = "process"
+    end_of_input: str = "open"
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> QueryOptions:
@@ -44,4 +45,5 @@ class QueryOptions:
             values.get("splitHotKeys", "auto"),
             values.get("spread", "auto"),
             values.get("durability", "process"),
+            values.get("endOfInput", "open"),
         )

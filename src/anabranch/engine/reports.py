@@ -28,6 +28,26 @@ class Anomaly:
 
 
 @dataclasses.dataclass(frozen=True)
+class ElasticReport:
+    """What the pool of an elastic operator did in a task."""
+
+    operator: str
+    level: int
+    """How many calls were under way at most, in the end."""
+    rate: float
+    """Tuples per second in its last period that counted."""
+    periods: int
+    """How many periods came to an end."""
+    calls: int
+    retries: int
+    timeouts: int
+    latencies: Mapping[str, int]
+    """How many calls took how long: the counts of `engine.pool.metering.Latencies`, by bucket."""
+    decision: str = ""
+    """What the controller said last."""
+
+
+@dataclasses.dataclass(frozen=True)
 class RoutedKeys:
     """What a task counted of the keys it routed to a stage."""
 
@@ -69,6 +89,7 @@ class SplitReport:
     """Output it wrote itself."""
     keys: tuple[RoutedKeys, ...] = ()
     anomalies: tuple[Anomaly, ...] = ()
+    elastic: tuple[ElasticReport, ...] = ()
     watermarks: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Watermark → how far it has come, of those that had tuples here or are this task's own."""
 
@@ -108,6 +129,7 @@ class ChannelReport:
     """Output it wrote itself."""
     keys: tuple[RoutedKeys, ...] = ()
     anomalies: tuple[Anomaly, ...] = ()
+    elastic: tuple[ElasticReport, ...] = ()
     watermarks: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Watermark → how far it has come, of those that had tuples here or are this task's own."""
 
@@ -129,6 +151,7 @@ class MergerReport:
 Report = SplitReport | ChannelReport | MergerReport
 
 _KINDS: Mapping[str, type] = {"split": SplitReport, "channel": ChannelReport, "merger": MergerReport}
+_PARTS = {"files": WrittenFile, "keys": RoutedKeys, "anomalies": Anomaly, "elastic": ElasticReport}
 _NAMES: Mapping[type, str] = {kind: name for name, kind in _KINDS.items()}
 
 
@@ -155,7 +178,7 @@ def from_bytes(data: Any) -> Report:
     3
     """
     kind, fields = msgpack.unpackb(data)
-    for name, made in (("files", WrittenFile), ("keys", RoutedKeys), ("anomalies", Anomaly)):
+    for name, made in _PARTS.items():
         if name in fields:
             fields[name] = tuple(made(**each) for each in fields[name])
     if "segments" in fields:

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import ProgramError, SchemaError
-from anabranch.operators.agg import Aggregation
+from anabranch.operators.agg import Aggregation, PartialResults
 from anabranch.operators.epoch_context import count_anomaly, epoch_time
 from anabranch.operators.library_operator import (
     BACKWARDS,
@@ -33,7 +33,18 @@ from anabranch.operators.library_operator import (
     configured,
     fields,
 )
-from anabranch.operators.windows import Count, Delta, EventTime, Punctuated, Sliding, Time, Tumbling, amount, measure
+from anabranch.operators.windows import (
+    Count,
+    Delta,
+    EventTime,
+    Punctuated,
+    Sessions,
+    Sliding,
+    Time,
+    Tumbling,
+    amount,
+    measure,
+)
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed
 from anabranch.program.model import Selectivity
@@ -119,7 +130,7 @@ class CodeDraft:
                 lines.append(f"    {leave}")
         return lines
 
-    def attribute(self, policy: Delta | EventTime, leave: str = "return None") -> list[str]:
+    def attribute(self, policy: Delta | EventTime | Sessions, leave: str = "return None") -> list[str]:
         """See to a window attribute that is missing: a null; for event time also what is not finite."""
         value = self.column(policy.attribute)
         condition = f"{value} is None"
@@ -136,6 +147,11 @@ class CodeDraft:
     def may_drop(self) -> bool:
         """Whether a tuple can go without being looked at."""
         return self.null_key == "drop" or getattr(self.window.policy, "nulls", "") == "drop"
+
+    def partial_results(self, aggregation: Aggregation, reassociate: bool = False) -> PartialResults | None:
+        """How partial results of an aggregation combine, if they do exactly."""
+        kind = pa.null() if aggregation.attribute is None else self.schema.type_of(aggregation.attribute)
+        return aggregation.combine(kind, reassociate)
 
     def leave_late(self) -> str:
         """What is done with a tuple that is late."""
@@ -166,7 +182,7 @@ class CodeDraft:
         source = "".join(
             f"def {head}:\n" + "".join(f"    {line}\n" for line in lines) + "\n" for head, lines in self.methods.items()
         )
-        exec(compile(source, f"<aggregate by {', '.join(self.key)}>", "exec"), self.names)
+        exec(compile(source, f"<anabranch aggregate by {', '.join(self.key)}>", "exec"), self.names)
         methods = {head.partition("(")[0]: self.names[head.partition("(")[0]] for head in self.methods}
         kind: type[Aggregate] = type("Aggregate", (Aggregate,), {**methods, "source": source, "__module__": __name__})
         if self.waiting:
@@ -213,12 +229,17 @@ def aggregate_logic(
     """
     from anabranch.operators.combining import parts_of
     from anabranch.operators.event_windows import write_event_windows
+    from anabranch.operators.session_windows import write_sessions
     from anabranch.operators.shared_windows import write_shared_windows
     from anabranch.operators.sliding import write_sliding
 
     if null_key not in NULL_KEYS:
         raise ProgramError(f"null_key={null_key!r}: expected one of {', '.join(map(repr, NULL_KEYS))}")
-    is_shared = isinstance(window.policy, EventTime) and scale is not None and not window.policy.per_key
+    if isinstance(window.policy, Sessions) and (scale is None or isinstance(window, Sliding)):
+        raise ProgramError(f"{window}: sessions follow the watermark of the stream: stream.event_time('…') before it")
+    is_shared = isinstance(window.policy, Sessions)
+    if isinstance(window.policy, EventTime):
+        is_shared = scale is not None and not window.policy.per_key
     if isinstance(window.policy, EventTime) and window.policy.early is not None and not is_shared:
         raise ProgramError(f"{window}: early results need the watermark of the stream: stream.event_time(…)")
     output = _output(schema, key, window, aggregations, is_shared)
@@ -227,7 +248,8 @@ def aggregate_logic(
     draft.configuration["description"] = f"{window}: {results}"
     if is_shared:
         assert scale is not None
-        write_shared_windows(draft, scale)
+        write = write_sessions if isinstance(window.policy, Sessions) else write_shared_windows
+        write(draft, scale)
     elif isinstance(window.policy, EventTime):
         write_event_windows(draft)
     elif isinstance(window, Sliding):
@@ -259,7 +281,7 @@ def _output(
                     f"time: stream.event_time(…); found {window}"
                 )
         elif aggregation.bound:
-            if not isinstance(window.policy, EventTime):
+            if not isinstance(window.policy, (EventTime, Sessions)):
                 raise ProgramError(
                     f"aggregate({name}=agg.{aggregation}): expected windows of event_time(…), found {window}"
                 )

@@ -62,7 +62,7 @@ def parts_of(draft: CodeDraft, name: str, reassociate: bool) -> Parts | None:
     policy = draft.window.policy
     if not draft.key or not isinstance(draft.window, Tumbling) or not isinstance(policy, (Time, Punctuated)):
         return None
-    combines = [_combine(draft, aggregation, reassociate) for aggregation in draft.aggregations]
+    combines = [draft.partial_results(aggregation, reassociate) for aggregation in draft.aggregations]
     chosen = [each for each in combines if each is not None]
     if len(chosen) < len(combines):
         return None
@@ -105,11 +105,6 @@ def parts_of(draft: CodeDraft, name: str, reassociate: bool) -> Parts | None:
         Salt, name, selectivity=Selectivity.ONE, places=places, types=tuple(draft.schema.type_of(k) for k in keys)
     )
     return Parts(Map(salt), salted, first.build(name), handed_over, second.build(name))
-
-
-def _combine(draft: CodeDraft, aggregation: Aggregation, reassociate: bool) -> PartialResults | None:
-    kind = pa.null() if aggregation.attribute is None else draft.schema.type_of(aggregation.attribute)
-    return aggregation.combine(kind, reassociate)
 
 
 def _handing_over(

@@ -69,6 +69,18 @@ class EventTime:
 
 
 @dataclasses.dataclass(frozen=True)
+class Sessions:
+    """Tuples that follow one another with less than a gap between; closed by the stream's watermark."""
+
+    attribute: str
+    gap: Any
+    nulls: str = "fail"
+
+    def __str__(self) -> str:
+        return f"sessions({self.attribute!r}, {self.gap!r})"
+
+
+@dataclasses.dataclass(frozen=True)
 class Punctuated:
     """Closes at a window punctuation."""
 
@@ -76,8 +88,8 @@ class Punctuated:
         return "punctuation()"
 
 
-Policy = Count | Delta | Time | EventTime | Punctuated
-POLICIES = (Count, Delta, Time, EventTime, Punctuated)
+Policy = Count | Delta | Time | EventTime | Sessions | Punctuated
+POLICIES = (Count, Delta, Time, EventTime, Sessions, Punctuated)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,6 +196,25 @@ def event_time(
     return EventTime(attribute, size, lateness, nulls, early, per_key)
 
 
+def sessions(attribute: str, gap: Duration, *, nulls: str = "fail") -> Sessions:
+    """Sessions: a key's tuples whose times follow one another with less than a gap between.
+
+    The stream needs event time (``Stream.event_time``): a session closes when the watermark reaches its last time and
+    the gap. A tuple between two sessions that are open joins them. One that belongs to no open session, and whose own
+    would have closed already, is late: it is dropped, and counted as ``late``.
+
+    Parameters
+    ----------
+    attribute : str
+        A column with a timestamp, a date or a whole number.
+    gap : number or timedelta
+        In the attribute's own unit; for timestamps a number means seconds, for dates days.
+    """
+    _check_attribute("sessions", attribute, nulls)
+    _check_duration(f"sessions({attribute!r}, {gap!r})", gap, positive=True)
+    return Sessions(attribute, gap, nulls)
+
+
 def punctuation() -> Punctuated:
     """Windows that end at the punctuations of the stream: see ``Stream.punctuate``."""
     return Punctuated()
@@ -243,7 +274,10 @@ def sliding(policy: Policy | int, every: Any = 1) -> Sliding:
     return Sliding(policy, every)
 
 
-_CHOICES = "count(n), delta(attribute, size), time(seconds), event_time(attribute, size) or punctuation()"
+_CHOICES = (
+    "count(n), delta(attribute, size), time(seconds), event_time(attribute, size), sessions(attribute, gap) or "
+    "punctuation()"
+)
 
 
 def _check_attribute(policy: str, attribute: Any, nulls: str) -> None:

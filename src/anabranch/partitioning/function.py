@@ -32,6 +32,11 @@ GROUP_BITS_MAX = 20
 _MAGIC = b"AP"
 _VERSION = 1
 _HEADER = struct.Struct("<2sBBIII")
+# For fewer the routing table, which has up to two megabytes, is not made: in small epochs, and of functions that are
+# only asked where a few keys were.
+_FEW_ROWS = 1024
+# How many a process keeps with their tables: those of the regions that it works for.
+_FUNCTIONS_KEPT = 8
 _BLOCK_ROWS = 1 << 15  # the scratch arrays of one block stay in the second-level cache
 _SLOT_BITS_MIN, _SLOT_BITS_MAX = 16, 20
 
@@ -154,6 +159,8 @@ class PartitioningFunction:
     def route(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
         """The channel of every key hash."""
         hashes = np.ascontiguousarray(hashes, dtype=np.uint64)
+        if len(hashes) <= _FEW_ROWS and "_slots" not in self.__dict__:
+            return self._search(hashes)
         shift, slots, expected, channels = self._slots
         routed = np.empty(len(hashes), dtype=np.int32)
         for start in range(0, len(hashes), _BLOCK_ROWS):
@@ -174,7 +181,9 @@ class PartitioningFunction:
         return routed
 
     def _search(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """Route by binary search among the hot keys: for the few keys in a slot of another hot key."""
+        """Route by binary search among the hot keys: a few, or those in a slot of another hot key."""
+        if not len(self.hot_hashes):
+            return self._owners[self.group_of(hashes)]
         found = np.minimum(np.searchsorted(self.hot_hashes, hashes), len(self.hot_hashes) - 1)
         hot = self.hot_hashes[found] == hashes
         return np.where(hot, self.hot_channels[found], self._owners[self.group_of(hashes)])
@@ -242,19 +251,25 @@ class PartitioningFunction:
         )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=_FUNCTIONS_KEPT)
 def _from_bytes(data: bytes) -> PartitioningFunction:
     """A function from its serial form. Kept, so that the tasks of a process derive its tables once."""
     return PartitioningFunction._parsed(data)
 
 
-@lru_cache(maxsize=256)
 def sharing(before: PartitioningFunction, after: PartitioningFunction) -> NDArray[np.bool_]:
     """Which old channels (rows) may hold keys that a new channel (columns) owns.
 
     Where a new owner has to look for the state of its keys. Exact for hot keys: to get one, a channel need not look at
     all that held keys of its group.
     """
+    return _sharing(before.to_bytes(), after.to_bytes())
+
+
+@lru_cache(maxsize=256)
+def _sharing(one: bytes, other: bytes) -> NDArray[np.bool_]:
+    # By serial forms: kept by the functions themselves, each answer would keep two of them, with all their tables.
+    before, after = _from_bytes(one), _from_bytes(other)
     shared = np.zeros((before.channels, after.channels), dtype=bool)
     shared[before.group_owners(), after.group_owners()] = True
     hot = np.union1d(before.hot_hashes, after.hot_hashes)

@@ -5,6 +5,8 @@ schema.py     columns, tuples, and whether values fit          ddl.py   schemas 
 event_time.py  times as whole numbers, watermarks, the keys that wait for a time
 model.py      what an operator does, with the reasons: state, key, selectivity, order
 calling.py    the contract with user code: what it may return, how its failure is told, its instances
+elastic.py    how the calls of an elastic operator are made
+hashing.py    the hash of keys, and key groups
 hashing.py    the hash of keys, and key groups               key_text.py   texts for computed keys
 options.py    every option of a query: name, what it may be, default, meaning
 origins.py    sources that need no Spark to be described

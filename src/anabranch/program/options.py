@@ -168,6 +168,13 @@ OPTIONS: tuple[Option, ...] = (
         "never",
         "How often each channel's state is compacted into one segment, beyond what is compacted anyway.",
     ),
+    Option(
+        "endOfInput",
+        _one_of("open", "close"),
+        "open",
+        "With `trigger(availableNow=True)`: when all input was read, leave windows and timers open, for a later start; "
+        "or have all time come, as for a batch: windows close, timers are called, and the query takes no more input.",
+    ),
     Option("versionsKept", _whole(2), "10", "How many epochs back a checkpoint can be read."),
     Option(
         "durability",

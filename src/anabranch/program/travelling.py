@@ -31,8 +31,8 @@ def packed(program: Any, nodes: Iterable[Node]) -> bytes:
             raise ProgramError(f"the program with the operators {', '.join(names)}: {problem}") from problem
         raise ProgramError(
             f"operator {culprit.title}: it cannot be sent to workers: {_problem_of(culprit.logic)}. Make what cannot "
-            "be sent (locks, connections, generators, open files) in the worker, when it is first used, and keep it "
-            "outside of the operator's attributes."
+            "be sent (locks, connections, generators, open files) in the worker: in the open() of an elastic operator; "
+            "else when it is first used, and keep it outside of the operator's attributes."
         ) from problem
 
 

@@ -7,5 +7,6 @@ spark_job.py                  the tasks of an epoch as one Spark job; compaction
 sinks.py                      where output goes
 hadoop_files.py, batch_log.py files that only Hadoop reaches; what Spark wrote down of its batches
 cluster.py, slots.py          executors, and how many tasks run at once
+stopping.py                   an epoch that is cut off when its query is stopped
 assemble.py                   all of it put together for one query
 """

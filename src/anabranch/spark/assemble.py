@@ -24,6 +24,7 @@ from anabranch.engine.driver.switching import Form, Forms, SwitchingRunner
 from anabranch.engine.driver.waiting import SparkSurroundings
 from anabranch.engine.query_options import QueryOptions
 from anabranch.engine.worker.tasks import Program
+from anabranch.errors import ProgramError
 from anabranch.program.model import OutputOrder
 from anabranch.program.options import seconds_of
 from anabranch.spark.batch_log import BatchLog
@@ -34,6 +35,7 @@ from anabranch.spark.row_files import RowFiles
 from anabranch.spark.slots import slots_now, task_slots
 from anabranch.spark.source import OrderedSources, local_directories
 from anabranch.spark.spark_job import SparkCompactions, SparkExecutor
+from anabranch.spark.stopping import interruptible
 from anabranch.state.backing import open_backing_store
 from anabranch.state.checkpoint import Checkpoint
 
@@ -99,6 +101,10 @@ def start(
     executors_changed: Callable[[ExecutorPlan], None],
 ) -> StartedQuery:
     """Check a query, and start it."""
+    if wanted.options.end_of_input == "close" and "availableNow" not in wanted.trigger:
+        raise ProgramError(
+            "option endOfInput='close': expected a query that ends when all input was read: trigger(availableNow=True)"
+        )
     options, context = wanted.options, spark.sparkContext
     location = qualified(spark, wanted.checkpoint)
     durable = options.durability == "power"
@@ -167,8 +173,8 @@ def start(
 
     runner = SwitchingRunner(runner_of, forms, held)
     for sink in wanted.sinks:
-        sink.prepare(Holder(location, held.query, held.owner.token, held.owner.check))
-    writer = sources.dataframe.writeStream.foreachBatch(runner).option("checkpointLocation", location)
+        sink.prepare(Holder.of(location, held))
+    writer = sources.dataframe.writeStream.foreachBatch(interruptible(runner)).option("checkpointLocation", location)
     if wanted.name is not None:
         writer = writer.queryName(wanted.name)
     if wanted.trigger:
@@ -176,9 +182,10 @@ def start(
     query = writer.start()
     if read_limits is not None:
         read_limits.attach(query)
-    drain = Drain(query, runner, bool(wanted.trigger.keys() & {"once", "availableNow"}))
+    closes = options.end_of_input == "close"
+    drain = Drain(query, runner, bool(wanted.trigger.keys() & {"once", "availableNow"}), closes)
     running.started(query, drain)
-    if program.loops:
+    if program.loops or closes:
         drain.start()
     return StartedQuery(query, runner, drain, executors, plans, changes)
 

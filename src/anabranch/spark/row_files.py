@@ -84,7 +84,7 @@ def write_rows(files: Files, node: Node, epochs: Sequence[Sequence[tuple[Any, ..
     first = 0
     for number, file in enumerate(known):
         rows = listed[first : first + file.rows]
-        _check_same(files, node, file, rows, first)
+        _check_same(files, node, number, file, rows, first)
         _mend(files, node, number, file, rows if len(rows) == file.rows else None, names)
         first += file.rows
     added = list(known)
@@ -133,13 +133,29 @@ def _found_again(files: Files, node: Node, listed: Sequence[tuple[Any, ...]]) ->
     return found
 
 
-def _check_same(files: Files, node: Node, file: RowFile, rows: Sequence[tuple[Any, ...]], first: int) -> None:
-    if len(rows) == file.rows and _digest(rows) != file.digest:
+def _check_same(
+    files: Files, node: Node, number: int, file: RowFile, rows: Sequence[tuple[Any, ...]], first: int
+) -> None:
+    if len(rows) == file.rows:
+        same = _digest(rows) == file.digest
+    else:
+        same = not rows or _begins_with(files, node, number, file, rows)  # the list ends here, within what was read
+    if not same:
         raise CheckpointError(
-            f"source {node.title}: rows {first} to {first + file.rows - 1} of its list differ from those that this "
+            f"source {node.title}: rows {first} to {first + len(rows) - 1} of its list differ from those that this "
             f"query has in {files.root}. A list may grow at its end; what was read once cannot change. Use the list "
             "as it was, or another checkpointLocation and output path."
         )
+
+
+def _begins_with(files: Files, node: Node, number: int, file: RowFile, rows: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether a file begins with these rows; one that is damaged is for `_mend` to judge."""
+    data = files.read(_name(number)) or b""
+    if (len(data), zlib.crc32(data)) != (file.bytes, file.checksum):
+        return True
+    sink = pa.BufferOutputStream()
+    pq.write_table(pq.read_table(pa.BufferReader(data)).slice(0, len(rows)).cast(node.schema.arrow), sink)
+    return bool(sink.getvalue().to_pybytes() == _encoded(node, rows))
 
 
 def _mend(

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 from collections.abc import Collection
 from typing import Any, Protocol
 
 from anabranch.errors import ProgramError
 
 _log = logging.getLogger("anabranch")
+_SECRET_LENGTH_MIN = 3
 
 
 class BackingStore(Protocol):
@@ -51,8 +53,8 @@ def _without_secrets(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if not separator:
         return "…"
-    host = rest.rpartition("@")[2]
-    return f"{scheme}://{'…@' if '@' in rest else ''}{host.partition('?')[0]}"
+    host = re.split(r"[?#]", rest.rpartition("@")[2])[0]
+    return f"{scheme}://{'…@' if '@' in rest else ''}{host}"
 
 
 class PostgresStore:
@@ -87,8 +89,16 @@ class PostgresStore:
         self._execute(statement, (self.query, list(kept)))
 
     def _shown(self, problem: Exception) -> str:
-        """What went wrong, should it repeat the URL without that."""
-        return str(problem).replace(self.url, _without_secrets(self.url))
+        """What went wrong, unless it repeats what is said before the host or after a question mark.
+
+        What a URL means that is written wrongly nobody knows, so any part of it may be a part of the password.
+        """
+        text = str(problem).replace(self.url, _without_secrets(self.url)).strip()
+        host = self.url.rpartition("@")[2].partition("?")[0]
+        hidden = self.url.partition("://")[2].replace(host, " ")
+        if any(part in text for part in re.split(r"[\s:@/?&=]+", hidden) if len(part) >= _SECRET_LENGTH_MIN):
+            return f"{type(problem).__name__}; what it says is left out, because it repeats a part of the URL"
+        return text
 
     def _execute(self, statement: str, values: tuple[Any, ...], fetch: bool = False) -> list[Any]:
         for attempt in range(2):

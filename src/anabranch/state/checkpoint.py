@@ -90,6 +90,8 @@ class EpochBegun:
     """Its time."""
     drain: bool
     """It has no input but what was fed back."""
+    ending: bool = False
+    """The input has ended: all time comes in it."""
 
 
 class Checkpoint:
@@ -115,6 +117,7 @@ class Checkpoint:
         self._owner: Ownership | None = None
         # What was found damaged and could be done without, for now.
         self.damage: list[str] = []
+        self._again = -1
 
     # -- the program and the owner ----------------------------------------------------------------------------
 
@@ -219,8 +222,8 @@ class Checkpoint:
         self._query = self.query
         assert self._query is not None
         self._owner = Ownership.take(self.files, self._query, self.latest().owner)
-        directories = ["", "epochs", "feedback", OWNERS, *(f"state/{each}" for each in self.files.names("state"))]
-        for directory in directories:
+        inner = [f"{each}/{name}" for each in ("state", "sources") for name in self.files.names(each)]
+        for directory in ["", "epochs", "feedback", OWNERS, *inner]:
             remove_passing(self.files, directory)
 
     def program(self) -> Mapping[str, Any] | None:
@@ -304,33 +307,42 @@ class Checkpoint:
             found = json.loads(unseal(data, "epoch begun", self.query, place))
             if found["epoch"] != epoch:
                 raise damaged(place, f"it is that of epoch {found['epoch']}")
-            return EpochBegun(int(found["clock_ms"]), bool(found["drain"]))
+            return EpochBegun(int(found["clock_ms"]), bool(found["drain"]), bool(found.get("ending")))
         except CheckpointError as problem:
             # The epoch is not committed, so nothing that counts has depended on it: it begins anew.
             _log.warning("%s The epoch was not committed and begins anew, at another time.", problem)
             return None
 
-    def begin(self, epoch: int, clock_ms: int, drain: bool = False) -> int:
+    def begin(self, epoch: int, clock_ms: int, drain: bool = False, ending: bool = False) -> int:
         """The time of an epoch: what was recorded when it first began, else this time, which is recorded now.
 
         An epoch that runs again must see the time it saw before, or what expires would differ.
         """
         name = f"epochs/{epoch:012d}.begun"
         found = self.begun(epoch)
+        self._again = epoch
         if found is None:
             assert self._query is not None
-            body = to_json({"epoch": epoch, "clock_ms": clock_ms, "drain": drain}).encode()
+            body = to_json({"epoch": epoch, "clock_ms": clock_ms, "drain": drain, "ending": ending}).encode()
             data = seal("epoch begun", self._query, body)
             if self.files.create(name, data):
-                found = EpochBegun(clock_ms, drain)
+                found, self._again = EpochBegun(clock_ms, drain, ending), -1
             else:
                 found = self.begun(epoch)  # by another driver, just now
                 if found is None:
                     self.files.write(name, data)  # over one that is damaged
-                    found = EpochBegun(clock_ms, drain)
+                    found = EpochBegun(clock_ms, drain, ending)
         # Only after this: whoever takes over from now on finds the file, and runs the same epoch.
         self.owner.check()
         return found.clock_ms
+
+    def is_again(self, epoch: int) -> bool:
+        """Whether an epoch had been begun before this driver began it."""
+        return epoch == self._again
+
+    def is_committed(self, epoch: int) -> bool:
+        """Whether an epoch is committed, by whomever."""
+        return any(int(name.removesuffix(".json")) >= epoch for name in self._manifests())
 
     def commit(self, manifest: Manifest) -> None:
         """Publish an epoch; then remove what is too old to be needed."""

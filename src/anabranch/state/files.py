@@ -15,6 +15,7 @@ import os
 import shutil
 import stat
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,6 +179,13 @@ class LocalFiles:
             self.clear(name)
         except OSError as problem:
             raise cannot_write(str(self.path(name)), problem) from None
+
+    def age_s(self, name: str) -> float:
+        """How long ago a file was last written; 0 if it is not there."""
+        try:
+            return time.time() - self.path(name).stat().st_mtime
+        except OSError:
+            return 0.0
 
     def clear(self, directory: str) -> None:
         try:

@@ -42,6 +42,8 @@ class WatermarkFacts:
     """Watermark → its value; of operators that wait for the clock, the epoch's time."""
     heard_ms: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Watermark of a stream → the time of the last epoch in which the stream had a tuple."""
+    ended: bool = False
+    """The input has ended: all time has come, and nothing may follow."""
 
 
 @dataclasses.dataclass(frozen=True)

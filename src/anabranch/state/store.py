@@ -32,7 +32,7 @@ from anabranch.faults import reach
 from anabranch.program.graph import Keyed, Node
 from anabranch.state.backing import BackingStore
 from anabranch.state.compaction import INLINE_ROWS
-from anabranch.state.files import Files, LocalFiles, is_private
+from anabranch.state.files import PASSING, Files, LocalFiles, is_private
 from anabranch.state.key_owners import RegionOwners
 from anabranch.state.lineage import KeyRoute, files_of, inline_compaction, others_remain, own, visible
 from anabranch.state.records import SegmentRecord
@@ -40,6 +40,8 @@ from anabranch.state.segment import EXPIRES, NEVER, Segment, checksum_of, compac
 from anabranch.state.table import SegmentCache, Table
 
 _segments = SegmentCache()
+# No file takes that long to be written.
+_WRITING_S_MAX = 3600.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,12 +230,15 @@ class TaskState:
         return written
 
     def _clean(self) -> None:
-        """Remove copies from the working directory that no manifest names and no running task can be writing."""
+        """Remove copies from the working directory that no manifest names and no running task can be writing, and what
+        tasks that died were writing."""
         known = files_of(self._version.segments)
         for operator in self._version.segments:
             for name in self._working.names(operator):
                 epoch = name.split("-")[0]
-                if f"{operator}/{name}" not in known and epoch.isdigit() and int(epoch) < self._version.epoch - 1:
+                is_old = epoch.isdigit() and int(epoch) < self._version.epoch - 1
+                is_left = name.endswith(PASSING) and self._working.age_s(f"{operator}/{name}") > _WRITING_S_MAX
+                if is_left or (is_old and f"{operator}/{name}" not in known):
                     self._working.delete(f"{operator}/{name}")
 
     def compact(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -10,6 +11,7 @@ from anabranch.compiler.explaining.layout_data import layout_data
 from anabranch.compiler.explaining.running import RunningQuery
 from anabranch.compiler.layout.chains import PlannedOperator
 from anabranch.compiler.layout.plan import Plan
+from anabranch.compiler.models.elastic_models import is_elastic
 from anabranch.errors import ProgramError
 from anabranch.program.graph import Keyed, Location
 from anabranch.program.model import Model, Property
@@ -137,6 +139,8 @@ def _operator(operator: PlannedOperator) -> list[str]:
         lines.append(f"    {'does':<12} {description(operator)}")
     for name, found in properties(model):
         lines.append(f"    {name:<12} {value_text(found):<14} {found.reason}  {place(found.location)}".rstrip())
+    if is_elastic(operator.node):
+        lines.append(f"    {'elastic':<12} {operator.node.logic.function.settings.text}")  # type: ignore[union-attr]
     if operator.node.isolated:
         lines.append(f"    {'placed':<12} in a stage of its own: isolate()")
     if operator.node.together:
@@ -240,6 +244,7 @@ def _operator_data(operator: PlannedOperator, stages: list[int]) -> dict[str, An
         "stages": stages,
         "chain": operator.chain,
         "isolated": operator.node.isolated,
+        "elastic": dataclasses.asdict(operator.node.logic.function.settings) if is_elastic(operator.node) else None,  # type: ignore[union-attr]
         "together": list(operator.node.together),
         "properties": {
             name: {

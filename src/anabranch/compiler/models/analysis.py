@@ -16,6 +16,7 @@ from anabranch.compiler.models.built_in import (
     remedy_of,
     together,
 )
+from anabranch.compiler.models.elastic_models import elastic_model, is_elastic
 from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.inference import infer
 from anabranch.compiler.reading.facts import TRUSTED, Identity, Kind
@@ -23,6 +24,7 @@ from anabranch.compiler.reading.kinds import static_attribute
 from anabranch.compiler.rewriting.managed_state import rewrite
 from anabranch.errors import ProgramError
 from anabranch.operators.timers import TIMER_FIELDS
+from anabranch.program.elastic import user_function
 from anabranch.program.graph import (
     Filter,
     FlatMap,
@@ -77,6 +79,8 @@ def analyse_with_facts(node: Node) -> tuple[Model, Inference | None]:
     if isinstance(node.logic, Keyed) and (node.logic.timed or node.logic.punctuated):
         model = _emitting_between(node, model, others)
     model = _declare(node, model, found, declaration_of(target))
+    if is_elastic(node):
+        model = elastic_model(node, model, found)
     for other in others:
         found.facts.written |= other.facts.written
         found.facts.touched |= other.facts.touched
@@ -125,7 +129,7 @@ def _code_of(node: Node) -> tuple[Any, str | None, str, tuple[Any, ...]]:
         return logic.prototype, method, "process", logic.fields
     if isinstance(logic, Process):
         return logic.operator, None if _is_called(logic) else logic.method, "process", ()
-    return logic.function, None, _MODES[type(logic)], ()  # type: ignore[union-attr]
+    return user_function(logic.function), None, _MODES[type(logic)], ()  # type: ignore[union-attr]
 
 
 _TAKING = ("take_until_end", "take_until_punctuation")

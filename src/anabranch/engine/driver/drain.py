@@ -1,4 +1,7 @@
-"""Epochs for tuples that were fed back when there is nothing to read: a thread beside the query's own."""
+"""Epochs that Spark does not call for: when tuples were fed back and there is nothing to read, and when the input ends.
+
+A thread beside the query's own.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +37,12 @@ class Drain(threading.Thread):
     Spark calls only when there is input, but a tuple that was sent back must not wait for it.
     """
 
-    def __init__(self, query: ReadingQuery, runner: SwitchingRunner, ends: bool) -> None:
+    def __init__(self, query: ReadingQuery, runner: SwitchingRunner, ends: bool, closes: bool = False) -> None:
         super().__init__(name="anabranch-feedback", daemon=True)
         self._query = query
         self._runner = runner
         self._ends = ends
+        self._closes = closes
         self._stopped = threading.Event()
         self.problem: Exception | None = None
 
@@ -49,11 +53,17 @@ class Drain(threading.Thread):
                 if not status["isTriggerActive"] and not status["isDataAvailable"]:
                     self._runner.drain()
             if self._ends and self._query.exception() is None:
-                while not self._stopped.is_set() and self._runner.drain():
-                    pass
+                self._drain()
+                if self._closes and not self._stopped.is_set():
+                    self._runner.end()
+                    self._drain()
         except Exception as problem:
             self.problem = problem
             self._query.stop()
+
+    def _drain(self) -> None:
+        while not self._stopped.is_set() and self._runner.drain():
+            pass
 
     def stop(self) -> None:
         """End it, after the epoch that it runs."""

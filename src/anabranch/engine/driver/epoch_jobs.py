@@ -15,14 +15,29 @@ from anabranch.engine.job import Job
 from anabranch.engine.worker.advances import EventTimes
 from anabranch.engine.worker.output_files import Target, unordered
 from anabranch.engine.worker.output_mergers import MergerTask, mergeable
+from anabranch.engine.worker.retracing import with_all_order
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
 from anabranch.engine.worker.tasks import ChannelTask, Program
-from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments
+from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments, OperatorError, StateError
 from anabranch.operators.hot_key_parts import HotKeyParts
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.program.travelling import packed
 from anabranch.state.files import cannot_write, storage_problem
 from anabranch.state.store import StateVersion
+
+
+@dataclasses.dataclass(frozen=True)
+class _Packed:
+    """A program as tasks carry it."""
+
+    layout: Layout
+    program: bytes
+    digest: str
+
+    @classmethod
+    def of(cls, program: Program) -> _Packed:
+        data = packed(program, [step.node for step in program.layout.steps])
+        return cls(program.layout, data, hashlib.sha256(data).hexdigest())
 
 
 class EpochJobs:
@@ -35,8 +50,8 @@ class EpochJobs:
         self._mergers = mergers
         self._targets = self._file_targets(mergeable) if mergers else {}
         self._direct = self._file_targets(unordered)
-        self._pickled = packed(program, [step.node for step in program.layout.steps])
-        self._digest = hashlib.sha256(self._pickled).hexdigest()
+        self._packed = _Packed.of(program)
+        self._retracing: _Packed | None = None  # made when it is needed
 
     def _file_targets(self, suits: Callable[[Layout, int], bool]) -> dict[int, Target]:
         """The outputs that tasks write: those whose sink takes files, and that suit these tasks."""
@@ -63,15 +78,51 @@ class EpochJobs:
         parts: Mapping[str, HotKeyParts],
         times: EventTimes | None = None,
     ) -> Results:
-        """Run an epoch's tasks over its input (None: only what was fed back)."""
-        times = EventTimes() if times is None else times
-        layout = self._program.layout
-        common = (self._pickled, self._digest, state.epoch, state.clock_ms, functions, parts, self._direct)
+        """Run an epoch's tasks over its input (None: only what was fed back).
+
+        If user code fails, the error is that of one thread: the tasks run again to find it (`retracing`).
+        """
+        try:
+            return self._run(batch, state, fed_back, functions, parts, EventTimes() if times is None else times)
+        except (OperatorError, StateError) as error:
+            epoch = (state, fed_back, functions, parts, EventTimes() if times is None else times)
+            raise self._first_error(batch, epoch) or error from None
+
+    def _first_error(self, batch: Any, epoch: tuple[Any, Any, Any, Any, EventTimes]) -> AnabranchError | None:
+        """The error that one thread would have met; None if it does not come again."""
+        if self._retracing is None:
+            program = dataclasses.replace(self._program, layout=with_all_order(self._program.layout))
+            self._retracing = _Packed.of(program)
+        try:
+            return self._run(batch, *epoch, retracing=self._retracing).first_error()
+        except Exception:  # the one that is known says enough
+            return None
+
+    def _run(
+        self,
+        batch: Any,
+        state: StateVersion,
+        fed_back: list[tuple[int, int, bytes]],
+        functions: Mapping[int, PartitioningFunction],
+        parts: Mapping[str, HotKeyParts],
+        times: EventTimes,
+        retracing: _Packed | None = None,
+    ) -> Results:
+        form = self._packed if retracing is None else retracing
+        layout = form.layout
+        direct, targets = (self._direct, self._targets) if retracing is None else ({}, {})
+        common = (form.program, form.digest, state.epoch, state.clock_ms, functions, parts, direct)
+        again = retracing is not None
         while True:
-            merged = (self._mergers, frozenset(self._targets))
-            depths = [ChannelTask(*common, depth, state, *merged, times=times) for depth in range(1, layout.depth + 1)]
-            merger = MergerTask(*common, self._targets, self._mergers) if self._targets else None
-            job = Job(SplitTask(*common, times=times), FeedbackTask(*common, times=times), fed_back, depths, merger)
+            merged = (self._mergers, frozenset(targets))
+            depths = [
+                ChannelTask(*common, depth, state, *merged, times=times, retraces=again)
+                for depth in range(1, layout.depth + 1)
+            ]
+            merger = MergerTask(*common, targets, self._mergers) if targets else None
+            split = SplitTask(*common, times=times, retraces=again)
+            feedback = FeedbackTask(*common, times=times, retraces=again)
+            job = Job(split, feedback, fed_back, depths, merger)
             try:
                 return Results(self._backend.execute(batch, job), layout)
             except MissingSegments as missing:

@@ -10,7 +10,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from anabranch.engine.reports import ChannelReport, MergerReport, Report, SplitReport
+from anabranch.engine.pool.metering import Latencies
+from anabranch.engine.reports import ChannelReport, ElasticReport, MergerReport, Report, SplitReport
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,6 +141,34 @@ class FileProgress:
 
 
 @dataclasses.dataclass(frozen=True)
+class ElasticProgress:
+    """The calls of an elastic operator, over all tasks of the epoch."""
+
+    level: int
+    """How many calls were under way at most in one task, in the end; 0: they were made one after the other, inline."""
+    tasks: int
+    """How many tasks made calls."""
+    calls: int
+    """How many calls were made, those made again included."""
+    retries: int
+    """How many of them were made again, because the one before had failed."""
+    timeouts: int
+    """How many took longer than the timeout."""
+    rate: float
+    """Calls per second, of all tasks together, in the last period of each that counted."""
+    periods: int
+    """How many periods ended, after each of which the level was looked at."""
+    p50_ms: float
+    """Half of the calls took no longer; accurate to a tenth."""
+    p95_ms: float
+    """95 % of the calls took no longer."""
+    p99_ms: float
+    """99 % of the calls took no longer."""
+    decision: str
+    """What was decided last about the level, and why."""
+
+
+@dataclasses.dataclass(frozen=True)
 class ExecutorProgress:
     """The executors, where they follow the channels (`maxExecutors`)."""
 
@@ -176,6 +205,8 @@ class EpochProgress:
     anomalies: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
     """Bad input by operator, and what it was: tuples that came too late, nulls where a key or a time should be, steps
     backwards."""
+    elastic: Mapping[str, ElasticProgress] = dataclasses.field(default_factory=dict)
+    """Elastic operator → its calls."""
     changes: Sequence[Change] = ()
     """Regions that have another partitioning function from the next epoch on."""
     hot_keys: str = ""
@@ -216,3 +247,34 @@ def anomalies_in(reports: Iterable[Report]) -> dict[str, dict[str, int]]:
                 counts = found.setdefault(each.operator, {})
                 counts[each.what] = counts.get(each.what, 0) + each.count
     return found
+
+
+def elastic_in(reports: Iterable[Report]) -> dict[str, ElasticProgress]:
+    """The calls of elastic operators, over all tasks."""
+    found: dict[str, list[ElasticReport]] = {}
+    for report in reports:
+        if isinstance(report, (SplitReport, ChannelReport)):
+            for each in report.elastic:
+                found.setdefault(each.operator, []).append(each)
+    return {operator: _elastic_progress(each) for operator, each in found.items()}
+
+
+def _elastic_progress(reports: Sequence[ElasticReport]) -> ElasticProgress:
+    latencies = Latencies()
+    for each in reports:
+        latencies.counts.update({int(bucket): count for bucket, count in each.latencies.items()})
+    p50, p95, p99 = (round(seconds * 1000, 3) for seconds in latencies.percentiles((0.5, 0.95, 0.99)))
+    last = max(reports, key=lambda each: each.periods)
+    return ElasticProgress(
+        level=max(each.level for each in reports),
+        tasks=len(reports),
+        calls=sum(each.calls for each in reports),
+        retries=sum(each.retries for each in reports),
+        timeouts=sum(each.timeouts for each in reports),
+        rate=round(sum(each.rate for each in reports), 3),
+        periods=sum(each.periods for each in reports),
+        p50_ms=p50,
+        p95_ms=p95,
+        p99_ms=p99,
+        decision=last.decision,
+    )

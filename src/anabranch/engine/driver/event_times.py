@@ -27,7 +27,9 @@ def times_at_start(layout: Layout, before: WatermarkFacts, clock_ms: int, ending
     return EventTimes(dict(before.values), frozenset(idle), ending)
 
 
-def times_after(layout: Layout, before: WatermarkFacts, clock_ms: int, reports: Iterable[Report]) -> WatermarkFacts:
+def times_after(
+    layout: Layout, before: WatermarkFacts, clock_ms: int, reports: Iterable[Report], ending: bool
+) -> WatermarkFacts:
     """What is kept of watermarks when an epoch is over."""
     values, heard_ms = dict(before.values), dict(before.heard_ms)
     for report in reports:
@@ -37,4 +39,4 @@ def times_after(layout: Layout, before: WatermarkFacts, clock_ms: int, reports: 
             heard_ms[name] = clock_ms
     made = {step.node.name for step in layout.steps if isinstance(step.node.logic, Watermark)}
     heard = {name: heard_ms.get(name, clock_ms) for name in made}
-    return WatermarkFacts(values, heard)
+    return WatermarkFacts(values, heard, before.ended or ending)

@@ -6,7 +6,7 @@
 
 Files are staged under names that no other driver has and only one's own are published; the next owner removes the
 rest. What remains open: a driver that is frozen between its last look at the ownership and its renaming, and wakes
-up later, replaces files of that one epoch, by files with the same rows.
+up later, replaces the files of that one epoch, by files with the same rows.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from anabranch.engine.driver.sink import Holder
 from anabranch.engine.worker.output_files import STAGED
 from anabranch.errors import CheckpointError, SinkError, StorageError
+from anabranch.faults import reach
 from anabranch.state.envelope import opened, seal, to_json
 from anabranch.state.files import Files, cannot_write, remove_passing, sync
 
 MARK = "_anabranch.json"
 _KIND = "output"
 STAGING = "_staging-"
+_SWEPT_EVERY = 64  # epochs; what is swept is seldom there
 
 
 class OutputDirectory:
@@ -120,19 +122,17 @@ class OutputDirectory:
     def publish(self, epoch: int, content: Mapping[str, bytes | memoryview]) -> None:
         """Make contents, by the ends of their names, an epoch's output; there may be none."""
         names = {f"part-{epoch:012d}-{end}": data for end, data in content.items()}
-        before = [name for name in self.files.names("") if name.startswith(f"part-{epoch:012d}-")]
         self._holder.check()
+        reach("files checked", epoch=epoch)
         for name, data in names.items():
             self.files.write(name, data)
-        self._remove(before, names)
+        self._remove_others(epoch, names)
 
     def publish_staged(self, epoch: int, staged: Sequence[str], end: str) -> None:
         """Make files that tasks have written here an epoch's output, in this order."""
         names = [f"part-{epoch:012d}-{number:05d}{end}" for number in range(len(staged))]
-        # What attempts left that were repeated goes with what an earlier run of the epoch had published.
-        superseded = (f"part-{epoch:012d}-", f"{STAGED}{epoch:012d}-")
-        before = [name for name in self.files.names("") if name.startswith(superseded) and name not in staged]
         self._holder.check()
+        reach("files checked", epoch=epoch)
         root = self.files.root
         try:
             for source, name in zip(staged, names, strict=True):
@@ -143,9 +143,26 @@ class OutputDirectory:
                 sync(root)
         except OSError as problem:
             raise cannot_write(root, problem) from None
-        self._remove(before, names)
+        self._remove_others(epoch, names)
+        if epoch % _SWEPT_EVERY == 0:
+            self._sweep(epoch)
 
-    def _remove(self, before: Sequence[str], names: Sequence[str] | Mapping[str, object]) -> None:
-        for name in before:
-            if name not in names:
+    def _remove_others(self, epoch: int, mine: Collection[str]) -> None:
+        """Remove what others have published of an epoch that is mine, or that nobody will publish again.
+
+        To list a directory of a million files takes long, and in nearly every epoch there is nothing to be found:
+        nobody has begun it before. A driver that was frozen finds itself fenced. If its epoch is committed it has just
+        replaced files of its successor, by the same rows, and removes the rest of them; else the successor will.
+        """
+        if self._holder.is_again(epoch) if self._holder.is_owner else self._holder.is_committed(epoch):
+            # What attempts of tasks left that were repeated goes with it.
+            superseded = (f"part-{epoch:012d}-", f"{STAGED}{epoch:012d}-")
+            for name in self.files.names(""):
+                if name.startswith(superseded) and name not in mine:
+                    self.files.delete(name)
+
+    def _sweep(self, epoch: int) -> None:
+        """Remove files of attempts of tasks that were repeated."""
+        for name in self.files.names(""):
+            if name.startswith(STAGED) and name < f"{STAGED}{epoch + 1:012d}-":
                 self.files.delete(name)

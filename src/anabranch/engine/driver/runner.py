@@ -32,6 +32,7 @@ from anabranch.engine.driver.epoch_progress import (
     EpochProgress,
     TaskProgress,
     anomalies_in,
+    elastic_in,
 )
 from anabranch.engine.driver.event_times import times_after, times_at_start
 from anabranch.engine.driver.feedback import FeedbackStore
@@ -183,6 +184,18 @@ class EpochRunner:
                 raise
             return True
 
+    def end(self) -> bool:
+        """Run the epoch in which all time has come, because the input has ended; whether it was run now."""
+        with self._lock:
+            if self._committed.watermarks.ended:
+                return False
+            try:
+                self._run_epoch(None, self._committed.batch, ending=True)
+            except AnabranchError as error:
+                self.failure = error
+                raise
+            return True
+
     def _run_batch(self, batch: Any, number: int) -> None:
         committed = self._committed.batch
         if number <= committed:
@@ -199,7 +212,14 @@ class EpochRunner:
         began = self._checkpoint.begun(self.epochs_done)
         if began is not None and began.drain:
             # Cut off between its output and its manifest, perhaps: it must be the same epoch again.
-            self._run_epoch(None, committed)
+            self._run_epoch(None, committed, ending=began.ending)
+        if self._committed.watermarks.ended:
+            raise CheckpointError(
+                f"there is more input, but that of the query with the checkpoint {self._checkpoint.files.root} has "
+                "ended (option endOfInput='close'): its windows are closed, and all that comes is late. Start anew "
+                "with another checkpointLocation and output path, over all input; or leave windows open: "
+                "endOfInput='open'."
+            )
         self._run_epoch(batch, number)
 
     def _check_replayed(self, number: int, committed: int) -> None:
@@ -218,17 +238,17 @@ class EpochRunner:
                 "and output path."
             )
 
-    def _run_epoch(self, batch: Any, number: int) -> None:
+    def _run_epoch(self, batch: Any, number: int, ending: bool = False) -> None:
         """The course of an epoch: begin, job, merge, sink, manifest; then what changes before the next."""
         passing_s = self._backend.clock.passing_s
         started, started_ms = passing_s(), self._backend.clock.now_s() * 1000
         ready = self._backend.surroundings.at_start(batch is not None)
         epoch = self.epochs_done
         time_ms = max(self._backend.next_epoch_ms(), self._committed.clock_ms)
-        clock_ms = self._checkpoint.begin(epoch, time_ms, drain=batch is None)
+        clock_ms = self._checkpoint.begin(epoch, time_ms, drain=batch is None, ending=ending)
         begun = passing_s()
         reach("epoch begun", epoch=epoch)
-        results = self._run_job(batch, epoch, clock_ms)
+        results = self._run_job(batch, epoch, clock_ms, ending)
         ran = passing_s()
         reach("job done", epoch=epoch)
         tables = results.tables()
@@ -250,7 +270,7 @@ class EpochRunner:
                 feedback,
                 self.adaptation.to_facts(),
                 digest,
-                times_after(self.program.layout, self._committed.watermarks, clock_ms, results.reports),
+                times_after(self.program.layout, self._committed.watermarks, clock_ms, results.reports, ending),
             ),
         )
         committed = passing_s()
@@ -274,11 +294,11 @@ class EpochRunner:
         self._adapt(facts, rows_out)
         self._committer.compact_beside(clock_ms, self._owners)
 
-    def _run_job(self, batch: Any, epoch: int, clock_ms: int) -> Results:
+    def _run_job(self, batch: Any, epoch: int, clock_ms: int, ending: bool) -> Results:
         functions = {number: self._owners.function(region) for number, region in self._regions.items()}
         state = self._committer.version(epoch, clock_ms, self._owners)
         fed_back = self._feedback.pieces(self._committed.feedback)
-        times = times_at_start(self.program.layout, self._committed.watermarks, clock_ms, ending=False)
+        times = times_at_start(self.program.layout, self._committed.watermarks, clock_ms, ending)
         return self._jobs.run(batch, state, fed_back, functions, self.adaptation.balancing.hot_key_parts(), times)
 
     def _write(self, results: Results, tables: Sequence[pa.Table], epoch: int) -> int:
@@ -326,6 +346,7 @@ class EpochRunner:
                 state_bytes=sum(record.bytes for record in records),
                 in_flight=self.in_flight,
                 anomalies=anomalies_in(facts.reports),
+                elastic=elastic_in(facts.reports),
                 hot_keys=self.adaptation.balancing.split_because,
                 spread=self.adaptation.spread_because,
                 epoch_files={} if sizing is None else sizing.shown(facts.taken_files),

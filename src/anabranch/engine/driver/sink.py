@@ -17,6 +17,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from anabranch.engine.worker.output_files import Target
+from anabranch.errors import CheckpointError
+from anabranch.state.checkpoint import Checkpoint
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,12 +35,32 @@ class Holder:
         Which owner of the checkpoint writes.
     check : callable
         Raises if another driver has taken over.
+    is_again : callable
+        Whether an epoch may have been begun before, by another driver, so that some of its output may be there.
+    is_committed : callable
+        Whether an epoch is committed, by whomever.
     """
 
     checkpoint: str
     query: str | None
     token: int = 0
     check: Callable[[], None] = lambda: None
+    is_again: Callable[[int], bool] = lambda epoch: True
+    is_committed: Callable[[int], bool] = lambda epoch: False
+
+    @classmethod
+    def of(cls, checkpoint: str, held: Checkpoint) -> Holder:
+        """The owner of a checkpoint."""
+        return cls(checkpoint, held.query, held.owner.token, held.owner.check, held.is_again, held.is_committed)
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether no other driver has taken over."""
+        try:
+            self.check()
+        except CheckpointError:
+            return False
+        return True
 
 
 class Sink(Protocol):

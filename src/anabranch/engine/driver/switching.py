@@ -136,6 +136,15 @@ class SwitchingRunner:
             self._switch()
             return ran
 
+    def end(self) -> bool:
+        """Run the epoch in which all time has come, if it was not run before; whether it was run now."""
+        with self._lock:
+            try:
+                return self._current.end()
+            except EpochTaken as other:
+                self._go_on_from(other)
+                return self._current.end()
+
     def _go_on_from(self, other: EpochTaken) -> None:
         """A driver that was fenced woke up and committed the very epoch that this one ran: take it as it is."""
         _log.warning("%s Going on from there.", other)

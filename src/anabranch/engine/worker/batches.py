@@ -23,6 +23,7 @@ from anabranch.compiler.rewriting.inline import inlined
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.errors import AnabranchError
 from anabranch.program.calling import canonical, emitted, operator_failed, route_of
+from anabranch.program.elastic import ElasticFunction
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Port, Punctuate, Route
 from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
 
@@ -115,6 +116,10 @@ class Batch:
         return self._columns
 
 
+ElasticSteps = Callable[[Node, int, Callable[..., Batch]], Callable[[Batch, Node], Batch]]
+"""Makes the step of an elastic operator, for an epoch; the last argument checks outputs."""
+
+
 class Keeper:
     """Takes hold of an output the moment it is emitted.
 
@@ -142,15 +147,20 @@ class BatchSteps:
         The state of the keyed ones, by name.
     epoch : int
         For error messages.
+    elastic : callable, optional
+        Makes the step of an elastic operator; without it, such an operator's calls come one after the other.
     """
 
-    def __init__(self, tables: Mapping[str, StateTable], epoch: int) -> None:
+    def __init__(self, tables: Mapping[str, StateTable], epoch: int, elastic: ElasticSteps | None = None) -> None:
         self._tables = tables
         self._epoch = epoch
+        self._elastic = elastic
 
     def step(self, node: Node, watch: Stopwatch | None = None) -> Callable[[Batch, Node], Batch]:
         """What an operator does with a batch; with a stopwatch, its calls of user code for each tuple are timed."""
         logic = node.logic
+        if self._elastic is not None and isinstance(getattr(logic, "function", None), ElasticFunction):
+            return self._elastic(node, self._epoch, self.checked)
         keep = Keeper(node.schema)
         timed = watch.around if watch is not None else _as_it_is
         emitting = watch.around_emitting if watch is not None else _as_it_is

@@ -14,6 +14,7 @@ and sorts the few rows of a task, so that what must be known first comes first:
     5  data for later        depth, index, and what is below: handed on
     6  a result              exit, edge, place
     7  a report              what a task did
+    8  an error that was met  while an epoch that failed is retraced (`retracing`)
 
 Everything travels in one job, also what an early stage has for the driver: it is handed on from depth to depth.
 """
@@ -33,6 +34,7 @@ import pyarrow as pa
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.reports import ChannelReport, Report, RoutedKeys, SplitReport, to_bytes
 from anabranch.engine.worker.packets import data_place, number_place, pack, route
+from anabranch.engine.worker.retracing import Failure
 from anabranch.engine.worker.stage_flow import Leaving
 from anabranch.engine.worker.trails import Trails, encoded
 from anabranch.errors import AnabranchError, error_to_json
@@ -41,7 +43,7 @@ from anabranch.program.hashing import hash_columns
 
 ROW_COLUMNS = "task int, order binary, payload binary"
 ROWS = pa.schema([("task", pa.int32()), ("order", pa.binary()), ("payload", pa.binary())])
-FAILURE, HEADER, DATA, MARKS, ADVANCES, LATER, RESULT, REPORT = range(8)
+FAILURE, HEADER, DATA, MARKS, ADVANCES, LATER, RESULT, REPORT, MET = range(9)
 
 _EDGE = struct.Struct(">BH")
 _RESULT = struct.Struct(">BHH")
@@ -188,6 +190,10 @@ class Outbox:
     def failure(self, error: AnabranchError) -> Iterator[Row]:
         """An error travels as data: Spark would retry the task, and bury the message in a stack trace."""
         return self.everywhere(bytes([FAILURE, self._depth]), error_to_json(error).encode())
+
+    def met(self, failure: Failure) -> Row:
+        """An error that was met while retracing, for the driver."""
+        return self._on(bytes([MET]), failure.to_bytes())
 
     def header(self, pieces: Sequence[tuple[bytes, int]]) -> Iterator[Row]:
         """The pieces that a splitter read, to all who make positions of numbers in them."""

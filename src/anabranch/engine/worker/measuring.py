@@ -16,6 +16,7 @@ import pyarrow as pa
 from anabranch.compiler.layout.stages import Layout, Stage
 from anabranch.engine.clock import Clock
 from anabranch.engine.worker.batches import Batch, keys_of
+from anabranch.engine.worker.retracing import RetracedStage
 from anabranch.engine.worker.stage import StageRun
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.partitioning.counting.key_costs import KeyTimes, approximate_bytes
@@ -41,7 +42,7 @@ class Measuring:
         self._whole = self._places == tuple(range(len(self._entry.key)))
         self.watch = Stopwatch(clock.passing_s) if stage.kind == "keyed" and self._places else None
 
-    def take(self, run: StageRun) -> None:
+    def take(self, run: StageRun | RetracedStage) -> None:
         """Take what a stage timed since the last call."""
         timed, run.timed = run.timed, []
         for tuples, seconds in timed:

@@ -13,14 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.engine.reports import SplitReport
+from anabranch.engine.reports import ElasticReport, SplitReport
 from anabranch.engine.worker.batches import Batch
 from anabranch.engine.worker.exchange import Outbox, Row, batches_of
 from anabranch.engine.worker.output_files import OutputFiles
 from anabranch.engine.worker.packets import number_place, text_place, unpack
+from anabranch.engine.worker.retracing import Failure, RetracedStage
 from anabranch.engine.worker.stage import StageRun
 from anabranch.engine.worker.stage_flow import Flow
 from anabranch.engine.worker.tasks import Program, Task, met
+from anabranch.engine.worker.worker_pools import POOLS
 from anabranch.errors import AnabranchError, OrderError
 from anabranch.operators.epoch_context import running
 from anabranch.program.graph import Node
@@ -34,7 +36,16 @@ class _Splitter:
         self.source = source
         self.prefix = program.prefix(source)
         self._pieces = pieces
-        self._run = StageRun(program.layout, program.stage_of(source), {}, task.epoch, task.clock_ms, times=task.times)
+        stage = program.stage_of(source)
+        self._run: StageRun | RetracedStage
+        if task.retraces:
+            self._run = RetracedStage(program.layout, stage, {}, task.epoch, times=task.times)
+        else:
+            run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, times=task.times, elastic=POOLS.step)
+            self._run = run
+        self.nodes = program.layout.nodes(stage)
+        self.failures: dict[bytes, Failure] = {}
+        """Piece → the error that was met in it while retracing."""
         self.rows_in = 0
         self.busy_seconds = 0.0
         self._clock = task.clock
@@ -56,11 +67,17 @@ class _Splitter:
         first = self._pieces.get(piece, 0)
         self._pieces[piece] = first + count
         self.rows_in += count
+        if piece in self.failures:
+            return
         numbers = np.arange(first, first + count)
         batch = _ArrowBatch(self.source.schema, range(count), columns)
         begun = self._clock.passing_s()
         leaving = self._run.run(Flow(batch, [numbers]))
         self.busy_seconds += self._clock.passing_s() - begun
+        if isinstance(self._run, RetracedStage) and self._run.failure is not None:
+            # Other pieces may stand before this one.
+            self.failures[piece] = dataclasses.replace(self._run.failure, piece=piece.hex())
+            self._run.failure = None
         for each in leaving:
             yield piece, each
 
@@ -145,6 +162,8 @@ class SplitTask(Task):
             files.abandon()
             yield from outbox.failure(error)
             return
+        for failure in (each for splitter in splitters for each in splitter.failures.values()):
+            yield outbox.met(failure)
         written = files.close()
         yield from outbox.header(list(pieces.items()))
         read = {s.source.name: s.rows_in for s in splitters}
@@ -152,7 +171,8 @@ class SplitTask(Task):
         entered = _entered(splitters)
         busy = {s.source.name: s.busy_seconds for s in splitters}
         report = SplitReport(began, seconds, rows_out, read, oldest, entered, busy, written)
-        yield outbox.report(dataclasses.replace(report, anomalies=met(), watermarks=_reached(splitters)))
+        report = dataclasses.replace(report, watermarks=_reached(splitters), elastic=_elastic(splitters))
+        yield outbox.report(dataclasses.replace(report, anomalies=met()))
 
     def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
@@ -202,13 +222,15 @@ class FeedbackTask(Task):
             files.abandon()
             yield from outbox.failure(error)
             return
+        for failure in (each for splitter in splitters for each in splitter.failures.values()):
+            yield outbox.met(failure)
         written = files.close()
         yield from outbox.header(list(pieces.items()))
         # No row was read from a source. What was fed back is routed, and so counted, like any other.
         seconds = self.clock.passing_s() - started
         entered = _entered(splitters)
         report = SplitReport(began, seconds, rows_out, operators=entered, files=written, anomalies=met())
-        yield outbox.report(dataclasses.replace(report, watermarks=_reached(splitters)))
+        yield outbox.report(dataclasses.replace(report, watermarks=_reached(splitters), elastic=_elastic(splitters)))
 
 
 def _reached(splitters: Sequence[_Splitter]) -> dict[str, int]:
@@ -227,6 +249,10 @@ def _entered(splitters: Sequence[_Splitter]) -> dict[str, int]:
         for name, rows in splitter.entered.items():
             found[name] = found.get(name, 0) + rows
     return found
+
+
+def _elastic(splitters: Sequence[_Splitter]) -> tuple[ElasticReport, ...]:
+    return POOLS.reports(node for splitter in splitters for node in splitter.nodes)
 
 
 def _pieces(source: Node, order: str, batch: pa.RecordBatch, partition_number: int) -> Iterator[tuple[bytes, int, int]]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, Step
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
-from anabranch.engine.worker.batches import Batch, BatchSteps, Keeper, StateTable, keys_of
+from anabranch.engine.worker.batches import Batch, BatchSteps, ElasticSteps, Keeper, StateTable, keys_of
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.timed_calls import TimedCalls
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, TIMED_BATCHES, Stopwatch, timed_rows
@@ -57,7 +57,9 @@ class StageRun:
         clock_ms: int = 0,
         watch: Stopwatch | None = None,
         times: EventTimes | None = None,
+        elastic: ElasticSteps | None = None,
     ) -> None:
+        self._elastic = elastic
         self._layout = layout
         times = EventTimes() if times is None else times
         self._times = dataclasses.replace(times, idle=idle_watermarks(layout.watermarks_made(), times.idle))
@@ -77,7 +79,7 @@ class StageRun:
         self._timed_runs = self._made_runs(watch) if watch is not None else {}
 
     def _made_runs(self, watch: Stopwatch | None) -> dict[int, Callable[[Batch, Any], Batch]]:
-        operators = BatchSteps(self._tables, self._epoch)
+        operators = BatchSteps(self._tables, self._epoch, self._elastic)
         return {
             step.number: operators.step(step.node, watch)
             for step in self._steps
@@ -146,13 +148,13 @@ class StageRun:
         if isinstance(arrived, Arrival):
             assert step.takes_arrivals, "only the entry of a stage sees its inputs in their common order"
             table = self._tables[step.node.name]
-            calls: _Calls | TimedCalls
+            calls: ArrivalCalls | TimedCalls
             if step.is_timed:
                 names = tuple(dict.fromkeys(n for at in step.inputs for n in self._layout.edges[at].watermarks))
                 calls = TimedCalls(step, table, self._epoch, self._clock_ms, self._times, names, self._watch)
             else:
                 clock_ms = END if self._times.ending else self._clock_ms
-                calls = _Calls(step, table, self._epoch, clock_ms, self._watch)
+                calls = ArrivalCalls(step, table, self._epoch, clock_ms, self._watch)
             flow = calls.run(arrived)
             if isinstance(calls, TimedCalls):
                 self.reached[step.node.name] = calls.value
@@ -190,8 +192,11 @@ class StageRun:
         if len(values):
             self.reached[node.name] = max(int(values.max()), start, self.reached.get(node.name, start))
         positions = np.array(batch.positions, dtype=np.int64)
-        own = emission_index(positions) * 2  # tuples may share a trail so far; an advance stands behind one of them
-        base = taken(arrived.trails, positions)
+        if isinstance(batch.positions, range):
+            base, own = arrived.trails, np.zeros(len(positions), dtype=np.int64)
+        else:
+            # Tuples may share a trail so far; an advance stands behind one of them.
+            base, own = taken(arrived.trails, positions), emission_index(positions) * 2
         advances = Advances(node.name, [digit[places] for digit in [*base, own + 1]], values[places])
         marks = arrived.marks
         if marks is not None:
@@ -259,7 +264,7 @@ def _joined(first: Leaving, second: Leaving) -> Leaving:
     return Leaving(first.edge, trails, columns, marks, (*first.advances, *second.advances))
 
 
-class _Calls:
+class ArrivalCalls:
     """A keyed operator that reads several streams, or waits for punctuations or time: one call after the other."""
 
     def __init__(
@@ -281,6 +286,12 @@ class _Calls:
         self._outputs: list[Any] = []
 
     def run(self, arrival: Arrival) -> Flow:
+        """What the operator emits for all that arrived."""
+        self.take(arrival)
+        return self.flow(arrival)
+
+    def take(self, arrival: Arrival) -> None:
+        """Make the calls."""
         count = len(arrival.trails[0])
         calls: list[Any] = [None] * count
         live: dict[Any, Any] = {}
@@ -292,9 +303,8 @@ class _Calls:
             method = getattr(kind, self._logic.method_of(place))
             for position, key, row in zip(batch.positions, keys, batch.rows, strict=True):
                 calls[position] = (method, key, row)
-        rows = _Rows(calls)
+        self._rows = rows = _Rows(calls)
         self._timed_until = timed_rows(count) if self._watch is not None else 0
-        width = len(arrival.trails)
         if self._step.waits:
             self._run_waiting(arrival, calls, rows, live)
         else:
@@ -305,8 +315,12 @@ class _Calls:
                         self._timed_call(position, key, row, method, live[key])
                     else:
                         self._call(position, row, method, live[key], row)
+
+    def flow(self, arrival: Arrival) -> Flow:
+        """What the calls emitted."""
+        width = len(arrival.trails)
         positions = np.array(self._positions, dtype=np.int64)
-        batch = self._checked(rows)
+        batch = BatchSteps({}, self._epoch).checked(self._node, self._positions, self._outputs, self._rows)
         marks = [digit[arrival.marks] for digit in arrival.trails]
         if not self._step.waits:
             return Flow(batch, arrival.trails, marks, advances=tuple(arrival.advances_by_name()))
@@ -391,9 +405,6 @@ class _Calls:
             raise
         except Exception as problem:
             raise operator_failed(self._node, row, problem, self._epoch) from problem
-
-    def _checked(self, rows: _Rows) -> Batch:
-        return BatchSteps({}, self._epoch).checked(self._node, self._positions, self._outputs, rows)
 
 
 class _Rows:

@@ -39,9 +39,11 @@ from anabranch.engine.worker.exchange import (
 from anabranch.engine.worker.measuring import Measuring
 from anabranch.engine.worker.output_files import OutputFiles, Target
 from anabranch.engine.worker.packets import Positions, piece_of, unpack
+from anabranch.engine.worker.retracing import Failure, RetracedStage
 from anabranch.engine.worker.stage import StageRun, by_range
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
+from anabranch.engine.worker.worker_pools import POOLS
 from anabranch.errors import AnabranchError
 from anabranch.operators.epoch_context import EpochContext, running, take_anomalies
 from anabranch.operators.hot_key_parts import HotKeyParts
@@ -115,6 +117,7 @@ class Task:
     files: Mapping[int, Target]  # exit → where whoever makes its tuples writes them, for those that need no order
     clock: Clock = dataclasses.field(default=MACHINE_CLOCK, kw_only=True)
     times: EventTimes = dataclasses.field(default=EventTimes(), kw_only=True)
+    retraces: bool = dataclasses.field(default=False, kw_only=True)  # to find the first error of an epoch that failed
 
     def load(self) -> Program:
         found = _programs.get(self.digest)
@@ -157,7 +160,8 @@ class ChannelTask(Task):
         program = self.load()
         outbox = Outbox(program.layout, self.depth, self.functions, index, self.epoch)
         later = self.depth < program.layout.depth
-        hands_on_pieces = index == 0 and (needs_pieces(program.layout, self.depth + 1) or (later and bool(self.merged)))
+        needed = self.retraces or needs_pieces(program.layout, self.depth + 1) or (later and bool(self.merged))
+        hands_on_pieces = index == 0 and needed
         place = task_indexes(program.layout, self.depth, self.functions).stage_of(index)
         files = OutputFiles(program.layout, self.files, self.epoch, place)
         try:
@@ -178,6 +182,9 @@ class ChannelTask(Task):
                     yield outbox.handed_on(order, payload.as_py())
             for leaving in channel.finish():
                 yield from self._sent(leaving, outbox, channel, files)
+            if self.retraces:
+                yield from (outbox.met(each) for each in [channel.failure] if each is not None)
+                return
             yield outbox.report(dataclasses.replace(channel.report(), files=files.close()))
         except AnabranchError as error:
             files.abandon()
@@ -226,9 +233,12 @@ class _Channel:
         self._state = task.state(self._number)
         tables = self._state.open(self._nodes)
         self._measuring = Measuring(program.layout, self._stage, tables, self._clock)
-        self._run = StageRun(
-            program.layout, self._stage, tables, task.epoch, task.clock_ms, self._measuring.watch, task.times
-        )
+        place = (program.layout, self._stage, tables, task.epoch, task.clock_ms)
+        self._run: StageRun | RetracedStage
+        if task.retraces:
+            self._run = RetracedStage(*place, times=task.times)
+        else:
+            self._run = StageRun(*place, self._measuring.watch, task.times, POOLS.step)
         # What all channels know alike is sent by one of them.
         made_here = {node.name for node in self._nodes if isinstance(node.logic, Watermark)}
         self._sends = None if self._number == 0 else made_here
@@ -244,6 +254,11 @@ class _Channel:
     def total(self) -> int:
         """How many rows the epoch has, of all sources."""
         return self._positions.total
+
+    @property
+    def failure(self) -> Failure | None:
+        """The error that was met while retracing."""
+        return self._run.failure if isinstance(self._run, RetracedStage) else None
 
     def add_pieces(self, payload: pa.Scalar) -> None:
         self._positions.add(msgpack.unpackb(payload.as_buffer()))
@@ -305,6 +320,8 @@ class _Channel:
                 yield from self._worked(dataclasses.replace(nothing, advances=advances), 0)
         else:
             yield from self._worked(self._arrival(), self._size)
+        if isinstance(self._run, RetracedStage):
+            return  # nothing of the epoch is kept
         begun = self._clock.passing_s()
         self._segments = self._state.save(self._nodes)
         self._saving = self._clock.passing_s() - begun
@@ -394,6 +411,7 @@ class _Channel:
             measured=self._measured(),
             operators=self._run.entered,
             anomalies=met(),
+            elastic=POOLS.reports(self._nodes),
             watermarks=self._run.reached,
         )
 
@@ -432,9 +450,10 @@ def _sorted_batch(parts: list[tuple[np.ndarray, list[pa.RecordBatch], Any]]) -> 
     if not tables:
         return Batch(schema, [], [])
     table = pa.concat_tables(tables)
-    order = np.argsort(positions, kind="stable")
-    table = table.take(pa.array(order))
-    return Batch(schema, positions[order].tolist(), columns=[to_values(table.column(n)) for n in schema.names])
+    if len(positions) > 1 and not (positions[1:] > positions[:-1]).all():
+        order = np.argsort(positions, kind="stable")
+        table, positions = table.take(pa.array(order)), positions[order]
+    return Batch(schema, positions.tolist(), columns=[to_values(table.column(n)) for n in schema.names])
 
 
 @dataclasses.dataclass(frozen=True)

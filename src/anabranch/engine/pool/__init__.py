@@ -1,0 +1,16 @@
+"""Elastic operators: several calls of a function under way at once, as many as pay off (*Operators*).
+
+    rows ─► dispatch ─► work queue ─► crew of workers ─► outcomes ─► in the order of the rows
+               ▲                          ▲
+               │ rate of a period         │ level
+             metering ──────────────► controller (control/)
+
+elastic_call.py      an elastic function called by one thread: what the calls mean
+work.py              a chunk of calls on its way through a pool
+thread_crew.py       workers that are threads: created, suspended, woken, never destroyed
+process_crew.py      workers that are processes, for code that holds the interpreter's lock
+process_worker.py    what runs in such a process
+loop_crew.py         calls in flight on one event loop
+metering.py          periods that mean something, the rate of each, how long calls take
+dispatch.py          the pool: hands out work, takes results, keeps order, retries, adapts the level
+"""

@@ -1,0 +1,94 @@
+"""What runs in a process of a pool: takes rows from its standard input, makes the calls, answers with the results.
+
+Messages are a length in 8 bytes and a pickle. The first is the function with the directories modules are found in; then
+each is a list of rows, answered by (True, result) or (False, what was raised) for each. When the input ends, so does
+the process: nothing of it outlives the worker it belongs to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import struct
+import sys
+import traceback
+from typing import IO, Any
+
+_LENGTH = struct.Struct(">Q")
+
+
+def send(stream: IO[bytes], message: bytes) -> None:
+    """Write a message."""
+    stream.write(_LENGTH.pack(len(message)))
+    stream.write(message)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> bytes:
+    """Read a message; EOFError if the other side is gone."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    (length,) = _LENGTH.unpack(head)
+    message = stream.read(length)
+    if len(message) < length:
+        raise EOFError
+    return message
+
+
+class RemoteError(Exception):
+    """Stands for an exception of a worker process that could not travel; tells its type and where it was raised."""
+
+
+def portable(problem: BaseException) -> BaseException:
+    """An exception as it can travel, with the lines it was raised at as notes."""
+    frames = [f"  {f.filename}:{f.lineno} in {f.name}: {f.line}" for f in traceback.extract_tb(problem.__traceback__)]
+    try:
+        made: BaseException = pickle.loads(pickle.dumps(problem))
+        if str(made) != str(problem):
+            raise ValueError
+    except Exception:
+        made = RemoteError(f"{type(problem).__name__}: {problem}")
+    for frame in frames[-2:]:
+        made.add_note(frame)
+    return made
+
+
+def main() -> None:
+    """Serve calls until the input ends."""
+    arriving, leaving = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what user code prints must not come between the answers
+    import cloudpickle
+
+    calls: Any = None
+    problem: BaseException | None = None
+    with contextlib.suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
+        path, function = pickle.loads(receive(arriving))
+        sys.path[:] = path
+        try:
+            calls = cloudpickle.loads(function)
+            calls.open()
+        except Exception as found:
+            problem = portable(found)
+        send(leaving, b"ready")
+        while True:
+            rows = pickle.loads(receive(arriving))
+            answers: list[tuple[bool, Any]] = []
+            results: list[Any] = []
+            for row in calls.rows(rows) if problem is None else rows:
+                results.clear()
+                try:
+                    if problem is not None:
+                        raise problem
+                    calls.many([row], results)
+                    answers.append((True, results[0]))
+                except Exception as found:
+                    answers.append((False, portable(found) if problem is None else found))
+            send(leaving, cloudpickle.dumps(answers))
+    if calls is not None:
+        calls.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""A chunk of calls on its way through a pool: rows in, a result or a failure for each out.
+
+Calls that take long travel alone. Short ones travel together, because handing over costs more than they do.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+
+class Failed:
+    """In the place of a result: the call raised."""
+
+    __slots__ = ("problem",)
+
+    def __init__(self, problem: BaseException) -> None:
+        self.problem = problem
+
+
+class Chunk:
+    """Some calls that a worker makes one after the other.
+
+    Attributes
+    ----------
+    first : int
+        The place of its first row among the rows of a run.
+    rows, results : list
+        A result or `Failed` for each row, when it is done.
+    done : queue
+        Where the worker puts the chunk when the calls have ended.
+    began, seconds : float
+        When the first call began, and how long all took.
+    attempt : int
+        Which attempt at the call it is; retries travel alone.
+    whole : Chunk or None
+        For a retry, the chunk that the call belongs to.
+    waiting : int
+        How many of its calls will be made again.
+    """
+
+    __slots__ = ("abandoned", "attempt", "began", "done", "first", "results", "rows", "seconds", "waiting", "whole")
+
+    def __init__(self, first: int, rows: Sequence[Any], done: queue.SimpleQueue[Chunk], attempt: int = 1) -> None:
+        self.first = first
+        self.rows = rows
+        self.results: list[Any] = []
+        self.done = done
+        self.began = 0.0
+        self.seconds = 0.0
+        self.attempt = attempt
+        self.whole: Chunk | None = None
+        self.waiting = 0
+        self.abandoned = False
+
+
+class Crew(Protocol):
+    """Workers, some of which are active."""
+
+    is_slow_to_hand_over: bool
+    """Whether chunks have one row each, because whoever works on them starts several anyway."""
+
+    def put(self, chunk: Chunk) -> None:
+        """Work for whoever is free."""
+
+    def put_first(self, chunk: Chunk) -> None:
+        """The same, before all that waits."""
+
+    def set_level(self, level: int) -> None:
+        """How many workers are active from now on."""
+
+    def abandon(self, chunk: Chunk) -> bool:
+        """Give up a chunk in hand; False if it has just ended. The worker counts no more until it comes back."""
+
+    def drop_waiting(self) -> None:
+        """Forget work that nobody has begun."""
+
+    @property
+    def hanging(self) -> int:
+        """How many workers are in calls that were given up."""
+
+    def close(self) -> None:
+        """No more work: whoever waits goes home."""
+
+
+def run_chunk(chunk: Chunk, many: Callable[[Sequence[Any], list[Any]], None]) -> None:
+    """Make the calls of a chunk."""
+    results, rows = chunk.results, chunk.rows
+    at = 0
+    while at < len(rows):
+        try:
+            many(rows[at:] if at else rows, results)
+        except Exception as problem:
+            results.append(Failed(problem))
+        at = len(results)

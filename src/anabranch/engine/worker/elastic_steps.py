@@ -1,0 +1,118 @@
+"""What an elastic operator does with a batch: the calls of a map, filter or flat_map, made by a pool.
+
+The same checks as a plain operator has, and the same errors: the first in the order of the tuples, be it a call that
+failed or a result that does not fit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from itertools import compress
+from typing import Any
+
+from anabranch.engine.pool.dispatch import CallFailed, Pool
+from anabranch.engine.pool.elastic_call import awaited
+from anabranch.engine.worker.batches import Batch, Keeper
+from anabranch.program.calling import emitted, operator_failed
+from anabranch.program.elastic import ElasticFunction
+from anabranch.program.graph import Filter, Map, Node
+from anabranch.program.schema import Schema
+
+
+class Calls:
+    """The user's function as workers call it: what it gives is taken hold of at once, before another call changes it.
+
+    The result for a row is a bool of a filter, an output of a map, a list of outputs of a flat_map.
+    """
+
+    def __init__(self, node: Node) -> None:
+        function = getattr(node.logic, "function", None)
+        assert isinstance(function, ElasticFunction)
+        self.function = function.function
+        self.settings = function.settings
+        self._owner = function.owner
+        self._kind = "filter" if isinstance(node.logic, Filter) else "map" if isinstance(node.logic, Map) else "many"
+        self._schema: Schema = node.schema
+        self._input: Schema = node.inputs[0].schema
+        self._keep = Keeper(node.schema)
+        self._is_open = False
+
+    def open(self) -> None:
+        """Let the user's object get what it needs, if it has not."""
+        if not self._is_open and hasattr(self._owner, "open"):
+            self._owner.open()
+        self._is_open = True
+
+    def close(self) -> None:
+        """Let it give that back."""
+        if self._is_open and hasattr(self._owner, "close"):
+            self._owner.close()
+        self._is_open = False
+
+    def many(self, rows: Sequence[Any], results: list[Any]) -> None:
+        """Append the result for each row; what raises leaves the results of the rows before it."""
+        function, append, keep, lasts = self.function, results.append, self._keep, self._keep.tuples_last
+        if self._kind == "filter":
+            for t in rows:
+                append(True if function(t) else False)  # noqa: SIM210 - bool() would be another call
+        elif self._kind == "map":
+            for t in rows:
+                append(output if isinstance(output := function(t), tuple) and lasts else keep(output))
+        else:
+            for t in rows:
+                append([o if lasts and isinstance(o, tuple) else keep(o) for o in emitted(function(t))])
+
+    async def one(self, row: Any) -> Any:
+        """The result of an async function for a row."""
+        result = await awaited(self.function, row, self.settings.timeout_s)
+        if self._kind == "filter":
+            return bool(result)
+        return self._keep(result) if self._kind == "map" else [self._keep(output) for output in emitted(result)]
+
+    def values(self, row: Any) -> tuple[Any, ...]:
+        """A row as it travels to another process."""
+        return tuple(row)
+
+    def rows(self, values: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """The rows that travelled."""
+        return [self._input.row_class(each) for each in values]
+
+
+def elastic_step(pool: Pool, calls: Calls, epoch: int, check: Callable[..., Batch]) -> Callable[[Batch, Node], Batch]:
+    """What an elastic operator does with a batch; `check` makes a batch of outputs, or tells which does not fit."""
+
+    def step(batch: Batch, node: Node) -> Batch:
+        rows = batch.rows
+        results: list[Any] = []
+        failure: CallFailed | None = None
+        try:
+            calls.open()
+        except Exception as problem:
+            raise operator_failed(node, "none yet: it was raised by open()", problem, epoch) from problem
+        with contextlib.closing(pool.run(rows)) as run:
+            try:
+                for _, some in run:
+                    results += some
+            except CallFailed as found:
+                failure = found
+        made = _batch(batch, node, results, check)
+        if failure is not None:
+            raise operator_failed(node, rows[failure.index], failure.problem, epoch) from failure.problem
+        return made
+
+    return step
+
+
+def _batch(batch: Batch, node: Node, results: list[Any], check: Callable[..., Batch]) -> Batch:
+    """The output for the results of the first rows of a batch."""
+    if isinstance(node.logic, Filter):
+        return Batch(node.schema, list(compress(batch.positions, results)), list(compress(batch.rows, results)))
+    positions: Sequence[int]
+    if isinstance(node.logic, Map):
+        positions, outputs = batch.positions[: len(results)], results
+    else:
+        counts = [len(each) for each in results]
+        positions = [at for at, count in zip(batch.positions, counts, strict=False) for _ in range(count)]
+        outputs = [output for each in results for output in each]
+    return check(node, positions, outputs, batch)

@@ -1,0 +1,207 @@
+"""The pools of this process, and what the processes of a host learnt.
+
+A Python worker of Spark's serves many tasks, and a pool lives as long as its worker: threads, connections and the level
+that was found stay from task to task and from epoch to epoch. It is bound to the operator of the unpickled program, so
+it goes when the worker turns to another program.
+
+What a pool learnt is also written down on the host, one small file for each operator and process: a process that begins
+takes over the newest, instead of searching anew. Processes come and go (Spark ends those that were idle for a
+minute), and a host has one for each task that runs at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.engine.pool.dispatch import LevelController, LoopBlocked, Pool
+from anabranch.engine.pool.work import Crew
+from anabranch.engine.reports import ElasticReport
+from anabranch.engine.worker.batches import Batch
+from anabranch.engine.worker.elastic_steps import Calls, elastic_step
+from anabranch.errors import OperatorError
+from anabranch.program.elastic import Concurrency
+from anabranch.program.graph import Node
+
+if TYPE_CHECKING:
+    from anabranch.engine.pool.loop_crew import EventLoop
+
+_THREADS_MAX = 128
+_FLIGHTS_MAX = 1024
+_NOTE_AGE_S = 3600.0
+"""What was learnt longer ago says little."""
+
+
+def level_bounds(settings: Concurrency) -> tuple[int, int]:
+    """The lowest and the highest level."""
+    if settings.max_workers is not None:
+        return settings.min_workers, settings.max_workers
+    most = {"threads": _THREADS_MAX, "async": _FLIGHTS_MAX, "processes": os.cpu_count() or 1}[settings.kind]
+    return settings.min_workers, max(most, settings.min_workers)
+
+
+def controller_for(settings: Concurrency) -> LevelController:
+    """What decides on the level."""
+    # Not above: a worker without elastic operators needs none of it, and should start fast.
+    from anabranch.control.operator_levels import PaperLevels, searching_levels
+
+    least, most = level_bounds(settings)
+    return PaperLevels(most) if settings.controller == "paper" else searching_levels(least, most)
+
+
+class HostNotes:
+    """What pools of this host learnt, in files of a directory."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory or Path(tempfile.gettempdir()) / f"anabranch-elastic-{getpass.getuser()}"
+
+    def newest(self, operator: str) -> dict[str, Any] | None:
+        """What was learnt of an operator last, if that is not long ago."""
+        best: tuple[float, Path] | None = None
+        with contextlib.suppress(OSError):
+            for path in self._directory.glob(f"{operator}-*.json"):
+                with contextlib.suppress(OSError):
+                    at = path.stat().st_mtime
+                    if time.time() - at > _NOTE_AGE_S:
+                        path.unlink()
+                    elif best is None or at > best[0]:
+                        best = at, path
+        if best is None:
+            return None
+        try:
+            found: dict[str, Any] = json.loads(best[1].read_text(encoding="utf-8"))
+            return found
+        except (OSError, ValueError):
+            return None  # another process removed it, or was ended while it wrote
+
+    def write(self, operator: str, memory: dict[str, Any]) -> None:
+        """Note what this process learnt. A note that cannot be written is no error: it only saves time."""
+        with contextlib.suppress(OSError):
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path = self._directory / f"{operator}-{os.getpid()}.json"
+            scratch = path.with_suffix(".new")
+            scratch.write_text(json.dumps(memory), encoding="utf-8")
+            scratch.replace(path)
+
+
+def note_name(node: Node) -> str:
+    """What notes call an operator: the same in all processes, and after a restart of the same program."""
+    function = getattr(node.logic, "function", None)
+    parts = (node.name, node.kind, str(node.location), str(node.schema), repr(getattr(function, "settings", "")))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+
+
+class Pools:
+    """The pools of a process: one for each elastic operator of the program that it runs."""
+
+    def __init__(self, notes: HostNotes | None = None) -> None:
+        self._notes = notes or HostNotes()
+        self._lock = threading.Lock()
+        self._loop: EventLoop | None = None
+        self._pools: weakref.WeakKeyDictionary[Node, tuple[Pool, Calls]] = weakref.WeakKeyDictionary()
+
+    def of(self, node: Node) -> tuple[Pool, Calls]:
+        """The pool of an operator; it is made when it is first asked for."""
+        with self._lock:
+            found = self._pools.get(node)
+            if found is None:
+                found = self._pools[node] = self._made(node)
+                weakref.finalize(node, _closed, *found)
+            return found
+
+    def step(self, node: Node, epoch: int, check: Callable[..., Batch]) -> Callable[[Batch, Node], Batch]:
+        """What an elastic operator does with a batch."""
+
+        def step(batch: Batch, node: Node) -> Batch:
+            pool, calls = self.of(node)
+            try:
+                return elastic_step(pool, calls, epoch, check)(batch, node)
+            except OperatorError as error:
+                if isinstance(error.__cause__, LoopBlocked):
+                    self.forget(node)
+                raise
+
+        return step
+
+    def reports(self, nodes: Iterable[Node]) -> tuple[ElasticReport, ...]:
+        """What the pools of some operators did since they were asked last; of those that did something."""
+        found: dict[str, ElasticReport] = {}
+        for node in nodes:
+            pool, _ = self._pools.get(node, (None, None))
+            if pool is not None and node.name not in found:
+                counts = pool.take_counts()
+                log = pool.controller.log
+                found[node.name] = ElasticReport(
+                    operator=node.name,
+                    level=pool.level,
+                    rate=pool.rate,
+                    periods=counts.periods,
+                    calls=counts.calls,
+                    retries=counts.retries,
+                    timeouts=counts.timeouts,
+                    latencies={str(bucket): count for bucket, count in counts.latencies.counts.items()},
+                    decision=f"{log[-1].branch}: {log[-1].reason}" if log else "",
+                )
+        return tuple(report for report in found.values() if report.calls)
+
+    def forget(self, node: Node) -> None:
+        """A pool that can do nothing any more: the next one begins with threads of its own."""
+        with self._lock:
+            self._pools.pop(node, None)
+            self._loop = None
+
+    def _made(self, node: Node) -> tuple[Pool, Calls]:
+        calls = Calls(node)
+        settings = calls.settings
+        controller = controller_for(settings)
+        name = note_name(node)
+        memory = self._notes.newest(name)
+        if memory is not None:
+            with contextlib.suppress(KeyError, TypeError, ValueError):  # of another version of this library
+                controller.restore(memory)
+        # Not above, for the same reason.
+        from anabranch.engine.pool.loop_crew import EventLoop, LoopCrew
+        from anabranch.engine.pool.process_crew import ProcessCrew
+        from anabranch.engine.pool.thread_crew import ThreadCrew
+
+        crew: Crew
+        if settings.kind == "async":
+            self._loop = self._loop or EventLoop()
+            crew = LoopCrew(calls.one, self._loop.get())
+        elif settings.kind == "processes" and has_lock():
+            crew = ProcessCrew(calls, calls.values, node.name)
+        else:
+            crew = ThreadCrew(calls.many, node.name)
+        notes = self._notes
+
+        def learnt(pool: Pool) -> None:
+            notes.write(name, pool.controller.to_dict())
+
+        return Pool(crew, calls.many, settings, controller, learnt=learnt), calls
+
+
+# Of this process: a task does not outlive itself, but its worker does.
+POOLS = Pools()
+
+
+def has_lock() -> bool:
+    """Whether threads take turns in this interpreter; where they do not, processes are of no use."""
+    asked: Callable[[], bool] | None = getattr(sys, "_is_gil_enabled", None)
+    return asked is None or asked()
+
+
+def _closed(pool: Pool, calls: Calls) -> None:
+    pool.close()
+    with contextlib.suppress(Exception):  # nobody is left to tell it to
+        calls.close()

@@ -1,0 +1,133 @@
+"""What a program says of an elastic operator: a function that may have several calls under way at once.
+
+    stream.map(fn, elastic=True)   ─►   Map(ElasticFunction(fn, Concurrency(…)))
+
+The function stays a function of one tuple: whoever runs a program on one thread calls it like any other. A pool
+(`engine/pool`) takes it apart instead, and has as many calls of what is inside under way as pay off.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.errors import ProgramError
+
+KINDS = ("threads", "processes")
+CONTROLLERS = ("default", "paper")
+
+
+@dataclasses.dataclass(frozen=True)
+class Concurrency:
+    """How an elastic operator's calls are made.
+
+    Attributes
+    ----------
+    min_workers, max_workers : int
+        Bounds of the level. Level 0 calls the function where the tuples are, without a worker. None: the kind of
+        worker decides how many are allowed.
+    timeout_s : float or None
+        A call that takes longer has failed.
+    retries : int
+        How often a call that failed is made again.
+    backoff_s : float
+        How long the first of them waits, about; each waits twice as long as the one before.
+    kind : {"threads", "processes", "async"}
+        What the workers are.
+    period_s : float
+        How often the level is looked at.
+    controller : {"default", "paper"}
+    """
+
+    min_workers: int = 0
+    max_workers: int | None = None
+    timeout_s: float | None = None
+    retries: int = 0
+    backoff_s: float = 0.1
+    kind: str = "threads"
+    period_s: float = 1.0
+    controller: str = "default"
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        most = "as many as pay off" if self.max_workers is None else f"at most {self.max_workers}"
+        what = {"threads": "threads", "processes": "processes", "async": "calls in flight on one event loop"}[self.kind]
+        parts = [f"{what}, {most}"]
+        if self.min_workers:
+            parts.append(f"at least {self.min_workers}")
+        if self.timeout_s is not None:
+            parts.append(f"{self.timeout_s:g} s for a call")
+        if self.retries:
+            parts.append(f"{self.retries} {'retry' if self.retries == 1 else 'retries'}")
+        return ", ".join(parts)
+
+
+class ElasticFunction:
+    """A function of the user's with how its calls are made. Subclasses can be called with a tuple."""
+
+    def __init__(self, function: Callable[[Any], Any], settings: Concurrency) -> None:
+        self.function = function
+        self.settings = settings
+
+    @property
+    def owner(self) -> Any:
+        """The object whose `open` and `close` are called, if it has them."""
+        return getattr(self.function, "__self__", self.function)
+
+    def close(self) -> None:
+        """Give back what `open` got, if it was opened."""
+
+
+def user_function(function: Any) -> Any:
+    """The function that the user wrote, of one that may be elastic."""
+    return function.function if isinstance(function, ElasticFunction) else function
+
+
+def is_async(function: Any) -> bool:
+    """Whether calls of a function are awaited: a coroutine, or an asynchronous generator."""
+    called = function if inspect.isroutine(function) else getattr(type(function), "__call__", function)  # noqa: B004
+    called = getattr(called, "__func__", called)
+    return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
+
+
+def concurrency_of(
+    function: Any,
+    *,
+    min_workers: int | None = None,
+    max_workers: int | None = None,
+    timeout: float | None = None,
+    retries: int = 0,
+    workers: str | None = None,
+    period: float = 1.0,
+    controller: str = "default",
+) -> Concurrency:
+    """What a user said, checked; ProgramError tells what is wrong with it."""
+    if workers is not None and workers not in KINDS:
+        raise ProgramError(f"workers={workers!r}; expected {' or '.join(map(repr, KINDS))}")
+    if controller not in CONTROLLERS:
+        raise ProgramError(f"controller={controller!r}; expected {' or '.join(map(repr, CONTROLLERS))}")
+    if is_async(function):
+        if workers is not None:
+            raise ProgramError(f"workers={workers!r}: an async function runs on an event loop; leave workers out")
+        kind = "async"
+    else:
+        kind = workers or "threads"
+    for name, number, least in (("min_workers", min_workers, 0), ("max_workers", max_workers, 1)):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < least):
+            raise ProgramError(f"{name}={number!r}: expected a whole number from {least} on")
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+        raise ProgramError(f"retries={retries!r}: expected a whole number from 0 on")
+    for name, seconds in (("timeout", timeout), ("period", period)):
+        if seconds is not None and not (
+            isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and seconds > 0
+        ):
+            raise ProgramError(f"{name}={seconds!r}: expected a positive number of seconds")
+    # Who watches over a call cannot be the one who makes it.
+    least = 1 if kind != "threads" or timeout is not None else 0
+    lowest = max(least, min_workers or 0)
+    if max_workers is not None and lowest > max_workers:
+        raise ProgramError(f"min_workers={min_workers}, max_workers={max_workers}: the least is more than the most")
+    return Concurrency(lowest, max_workers, timeout, retries, kind=kind, period_s=period, controller=controller)

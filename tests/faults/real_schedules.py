@@ -1,0 +1,262 @@
+"""Drivers that are processes, each with a Spark of its own, to which everything happens that may happen.
+
+One after the other, or two at once, they run one query: killed and frozen at named points and at any moment, thawed
+when others have gone on, on a disk that is full for a while, rescaled. A seed decides: ``schedule(seed, place)``. At
+the end output and state are those of one thread, and nothing changes when the last of the frozen have woken up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from anabranch import faults
+from anabranch.state.envelope import unseal
+from anabranch.state.files import LocalFiles
+from anabranch.state.reader import CheckpointReader
+from benchmarks._query_in_process import PROGRAMS, expected, expected_state, rows_of
+from tests.cheap_jvm import CHEAP_JVM
+from tests.faults.driver_process import Plan, descendants
+
+PATIENCE_S = 240.0
+LIVES = (
+    "killed at a point",
+    "killed",
+    "frozen at a point",
+    "frozen",
+    "two at once",
+    "full disk",
+    "rescaled and killed",
+)
+# In tasks, which are not in the driver's process; and where the layout or the program changes, which these do not.
+_ELSEWHERE = ("segment written", "program replaced")
+POINTS = [point for point in faults.POINTS if point not in _ELSEWHERE]
+_ROOM = 24 * 2**20
+# How drivers that were fenced, cut off or without room may end; everything else is a bug.
+_FAIR = ("has taken over", "CONCURRENT_STREAM_LOG_UPDATE", "Make room", "No space left", "start the query again")
+
+
+class DriverProcess:
+    """A driver that was started."""
+
+    def __init__(self, work: Path, plan: Plan) -> None:
+        self._notes = Path(plan.notes)
+        self._notes.touch()
+        self._log = open(f"{plan.notes}.log", "wb")  # noqa: SIM115 - closed when it has ended
+        root = str(Path(__file__).parents[2])
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
+            "JDK_JAVA_OPTIONS": CHEAP_JVM,
+        }
+        command = [sys.executable, Path(__file__).with_name("driver_process.py"), work]
+        self._process = subprocess.Popen(
+            [*command, json.dumps(dataclasses.asdict(plan))], stdout=self._log, stderr=self._log, env=environment
+        )
+        self._tree: list[int] = []
+
+    @property
+    def code(self) -> int | None:
+        """How it ended; None: it did not."""
+        return self._process.poll()
+
+    @property
+    def is_frozen(self) -> bool:
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        return False
+
+    def epochs(self) -> int:
+        """The highest epoch that it has begun, counted from 1."""
+        found = [int(line.split()[0]) + 1 for line in self._notes.read_text().splitlines()]
+        return max(found, default=0)
+
+    def until(self, epoch: int) -> None:
+        """Wait until it has begun an epoch, or has ended."""
+        self._wait(lambda: self.epochs() > epoch)
+
+    def until_still(self) -> None:
+        """Wait until it has ended, or is frozen."""
+        self._wait(lambda: self.is_frozen)
+
+    def _wait(self, happened) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while self.code is None and not happened():
+            assert time.monotonic() < until, f"a driver hangs:\n{self.said()[-3000:]}"
+            time.sleep(0.03)
+
+    def freeze(self) -> None:
+        """Stop all of it: the workers, the JVM, the driver."""
+        for each in (*descendants(self._process.pid), self._process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        for each in (*descendants(self._process.pid), self._process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill the driver. Its JVM notices, a little later."""
+        self._process.kill()
+        self._process.wait()
+
+    def end(self) -> None:
+        """Kill what is left of it."""
+        if self.code is None:
+            self.freeze()
+            for each in descendants(self._process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGKILL)
+            self.kill()
+        self._log.close()
+
+    def said(self) -> str:
+        return Path(self._log.name).read_text(errors="replace")
+
+
+class RealSchedule:
+    """One query, and all drivers that it has had."""
+
+    def __init__(self, seed: int, place: Path) -> None:
+        self.chance = random.Random(seed)
+        self.work = place / "work"
+        self.work.mkdir(parents=True)
+        self._notes = place
+        program = sorted(PROGRAMS)[seed % len(PROGRAMS)]
+        self.plan = Plan(program, seed, self.chance.randrange(5, 8), 6, 2, "")
+        self.name = f"schedule({seed}), {program}"
+        self.drivers: list[DriverProcess] = []
+        self.frozen: list[DriverProcess] = []
+        self.epoch = 0
+
+    def start(self, *happens: tuple[str, int, str]) -> DriverProcess:
+        notes = str(self._notes / f"driver-{len(self.drivers):02d}")
+        channels = self.chance.choice([1, 2, 3])
+        plan = dataclasses.replace(self.plan, channels=channels, notes=notes, happens=happens)
+        self.drivers.append(DriverProcess(self.work, plan))
+        return self.drivers[-1]
+
+    def live(self, life: str) -> None:
+        """A driver, or two, and what happens to them; it ends with none that runs."""
+        point = self.chance.choice(POINTS)
+        at = min(self.epoch + self.chance.randrange(2), self.plan.epochs - 1)
+        if life == "two at once":
+            both = [self.start(), self.start()]
+            for each in both:
+                each.until_still()
+        elif life == "killed at a point":
+            self.start((point, at, "kill")).until_still()
+        elif life == "frozen at a point":
+            self.start((point, at, "freeze")).until_still()
+        elif life == "rescaled and killed":
+            happens = [("epoch begun", at, "rescale 3"), ("manifest written", at, "rescale 4"), (point, at + 1, "kill")]
+            self.start(*happens).until_still()
+        else:
+            driver = self.start()
+            driver.until(at)
+            time.sleep(self.chance.random() * 0.4)
+            if life == "killed":
+                driver.kill()
+            elif life == "frozen":
+                driver.freeze()
+            else:
+                with self._full():
+                    driver.until_still()
+        self.frozen += [each for each in self.drivers if each.is_frozen and each not in self.frozen]
+        self.epoch = max(each.epochs() for each in self.drivers)
+
+    @contextlib.contextmanager
+    def _full(self) -> Iterator[None]:
+        """The disk is full."""
+        filler = self.work / "filler"
+        with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as file:
+            while os.statvfs(self.work).f_bavail:
+                file.write(b"\0" * 4096)
+        try:
+            yield
+        finally:
+            filler.unlink()
+
+    def thaw(self, driver: DriverProcess) -> None:
+        """One that was frozen wakes up, and goes on to its end."""
+        self.frozen.remove(driver)
+        driver.thaw()
+        driver.until_still()
+
+    def check(self) -> None:
+        """Output and state are what one thread leaves."""
+        meant = self.plan.streams(epochs=self._epochs())
+        parts = [sorted((self.work / f"out-{at}").glob("part-*")) for at in range(len(meant))]
+        delivered = [
+            [repr(row) for path in paths for row in stream.schema.rows(pq.read_table(path).columns)]
+            for paths, stream in zip(parts, meant, strict=True)
+        ]
+        assert delivered == expected(meant), f"output of {self.name}"
+        reader = CheckpointReader(LocalFiles(f"{self.work}/checkpoint/anabranch"))
+        for operator, values in expected_state(meant).items():
+            held = {repr(key): repr(tuple(value.values())) for key, value in reader.items(operator)}
+            assert held == values, f"state of {operator} of {self.name}"
+        left = [path for path in self.work.rglob("*") if path.name.endswith(".tmp") or path.name.startswith("_stag")]
+        assert not [path for path in left if "anabranch" in path.parts or path.parent.name.startswith("out-")], left
+
+    def _epochs(self) -> list[list[tuple]]:
+        """The input as it was cut: epochs that only had what was fed back had no input."""
+        rows = iter(rows_of(self.plan.seed, self.plan.epochs, self.plan.rows))
+        found: list[list[tuple]] = []
+        for path in sorted((self.work / "checkpoint/anabranch/epochs").glob("*.begun")):
+            begun = json.loads(unseal(path.read_bytes(), "epoch begun", None, str(path)))
+            found.append([] if begun["drain"] else next(rows))
+        assert next(rows, None) is None, "not all input was read"
+        return found
+
+
+@contextlib.contextmanager
+def small_disk(place: Path) -> Iterator[bool]:
+    """A small disk of its own at a place, if that may be made; whether it was."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={_ROOM}", "anabranch-test", str(place)]
+    made = os.getuid() == 0 and subprocess.run(mount, capture_output=True).returncode == 0
+    try:
+        yield made
+    finally:
+        if made:
+            subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def schedule(seed: int, place: Path, lives: tuple[str, ...] = ()) -> list[str]:
+    """Run one schedule and check it; what happened."""
+    run = RealSchedule(seed, place)
+    happened = list(lives) or run.chance.choices(LIVES, k=run.chance.choice([1, 2, 2, 3]))
+    try:
+        with small_disk(run.work) if "full disk" in happened else contextlib.nullcontext(True) as made:
+            happened = happened if made else [life for life in happened if life != "full disk"]
+            for life in happened:
+                run.live(life)
+                if run.frozen and run.chance.random() < 0.4:
+                    run.thaw(run.frozen[0])
+            last = run.start()
+            last.until_still()
+            assert last.code == 0, f"{run.name}: the last driver failed\n{last.said()[-3000:]}"
+            run.check()
+            if run.frozen:
+                for driver in list(run.frozen):
+                    run.thaw(driver)
+                run.check()
+            for driver in run.drivers:
+                fair = driver.code in (0, -signal.SIGKILL) or any(each in driver.said() for each in _FAIR)
+                assert fair, f"{run.name}: a driver failed\n{driver.said()[-3000:]}"
+    finally:
+        for driver in run.drivers:
+            driver.end()
+    return happened
