@@ -32,6 +32,15 @@ FIGURES: dict[str, set[str]] = {
     },
     "merger_speed": {"sequence_4_steady_kips", "indexed_32_batched_kips"},
     "migration": {"pause_ratio_spark", "pause_ms", "pause_ms_worst", "moved_vs_minimum", "keys_compared"},
+    "operators": {
+        "vs_best_fixed_min",
+        "follows_external_load",
+        "http_vs_best",
+        "http_periods",
+        "pool_overhead_us",
+        "order_overhead",
+        "level0_overhead",
+    },
     "ordering": {
         "seqno_overhead",
         "pulse_overhead",
@@ -61,9 +70,11 @@ FIGURES: dict[str, set[str]] = {
         "is_right",
     },
     "state": {"slowdown_held", "checkpoint_overhead"},
+    "verify": {"cost", "tuples_again", "tuples", "differences", "rounds"},
+    "time": {"watermark_overhead", "timer_slowdown_held"},
     "stateful": {"ratio_transform_with_state", "ratio_apply_in_pandas", "ratio_native"},
 }
-PURE = {"compiler", "control", "damage", "durability", "merger_speed", "simulator"}
+PURE = {"compiler", "control", "damage", "durability", "merger_speed", "operators", "simulator", "time"}
 # Benchmarks that have no miniature.
 WITHOUT: set[str] = set()
 

@@ -52,6 +52,29 @@ def test_a_wrong_type_fails_the_epoch_with_operator_line_and_tuple(spark, tmp_pa
     assert nothing_was_written(tmp_path)
 
 
+def test_of_several_stages_and_channels_that_fail_the_earliest_tuple_is_told(spark, tmp_path):
+    def late(t):
+        if t.x >= 70:
+            raise ValueError("late")
+        return t
+
+    def early(t):
+        if t.x % 20 == 19:
+            raise ValueError("early")
+        return t
+
+    stream = ab.session(spark).from_rows([("abcdefgh"[n % 8], n) for n in range(100)], COLUMNS)
+    totals = stream.map(late, schema=COLUMNS).aggregate(by="k", window=tumbling(1), x=agg.sum("x"))
+    program = totals.map(early, schema=COLUMNS).aggregate(by="x", window=tumbling(1), n=agg.count())
+    with pytest.raises(OperatorError) as expected:
+        program.run_sequential()
+    with pytest.raises(OperatorError) as caught:
+        started(program, tmp_path)
+    assert str(caught.value).replace(", epoch 0", "") == str(expected.value)
+    assert (caught.value.operator, caught.value.row) == (expected.value.operator, "(k='d', x=19)")
+    assert nothing_was_written(tmp_path)
+
+
 def test_a_row_that_cannot_be_read_fails_the_epoch_and_names_the_source(spark, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.json").write_text('{"k": "a", "x": 1}\n{"k": "a", "x": \n')

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anabranch.engine.sequential_time import Idleness, WaitingKeys
-from anabranch.errors import InputError, OperatorError, ProgramError
+from anabranch.errors import InputError, ProgramError
 from anabranch.operators.epoch_context import EpochContext, count_anomaly, current, moment, running
 from anabranch.operators.library_operator import NULL_ATTRIBUTE
 from anabranch.program.belongings import Belongings
-from anabranch.program.calling import Instances, emitted, key_of, operator_failed, route_of
+from anabranch.program.calling import Instances, emitted, exact, failing, key_of, next_tuple, route_of
 from anabranch.program.elastic import ElasticFunction
 from anabranch.program.event_time import (
     BEGINNING,
@@ -53,7 +53,7 @@ from anabranch.program.graph import (
     named,
     upstream,
 )
-from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
+from anabranch.program.schema import MisfitError, Row, ShapeError
 from anabranch.state.codec import encode
 
 Consume = Callable[[Row], None]
@@ -66,6 +66,8 @@ class SequentialRun:
     ----------
     outputs : list of list of Row
         What has come out so far, for each output.
+    delivered : list of int
+        How many tuples of each output are of epochs that ended: of one that fails nothing is delivered.
     sources : dict
         The sources, by name.
     clock_ms : int
@@ -75,6 +77,7 @@ class SequentialRun:
     def __init__(self, outputs: Node | Sequence[Node], clock_ms: int = 0) -> None:
         ends = named([outputs] if isinstance(outputs, Node) else outputs)
         self.outputs: list[list[Row]] = [[] for _ in ends]
+        self.delivered = [0] * len(ends)
         self.clock_ms = clock_ms
         self._states: dict[str, tuple[Instances, dict[Any, Any]]] = {}
         self._ticks: list[Callable[[], None]] = []
@@ -176,6 +179,21 @@ class SequentialRun:
                 self._emit(node, input_row(node, row, number))
         for end in self._ends:
             end()
+        self.delivered = [len(rows) for rows in self.outputs]
+
+    def run_epochs(self, clocks_ms: Sequence[int] = (), epochs_max: int | None = None, ends: bool = False) -> None:
+        """Epochs with the rows that the sources hold, then those that feedback makes; see `run_epochs` below."""
+        epochs = {name: _epochs(node) for name, node in self.sources.items()}
+        with self._as_user_left_it():
+            for number in range(max((len(each) for each in epochs.values()), default=0)):
+                self.clock_ms = clocks_ms[min(number, len(clocks_ms) - 1)] if clocks_ms else 0
+                self.epoch({name: each[number] for name, each in epochs.items() if number < len(each)})
+            if clocks_ms:
+                self.clock_ms = clocks_ms[-1]
+            self.finish(epochs_max)
+            if ends:
+                self.end()
+                self.finish(epochs_max)
 
     def end(self) -> None:
         """The end of the input: an epoch without tuples, in which all time has come. Nothing may follow."""
@@ -222,14 +240,15 @@ class SequentialRun:
         if isinstance(logic, Keyed):
             return self._keyed(node, logic)
         if isinstance(logic, Filter):
-            call = _failing(node, logic.function)
+            keeps = logic.function
+            call = failing(node, lambda row: bool(keeps(row)))
 
             def consume(row: Row) -> None:
                 if call(row):
                     self._emit(node, row)
 
         elif isinstance(logic, Map):
-            call = _failing(node, lambda row: _exact(schema, logic.function(row)))
+            call = failing(node, lambda row: exact(schema, logic.function(row)))
 
             def consume(row: Row) -> None:
                 self._emit(node, call(row))
@@ -246,7 +265,7 @@ class SequentialRun:
                 self._emit_all(node, row, lambda: getattr(logic.operator, logic.method)(row))
 
         elif isinstance(logic, Route):
-            choose = _failing(node, lambda row: route_of(logic, row))
+            choose = failing(node, lambda row: route_of(logic, row))
 
             def consume(row: Row) -> None:
                 self._ways[node.id] = choose(row)
@@ -260,7 +279,8 @@ class SequentialRun:
                     self._emit(node, row)
 
         elif isinstance(logic, Punctuate):
-            call = _failing(node, logic.function)
+            ends_here = logic.function
+            call = failing(node, lambda row: bool(ends_here(row)))
 
             def consume(row: Row) -> None:
                 ends = call(row)
@@ -282,7 +302,7 @@ class SequentialRun:
     def _watermark(self, node: Node, logic: Watermark) -> Consume:
         """The tuples as they are; behind one that raises the watermark, or that ends a silence, its value."""
         place, name = node.schema.names.index(logic.attribute), node.name
-        time_of = _failing(node, lambda row: event_time_of(logic, tuple.__getitem__(row, place)))
+        time_of = failing(node, lambda row: event_time_of(logic, tuple.__getitem__(row, place)))
         value = BEGINNING
 
         def consume(row: Row) -> None:
@@ -376,7 +396,8 @@ class SequentialRun:
                 instance = by_key[key]
                 if ttl_ms is not None:
                     touched.setdefault(key, encode(list(instances.values(instance))))
-                self._emit_all(node, row, functools.partial(getattr(instance, method), *arguments))
+                waits = f"the key {key!r}, which waits"
+                self._emit_all(node, waits, functools.partial(getattr(instance, method), *arguments))
                 settle(key, instance, row)
 
         def ended() -> None:
@@ -404,13 +425,13 @@ class SequentialRun:
         return [consumer(place) for place in range(len(node.inputs))], punctuated
 
     def _emit_all(
-        self, node: Node, row: Row, call: Callable[[], Any], before: Callable[[], None] | None = None
+        self, node: Node, row: Any, call: Callable[[], Any], before: Callable[[], None] | None = None
     ) -> None:
         # Each tuple goes down before the operator makes the next one: depth-first.
         if before is not None:
             before()
-        outputs = iter(_failing(node, lambda _: emitted(call()))(row))
-        step = _failing(node, lambda _: _next(node.schema, outputs))
+        outputs = iter(failing(node, lambda _: emitted(call()))(row))
+        step = failing(node, lambda _: next_tuple(node.schema, outputs))
         while (item := step(row)) is not None:
             self._emit(node, item)
             if before is not None:
@@ -428,17 +449,7 @@ def run_epochs(
     `epochs_max` limits how long a program whose feedback does not end may go on.
     """
     run = SequentialRun(outputs)
-    epochs = {name: _epochs(node) for name, node in run.sources.items()}
-    with run._as_user_left_it():
-        for number in range(max((len(each) for each in epochs.values()), default=0)):
-            run.clock_ms = clocks_ms[min(number, len(clocks_ms) - 1)] if clocks_ms else 0
-            run.epoch({name: each[number] for name, each in epochs.items() if number < len(each)})
-        if clocks_ms:
-            run.clock_ms = clocks_ms[-1]
-        run.finish(epochs_max)
-        if ends:
-            run.end()
-            run.finish(epochs_max)
+    run.run_epochs(clocks_ms, epochs_max, ends)
     return run
 
 
@@ -457,36 +468,14 @@ def _set_moment(reached: int, fired: int | None) -> None:
 
 def _sender(loop: Node, in_flight: list[Row]) -> Consume:
     def send(row: Row) -> None:
-        in_flight.append(_exact(loop.schema, row))
+        in_flight.append(exact(loop.schema, row))
 
     return send
-
-
-def _next(schema: Schema, outputs: Any) -> Row | None:
-    for item in outputs:
-        return _exact(schema, item)
-    return None
-
-
-def _exact(schema: Schema, value: Any) -> Row:
-    return schema.exact_row(schema.unpack(value))
-
-
-def _failing(node: Node, call: Callable[[Row], Any]) -> Callable[[Row], Any]:
-    def guarded(row: Row) -> Any:
-        try:
-            return call(row)
-        except OperatorError:
-            raise
-        except Exception as problem:
-            raise operator_failed(node, row, problem) from problem
-
-    return guarded
 
 
 def input_row(node: Node, row: Any, number: int) -> Row:
     """A row of the input as a tuple of the source's schema; InputError if it does not fit."""
     try:
-        return _exact(node.schema, row)
+        return exact(node.schema, row)
     except (ShapeError, MisfitError) as problem:
         raise InputError(f"source {node.title}: row {number} does not fit its schema: {problem}") from None

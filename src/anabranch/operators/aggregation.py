@@ -182,7 +182,7 @@ class CodeDraft:
         source = "".join(
             f"def {head}:\n" + "".join(f"    {line}\n" for line in lines) + "\n" for head, lines in self.methods.items()
         )
-        exec(compile(source, f"<aggregate by {', '.join(self.key)}>", "exec"), self.names)
+        exec(compile(source, f"<anabranch aggregate by {', '.join(self.key)}>", "exec"), self.names)
         methods = {head.partition("(")[0]: self.names[head.partition("(")[0]] for head in self.methods}
         kind: type[Aggregate] = type("Aggregate", (Aggregate,), {**methods, "source": source, "__module__": __name__})
         if self.waiting:

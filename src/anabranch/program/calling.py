@@ -14,7 +14,7 @@ from typing import Any
 
 from anabranch.errors import OperatorError, StateError
 from anabranch.program.graph import Keyed, Node, Route, is_ours
-from anabranch.program.schema import MisfitError, Row, ShapeError
+from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
 
 
 def emitted(result: Any) -> Any:
@@ -43,12 +43,10 @@ def route_of(logic: Route, row: Row) -> int:
 
 def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | None = None) -> OperatorError:
     """The error for an operator that raised or returned what does not fit."""
-    where = f"operator {node.title}"
+    where = f"operator {node.written_as}"
     if epoch is not None:
         where += f", epoch {epoch}"
-    # A column that only we know of is no part of the author's tuple.
-    as_written = getattr(getattr(node.logic, "prototype", None), "as_written", None)
-    shown = repr(row if as_written is None or not isinstance(row, Row) else as_written(row))
+    shown = row if isinstance(row, str) else repr(_as_written(node, row))
     if len(shown) > 500:
         shown = shown[:497] + "…"
     if isinstance(problem, (ShapeError, MisfitError)):
@@ -65,7 +63,44 @@ def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | N
         lines += getattr(problem, "__notes__", [])  # where it was raised, if that was in another process
         what = f"raised {type(problem).__name__}: {problem}" + "".join("\n" + line for line in lines[-3:])
         hint = "The epoch failed and nothing of it was written."
-    return OperatorError(f"{where}: {what}\nfor the tuple {shown}\n{hint}", node.title, shown, epoch)
+    return OperatorError(f"{where}: {what}\nfor the tuple {shown}\n{hint}", node.written_as, shown, epoch)
+
+
+def _as_written(node: Node, row: Any) -> Any:
+    """The tuple as the user's operator would have met it: without columns that only we know of."""
+    as_written = getattr(getattr(node.logic, "prototype", None), "as_written", None)
+    if as_written is not None and isinstance(row, Row):
+        return as_written(row)
+    before = node.inputs[0] if node.inputs else None
+    if before is None or not (node.part_of and before.part_of and isinstance(row, Row)):
+        return row
+    return before.inputs[0].schema.row_class(tuple(row)[: len(before.inputs[0].schema.names)])
+
+
+def next_tuple(schema: Schema, outputs: Any) -> Row | None:
+    """The next tuple that an operator emits, as one of its schema; None: there is none."""
+    for item in outputs:
+        return exact(schema, item)
+    return None
+
+
+def exact(schema: Schema, value: Any) -> Row:
+    """A tuple of a schema; MisfitError or ShapeError if the value is none."""
+    return schema.exact_row(schema.unpack(value))
+
+
+def failing(node: Node, call: Callable[[Row], Any]) -> Callable[[Row], Any]:
+    """The call, with errors that name the operator and the tuple."""
+
+    def guarded(row: Row) -> Any:
+        try:
+            return call(row)
+        except OperatorError:
+            raise
+        except Exception as problem:
+            raise operator_failed(node, row, problem) from problem
+
+    return guarded
 
 
 class Instances:

@@ -33,8 +33,8 @@ class Location:
 
 
 def is_ours(file: str) -> bool:
-    """Whether a source file belongs to this library."""
-    return file.startswith(_PACKAGE)
+    """Whether a source file belongs to this library; code that it generated does as well."""
+    return file.startswith((_PACKAGE, "<anabranch"))
 
 
 def caller_location() -> Location:
@@ -50,9 +50,14 @@ def caller_location() -> Location:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where tuples come from. `origin` is opaque here: the Spark layer knows what to read."""
+    """Where tuples come from. `origin` is opaque here: the Spark layer knows what to read.
+
+    Rows with different values in `partitioned_by` come in `partitions` parts that are read apart from each other.
+    """
 
     origin: Any
+    partitioned_by: tuple[str, ...] = ()
+    partitions: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -296,6 +301,8 @@ class Node:
         It has a stage of its own.
     together : tuple of str or int
         Operators that must run in its stage: by name or, before `named`, by number.
+    part_of : str
+        The operator of the user's that it is one of several steps of; empty if it is the whole.
     """
 
     id: int
@@ -309,6 +316,7 @@ class Node:
     keys: tuple[tuple[str, ...], ...] = ()
     isolated: bool = False
     together: tuple[str | int, ...] = ()
+    part_of: str = ""
 
     def key_of(self, place: int) -> tuple[str, ...]:
         """The columns of an input that hold the key."""
@@ -316,8 +324,13 @@ class Node:
 
     @property
     def title(self) -> str:
-        """How errors and plans call it."""
+        """How plans call it."""
         return f"{self.name} ({self.location})"
+
+    @property
+    def written_as(self) -> str:
+        """How errors call it: the operator that the user wrote."""
+        return f"{self.part_of or self.name} ({self.location})"
 
 
 def upstream(*outputs: Node) -> list[Node]:

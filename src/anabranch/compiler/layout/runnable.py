@@ -33,7 +33,7 @@ def runnable(operator: PlannedOperator, copies: Mapping[int, Node]) -> Node:
     inputs = tuple(copies[each.id] for each in node.inputs)
     logic, key = operator.logic, node.key
     if isinstance(logic, Source):
-        return dataclasses.replace(node, logic=Source(None), inputs=inputs)
+        return dataclasses.replace(node, logic=dataclasses.replace(logic, origin=None), inputs=inputs)
     if isinstance(logic, Feedback):
         return dataclasses.replace(node, logic=Feedback(logic.name), inputs=inputs)
     single = is_single(operator)

@@ -31,9 +31,10 @@ from typing import Any
 from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.key_proof import expression_function
 from anabranch.compiler.reading.values import Text
+from anabranch.compiler.rewriting.watched_dicts import ANY_INDEX, Watch, empty_like, unwatch, watch
 from anabranch.program.graph import Keyed, StateField
 from anabranch.program.object_parts import is_atom, is_plain_instance
-from anabranch.program.whole_copies import pickled_whole
+from anabranch.program.whole_copies import copied_with, pickled_whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,13 +74,15 @@ class ManagedDicts:
         self.finer = finer
         # Shared by all copies of the prototype; found anew in every process.
         self.bound: dict[str, Any] = {}
+        # The author's own dicts, in the process that compiled the program: what else runs it begins from them.
+        self.written: list[Any] = []
         for each in dicts:
             for field in each.fields:
                 setattr(self, field.name, field.default)
 
     def __getstate__(self) -> dict[str, Any]:
         held = dict(self.__dict__)
-        held["bound"] = {}
+        held["bound"], held["written"] = {}, []
         return held
 
     def __repr__(self) -> str:
@@ -98,7 +101,51 @@ class ManagedDicts:
         if not self.bound:
             self._bind()
         index = None if self.finer else self.bound["index"](t)
-        for each, held in self.bound["held"]:
+        held = self.bound["held"]
+        self._fill(held, index)
+        try:
+            return self._emitted(self.bound["call"], t)
+        finally:
+            self._take_back(held, index)
+
+    def watched(self, t: Any) -> Any:
+        """The same; what the proof says does not happen is refused."""
+        if not self.bound:
+            self._bind()
+        if "watched" not in self.bound:
+            self.bound["watched"] = self._watched_copy()
+        if self.bound["watched"] is None:
+            return self.process(t)
+        call, held = self.bound["watched"]
+        index = self.bound["index"](t)
+        self._fill(held, index)
+        watches = []
+        for each, found in held:
+            watches.append(Watch(each.name, ANY_INDEX if each.is_finer else index, self.index_source.source))
+            watch(found, watches[-1])
+        try:
+            emitted = self._emitted(call, t)
+        finally:
+            for _, found in held:
+                unwatch(found)
+            strayed = next((each.strayed for each in watches if each.strayed is not None), None)
+            if strayed is None:
+                self._take_back(held, index)
+        if strayed is not None:  # and was caught
+            raise strayed
+        return emitted
+
+    def _watched_copy(self) -> tuple[Any, list[tuple[_Dict, Any]]] | None:
+        """The author's object once more, with dicts that can be watched; None if no copy can be made of it."""
+        others = [(held, empty_like(held)) for _, held in self.bound["held"]]
+        try:
+            call = copied_with(self.bound["call"], self.target, others)
+        except Exception:  # whatever pickle meets: the call is not watched, then
+            return None
+        return call, [(each, other) for each, (_, other) in zip(self.dicts, others, strict=True)]
+
+    def _fill(self, dicts: list[tuple[_Dict, Any]], index: Any) -> None:
+        for each, held in dicts:
             held.clear()
             if each.is_finer:
                 if each.is_set:
@@ -118,13 +165,9 @@ class ManagedDicts:
                     held.add(index)
                 else:
                     held[index] = getattr(self, f"{each.name}_value")
-        try:
-            return self._emitted(t)
-        finally:
-            self._take_back(index)
 
-    def _emitted(self, t: Any) -> Any:
-        found = self.bound["call"](t)
+    def _emitted(self, call: Any, t: Any) -> Any:
+        found = call(t)
         if self.mode == "filter":
             return [t] if found else []
         if self.mode == "map":
@@ -132,8 +175,8 @@ class ManagedDicts:
         # The code of a generator runs while it is read: it must not outlive the dicts' contents.
         return list(found) if hasattr(found, "__next__") else found
 
-    def _take_back(self, index: Any) -> None:
-        for each, held in self.bound["held"]:
+    def _take_back(self, dicts: list[tuple[_Dict, Any]], index: Any) -> None:
+        for each, held in dicts:
             if each.is_finer:
                 entries = [[key] for key in held] if each.is_set else [[key, value] for key, value in held.items()]
                 setattr(self, f"{each.name}_entries", entries)
@@ -163,6 +206,7 @@ def rewrite(found: Inference, target: Any, method: str | None, mode: str) -> Key
         found.key_text,
         bool(found.finer),
     )
+    prototype.written = [found.facts.objects[identity] for identity in found.dicts]
     return Keyed(prototype, "process", tuple(field for each in dicts for field in each.fields))
 
 

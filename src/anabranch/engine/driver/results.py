@@ -7,21 +7,26 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Layout
 from anabranch.engine.reports import Report, from_bytes
-from anabranch.engine.worker.exchange import FAILURE, HEADER, REPORT, RESULT, is_relative, result_of
+from anabranch.engine.worker.exchange import FAILURE, HEADER, MET, REPORT, RESULT, SAMPLE, is_relative, result_of
 from anabranch.engine.worker.output_mergers import merged
 from anabranch.engine.worker.packets import Positions, piece_of, unpack
-from anabranch.errors import MissingSegments, error_from_json
+from anabranch.engine.worker.retracing import Failure
+from anabranch.engine.worker.sampling import StepSample
+from anabranch.errors import AnabranchError, MissingSegments, error_from_json
 
 
 class Results:
-    """What the tasks of an epoch gave back."""
+    """What the tasks of an epoch gave back; `written` are the exits whose tuples they wrote to files themselves."""
 
-    def __init__(self, rows: pa.Table, layout: Layout) -> None:
+    def __init__(self, rows: pa.Table, layout: Layout, written: frozenset[int] = frozenset()) -> None:
+        self.written = written
         self._layout = layout
         self.reports: list[Report] = []
         self._parts: dict[int, list[tuple[bytes, int, pa.Buffer]]] = {at: [] for at in range(len(layout.exits))}
+        self.samples: list[StepSample] = []
         self._positions = Positions()
         failures: dict[tuple[bytes, str], None] = {}
+        self._met: list[Failure] = []
         for batch in rows.to_batches():
             for order, payload in zip(batch.column(1).to_pylist(), batch.column(2), strict=True):
                 kind = order[0]
@@ -30,8 +35,12 @@ class Results:
                     self._parts[exit_number].append((place, edge, payload.as_buffer()))
                 elif kind == REPORT:
                     self.reports.append(from_bytes(payload.as_buffer()))
+                elif kind == SAMPLE:
+                    self.samples.append(StepSample.from_bytes(payload.as_py()))
                 elif kind == HEADER:
                     self._positions.add(msgpack.unpackb(payload.as_buffer()))
+                elif kind == MET:
+                    self._met.append(Failure.from_bytes(payload.as_py()))
                 else:
                     assert kind == FAILURE, f"a row of kind {kind} reached the driver"
                     failures[order, payload.as_py().decode()] = None
@@ -39,6 +48,14 @@ class Results:
             errors = [error_from_json(text) for _, text in sorted(failures)]
             names = [name for error in errors if isinstance(error, MissingSegments) for name in error.names]
             raise MissingSegments(names) if names else errors[0]
+
+    def first_error(self) -> AnabranchError | None:
+        """Of the errors that tasks met while they retraced an epoch, the one that one thread would have met."""
+        return min(self._met, key=self._place_of).error if self._met else None
+
+    def _place_of(self, failure: Failure) -> tuple[int, ...]:
+        first, *others = failure.trail
+        return (first + (self._positions.base(bytes.fromhex(failure.piece)) if failure.piece else 0), *others)
 
     def tables(self) -> list[pa.Table]:
         """The tuples of each exit, in order."""

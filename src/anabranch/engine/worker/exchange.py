@@ -14,6 +14,8 @@ and sorts the few rows of a task, so that what must be known first comes first:
     5  data for later        depth, index, and what is below: handed on
     6  a result              exit, edge, place
     7  a report              what a task did
+    8  an error that was met  while an epoch that failed is retraced (`retracing`)
+    9  a sample              what a step did with keys that are run again (`sampling`)
 
 Everything travels in one job, also what an early stage has for the driver: it is handed on from depth to depth.
 """
@@ -33,6 +35,7 @@ import pyarrow as pa
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.reports import ChannelReport, Report, RoutedKeys, SplitReport, to_bytes
 from anabranch.engine.worker.packets import data_place, number_place, pack, route
+from anabranch.engine.worker.retracing import Failure
 from anabranch.engine.worker.stage_flow import Leaving
 from anabranch.engine.worker.trails import Trails, encoded
 from anabranch.errors import AnabranchError, error_to_json
@@ -41,7 +44,7 @@ from anabranch.program.hashing import hash_columns
 
 ROW_COLUMNS = "task int, order binary, payload binary"
 ROWS = pa.schema([("task", pa.int32()), ("order", pa.binary()), ("payload", pa.binary())])
-FAILURE, HEADER, DATA, MARKS, ADVANCES, LATER, RESULT, REPORT = range(8)
+FAILURE, HEADER, DATA, MARKS, ADVANCES, LATER, RESULT, REPORT, MET, SAMPLE = range(10)
 
 _EDGE = struct.Struct(">BH")
 _RESULT = struct.Struct(">BHH")
@@ -189,6 +192,10 @@ class Outbox:
         """An error travels as data: Spark would retry the task, and bury the message in a stack trace."""
         return self.everywhere(bytes([FAILURE, self._depth]), error_to_json(error).encode())
 
+    def met(self, failure: Failure) -> Row:
+        """An error that was met while retracing, for the driver."""
+        return self._on(bytes([MET]), failure.to_bytes())
+
     def header(self, pieces: Sequence[tuple[bytes, int]]) -> Iterator[Row]:
         """The pieces that a splitter read, to all who make positions of numbers in them."""
         return self.everywhere(bytes([HEADER]), msgpack.packb(list(pieces)))
@@ -197,6 +204,14 @@ class Outbox:
         """What the task did, and what it counted of the keys it routed."""
         keys = tuple(RoutedKeys(stage, tally.to_report()) for stage, tally in self._tallies.items())
         return self._on(*report_row(dataclasses.replace(report, keys=keys))[1:])
+
+    def passed(self, report: ChannelReport) -> Row:
+        """What a channel did that runs in the same task."""
+        return self._on(*report_row(report)[1:])
+
+    def sample(self, data: bytes) -> Row:
+        """What a step did with keys that are to be run again, to the driver."""
+        return self._on(bytes([SAMPLE]), data)
 
     def handed_on(self, order: bytes, payload: bytes) -> Row:
         """What was not for the task that has it."""
@@ -225,7 +240,7 @@ def result_of(order: bytes) -> tuple[int, int, bytes]:
 
 def is_relative(layout: Layout, edge: Edge) -> bool:
     """Whether the numbers on an edge count from the start of a piece, because they were made where it was read."""
-    return layout.stages[layout.steps[edge.source].stage].kind == "source"
+    return layout.stages[layout.steps[edge.source].stage].is_at_source
 
 
 def needs_pieces(layout: Layout, depth: int) -> bool:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from anabranch.compiler.layout.stages import Layout, Stage
 from anabranch.engine.clock import Clock
 from anabranch.engine.worker.batches import Batch, keys_of
+from anabranch.engine.worker.retracing import RetracedStage
 from anabranch.engine.worker.stage import StageRun
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.partitioning.counting.key_costs import KeyTimes, approximate_bytes
@@ -39,9 +40,9 @@ class Measuring:
         self._places = tuple(self._entry.key.index(name) for name in route)  # in the key
         # State is looked up by the whole key, so it can be told for a key of the route only if they are one.
         self._whole = self._places == tuple(range(len(self._entry.key)))
-        self.watch = Stopwatch(clock.passing_s) if stage.kind == "keyed" and self._places else None
+        self.watch = Stopwatch(clock.passing_s) if self._places and stage.is_balanced else None
 
-    def take(self, run: StageRun) -> None:
+    def take(self, run: StageRun | RetracedStage) -> None:
         """Take what a stage timed since the last call."""
         timed, run.timed = run.timed, []
         for tuples, seconds in timed:
