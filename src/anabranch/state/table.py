@@ -174,6 +174,17 @@ class Table:
             self.load(due)
         return self.live
 
+    def route_hashes(self, keys: Sequence[Any]) -> np.ndarray:
+        """The hashes that the tuples of these keys are routed by."""
+        return self._key.route_hashes(self._key.hashes(keys), lambda: keys)
+
+    def strange_key(self, keys: Sequence[Any]) -> Any:
+        """One of the keys that belongs to another channel; None: there is none."""
+        if self._owns is None:
+            return None
+        mine = self._owns(self._key.hashes(keys), lambda: keys)
+        return next((key for key, is_mine in zip(keys, mine, strict=True) if not is_mine), None)
+
     def _find(self, keys: list[Any]) -> dict[Any, tuple[Any, ...]]:
         hashes = self._key.hashes(keys)
         order = np.argsort(hashes)
