@@ -128,6 +128,24 @@ def test_a_timer_is_set_in_the_columns_own_kind_of_time():
     assert run_parallel(rung) == found
 
 
+def test_a_timer_after_some_time_can_be_set_with_the_first_tuple():
+    class Bell(ab.Operator):
+        key: int = ab.state(default=None)
+
+        def process(self, t):
+            self.key = t.k
+            self.timers.after(5)
+
+        def on_timer(self, time):
+            yield (self.key, time, len(self.timers.pending))
+
+    stream = source([[(1, 10, 0)], [(2, 12, 0), (1, 13, 0)], [(3, 40, 0)]])
+    rung = stream.process(Bell(), by="k", schema=COLUMNS)
+    # The first counts from 10, where the watermark begins; the others from where it was before them.
+    assert rung.run_sequential() == [(1, 15, 1), (2, 15, 0), (1, 17, 0), (3, 18, 0)]
+    assert run_parallel(rung, channels=3) == rung.run_sequential()
+
+
 def test_what_does_not_go_together_is_refused_when_the_program_is_built():
     stream = from_epochs([[]], COLUMNS)
 

@@ -12,10 +12,14 @@ from typing import Any
 from anabranch.errors import ProgramError
 from anabranch.operators.epoch_context import moment
 from anabranch.program.calling import emitted
-from anabranch.program.event_time import END, TimeScale
+from anabranch.program.event_time import BEGINNING, END, TimeScale
 
 TIMER_FIELDS = ("timer_due", "timer_since", "timer_times")
 """The state of a key that has timers."""
+
+
+_UNKNOWN = BEGINNING // 2
+"""Times below this were counted from a watermark that had no value yet."""
 
 
 class Timers:
@@ -35,25 +39,28 @@ class Timers:
     @property
     def pending(self) -> list[Any]:
         """The times that timers are set for."""
-        return [self._scale.value(asked) for _, asked in self._owner.timer_times if asked != END]
+        return [self._scale.value(asked) for _, asked in self._owner.timer_times if _UNKNOWN < asked < END]
 
     def at(self, time: Any) -> None:
         """Set a timer. There is one for each time, however often it is set.
 
         One for a time that has passed is due when time next moves on. While the input ends, no more are set.
         """
-        now, asked = moment(), self._scale.number(time)
+        self._at(self._scale.number(time))
+
+    def _at(self, asked: int) -> None:
+        now = moment()
         if now.reached >= END:
             return
         due = asked if asked > (now.reached if now.fired is None else now.fired) else now.reached + 1
         self._set(due, asked)
 
     def after(self, duration: Any) -> None:
-        """Set a timer for so long after `now`; for timestamps, and by the clock, a number means seconds."""
-        now = moment()
-        if now.reached < 0 and self._scale.kind != "number" and now.reached < -(2**61):
-            raise ProgramError("timers.after(…): no time has come yet: the watermark begins with the first tuple")
-        self.at(self._scale.value(now.reached + self._scale.span(duration)))
+        """Set a timer for so long after `now`; for timestamps, and by the clock, a number means seconds.
+
+        Before the watermark has a value, at the first tuples of a stream, it counts from the first it has.
+        """
+        self._at(moment().reached + self._scale.span(duration))
 
     def cancel(self, time: Any) -> bool:
         """Remove the timer of a time; whether there was one."""
@@ -97,6 +104,9 @@ class TimedOperator:
         self.timer_times = self.timer_times[len(asked) :]
         self.timer_due = self.timer_times[0][0] if self.timer_times else None
         for each in asked:
+            if each < _UNKNOWN:  # so long after the first watermark, which has come now
+                self.timers._at(moment().reached + each - BEGINNING)
+                continue
             called = self.on_end() if each == END else self.on_timer(self.timer_scale.value(each))
             yield from emitted(called)
 
