@@ -172,4 +172,5 @@ def test_operators_that_compete_settle_and_share() -> None:
     found = [competing(seed) for seed in range(15)]
     assert statistics.median(fairness for fairness, _, _ in found) > 0.9
     assert statistics.median(levels for _, levels, _ in found) < 80, "no race to the limit"
-    assert min(share for _, _, share in found) > 0.95
+    assert min(share for _, _, share in found) > 0.9
+    assert statistics.median(share for _, _, share in found) > 0.97

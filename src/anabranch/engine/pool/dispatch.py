@@ -38,6 +38,7 @@ _CHUNK_S = 0.0005
 _INLINE_S = 0.02
 """The same where calls are made inline: after each chunk somebody looks at the clock."""
 _CHUNK_MAX = 512
+_INLINE_MAX = 1 << 16
 _GRACE_S = 2.0
 """How long after its timeout a call that must stop by itself may take."""
 _LOOK_SHARE = 0.25
@@ -224,9 +225,9 @@ class Pool:
         self._meter.ended(chunk.began, chunk.seconds, calls, now)
         call_s = self._meter.call_s
         if call_s is not None and self._settings.timeout_s is None:
-            target = _CHUNK_S if self._level else _INLINE_S
-            # At most twice as many as before: the first calls say little about the others.
-            self._chunk_rows = max(1, min(_CHUNK_MAX, self._chunk_rows * 2, int(target / max(call_s, 1e-9))))
+            target, most = (_CHUNK_S, _CHUNK_MAX) if self._level else (_INLINE_S, _INLINE_MAX)
+            # At most four times as many as before: the first calls say little about the others.
+            self._chunk_rows = max(1, min(most, self._chunk_rows * 4, int(target / max(call_s, 1e-9))))
 
 
 class _Run:
@@ -298,7 +299,7 @@ class _Run:
             run_chunk(chunk, pool._many)
             now = time.perf_counter()
             chunk.seconds = now - begun
-            for place, result in enumerate(chunk.results):
+            for place, result in enumerate(chunk.results) if chunk.has_failed else ():
                 if type(result) is Failed:
                     self._again_inline(chunk, place, result)
                     if self._failure is not None:
@@ -395,7 +396,7 @@ class _Run:
         if chunk.whole is not None:
             whole.results[chunk.first - whole.first] = chunk.results[0]
             whole.waiting -= 1
-        for place, result in enumerate(chunk.results):
+        for place, result in enumerate(chunk.results) if chunk.has_failed else ():
             if type(result) is Failed:
                 self._failed(whole, chunk.first + place, chunk.rows[place], chunk.attempt, result.problem, now)
         return whole if self._is_finished(whole) else None
@@ -440,7 +441,7 @@ class _Run:
                 del self._running[chunk]
                 stand_in = Chunk(chunk.first, chunk.rows, self._done, chunk.attempt)
                 stand_in.began, stand_in.seconds = chunk.began, now - chunk.began
-                stand_in.results = [Failed(CallTimeout(timeout))]
+                stand_in.fail(CallTimeout(timeout))
                 stand_in.whole = chunk.whole
                 if chunk.whole is None:  # whoever waits for the chunk waits for what stands in for it
                     self._open[self._open.index(chunk)] = stand_in

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from anabranch.engine.pool.work import Chunk, Failed
+from anabranch.engine.pool.work import Chunk
 
 
 class EventLoop:
@@ -103,9 +103,9 @@ class LoopCrew:
         try:
             chunk.results.append(await self._one(chunk.rows[0]))
         except asyncio.CancelledError:
-            chunk.results.append(Failed(RuntimeError("the call was cancelled")))
+            chunk.fail(RuntimeError("the call was cancelled"))
         except Exception as problem:
-            chunk.results.append(Failed(problem))
+            chunk.fail(problem)
         finally:
             chunk.seconds = time.perf_counter() - chunk.began
             self._flying.pop(chunk, None)

@@ -17,7 +17,7 @@ import cloudpickle
 
 from anabranch.engine.pool.process_worker import receive, send
 from anabranch.engine.pool.thread_crew import ThreadCrew, Worker
-from anabranch.engine.pool.work import Chunk, Failed
+from anabranch.engine.pool.work import Chunk
 
 
 class WorkerDied(Exception):  # noqa: N818 - what happened, told in the error of the operator
@@ -52,9 +52,14 @@ class ProcessCrew(ThreadCrew):
         except (EOFError, OSError):
             code = worker.companion.wait()
             problem = WorkerDied(f"the worker process ended in the middle of the call, with status {code}")
-            chunk.results.extend([Failed(problem)] * len(chunk.rows))
+            for _ in chunk.rows:
+                chunk.fail(problem)
             return
-        chunk.results.extend(result if is_well else Failed(result) for is_well, result in answers)
+        for is_well, result in answers:
+            if is_well:
+                chunk.results.append(result)
+            else:
+                chunk.fail(result)
 
     def _started(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "anabranch.engine.pool.process_worker"]

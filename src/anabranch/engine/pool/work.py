@@ -38,9 +38,23 @@ class Chunk:
         For a retry, the chunk that the call belongs to.
     waiting : int
         How many of its calls will be made again.
+    has_failed : bool
+        Whether there is a `Failed` among the results.
     """
 
-    __slots__ = ("abandoned", "attempt", "began", "done", "first", "results", "rows", "seconds", "waiting", "whole")
+    __slots__ = (
+        "abandoned",
+        "attempt",
+        "began",
+        "done",
+        "first",
+        "has_failed",
+        "results",
+        "rows",
+        "seconds",
+        "waiting",
+        "whole",
+    )
 
     def __init__(self, first: int, rows: Sequence[Any], done: queue.SimpleQueue[Chunk], attempt: int = 1) -> None:
         self.first = first
@@ -53,6 +67,12 @@ class Chunk:
         self.whole: Chunk | None = None
         self.waiting = 0
         self.abandoned = False
+        self.has_failed = False
+
+    def fail(self, problem: BaseException) -> None:
+        """In the place of the next result: what was raised."""
+        self.results.append(Failed(problem))
+        self.has_failed = True
 
 
 class Crew(Protocol):
@@ -92,5 +112,5 @@ def run_chunk(chunk: Chunk, many: Callable[[Sequence[Any], list[Any]], None]) ->
         try:
             many(rows[at:] if at else rows, results)
         except Exception as problem:
-            results.append(Failed(problem))
+            chunk.fail(problem)
         at = len(results)

@@ -56,9 +56,13 @@ class Calls:
         if self._kind == "filter":
             for t in rows:
                 append(True if function(t) else False)  # noqa: SIM210 - bool() would be another call
+        elif self._kind == "map" and lasts:
+            for t in rows:
+                output = function(t)
+                append(output if isinstance(output, tuple) else keep(output))
         elif self._kind == "map":
             for t in rows:
-                append(output if isinstance(output := function(t), tuple) and lasts else keep(output))
+                append(keep(function(t)))
         else:
             for t in rows:
                 append([o if lasts and isinstance(o, tuple) else keep(o) for o in emitted(function(t))])
@@ -93,7 +97,10 @@ def elastic_step(pool: Pool, calls: Calls, epoch: int, check: Callable[..., Batc
         with contextlib.closing(pool.run(rows)) as run:
             try:
                 for _, some in run:
-                    results += some
+                    if results:
+                        results += some
+                    else:
+                        results = some  # all there is, mostly
             except CallFailed as found:
                 failure = found
         made = _batch(batch, node, results, check)
