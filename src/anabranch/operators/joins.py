@@ -28,7 +28,7 @@ from anabranch.operators.library_operator import (
     guard,
 )
 from anabranch.operators.windows import Count, Delta, EventTime, amount
-from anabranch.program.calling import canonical
+from anabranch.program.calling import canonical, canonical_key
 from anabranch.program.graph import FlatMap, Keyed, Logic, Map
 from anabranch.program.model import Selectivity
 from anabranch.program.schema import Schema, restored_row
@@ -315,6 +315,12 @@ class StaticEnrich(LibraryOperator):
     rows: Mapping[Any, tuple[Any, ...]]
     places: tuple[int, ...]
     nothing: tuple[None, ...] | None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A NaN is found by its identity, which it does not keep on the way to a worker.
+        vars(self).update(state)
+        if any(part != part for key in self.rows for part in key):
+            self.rows = {canonical_key(key): row for key, row in self.rows.items()}
 
     def __call__(self, t: Any) -> Any:
         key = _key(t, self.places)

@@ -12,5 +12,6 @@ options.py    every option of a query: name, what it may be, default, meaning
 origins.py    sources that need no Spark to be described
 object_parts.py   what objects of the user's hold, and the ways through them
 object_graph.py   such an object, kept whole as data        belongings.py   what user code keeps, put back
+outside.py   what its code reaches and is not kept with it
 whole_copies.py   copies with globals of their own          travelling.py   a program on its way to workers
 """

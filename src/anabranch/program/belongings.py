@@ -55,7 +55,7 @@ class Belongings:
                 waiting.append(function)
                 if function is value:
                     waiting.extend(self._globals(function))
-            undo = _undo_of(value)
+            undo = self._contents(value)
             if undo is not None:
                 self._undo.append(undo)
             waiting.extend(child for _, child in children(value))
@@ -65,11 +65,15 @@ class Belongings:
         for undo in self._undo:
             undo()
 
+    def _contents(self, value: Any) -> Callable[[], None] | None:
+        """What puts an object's present contents back."""
+        return _undo_of(value)
+
     def _class(self, kind: type) -> list[Any]:
-        data = {name: value for name, value in vars(kind).items() if _is_data(name, value)}
+        data = {name: value for name, value in vars(kind).items() if is_class_data(name, value)}
 
         def undo() -> None:
-            for name in [name for name, value in vars(kind).items() if _is_data(name, value) and name not in data]:
+            for name in [name for name, value in vars(kind).items() if is_class_data(name, value) and name not in data]:
                 delattr(kind, name)
             for name, value in data.items():
                 if vars(kind).get(name, _MISSING) is not value:
@@ -77,7 +81,8 @@ class Belongings:
 
         self._undo.append(undo)
         code = [each for each in vars(kind).values() if isinstance(each, _CODE)]
-        return [*data.values(), *code, *kind.__mro__[1:]]
+        hooks = [each for each in vars(kind).values() if not is_library(type(each).__module__)]  # descriptors, too
+        return [*data.values(), *code, *hooks, type(kind), *kind.__mro__[1:]]
 
     def _globals(self, function: types.FunctionType) -> list[Any]:
         space, names = function.__globals__, names_in(function)
@@ -100,9 +105,15 @@ class Belongings:
 _CODE = (types.FunctionType, classmethod, staticmethod, property)
 
 
-def _is_data(name: str, value: Any) -> bool:
+def is_class_data(name: str, value: Any) -> bool:
+    """Whether an attribute of a class is data, not code."""
     special = name.startswith("__") and name.endswith("__")
     return not special and not isinstance(value, _CODE) and not hasattr(value, "__get__")
+
+
+def contents_of(value: Any) -> Any:
+    """What a container or the like holds now; None for anything else."""
+    return next((take(value) for kind, take, _ in _CONTENTS if isinstance(value, kind)), None)
 
 
 def _undo_of(value: Any) -> Callable[[], None] | None:
@@ -114,7 +125,7 @@ def _undo_of(value: Any) -> Callable[[], None] | None:
             break
     own = not isinstance(value, types.FunctionType) and not is_library(type(value).__module__)
     if own and not isinstance(value, type):
-        undoes.append(functools.partial(_give_attributes, value, list(attributes_of(value))))
+        undoes.append(functools.partial(_give_attributes, value, type(value), list(attributes_of(value))))
     return functools.partial(_all_of, undoes) if undoes else None
 
 
@@ -123,7 +134,9 @@ def _all_of(undoes: list[Callable[[], None]]) -> None:
         undo()
 
 
-def _give_attributes(value: Any, attributes: list[tuple[str, Any]]) -> None:
+def _give_attributes(value: Any, kind: type, attributes: list[tuple[str, Any]]) -> None:
+    if type(value) is not kind:
+        object.__setattr__(value, "__class__", kind)
     for name, _ in list(attributes_of(value)):
         object.__delattr__(value, name)
     for name, each in attributes:

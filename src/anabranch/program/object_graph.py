@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import array
 import collections
+import contextlib
 import enum
 import functools
 import itertools
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from io import StringIO
 from random import Random
 from typing import Any
@@ -47,6 +48,7 @@ from anabranch.program.object_parts import (
     is_plain_instance,
     shown_path,
 )
+from anabranch.program.outside import Outside
 from anabranch.program.schema import Row, restored_row
 from anabranch.program.whole_copies import pickled_whole
 
@@ -76,14 +78,16 @@ class Prototype:
         self.name = getattr(target, "__name__", type(target).__name__)
         classes, _ = code_of(target)
         _refuse_overlaps([each for each in Live(target, classes).objects() if isinstance(each, np.ndarray)])
-        self._pickled, self.has_own_globals = pickled_whole((target, classes), target)
+        with _told("copied to a worker"):
+            self._pickled, self.has_own_globals = pickled_whole((target, classes), target)
 
     def __repr__(self) -> str:
         return f"Prototype({self.name})"
 
     def fresh(self) -> Live:
         """A copy of its own."""
-        target, classes = cloudpickle.loads(self._pickled)
+        with _told("made anew in a worker"):
+            target, classes = cloudpickle.loads(self._pickled)
         return Live(target, classes)
 
     def check(self) -> None:
@@ -91,10 +95,25 @@ class Prototype:
         self.fresh().flatten()
 
 
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Errors of pickling, which may be those of the user's own code, as ours."""
+    try:
+        yield
+    except StateError:
+        raise
+    except Exception as problem:
+        raise StateError(
+            f"its object cannot be {what}: {type(problem).__name__}: {problem}. Keep what cannot be pickled out of its "
+            "attributes, closures and globals (make it where it is used), and let __getattr__ and __reduce__ leave "
+            "special names alone."
+        ) from problem
+
+
 class ObjectGraph:
     """The value of the state: a live object while an epoch runs, parts between epochs."""
 
-    __slots__ = ("_live", "_parts")
+    __slots__ = ("_live", "_outside", "_parts")
 
     def __init__(self, parts: list[Any] | None = None) -> None:
         self._parts = parts
@@ -106,11 +125,18 @@ class ObjectGraph:
             self._live = prototype.fresh()
             if self._parts is not None:
                 self._live.fill(self._parts)
+            self._outside = Outside(self._live.target, self._live.held())
         return self._live.target
 
     def to_parts(self) -> list[Any]:
         """As plain data."""
         if self._live is not None:
+            changed = self._outside.changed()
+            if changed:
+                raise StateError(
+                    f"it changed {changed}, which is not a part of its object and would be lost between epochs. "
+                    "Keep it in an attribute of self."
+                )
             return self._live.flatten()
         assert self._parts is not None, "nothing was ever asked of it"
         return self._parts
@@ -147,6 +173,17 @@ class Live:
     def objects(self) -> Iterable[Any]:
         """Those it began with that have a lasting place."""
         return self._by_path.values()
+
+    def held(self) -> Iterable[Any]:
+        """All that it holds now: what is kept."""
+        seen: dict[int, Any] = {}
+        waiting = [self.target]
+        while waiting:
+            value = waiting.pop()
+            if not is_atom(value) and id(value) not in seen:
+                seen[id(value)] = value
+                waiting.extend(child for _, child in children(value))
+        return seen.values()
 
     # -- to data --------------------------------------------------------------------------------------------
 

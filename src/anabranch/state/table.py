@@ -38,10 +38,11 @@ def shared_object(values: Iterable[Any]) -> Any:
     Read back, it would be two objects: changing one would no longer change the other.
     """
     seen: set[int] = set()
+    arrays: list[np.ndarray] = []
     waiting = list(values)
     while waiting:
         value = waiting.pop()
-        if isinstance(value, (list, dict, set, bytearray, deque)):
+        if isinstance(value, (list, dict, set, bytearray, deque, StateMap, StateMaps)):
             if id(value) in seen:
                 return value
             seen.add(id(value))
@@ -49,6 +50,12 @@ def shared_object(values: Iterable[Any]) -> Any:
             waiting.extend(value.values())
         elif isinstance(value, (list, tuple, deque)):
             waiting.extend(value)
+        elif isinstance(value, (StateMap, StateMaps)):
+            waiting.extend(value.held())
+        elif isinstance(value, np.ndarray):
+            if any(np.may_share_memory(value, other) for other in arrays):
+                return value
+            arrays.append(value)
     return None
 
 

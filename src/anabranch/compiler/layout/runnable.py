@@ -75,7 +75,7 @@ def _taken_over(operator: PlannedOperator) -> Keyed:
         logic = whole(target, method, mode)
     except StateError as problem:
         remedy = f" Or {operator.remedy}." if operator.remedy else ""
-        raise ProgramError(f"operator {node.title}: {problem}{remedy}") from None
+        raise ProgramError(f"operator {node.title}: {str(problem).rstrip('.')}.{remedy}") from None
     routes = [each.route[0] for each in getattr(getattr(operator.logic, "prototype", None), "dicts", ())]
     own = {"operator", "closure", "default"} | ({"global"} if logic.prototype.prototype.has_own_globals else set())
     if not own.issuperset(routes):
