@@ -12,6 +12,7 @@ from anabranch.api.session import from_epochs
 from anabranch.engine.sequential import run_epochs
 from anabranch.errors import OperatorError, ProgramError, SchemaError
 from anabranch.operators.epoch_context import take_anomalies
+from tests.compiler.product_path import compare
 
 LEFT, RIGHT = "k string, at long, x long", "id string, at long, y long"
 keys = st.sampled_from(["a", "a", "b", None])

@@ -74,9 +74,9 @@ class WalkedInPlace(ab.Operator):
     def process(self, t):
         if not self.a.has("x"):
             self.a.put("x", [])
-        for _, values in self.a.items():
+        for key, values in self.a.items():
             values.append(t.x)
-            yield t.k, str(len(values))
+            yield t.k, f"{key} {len(values)}"
 
 
 class Expiring(ab.Operator):
