@@ -64,9 +64,9 @@ class Vwap(ab.Operator):
         yield t.key, self.amount / self.volume
 
 
-def start_anabranch(trades: DataFrame, output: Path, checkpoint: Path) -> Any:
+def start_anabranch(trades: DataFrame, output: Path, checkpoint: Path, **options: str) -> Any:
     stream = ab.session(trades.sparkSession).read(trades).process(Vwap(), by="key", schema=OUTPUT)
-    writer = stream.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
+    writer = stream.writeStream.format("parquet").options(checkpointLocation=str(checkpoint), **options)
     return writer.trigger(availableNow=True).start(str(output))
 
 

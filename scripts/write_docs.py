@@ -66,6 +66,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         epoch_progress.FileProgress,
         epoch_progress.ElasticProgress,
         epoch_progress.ExecutorProgress,
+        epoch_progress.VerifyProgress,
     )
 }
 

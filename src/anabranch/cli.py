@@ -5,6 +5,7 @@ anabranch state CHECKPOINT OPERATOR              its keys and their state
 anabranch state CHECKPOINT OPERATOR --key KEY    the state of one key (a JSON value; a list if composite)
 anabranch state CHECKPOINT OPERATOR --groups     how many keys each key group has
 anabranch state CHECKPOINT --versions            the epochs that can be read; --epoch N reads one
+anabranch difference FILE                        what verify found to differ; --all shows all its tuples
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from anabranch.engine.verifying.difference_files import DifferenceRecord
 from anabranch.errors import AnabranchError
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader
@@ -34,15 +36,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     state.add_argument("--versions", action="store_true", help="show which epochs can be read")
     state.add_argument("--epoch", type=int, help="the version to read; the newest by default")
     state.add_argument("--limit", type=int, default=20, help="how many keys to show")
+    difference = commands.add_parser("difference", help="show what the option verify found to differ")
+    difference.add_argument("file", help="the file that the error named")
+    difference.add_argument("--all", action="store_true", help="show all tuples of the key")
     options = parser.parse_args(arguments)
     try:
-        _show_state(options)
+        if options.command == "difference":
+            _show_difference(options)
+        else:
+            _show_state(options)
     except AnabranchError as problem:
         print(f"anabranch: {problem}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output has seen enough
         return 0
     return 0
+
+
+def _show_difference(options: argparse.Namespace) -> None:
+    try:
+        data = Path(options.file.removeprefix("file:")).read_bytes()
+    except OSError as problem:
+        raise AnabranchError(f"{options.file}: {problem.strerror}") from None
+    record = DifferenceRecord.from_json(data)
+    print(record.text(len(record.tuples) if options.all else 20))
 
 
 def _show_state(options: argparse.Namespace) -> None:

@@ -72,12 +72,33 @@ class MissingSegments(AnabranchError):  # noqa: N818 - not the user's error: the
         super().__init__("\n".join(self.names))
 
 
+class ShuffleNeeded(AnabranchError):  # noqa: N818 - not the user's error: the driver answers it
+    """Tuples of one channel were not read by one task in their order; the driver has the epoch run with a shuffle."""
+
+
 class SinkError(AnabranchError):
     """The sink cannot take the output."""
 
 
 class StorageError(CheckpointError, SinkError):
     """A file cannot be written or read: the disk is full, the path is read-only, a quota is used up."""
+
+
+class VerifyError(AnabranchError):
+    """Keys that were run again on one thread gave something else than the tasks did: option ``verify``.
+
+    Attributes
+    ----------
+    file : str
+        Where everything that is needed to run it again was written.
+    """
+
+    def __init__(self, message: str, file: str = "") -> None:
+        super().__init__(message)
+        self.file = file
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (str(self), self.file)
 
 
 class JavaNotFoundError(AnabranchError):

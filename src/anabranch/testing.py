@@ -18,6 +18,7 @@ import dataclasses
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -37,9 +38,14 @@ from anabranch.engine.driver.switching import Forms, SwitchingRunner
 from anabranch.engine.driver.waiting import Surroundings
 from anabranch.engine.job import Job
 from anabranch.engine.sequential import input_row, run_epochs
+from anabranch.engine.verifying.comparing import Difference, first_difference
+from anabranch.engine.verifying.difference_files import DifferenceRecord
+from anabranch.engine.verifying.plain_operators import PlainCode
+from anabranch.engine.verifying.verifier import VerifySettings
 from anabranch.engine.worker.exchange import ROWS, batches_of
 from anabranch.engine.worker.tasks import ChannelTask, CompactTask, Program, Task
 from anabranch.errors import AnabranchError, ProgramError
+from anabranch.operators.epoch_context import EpochContext, running
 from anabranch.program.graph import Node, Source, named
 from anabranch.program.model import OutputOrder
 from anabranch.program.origins import RowsOrigin
@@ -51,7 +57,7 @@ from anabranch.state.lineage import Compaction
 from anabranch.state.manifest_facts import ManifestFacts
 from anabranch.state.records import SegmentRecord
 
-__all__ = ["ParallelRun", "TaskDied", "run_parallel", "run_sequential"]
+__all__ = ["ParallelRun", "TaskDied", "replay", "run_parallel", "run_sequential"]
 
 
 AnyTask = TypeVar("AnyTask", bound=Task)
@@ -96,6 +102,33 @@ def run_parallel(
         return run.output
 
 
+def replay(streams: Stream | Sequence[Stream], file: str) -> Difference | None:
+    """Run again what `verify` found to differ, through the operator that a program has now.
+
+    Parameters
+    ----------
+    streams : Stream or list of Stream
+        The program, as it is written now.
+    file : str
+        What ``VerifyError.file`` named.
+
+    Returns
+    -------
+    Difference or None
+        What differs between what the tasks did and what one thread does; None: nothing, so it is mended.
+    """
+    record = DifferenceRecord.from_json(Path(file).read_bytes())
+    nodes = [stream._node for stream in ([streams] if isinstance(streams, Stream) else streams)]
+    for split_hot_keys in (False, True):
+        program = Program.of(compiled(nodes, split_hot_keys), {})
+        steps = {step.node.name: step.node for step in program.layout.steps}
+        if record.operator in steps:
+            code = PlainCode(program.written[record.operator], steps[record.operator])
+            with running(EpochContext(record.clock_ms)):
+                return first_difference(code, record.operator_sample())
+    raise ProgramError(f"replay: the program has no operator {record.operator!r}, of which {file} tells")
+
+
 class TaskDied(Exception):  # noqa: N818 - an event, raised by fault handlers of tests
     """What a fault handler raises to make one attempt of a task die."""
 
@@ -135,6 +168,9 @@ class ParallelRun:
         files: Files | None = None,
         versions_kept: int = 10,
         fresh_tasks: bool = False,
+        verify: float = 0.0,
+        verify_action: str = "fail",
+        watch: str = "sample",
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
         nodes = [stream._node for stream in ends]
@@ -177,7 +213,12 @@ class ParallelRun:
             sink.prepare(holder)
 
         elastic = ElasticOptions(channels=channels) if isinstance(channels, int) else channels
-        chosen = EpochSettings(elastic, balancing if balancing is not None else BalancingSettings())
+        chosen = EpochSettings(
+            elastic,
+            balancing if balancing is not None else BalancingSettings(),
+            verify=VerifySettings(verify, verify_action),
+            watch=watch,
+        )
         clock = self._clock if clocks_ms else None
         digest = no_digest if batches is None else batches.digest
         around = surroundings if surroundings is not None else Surroundings()

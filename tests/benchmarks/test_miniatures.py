@@ -32,6 +32,15 @@ FIGURES: dict[str, set[str]] = {
     },
     "merger_speed": {"sequence_4_steady_kips", "indexed_32_batched_kips"},
     "migration": {"pause_ratio_spark", "pause_ms", "pause_ms_worst", "moved_vs_minimum", "keys_compared"},
+    "operators": {
+        "vs_best_fixed_min",
+        "follows_external_load",
+        "http_vs_best",
+        "http_periods",
+        "pool_overhead_us",
+        "order_overhead",
+        "level0_overhead",
+    },
     "ordering": {
         "seqno_overhead",
         "pulse_overhead",
@@ -50,6 +59,7 @@ FIGURES: dict[str, set[str]] = {
     "partitioning": {"lll", "explicit", "counters", "fast_readj_speedup", "pruned_readj_speedup", "lookup_cost"},
     "simulator": {"planted_bugs", "planted_bugs_found", "worlds_per_cpu_minute", "worlds_failed"},
     "skew": {"skew_gain", "skew_gain_uniform", "busiest", "speedup", "hot_key_rows_per_second", "splitter_ns"},
+    "soundness": {"programs", "unsound", "found_safe", "needless_refusals", "bodies_fuzzed"},
     "soak": {
         "spark_driver_mib_growth",
         "spark_jvm_mib_growth",
@@ -61,9 +71,11 @@ FIGURES: dict[str, set[str]] = {
         "is_right",
     },
     "state": {"slowdown_held", "checkpoint_overhead"},
+    "verify": {"cost", "tuples_again", "tuples", "differences", "rounds"},
+    "time": {"watermark_overhead", "timer_slowdown_held"},
     "stateful": {"ratio_transform_with_state", "ratio_apply_in_pandas", "ratio_native"},
 }
-PURE = {"compiler", "control", "damage", "durability", "merger_speed", "simulator"}
+PURE = {"compiler", "control", "damage", "durability", "merger_speed", "operators", "simulator", "soundness", "time"}
 # Benchmarks that have no miniature.
 WITHOUT: set[str] = set()
 

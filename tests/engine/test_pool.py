@@ -312,6 +312,16 @@ def test_calls_that_end_in_waves_have_the_rate_of_their_level() -> None:
     assert meter.rate() == pytest.approx(64 / 0.22)
 
 
+def test_a_service_that_serves_the_last_first_does_not_look_fast() -> None:
+    meter = Meter(1.0)
+    meter.new_level(64, 0.0)
+    meter.resume(0.0)
+    for number in range(1, 101):  # 100 calls a second, each of them short: the others have been waiting from the start
+        meter.ended(number * 0.01 - 0.03, 0.03, 1, number * 0.01)
+    assert meter.is_over(1.0)
+    assert meter.rate() == pytest.approx(100, rel=0.02)
+
+
 def test_calls_begun_before_a_change_of_level_do_not_count() -> None:
     meter = Meter(1.0)
     meter.resume(0.0)

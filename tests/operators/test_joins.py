@@ -12,7 +12,6 @@ from anabranch.api.session import from_epochs
 from anabranch.engine.sequential import run_epochs
 from anabranch.errors import OperatorError, ProgramError, SchemaError
 from anabranch.operators.epoch_context import take_anomalies
-from tests.compiler.product_path import compare
 
 LEFT, RIGHT = "k string, at long, x long", "id string, at long, y long"
 keys = st.sampled_from(["a", "a", "b", None])
@@ -342,14 +341,3 @@ def test_streams_that_cannot_meet_are_refused_with_operator_and_line(build, comp
     with pytest.raises((ProgramError, SchemaError), match=complaint) as caught:
         build()
     assert "test_joins.py:" in str(caught.value)
-
-
-@pytest.mark.parametrize("as_dict", [True, False])
-def test_a_nan_is_found_in_a_table_that_never_changes(as_dict):
-    nan = float("nan")
-    rows = [(nan, 1), (1.0, 2), (-0.0, 3), (None, 4), (float("nan"), 5)]
-    table = {nan: "n", 1.0: "one", 0.0: "zero"}
-    stream = ab.from_rows(rows, "f double, n long")
-    found = compare(stream.enrich(table if as_dict else list(table.items()), by="f", schema="f double, v string"))
-    assert found.verdict == "equal", found.difference
-    assert "'n'" in found.sequential.rows[0][0] and "'n'" in found.sequential.rows[0][-1]

@@ -121,12 +121,6 @@ def output_schema(
     )
 
 
-def shown_name(operator: Any) -> str:
-    """What an operator is called after: a function's name, an object's class. The object's own code is not asked."""
-    named = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, type)
-    return str(operator.__name__) if isinstance(operator, named) else type(operator).__name__
-
-
 def unique_name(wanted: str, taken: set[str], location: Location, explicit: bool) -> str:
     """The name, or the name with a number behind it; a name the user chose must be free."""
     plain = "".join(c if c.isalnum() or c in "-_" else "_" for c in wanted)

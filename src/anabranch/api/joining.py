@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.building import key_of, put
+from anabranch.api.declarations import to_milliseconds
+from anabranch.api.stream_time import scale_of
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.operators.joins import enrich_logic, join_logic, key_pairs, static_enrich_logic
 from anabranch.operators.sorting import combine_logic
@@ -37,14 +40,15 @@ def join(
     stream: Stream,
     other: Stream,
     by: Any,
-    window: Policy | tuple[Policy, Policy],
+    window: Policy | tuple[Policy, Policy] | None = None,
     how: str = "inner",
     function: Callable[[Any, Any], Any] | None = None,
     schema: Any = None,
     *,
+    ttl: float | datetime.timedelta | None = None,
     name: str | None = None,
 ) -> Stream:
-    """Pairs of tuples of two streams that agree on a key, within a window.
+    """Pairs of tuples of two streams that agree on a key, within a window or however far apart.
 
     Each tuple meets those of the other stream's window when it comes, in the order they came.
 
@@ -55,10 +59,14 @@ def join(
     window : count(n), delta(attribute, size) or event_time(attribute, size), or a pair of one kind
         What a side holds for the other's tuples to meet: its key's last n tuples; tuples whose attribute is at
         most `size` apart from that of the tuple that comes; the same with tuples that come late by up to the
-        lateness. Of a pair the first is for this side and the second for the other.
+        lateness. Of a pair the first is for this side and the second for the other. If both streams have event time
+        (``Stream.event_time``), windows of event time follow their watermark: a tuple is held until none can come any
+        more that it could meet. Without a window every tuple is held: for ever, or for the `ttl`.
     how : "inner", "left", "right" or "outer"
         Whether a tuple of this side, the other, or both, that leaves its window without having met one is emitted
-        with nulls.
+        with nulls. With event time that is when the watermark has passed its window.
+    ttl : seconds or timedelta, optional
+        How long a tuple waits for others, by the clock of the epochs, in a join without a window.
     function : callable, optional
         Makes the result from the two tuples, of which one may be None in an outer join; needs `schema`. By default
         the result has the columns of this side, then those of the other without its key.
@@ -68,7 +76,9 @@ def join(
     pairs, keys = _pairs(stream, "join", by, other, location)
 
     def make(called: str) -> tuple[Logic, Schema]:
-        return join_logic(stream.schema, other.schema, pairs, window, how, function, schema, called)
+        scales = scale_of(stream._node), scale_of(other._node)
+        ttl_ms = to_milliseconds(ttl)
+        return join_logic(stream.schema, other.schema, pairs, window, how, function, schema, called, ttl_ms, scales)
 
     return put(stream, "join", make, location, name, keys[0], others=(other,), keys=keys)
 

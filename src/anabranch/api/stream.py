@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from anabranch.api import branching, joining, stream_time, windowed
-from anabranch.api.building import (
-    key_of,
-    must_be_callable,
-    must_return,
-    next_number,
-    output_schema,
-    put,
-    remade,
-    shown_name,
-)
+from anabranch.api.building import key_of, must_be_callable, must_return, next_number, output_schema, put, remade
 from anabranch.api.concurrency import ConcurrencyOptions, check_elastic, elastic_function
 from anabranch.api.declarations import Operator, keyed_logic, state_fields, to_milliseconds
 from anabranch.engine.sequential import SequentialRun, run_epochs
@@ -215,7 +207,7 @@ class Stream:
         self, operator: Any, by: Any, schema: Any, location: Location, name: str | None, concurrency: Any
     ) -> Stream:
         """An operator without state, several calls of which are under way at once."""
-        shown = shown_name(operator)
+        shown = getattr(operator, "__name__", type(operator).__name__)
         fields = state_fields(type(operator))
         if by is not None or fields:
             kept = f"it declares state ({', '.join(field.name for field in fields)})" if fields else "by=… names a key"
@@ -254,7 +246,10 @@ class Stream:
                 f"instance of a class derived from ab.Operator; found {operator!r}"
             )
         output = output_schema(self, "process", operator, schema, location, method)
-        shown = shown_name(operator)
+        # Of functions and classes; an object may make up any attribute.
+        shown = (
+            operator.__name__ if inspect.isroutine(operator) or isinstance(operator, type) else type(operator).__name__
+        )
         return put(self, "process", lambda _: (Process(operator, method), output), location, name, wanted=shown)
 
     # Windows and patterns over the tuples of each key.

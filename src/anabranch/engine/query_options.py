@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.balancing import BalancingSettings
+from anabranch.engine.verifying.verifier import VerifySettings
 from anabranch.program.options import Interval, read_options
 
 
@@ -27,6 +28,8 @@ class QueryOptions:
     spread: str = "auto"
     durability: str = "process"
     end_of_input: str = "open"
+    verify: VerifySettings = dataclasses.field(default_factory=VerifySettings)
+    watch: str = "sample"
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> QueryOptions:
@@ -46,4 +49,6 @@ class QueryOptions:
             values.get("spread", "auto"),
             values.get("durability", "process"),
             values.get("endOfInput", "open"),
+            VerifySettings(values.get("verify", 0.0), values.get("verifyAction", "fail")),
+            values.get("watch", "sample"),
         )

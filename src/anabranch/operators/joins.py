@@ -28,7 +28,8 @@ from anabranch.operators.library_operator import (
     guard,
 )
 from anabranch.operators.windows import Count, Delta, EventTime, amount
-from anabranch.program.calling import canonical, canonical_key
+from anabranch.program.calling import canonical
+from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import FlatMap, Keyed, Logic, Map
 from anabranch.program.model import Selectivity
 from anabranch.program.schema import Schema, restored_row
@@ -137,13 +138,19 @@ def join_logic(
     function: Callable[[Any, Any], Any] | None,
     schema: Any,
     name: str,
+    ttl_ms: int | None = None,
+    scales: tuple[TimeScale | None, TimeScale | None] = (None, None),
 ) -> tuple[Keyed, Schema]:
-    """The operator of a window join, and the schema of its results."""
+    """The operator of a join, and the schema of its results; `scales`: the kinds of event time of the two streams."""
     if how not in HOWS:
         raise ProgramError(f"how={how!r}: expected one of {', '.join(map(repr, HOWS))}")
     sides = window if isinstance(window, tuple) else (window, window)
     kinds = {type(each) for each in sides}
-    if len(sides) != 2 or len(kinds) != 1 or not kinds <= {Count, Delta, EventTime}:
+    if window is not None and ttl_ms is not None:
+        raise ProgramError(
+            f"ttl={ttl_ms / 1000:g} and window={window}: expected one of them to say how long tuples wait"
+        )
+    if window is not None and (len(sides) != 2 or len(kinds) != 1 or not kinds <= {Count, Delta, EventTime}):
         raise ProgramError(
             f"window={window!r}: expected count(n), delta(attribute, size) or event_time(attribute, size), or a "
             "pair of one kind, (left, right)"
@@ -159,7 +166,10 @@ def join_logic(
     configuration: dict[str, Any] = {"window": "count", "sizes": tuple(getattr(each, "size", 0) for each in sides)}
     configuration["description"] = f"{how}: left {sides[0]}, right {sides[1]}"
     attributes: tuple[str | None, str | None] = (None, None)
-    if kinds != {Count}:
+    if window is None:
+        held = "for ever" if ttl_ms is None else f"for {ttl_ms / 1000:g} seconds"
+        configuration |= {"window": "none", "description": f"{how}: {held}", "ttl_ms": ttl_ms}
+    elif kinds != {Count}:
         attributes = (sides[0].attribute, sides[1].attribute)
         sizes = [amount(s, each, each.attribute, each.size) for s, each in zip((left, right), sides, strict=True)]
         kind = left.type_of(sides[0].attribute)
@@ -181,8 +191,9 @@ def join_logic(
         tuple(left.names.index(one) for one, _ in keys),
         tuple(right.names.index(other) for _, other in keys),
     )
+    waits = _waiting_join(left, right, window, scales)
     prototype = configured(
-        WindowJoin,
+        WindowJoin if waits is None else waits[0],
         name,
         forwards=[one for one, _ in keys] if function is None else [],
         functions=[("its function", function)] if function is not None else [],
@@ -193,9 +204,42 @@ def join_logic(
         combine=combine,
         load="CC" if configuration["window"] == "count" else "LQ",
         **configuration,
+        **({} if waits is None else waits[1]),
     )
-    state = fields(left=list, right=list, newest=None)
-    return Keyed(prototype, "take_left", state, methods=("take_left", "take_right")), output
+    methods = ("take_left", "take_right")
+    if waits is None:
+        return Keyed(prototype, "take_left", fields(left=list, right=list, newest=None), methods=methods), output
+    state = fields(left=list, right=list, timer_due=None, timer_since=None)
+    by_clock = window is None
+    made = Keyed(prototype, "take_left", state, methods=methods, timed="fire", by_clock=by_clock, takes_time=True)
+    return made, output
+
+
+def _waiting_join(
+    left: Schema, right: Schema, window: Any, scales: tuple[TimeScale | None, TimeScale | None]
+) -> tuple[type[WindowJoin], dict[str, Any]] | None:
+    """The join that holds tuples until a time has come, with its configuration; None if it is none of these."""
+    from anabranch.operators.timed_joins import LastingJoin, WatermarkJoin
+
+    if window is None:
+        return LastingJoin, {}
+    sides = window if isinstance(window, tuple) else (window, window)
+    if not isinstance(sides[0], EventTime) or any(each.per_key for each in sides) or scales == (None, None):
+        return None
+    if scales[0] is None or scales[0] != scales[1]:
+        shown = " and ".join("none" if each is None else each.unit for each in scales)
+        raise ProgramError(
+            f"window={sides[0]}: the event time of the streams is {shown}; expected one kind: event_time('…') on both"
+        )
+    for schema, side in zip((left, right), sides, strict=True):
+        own = TimeScale.of(schema.type_of(side.attribute), str(side))
+        if own != scales[0]:
+            raise ProgramError(f"window={side}: {side.attribute!r} is {own.unit}, the streams' event time is not")
+        if side.lateness:
+            raise ProgramError(
+                f"window={side}: how late tuples may be is said with the stream: event_time('…', lateness=…)"
+            )
+    return WatermarkJoin, {"scale": scales[0], "spans": tuple(scales[0].span(each.size) for each in sides)}
 
 
 def _joined(
@@ -315,12 +359,6 @@ class StaticEnrich(LibraryOperator):
     rows: Mapping[Any, tuple[Any, ...]]
     places: tuple[int, ...]
     nothing: tuple[None, ...] | None
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        # A NaN is found by its identity, which it does not keep on the way to a worker.
-        vars(self).update(state)
-        if any(part != part for key in self.rows for part in key):
-            self.rows = {canonical_key(key): row for key, row in self.rows.items()}
 
     def __call__(self, t: Any) -> Any:
         key = _key(t, self.places)

@@ -6,6 +6,7 @@ user code takes down the contents of everything that the code can reach, and put
 
     mine = Belongings(roots)           what all objects hold before
     …                                  user code runs, and changes them
+    mine.changed()                     what user code keeps, though nobody knows of it
     mine.put_back()                    every object holds again what it held, in place
 
 Reached are attributes, containers, closures, default values, the globals that the code of the user's functions names,
@@ -16,9 +17,10 @@ from __future__ import annotations
 
 import array
 import collections
+import dataclasses
 import functools
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from io import StringIO
 from random import Random
 from typing import Any
@@ -30,16 +32,27 @@ from anabranch.program.object_parts import attributes_of, children, is_atom, is_
 _MISSING = object()
 
 
+@dataclasses.dataclass(frozen=True)
+class _Kept:
+    """What an object held: how it is taken down, how it is given back."""
+
+    name: str
+    owner: int
+    take: Callable[[], Any]
+    give: Callable[[Any], None]
+    held: Any
+
+
 class Belongings:
     """The contents of all that can change behind some objects."""
 
     def __init__(self, roots: Iterable[Any]) -> None:
-        self._undo: list[Callable[[], None]] = []
+        self._kept: list[_Kept] = []
         self._keeps: list[Any] = []  # an object that is gone would give its identity to another
         seen: set[int] = set()
-        waiting = list(roots)
+        waiting = [("self", root) for root in roots]
         while waiting:
-            value = waiting.pop()
+            name, value = waiting.pop()
             if is_atom(value) or id(value) in seen or isinstance(value, types.ModuleType):
                 continue
             seen.add(id(value))
@@ -48,47 +61,65 @@ class Belongings:
                 if not is_library(value.__module__):
                     waiting.extend(self._class(value))
                 continue
-            waiting.append(type(value))
+            waiting.append((type(value).__name__, type(value)))
             function = value.__func__ if isinstance(value, (types.MethodType, classmethod, staticmethod)) else value
             function = function.fget if isinstance(function, property) else function
             if isinstance(function, types.FunctionType) and not is_library(function.__module__):
-                waiting.append(function)
+                waiting.append((function.__name__, function))
                 if function is value:
                     waiting.extend(self._globals(function))
-            undo = self._contents(value)
-            if undo is not None:
-                self._undo.append(undo)
-            waiting.extend(child for _, child in children(value))
+            self._contents(name, value)
+            waiting.extend((_named(name, step), child) for step, child in children(value))
 
     def put_back(self) -> None:
         """Give every object the contents it had."""
-        for undo in self._undo:
-            undo()
+        for each in self._kept:
+            each.give(each.held)
 
-    def _contents(self, value: Any) -> Callable[[], None] | None:
-        """What puts an object's present contents back."""
-        return _undo_of(value)
+    def changed(self, without: Container[int] = ()) -> str | None:
+        """The name of an object that holds something else than it held; None: there is none.
 
-    def _class(self, kind: type) -> list[Any]:
-        data = {name: value for name, value in vars(kind).items() if is_class_data(name, value)}
+        `without` are identities of objects that may.
+        """
+        return next((k.name for k in self._kept if k.owner not in without and not _is_same(k.take(), k.held)), None)
 
-        def undo() -> None:
-            for name in [name for name, value in vars(kind).items() if is_class_data(name, value) and name not in data]:
+    def _keep(self, name: str, value: Any, take: Callable[[], Any], give: Callable[[Any], None]) -> Any:
+        held = take()
+        self._kept.append(_Kept(name, id(value), take, give, held))
+        return held
+
+    def _contents(self, name: str, value: Any) -> None:
+        for kind, take, give in _CONTENTS:
+            if isinstance(value, kind):
+                self._keep(name, value, functools.partial(take, value), functools.partial(give, value))
+                break
+        own = not isinstance(value, types.FunctionType) and not is_library(type(value).__module__)
+        if own:
+            self._keep(name, value, lambda: list(attributes_of(value)), functools.partial(_give_attributes, value))
+
+    def _class(self, kind: type) -> list[tuple[str, Any]]:
+        def take() -> dict[str, Any]:
+            return {name: value for name, value in vars(kind).items() if _is_data(name, value)}
+
+        def give(data: dict[str, Any]) -> None:
+            for name in [name for name in take() if name not in data]:
                 delattr(kind, name)
             for name, value in data.items():
                 if vars(kind).get(name, _MISSING) is not value:
                     setattr(kind, name, value)
 
-        self._undo.append(undo)
-        code = [each for each in vars(kind).values() if isinstance(each, _CODE)]
-        hooks = [each for each in vars(kind).values() if not is_library(type(each).__module__)]  # descriptors, too
-        return [*data.values(), *code, *hooks, type(kind), *kind.__mro__[1:]]
+        data = self._keep(f"the class {kind.__qualname__}", kind, take, give)
+        code = [(kind.__name__, each) for each in vars(kind).values() if isinstance(each, _CODE)]
+        held = [(f"{kind.__qualname__}.{name}", value) for name, value in data.items()]
+        return [*held, *code, *((base.__name__, base) for base in kind.__mro__[1:])]
 
-    def _globals(self, function: types.FunctionType) -> list[Any]:
-        space, names = function.__globals__, names_in(function)
-        held = {name: space.get(name, _MISSING) for name in names}
+    def _globals(self, function: types.FunctionType) -> list[tuple[str, Any]]:
+        space, names = function.__globals__, sorted(names_in(function))
 
-        def undo() -> None:
+        def take() -> dict[str, Any]:
+            return {name: space.get(name, _MISSING) for name in names}
+
+        def give(held: dict[str, Any]) -> None:
             for name, value in held.items():
                 if space.get(name, _MISSING) is not value:
                     if value is _MISSING:
@@ -96,47 +127,52 @@ class Belongings:
                     else:
                         space[name] = value
 
-        self._undo.append(undo)
-        found = [value for value in held.values() if value is not _MISSING]
-        modules = [value for value in found if isinstance(value, types.ModuleType) and not is_library(value.__name__)]
-        return [*found, *(vars(module)[name] for module in modules for name in names if name in vars(module))]
+        held = self._keep(f"a global that {function.__qualname__} names", function, take, give)
+        found = [(f"the global {name}", value) for name, value in held.items() if value is not _MISSING]
+        modules = [
+            value for _, value in found if isinstance(value, types.ModuleType) and not is_library(value.__name__)
+        ]
+        inner = [(f"the global {n}", vars(module)[n]) for module in modules for n in names if n in vars(module)]
+        return [*found, *inner]
+
+
+def _named(name: str, step: tuple[str, Any]) -> str:
+    kind, what = step
+    if kind == "attribute":
+        return f"{name}.{what}"
+    if kind == "closure":
+        return f"{what}, which a function closes over"
+    if kind == "global":
+        return f"the global {what}"
+    return f"{name}[{what!r}]" if kind == "entry" else name
+
+
+def _is_same(now: Any, held: Any) -> bool:
+    """Whether contents are what they were: the same objects, or equal values of types that cannot change."""
+    if now is held:
+        return True
+    if type(now) is not type(held):
+        return False
+    if is_atom(now):
+        return bool(now == held or now != now)
+    if isinstance(now, np.ndarray):
+        return now.shape == held.shape and now.dtype == held.dtype and now.tobytes() == held.tobytes()
+    if isinstance(now, (list, tuple)):
+        return len(now) == len(held) and all(map(_is_same, now, held))
+    if type(now) is dict:
+        return now.keys() == held.keys() and all(_is_same(value, held[name]) for name, value in now.items())
+    return isinstance(now, (set, frozenset, array.array)) and bool(now == held)
 
 
 _CODE = (types.FunctionType, classmethod, staticmethod, property)
 
 
-def is_class_data(name: str, value: Any) -> bool:
-    """Whether an attribute of a class is data, not code."""
+def _is_data(name: str, value: Any) -> bool:
     special = name.startswith("__") and name.endswith("__")
     return not special and not isinstance(value, _CODE) and not hasattr(value, "__get__")
 
 
-def contents_of(value: Any) -> Any:
-    """What a container or the like holds now; None for anything else."""
-    return next((take(value) for kind, take, _ in _CONTENTS if isinstance(value, kind)), None)
-
-
-def _undo_of(value: Any) -> Callable[[], None] | None:
-    """What puts an object's present contents back; None for one that cannot change, or cannot be put back."""
-    undoes: list[Callable[[], None]] = []
-    for kind, take, give in _CONTENTS:
-        if isinstance(value, kind):
-            undoes.append(functools.partial(give, value, take(value)))
-            break
-    own = not isinstance(value, types.FunctionType) and not is_library(type(value).__module__)
-    if own and not isinstance(value, type):
-        undoes.append(functools.partial(_give_attributes, value, type(value), list(attributes_of(value))))
-    return functools.partial(_all_of, undoes) if undoes else None
-
-
-def _all_of(undoes: list[Callable[[], None]]) -> None:
-    for undo in undoes:
-        undo()
-
-
-def _give_attributes(value: Any, kind: type, attributes: list[tuple[str, Any]]) -> None:
-    if type(value) is not kind:
-        object.__setattr__(value, "__class__", kind)
+def _give_attributes(value: Any, attributes: list[tuple[str, Any]]) -> None:
     for name, _ in list(attributes_of(value)):
         object.__delattr__(value, name)
     for name, each in attributes:

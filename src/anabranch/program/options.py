@@ -302,6 +302,29 @@ OPTIONS: tuple[Option, ...] = (
         "source has too few pieces, or uneven ones, and takes them away when that does not pay; `off` leaves them "
         "where the source is read, but for `Stream.spread`.",
     ),
+    # -- trust
+    Option(
+        "verify",
+        _number(0, 1, "a number from 0 to 1, such as 0.01"),
+        "0: nothing is",
+        "The chance that each key (of an operator without state: each tuple) has in each epoch to be run again as one "
+        "thread would, from the same state, beside the query: its output and state are compared with what the tasks "
+        "made. [verify.md](verify.md) says what is found, what is not, and what it costs.",
+    ),
+    Option(
+        "verifyAction",
+        _one_of("fail", "report"),
+        "fail",
+        "What follows if something differs: the query fails and nothing of the epoch is written; or it goes on, and "
+        "the log, `lastProgress` and a file in the checkpoint say what was found.",
+    ),
+    Option(
+        "watch",
+        _one_of("sample", "all", "off"),
+        "sample",
+        "For which tuples an operator whose own dicts were found to be its state is given dicts that refuse whatever "
+        "is not the entry of the tuple's key: for the first of each task, for all (which costs), for none.",
+    ),
 )
 
 _BY_NAME: Mapping[str, Option] = {option.name.lower(): option for option in OPTIONS}

@@ -164,7 +164,9 @@ def start(
         sizing,
         batch_digest=log.digest,
     )
-    settings = EpochSettings(options.elastic, options.balancing, options.snapshots, options.mergers)
+    settings = EpochSettings(
+        options.elastic, options.balancing, options.snapshots, options.mergers, options.verify, options.watch
+    )
     storage = Storage(held, local_path(location) is not None, backing)
 
     def runner_of(program: Program) -> EpochRunner:

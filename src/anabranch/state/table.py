@@ -12,7 +12,8 @@ import gc
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from enum import Enum
+from functools import lru_cache, partial
 from itertools import compress, repeat
 from operator import is_not
 from typing import Any
@@ -23,13 +24,21 @@ import pyarrow as pa
 from anabranch.errors import StateError
 from anabranch.program.calling import Instances, canonical_key
 from anabranch.program.graph import Keyed, Node
+from anabranch.program.object_parts import attributes_of, is_library, is_plain_instance
 from anabranch.state.codec import encode
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.segment import EXPIRES, Segment, write_segment
+from anabranch.state.user_objects import UserClasses
 
 # Values of these types cannot change in place: the same object means the same value.
 _IMMUTABLE = frozenset({type(None), bool, int, float, str, bytes})
+
+
+@lru_cache(maxsize=256)
+def _is_object(kind: Any) -> bool:
+    """Whether instances of a class are objects whose attributes may change."""
+    return is_plain_instance(kind) and not issubclass(kind, Enum) and not is_library(kind.__module__)
 
 
 def shared_object(values: Iterable[Any]) -> Any:
@@ -42,7 +51,11 @@ def shared_object(values: Iterable[Any]) -> Any:
     waiting = list(values)
     while waiting:
         value = waiting.pop()
-        if isinstance(value, (list, dict, set, bytearray, deque, StateMap, StateMaps)):
+        kind: Any = type(value)
+        if kind in _IMMUTABLE:
+            continue
+        is_object = _is_object(kind)
+        if is_object or isinstance(value, (list, dict, set, bytearray, deque, StateMap, StateMaps)):
             if id(value) in seen:
                 return value
             seen.add(id(value))
@@ -56,6 +69,8 @@ def shared_object(values: Iterable[Any]) -> Any:
             if any(np.may_share_memory(value, other) for other in arrays):
                 return value
             arrays.append(value)
+        elif is_object:
+            waiting.extend(each for _, each in attributes_of(value))
     return None
 
 
@@ -108,6 +123,7 @@ class Table:
     ) -> None:
         assert isinstance(node.logic, Keyed)
         self.instances = Instances(node)
+        self.classes = UserClasses(node)
         self.segments = segments
         self._owns = owns  # of what segments hold, what belongs to this channel; None: all of it
         self._clock_ms = clock_ms
@@ -130,7 +146,7 @@ class Table:
                 for key, values in found.items():
                     live[key] = restored(values)
                     if self._ttl_ms is not None and not _IMMUTABLE.issuperset(map(type, values)):
-                        self._loaded_bytes[key] = encode(list(values))
+                        self._loaded_bytes[key] = encode(list(values), self.classes)
                 if len(found) < len(wanted):
                     for key in wanted:
                         if key not in found:
@@ -181,6 +197,17 @@ class Table:
             self.load(due)
         return self.live
 
+    def route_hashes(self, keys: Sequence[Any]) -> np.ndarray:
+        """The hashes that the tuples of these keys are routed by."""
+        return self._key.route_hashes(self._key.hashes(keys), lambda: keys)
+
+    def strange_key(self, keys: Sequence[Any]) -> Any:
+        """One of the keys that belongs to another channel; None: there is none."""
+        if self._owns is None:
+            return None
+        mine = self._owns(self._key.hashes(keys), lambda: keys)
+        return next((key for key, is_mine in zip(keys, mine, strict=True) if not is_mine), None)
+
     def _find(self, keys: list[Any]) -> dict[Any, tuple[Any, ...]]:
         hashes = self._key.hashes(keys)
         order = np.argsort(hashes)
@@ -204,7 +231,7 @@ class Table:
 
     def _column(self, segment: Segment, name: str, rows: np.ndarray) -> list[Any]:
         if name in segment.fields:
-            return segment.values(f"field.{name}", rows)
+            return segment.values(f"field.{name}", rows, self.classes)
         return [self._defaults[name].initial() for _ in range(len(rows))]  # the program has it, the state not yet
 
     def _gone(self, segment: Segment, rows: np.ndarray) -> list[bool] | None:
@@ -217,7 +244,9 @@ class Table:
     def _differs(self, key: Any, values: tuple[Any, ...], initial: tuple[Any, ...]) -> bool:
         """Whether a key's state is another value than at the start of the epoch (for a new key: the initial one)."""
         before = self._loaded_bytes.get(key)
-        return encode(list(values)) != (encode(list(self._loaded.get(key, initial))) if before is None else before)
+        if before is None:
+            before = encode(list(self._loaded.get(key, initial)), self.classes)
+        return encode(list(values), self.classes) != before
 
     def _refuse_sharing(self, key: Any, values: tuple[Any, ...]) -> None:
         shared = shared_object(values)
@@ -240,7 +269,9 @@ class Table:
                 names.append(EXPIRES)
                 columns.append((self._clock_ms + self._ttl_ms,) * len(keys))
             try:
-                return write_segment(self._key.hashes(keys), keys, names, columns, self._ended(columns)), len(keys)
+                ended = self._ended(columns)
+                segment = write_segment(self._key.hashes(keys), keys, names, columns, ended, self.classes)
+                return segment, len(keys)
             except StateError as problem:
                 raise StateError(f"operator {self.instances.node.title}: {problem}") from None
 

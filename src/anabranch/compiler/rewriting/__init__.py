@@ -1,6 +1,7 @@
 """Changing operators so that they mean the same and run better.
 
 managed_state.py   dicts of the author's that become managed state
+watched_dicts.py   dicts that refuse what the proof says does not happen
 computed_key.py    keys that are computed become columns
 whole_object.py    operators in one channel, taken over whole
 inline.py          methods that run over columns

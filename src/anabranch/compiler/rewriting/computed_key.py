@@ -57,6 +57,10 @@ class BehindKeyColumn(ManagedDicts):
         """Take one tuple; emit what the author's operator emits."""
         return super().process(self.as_written(t))
 
+    def watched(self, t: Any) -> Any:
+        """The same; what the proof says does not happen is refused."""
+        return super().watched(self.as_written(t))
+
     def as_written(self, t: Any) -> Any:
         """The tuple as the author's code sees it."""
         return self.schema.row_class(tuple.__getitem__(t, slice(-1)))

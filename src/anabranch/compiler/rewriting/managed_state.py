@@ -31,9 +31,11 @@ from typing import Any
 from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.key_proof import expression_function
 from anabranch.compiler.reading.values import Text
+from anabranch.compiler.rewriting.watched_dicts import ANY_INDEX, Watch, empty_like, unwatch, watch
 from anabranch.program.graph import Keyed, StateField
-from anabranch.program.object_parts import is_atom, is_plain_instance
-from anabranch.program.whole_copies import pickled_whole
+from anabranch.program.object_graph import ObjectGraph
+from anabranch.program.object_parts import at_path, code_of, is_atom, is_plain_instance, path_to
+from anabranch.program.whole_copies import copied_with, pickled_whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +46,8 @@ class _Dict:
     route: tuple[Any, ...]
     is_set: bool
     is_finer: bool
+    #: Its values are objects of the user's classes, or hold such: they are kept as `ObjectGraph`.
+    has_objects: bool
     #: What the dict holds at the start.
     initial: Any = ()
 
@@ -73,13 +77,15 @@ class ManagedDicts:
         self.finer = finer
         # Shared by all copies of the prototype; found anew in every process.
         self.bound: dict[str, Any] = {}
+        # The author's own dicts, in the process that compiled the program: what else runs it begins from them.
+        self.written: list[Any] = []
         for each in dicts:
             for field in each.fields:
                 setattr(self, field.name, field.default)
 
     def __getstate__(self) -> dict[str, Any]:
         held = dict(self.__dict__)
-        held["bound"] = {}
+        held["bound"], held["written"] = {}, []
         return held
 
     def __repr__(self) -> str:
@@ -90,6 +96,7 @@ class ManagedDicts:
         self.bound.update(
             call=call,
             index=expression_function(self.index_source),
+            classes=code_of(call, in_globals=True)[0] if any(each.has_objects for each in self.dicts) else {},
             held=[(each, find_object(each.route, self.target)) for each in self.dicts],
         )
 
@@ -98,14 +105,61 @@ class ManagedDicts:
         if not self.bound:
             self._bind()
         index = None if self.finer else self.bound["index"](t)
-        for each, held in self.bound["held"]:
+        held = self.bound["held"]
+        self._fill(held, index)
+        try:
+            return self._emitted(self.bound["call"], t)
+        finally:
+            self._take_back(held, index)
+
+    def watched(self, t: Any) -> Any:
+        """The same; what the proof says does not happen is refused."""
+        if not self.bound:
+            self._bind()
+        if "watched" not in self.bound:
+            self.bound["watched"] = self._watched_copy()
+        if self.bound["watched"] is None:
+            return self.process(t)
+        call, held = self.bound["watched"]
+        index = self.bound["index"](t)
+        self._fill(held, index)
+        watches = []
+        for each, found in held:
+            watches.append(Watch(each.name, ANY_INDEX if each.is_finer else index, self.index_source.source))
+            watch(found, watches[-1])
+        try:
+            emitted = self._emitted(call, t)
+        finally:
+            for _, found in held:
+                unwatch(found)
+            strayed = next((each.strayed for each in watches if each.strayed is not None), None)
+            if strayed is None:
+                self._take_back(held, index)
+        if strayed is not None:  # and was caught
+            raise strayed
+        return emitted
+
+    def _watched_copy(self) -> tuple[Any, list[tuple[_Dict, Any]]] | None:
+        """The author's object once more, with dicts that can be watched; None if no copy can be made of it."""
+        if any(each.has_objects for each in self.dicts):
+            return None  # a copy has classes of its own, of which the objects that are kept are not
+        others = [(held, empty_like(held)) for _, held in self.bound["held"]]
+        try:
+            call = copied_with(self.bound["call"], self.target, others)
+        except Exception:  # whatever pickle meets: the call is not watched, then
+            return None
+        return call, [(each, other) for each, (_, other) in zip(self.dicts, others, strict=True)]
+
+    def _fill(self, dicts: list[tuple[_Dict, Any]], index: Any) -> None:
+        for each, held in dicts:
             held.clear()
             if each.is_finer:
                 if each.is_set:
                     held.update(entry[0] for entry in getattr(self, f"{each.name}_entries"))
                 else:
                     # Not held.update: a Counter's would count the entries.
-                    dict.update(held, ((entry[0], entry[1]) for entry in getattr(self, f"{each.name}_entries")))
+                    entries = getattr(self, f"{each.name}_entries")
+                    dict.update(held, ((entry[0], self._taken_out(entry[1])) for entry in entries))
                 continue
             present = getattr(self, f"{each.name}_present")
             if present is None and index in each.initial:
@@ -117,14 +171,10 @@ class ManagedDicts:
                 if each.is_set:
                     held.add(index)
                 else:
-                    held[index] = getattr(self, f"{each.name}_value")
-        try:
-            return self._emitted(t)
-        finally:
-            self._take_back(index)
+                    held[index] = self._taken_out(getattr(self, f"{each.name}_value"))
 
-    def _emitted(self, t: Any) -> Any:
-        found = self.bound["call"](t)
+    def _emitted(self, call: Any, t: Any) -> Any:
+        found = call(t)
         if self.mode == "filter":
             return [t] if found else []
         if self.mode == "map":
@@ -132,17 +182,25 @@ class ManagedDicts:
         # The code of a generator runs while it is read: it must not outlive the dicts' contents.
         return list(found) if hasattr(found, "__next__") else found
 
-    def _take_back(self, index: Any) -> None:
-        for each, held in self.bound["held"]:
+    def _take_back(self, dicts: list[tuple[_Dict, Any]], index: Any) -> None:
+        for each, held in dicts:
             if each.is_finer:
-                entries = [[key] for key in held] if each.is_set else [[key, value] for key, value in held.items()]
+                values = () if each.is_set else held.items()
+                entries = [[key] for key in held] if each.is_set else [[k, self._put_in(each, v)] for k, v in values]
                 setattr(self, f"{each.name}_entries", entries)
             else:
                 present = index in held
                 setattr(self, f"{each.name}_present", present)
                 if not each.is_set:
-                    setattr(self, f"{each.name}_value", dict.__getitem__(held, index) if present else None)
+                    value = self._put_in(each, dict.__getitem__(held, index)) if present else None
+                    setattr(self, f"{each.name}_value", value)
             held.clear()
+
+    def _put_in(self, of: _Dict, value: Any) -> Any:
+        return ObjectGraph.of_value(value, self.bound["classes"]) if of.has_objects and not is_atom(value) else value
+
+    def _taken_out(self, value: Any) -> Any:
+        return value.value(self.bound["classes"]) if isinstance(value, ObjectGraph) else value
 
 
 def rewrite(found: Inference, target: Any, method: str | None, mode: str) -> Keyed | None:
@@ -152,8 +210,10 @@ def rewrite(found: Inference, target: Any, method: str | None, mode: str) -> Key
     dicts = []
     for identity, name in found.dicts.items():
         held = found.facts.objects[identity]
-        routes = found.facts.routes[identity]
-        dicts.append(_Dict(name, tuple(routes[0]), isinstance(held, set), identity in found.finer, _copied(held)))
+        route = _route_of(found.facts.routes[identity], target, identity)
+        has_objects = name in found.facts.with_objects
+        is_finer = identity in found.finer
+        dicts.append(_Dict(name, route, isinstance(held, set), is_finer, has_objects, _copied(held)))
     target, dicts = _with_own_dicts(target, dicts)
     prototype = ManagedDicts(
         target,
@@ -163,7 +223,16 @@ def rewrite(found: Inference, target: Any, method: str | None, mode: str) -> Key
         found.key_text,
         bool(found.finer),
     )
+    prototype.written = [found.facts.objects[identity] for identity in found.dicts]
     return Keyed(prototype, "process", tuple(field for each in dicts for field in each.fields))
+
+
+def _route_of(routes: list[Any], target: Any, identity: int) -> tuple[Any, ...]:
+    """How to find a dict again: by name if it has one, else by the way through what the operator holds."""
+    for route in routes:
+        if route[0] != "elsewhere":
+            return tuple(route)
+    return ("path", path_to(target, identity))
 
 
 def _copied(held: Any) -> Any:
@@ -180,7 +249,8 @@ def _with_own_dicts(target: Any, dicts: list[_Dict]) -> tuple[Any, list[_Dict]]:
     All that it holds is copied with it: a dict that is also reached through a bound method, a helper or a closure is
     still one object.
     """
-    plain = _plain_copy(target, dicts)
+    # What is kept for keys must be of the classes of the copy that runs, so they must be in it.
+    plain = None if any(each.has_objects for each in dicts) else _plain_copy(target, dicts)
     if plain is not None:
         return plain, dicts
     pickled, _ = pickled_whole((target, dicts), target)
@@ -240,6 +310,8 @@ def find_object(route: tuple[Any, ...], target: Any) -> Any:
         return getattr(route[1], route[2])
     if kind == "module":
         return getattr(sys.modules[route[1]], route[2])
+    if kind == "path":
+        return at_path(target, route[1])
     raise ValueError(f"unknown route {route!r}")
 
 

@@ -8,14 +8,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anabranch.compiler.explaining.running import RunningQuery
+from anabranch.compiler.layout.partitioned_source import has_spared_shuffle
 from anabranch.compiler.layout.stages import Layout
 from anabranch.engine.driver.results import Results
-from anabranch.engine.driver.setup import Backend, Storage
+from anabranch.engine.driver.setup import Backend, EpochSettings, Storage
 from anabranch.engine.job import Job
 from anabranch.engine.worker.advances import EventTimes
 from anabranch.engine.worker.output_files import Target, unordered
 from anabranch.engine.worker.output_mergers import MergerTask, mergeable
 from anabranch.engine.worker.retracing import with_all_order
+from anabranch.engine.worker.sampling import Sampling
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
 from anabranch.engine.worker.tasks import ChannelTask, Program
 from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments, OperatorError, StateError
@@ -43,12 +45,13 @@ class _Packed:
 class EpochJobs:
     """Makes and runs the jobs of a program's epochs."""
 
-    def __init__(self, program: Program, backend: Backend, storage: Storage, mergers: int) -> None:
+    def __init__(self, program: Program, backend: Backend, storage: Storage, settings: EpochSettings) -> None:
         self._program = program
         self._backend = backend
         self._storage = storage
-        self._mergers = mergers
-        self._targets = self._file_targets(mergeable) if mergers else {}
+        self._mergers = settings.mergers
+        self._watch = settings.watch
+        self._targets = self._file_targets(mergeable) if settings.mergers else {}
         self._direct = self._file_targets(unordered)
         self._packed = _Packed.of(program)
         self._retracing: _Packed | None = None  # made when it is needed
@@ -59,9 +62,10 @@ class EpochJobs:
         layout = self._program.layout
         return {at: target for at, target in found.items() if target is not None and suits(layout, at)}
 
-    def writes_files(self, exit_number: int) -> bool:
-        """Whether tasks write an output, and the driver only publishes their files."""
-        return exit_number in self._targets or exit_number in self._direct
+    @property
+    def shuffled_because(self) -> str:
+        """Why the last epoch had a shuffle that it need not have: it had none."""
+        return ""
 
     def running(self, channels: Mapping[str, int], source_tasks: int | None) -> RunningQuery:
         """What is decided about the layout, with the channels of now."""
@@ -77,14 +81,18 @@ class EpochJobs:
         functions: Mapping[int, PartitioningFunction],
         parts: Mapping[str, HotKeyParts],
         times: EventTimes | None = None,
+        sampling: Sampling | None = None,
     ) -> Results:
         """Run an epoch's tasks over its input (None: only what was fed back).
 
         If user code fails, the error is that of one thread: the tasks run again to find it (`retracing`).
         """
         try:
-            return self._run(batch, state, fed_back, functions, parts, EventTimes() if times is None else times)
+            chosen = EventTimes() if times is None else times
+            return self._run(batch, state, fed_back, functions, parts, chosen, sampling=sampling)
         except (OperatorError, StateError) as error:
+            if has_spared_shuffle(self._packed.layout):
+                raise  # with the shuffle there may be none, or another: `sparing` looks
             epoch = (state, fed_back, functions, parts, EventTimes() if times is None else times)
             raise self._first_error(batch, epoch) or error from None
 
@@ -107,24 +115,24 @@ class EpochJobs:
         parts: Mapping[str, HotKeyParts],
         times: EventTimes,
         retracing: _Packed | None = None,
+        sampling: Sampling | None = None,
     ) -> Results:
         form = self._packed if retracing is None else retracing
         layout = form.layout
         direct, targets = (self._direct, self._targets) if retracing is None else ({}, {})
         common = (form.program, form.digest, state.epoch, state.clock_ms, functions, parts, direct)
-        again = retracing is not None
+        told: dict[str, Any] = {"times": times, "retraces": retracing is not None}
+        if retracing is None:
+            told |= {"sampling": sampling, "watch": self._watch}
         while True:
             merged = (self._mergers, frozenset(targets))
-            depths = [
-                ChannelTask(*common, depth, state, *merged, times=times, retraces=again)
-                for depth in range(1, layout.depth + 1)
-            ]
+            depths = [ChannelTask(*common, depth, state, *merged, **told) for depth in range(1, layout.depth + 1)]
             merger = MergerTask(*common, targets, self._mergers) if targets else None
-            split = SplitTask(*common, times=times, retraces=again)
-            feedback = FeedbackTask(*common, times=times, retraces=again)
-            job = Job(split, feedback, fed_back, depths, merger)
+            split = SplitTask(*common, state if has_spared_shuffle(layout) else None, **told)
+            job = Job(split, FeedbackTask(*common, **told), fed_back, depths, merger)
             try:
-                return Results(self._backend.execute(batch, job), layout)
+                rows = self._backend.execute(batch, job)
+                return Results(rows, layout, frozenset({*targets, *direct}))
             except MissingSegments as missing:
                 # Each time round more is supplied, so this ends.
                 supply = {name: self._supply(name) for name in missing.names if name not in state.supplied}

@@ -181,6 +181,24 @@ class ExecutorProgress:
 
 
 @dataclasses.dataclass(frozen=True)
+class VerifyProgress:
+    """What was run again on one thread, in an epoch that keys were taken of (`verify`)."""
+
+    keys: int
+    """Keys of operators with state; a key counts once for each."""
+    tuples: int
+    """Tuples of these keys, and of operators without state; a tuple counts once for each operator."""
+    differences: int
+    """Operators that did something else than one thread; always 0 unless `verifyAction` is `report`."""
+    files: Sequence[str]
+    """Where each difference is described."""
+    seconds: float
+    """What it took, in the driver."""
+    not_covered: Mapping[str, str]
+    """Operator → why it is never run again."""
+
+
+@dataclasses.dataclass(frozen=True)
 class EpochProgress:
     """What happened in an epoch."""
 
@@ -213,12 +231,16 @@ class EpochProgress:
     """Why aggregations run in two steps, so that hot keys can be in parts; empty: they run as written."""
     spread: str = ""
     """Why what has no state runs in channels of its own; empty: it runs where its source is read."""
+    shuffled: str = ""
+    """Why the epoch had a shuffle that a partitioned source should have spared; empty: it had none of the kind."""
     epoch_files: Mapping[str, FileProgress] = dataclasses.field(default_factory=dict)
     """Source → its files, for every source whose files per epoch are adapted."""
     epoch_size: str = ""
     """Why the next epoch may take so many files; or, where an adapted size had to be given up, why."""
     executors: ExecutorProgress | None = None
     """The executors, with `maxExecutors` on a cluster; else null."""
+    verify: VerifyProgress | None = None
+    """What was run again on one thread; null in epochs of which no keys were taken."""
     skipped: bool = False
     """The epoch had been committed before and was not run again."""
 

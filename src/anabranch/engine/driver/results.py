@@ -7,20 +7,23 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Layout
 from anabranch.engine.reports import Report, from_bytes
-from anabranch.engine.worker.exchange import FAILURE, HEADER, MET, REPORT, RESULT, is_relative, result_of
+from anabranch.engine.worker.exchange import FAILURE, HEADER, MET, REPORT, RESULT, SAMPLE, is_relative, result_of
 from anabranch.engine.worker.output_mergers import merged
 from anabranch.engine.worker.packets import Positions, piece_of, unpack
 from anabranch.engine.worker.retracing import Failure
+from anabranch.engine.worker.sampling import StepSample
 from anabranch.errors import AnabranchError, MissingSegments, error_from_json
 
 
 class Results:
-    """What the tasks of an epoch gave back."""
+    """What the tasks of an epoch gave back; `written` are the exits whose tuples they wrote to files themselves."""
 
-    def __init__(self, rows: pa.Table, layout: Layout) -> None:
+    def __init__(self, rows: pa.Table, layout: Layout, written: frozenset[int] = frozenset()) -> None:
+        self.written = written
         self._layout = layout
         self.reports: list[Report] = []
         self._parts: dict[int, list[tuple[bytes, int, pa.Buffer]]] = {at: [] for at in range(len(layout.exits))}
+        self.samples: list[StepSample] = []
         self._positions = Positions()
         failures: dict[tuple[bytes, str], None] = {}
         self._met: list[Failure] = []
@@ -32,6 +35,8 @@ class Results:
                     self._parts[exit_number].append((place, edge, payload.as_buffer()))
                 elif kind == REPORT:
                     self.reports.append(from_bytes(payload.as_buffer()))
+                elif kind == SAMPLE:
+                    self.samples.append(StepSample.from_bytes(payload.as_py()))
                 elif kind == HEADER:
                     self._positions.add(msgpack.unpackb(payload.as_buffer()))
                 elif kind == MET:

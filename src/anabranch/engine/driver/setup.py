@@ -15,6 +15,7 @@ from anabranch.engine.driver.epoch_sizing import EpochSizing
 from anabranch.engine.driver.sink import Sink
 from anabranch.engine.driver.waiting import Surroundings
 from anabranch.engine.job import Executor
+from anabranch.engine.verifying.verifier import VerifySettings
 from anabranch.engine.worker.tasks import CompactTask
 from anabranch.program.options import Interval
 from anabranch.state.backing import BackingStore
@@ -36,6 +37,10 @@ class EpochSettings:
     """How often all segments of a channel become one; None: only as the tiers do."""
     mergers: int = 0
     """How many tasks put outputs in order; 0: the driver does."""
+    verify: VerifySettings = dataclasses.field(default_factory=VerifySettings)
+    """Which keys are run again on one thread."""
+    watch: str = "sample"
+    """For which tuples dicts of the user's refuse what is not their key's: ``sample``, ``all`` or ``off``."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,9 +10,10 @@ another task or another epoch:
 When the level changes, the period begins anew, and calls that were begun before the change do not count.
 
 The rate is that of the tuples that entered, between the oldest and the newest entry of a sliding window of (time, total
-entered). Where a call takes a good part of a period, whole calls are too coarse a unit (64 calls of 200 ms that began
-together end together: a second sees four or five times 64). By Little's law the rate is then the number of calls under
-way by the time each takes, which one wave of calls tells.
+entered). Where a call takes a good part of a period, whole calls are too coarse a unit: 64 calls of 200 ms that began
+together end together, and a second sees four or five times 64. So of long calls whole waves are counted: as many ends
+as there are workers, or a multiple of that, in the time from one end to the last of them. (Workers divided by the mean
+time of a call, by Little's law, would do for a fair service only: what takes longest has not ended when a period has.)
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ LONG_SHARE = 1 / 40
 """Of a period: calls that take longer are long."""
 _SAMPLES = 20
 """Entries of the rate's window in a period."""
+_ENDS_MAX = 1 << 16
+_CALLS_MIN = 5
+"""Long calls that must have ended before a period is judged."""
 _BUCKETS_PER_DOUBLING = 4
 
 
@@ -44,6 +48,7 @@ class Meter:
         self._window: deque[tuple[float, int]] = deque([(0.0, 0)])
         self._calls = 0
         self._busy = 0.0
+        self._ends: list[float] = []  # of calls that were made alone, in active time
         if self._running_since is not None:
             self._running_since = now
 
@@ -74,6 +79,8 @@ class Meter:
         self._busy += seconds
         self._entered += calls
         active = self._active(now)
+        if calls == 1 and len(self._ends) < _ENDS_MAX:
+            self._ends.append(self._active(began + seconds))
         if active - self._window[-1][0] >= self._period_s / _SAMPLES:
             self._window.append((active, self._entered))
             while active - self._window[0][0] > self._period_s and len(self._window) > 2:
@@ -91,14 +98,16 @@ class Meter:
             return False
         if call_s < self._period_s * LONG_SHARE:
             return len(self._window) > 2
-        # Long calls: at least a wave of them, and time enough for the slow ones among them.
-        return self._calls >= max(4, self._level) and self._active(now) >= min(3.0 * call_s, 5 * self._period_s)
+        return len(self._ends) > max(_CALLS_MIN, self._level)
 
     def rate(self) -> float:
         """Tuples per second of the period so far."""
         call_s = self.call_s or self._period_s
-        if self._level and call_s >= self._period_s * LONG_SHARE:
-            return self._level / call_s
+        if call_s >= self._period_s * LONG_SHARE and len(self._ends) > max(1, self._level):
+            ends = sorted(self._ends)
+            workers = max(1, self._level)
+            counted = (len(ends) - 1) // workers * workers
+            return counted / (ends[counted] - ends[0]) if ends[counted] > ends[0] else 0.0
         (first, before), (last, total) = self._window[0], self._window[-1]
         return (total - before) / (last - first) if last > first else 0.0
 

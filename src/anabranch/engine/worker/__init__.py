@@ -1,6 +1,7 @@
 """What runs in the tasks of an epoch, in the order the data flows.
 
 splitters.py       reads a source's pieces, runs what needs no state, routes
+local_channels.py  channels that run where their source is read
 exchange.py        what crosses between tasks: packets, headers, results, reports
 packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth
@@ -11,6 +12,8 @@ stage.py, stage_flow.py, batches.py    a stage's operators over a batch at a tim
 advances.py        watermarks on their way; timed_calls.py   operators whose keys wait for a time
 retracing.py, retraced_calls.py    the same, one tuple after the other: the first error of an epoch that failed
 timing.py, measuring.py  what single keys cost
+watching.py        what was declared, watched on the first tuples
+sampling.py        what tasks take down of keys that are run again
 output_files.py    output that tasks write themselves
 output_mergers.py  ordered output, written in parallel
 """

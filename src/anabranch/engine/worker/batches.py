@@ -11,8 +11,9 @@ Work per tuple is one call of user code and little else; what can be done per co
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, Protocol
 
@@ -77,6 +78,12 @@ class Batch:
         other = Batch(self.schema, range(len(positions)) if isinstance(positions, range) else positions, rows, columns)
         other.ways = self.ways[start:stop]
         return other
+
+    def picked(self, places: Sequence[int]) -> list[tuple[Any, ...]]:
+        """Some of the tuples, without their class; the others are left as they are."""
+        if self._rows is not None:
+            return [tuple(tuple.__iter__(self._rows[place])) for place in places]
+        return list(zip(*([column[place] for place in places] for column in self.columns), strict=True))
 
     def arrays(self) -> list[pa.Array]:
         """The columns as Arrow has them."""
@@ -149,12 +156,17 @@ class BatchSteps:
         For error messages.
     elastic : callable, optional
         Makes the step of an elastic operator; without it, such an operator's calls come one after the other.
+    watched : int
+        For so many tuples dicts of the user's refuse what is not their key's.
     """
 
-    def __init__(self, tables: Mapping[str, StateTable], epoch: int, elastic: ElasticSteps | None = None) -> None:
+    def __init__(
+        self, tables: Mapping[str, StateTable], epoch: int, elastic: ElasticSteps | None = None, watched: int = 0
+    ) -> None:
         self._tables = tables
         self._epoch = epoch
         self._elastic = elastic
+        self._watched = watched
 
     def step(self, node: Node, watch: Stopwatch | None = None) -> Callable[[Batch, Node], Batch]:
         """What an operator does with a batch; with a stopwatch, its calls of user code for each tuple are timed."""
@@ -177,7 +189,9 @@ class BatchSteps:
             places = tuple(node.inputs[0].schema.names.index(name) for name in node.key)
             table = self._tables[node.name]
             if not inspect.isgeneratorfunction(function):
-                return self._guard(_run_keyed, emitting(function), places, table, keep)
+                watched = getattr(type(logic.prototype), "watched", None)
+                first = itertools.repeat(emitting(watched or function), self._watched if watched is not None else 0)
+                return self._guard(_run_keyed, emitting(function), first, places, table, keep)
             # Columns of lists or dicts must be copied as they are emitted, which the rewritten method does not.
             may_inline = keep.tuples_last
             maker = inlined(function, node.inputs[0].schema.names, node.schema.names) if may_inline else None
@@ -375,15 +389,22 @@ def _run_keyed_generator(
 
 
 def _run_keyed(
-    batch: Batch, function: Callable[..., Any], places: tuple[int, ...], table: StateTable, keep: Keeper
+    batch: Batch,
+    function: Callable[..., Any],
+    first: Iterator[Callable[..., Any]],
+    places: tuple[int, ...],
+    table: StateTable,
+    keep: Keeper,
 ) -> tuple[Sequence[int], list[Any]]:
+    """`first` are what takes the first tuples instead, of all batches together."""
     positions: list[int] = []
     outputs: list[Any] = []
     lasts = keep.tuples_last
     keys = keys_of(batch, places)
     live = table.load(set(keys))
-    for position, key, t in zip(batch.positions, keys, batch.rows, strict=True):
-        result = function(live[key], t)
+    functions = itertools.chain(first, itertools.repeat(function))
+    for position, key, t, call in zip(batch.positions, keys, batch.rows, functions, strict=False):
+        result = call(live[key], t)
         if result is not None:
             for output in emitted(result):
                 outputs.append(output if lasts and isinstance(output, tuple) else keep(output))

@@ -15,6 +15,7 @@ and sorts the few rows of a task, so that what must be known first comes first:
     6  a result              exit, edge, place
     7  a report              what a task did
     8  an error that was met  while an epoch that failed is retraced (`retracing`)
+    9  a sample              what a step did with keys that are run again (`sampling`)
 
 Everything travels in one job, also what an early stage has for the driver: it is handed on from depth to depth.
 """
@@ -43,7 +44,7 @@ from anabranch.program.hashing import hash_columns
 
 ROW_COLUMNS = "task int, order binary, payload binary"
 ROWS = pa.schema([("task", pa.int32()), ("order", pa.binary()), ("payload", pa.binary())])
-FAILURE, HEADER, DATA, MARKS, ADVANCES, LATER, RESULT, REPORT, MET = range(9)
+FAILURE, HEADER, DATA, MARKS, ADVANCES, LATER, RESULT, REPORT, MET, SAMPLE = range(10)
 
 _EDGE = struct.Struct(">BH")
 _RESULT = struct.Struct(">BHH")
@@ -204,6 +205,14 @@ class Outbox:
         keys = tuple(RoutedKeys(stage, tally.to_report()) for stage, tally in self._tallies.items())
         return self._on(*report_row(dataclasses.replace(report, keys=keys))[1:])
 
+    def passed(self, report: ChannelReport) -> Row:
+        """What a channel did that runs in the same task."""
+        return self._on(*report_row(report)[1:])
+
+    def sample(self, data: bytes) -> Row:
+        """What a step did with keys that are to be run again, to the driver."""
+        return self._on(bytes([SAMPLE]), data)
+
     def handed_on(self, order: bytes, payload: bytes) -> Row:
         """What was not for the task that has it."""
         if order[0] == LATER:
@@ -231,7 +240,7 @@ def result_of(order: bytes) -> tuple[int, int, bytes]:
 
 def is_relative(layout: Layout, edge: Edge) -> bool:
     """Whether the numbers on an edge count from the start of a piece, because they were made where it was read."""
-    return layout.stages[layout.steps[edge.source].stage].kind == "source"
+    return layout.stages[layout.steps[edge.source].stage].is_at_source
 
 
 def needs_pieces(layout: Layout, depth: int) -> bool:

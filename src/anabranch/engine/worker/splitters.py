@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from anabranch.engine.reports import ElasticReport, SplitReport
 from anabranch.engine.worker.batches import Batch
 from anabranch.engine.worker.exchange import Outbox, Row, batches_of
+from anabranch.engine.worker.local_channels import LocalChannels
 from anabranch.engine.worker.output_files import OutputFiles
 from anabranch.engine.worker.packets import number_place, text_place, unpack
 from anabranch.engine.worker.retracing import Failure, RetracedStage
@@ -27,6 +28,7 @@ from anabranch.errors import AnabranchError, OrderError
 from anabranch.operators.epoch_context import running
 from anabranch.program.graph import Node
 from anabranch.program.schema import to_values
+from anabranch.state.store import StateVersion
 
 
 class _Splitter:
@@ -37,12 +39,13 @@ class _Splitter:
         self.prefix = program.prefix(source)
         self._pieces = pieces
         stage = program.stage_of(source)
+        self.sampler = task.sampler(program.layout, stage, {})
         self._run: StageRun | RetracedStage
         if task.retraces:
             self._run = RetracedStage(program.layout, stage, {}, task.epoch, times=task.times)
         else:
-            run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, times=task.times, elastic=POOLS.step)
-            self._run = run
+            more = (None, task.times, POOLS.step, self.sampler, task.watched)
+            self._run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, *more)
         self.nodes = program.layout.nodes(stage)
         self.failures: dict[bytes, Failure] = {}
         """Piece → the error that was met in it while retracing."""
@@ -103,6 +106,11 @@ class _ArrowBatch(Batch):
             self._rows = list(map(self.schema.row_class, zip(*self.columns, strict=True)))
         return self._rows
 
+    def picked(self, places: Sequence[int]) -> list[tuple[Any, ...]]:
+        if self._rows is not None or self._columns is not None:
+            return super().picked(places)
+        return list(zip(*(to_values(column.take(pa.array(places, pa.int64()))) for column in self._arrow), strict=True))
+
     def arrays(self) -> list[pa.Array]:
         return list(self._arrow)
 
@@ -126,6 +134,8 @@ class SplitTask(Task):
     source, and for each source a struct of these columns.
     """
 
+    state: StateVersion | None = None  # for stages with state that run here
+
     def run(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
         """The task of a partition of the sources."""
         return batches_of(self.rows(batches, number))
@@ -142,6 +152,7 @@ class SplitTask(Task):
         outbox = Outbox(program.layout, 0, self.functions, whom, self.epoch)
         files = OutputFiles(program.layout, self.files, self.epoch, (0, whom))
         pieces: dict[bytes, int] = {}
+        local = LocalChannels(self, program)
         splitters = [_Splitter(self, program, source, pieces) for source in program.inputs]
         rows_out = 0
         try:
@@ -156,8 +167,10 @@ class SplitTask(Task):
                     columns = [part.column(at).cast(field.type) for at, field in enumerate(schema.arrow)]
                     for place, each in splitter.leaving(piece, columns):
                         rows_out += len(each.trails[0])
-                        if not files.takes(each):
-                            yield from outbox.leaving(each, place)
+                        for sent in local.through(each, place):
+                            if not files.takes(sent):
+                                yield from outbox.leaving(sent, place)
+            local.finish()
         except AnabranchError as error:
             files.abandon()
             yield from outbox.failure(error)
@@ -165,6 +178,7 @@ class SplitTask(Task):
         for failure in (each for splitter in splitters for each in splitter.failures.values()):
             yield outbox.met(failure)
         written = files.close()
+        yield from _samples(splitters, outbox)
         yield from outbox.header(list(pieces.items()))
         read = {s.source.name: s.rows_in for s in splitters}
         seconds = self.clock.passing_s() - started
@@ -173,6 +187,10 @@ class SplitTask(Task):
         report = SplitReport(began, seconds, rows_out, read, oldest, entered, busy, written)
         report = dataclasses.replace(report, watermarks=_reached(splitters), elastic=_elastic(splitters))
         yield outbox.report(dataclasses.replace(report, anomalies=met()))
+        for each in local.reports():
+            yield outbox.passed(each)
+        for data in local.samples():
+            yield outbox.sample(data)
 
     def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
@@ -225,6 +243,7 @@ class FeedbackTask(Task):
         for failure in (each for splitter in splitters for each in splitter.failures.values()):
             yield outbox.met(failure)
         written = files.close()
+        yield from _samples(splitters, outbox)
         yield from outbox.header(list(pieces.items()))
         # No row was read from a source. What was fed back is routed, and so counted, like any other.
         seconds = self.clock.passing_s() - started
@@ -240,6 +259,12 @@ def _reached(splitters: Sequence[_Splitter]) -> dict[str, int]:
         for name, value in splitter.reached.items():
             found[name] = max(value, found.get(name, value))
     return found
+
+
+def _samples(splitters: Sequence[_Splitter], outbox: Outbox) -> Iterator[Row]:
+    for splitter in splitters:
+        for sample in splitter.sampler.samples() if splitter.sampler is not None else ():
+            yield outbox.sample(sample.to_bytes())
 
 
 def _entered(splitters: Sequence[_Splitter]) -> dict[str, int]:

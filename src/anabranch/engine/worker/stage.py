@@ -16,10 +16,12 @@ import pyarrow as pa
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, Step
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
 from anabranch.engine.worker.batches import Batch, BatchSteps, ElasticSteps, Keeper, StateTable, keys_of
+from anabranch.engine.worker.sampling import PUNCTUATION, TICK, StageSampler, StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.timed_calls import TimedCalls
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, TIMED_BATCHES, Stopwatch, timed_rows
 from anabranch.engine.worker.trails import LAST, Trails, emission_index, refined, taken
+from anabranch.engine.worker.watching import StageWatch
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.operators.epoch_context import count_anomaly
 from anabranch.operators.library_operator import NULL_ATTRIBUTE
@@ -58,9 +60,14 @@ class StageRun:
         watch: Stopwatch | None = None,
         times: EventTimes | None = None,
         elastic: ElasticSteps | None = None,
+        sampler: StageSampler | None = None,
+        watched: int = 0,
     ) -> None:
         self._elastic = elastic
         self._layout = layout
+        self._sampler = sampler
+        self._watched = watched
+        self._watch_declared = StageWatch(layout, stage, tables, epoch, watched) if watched else None
         times = EventTimes() if times is None else times
         self._times = dataclasses.replace(times, idle=idle_watermarks(layout.watermarks_made(), times.idle))
         self.reached: dict[str, int] = {}
@@ -79,7 +86,7 @@ class StageRun:
         self._timed_runs = self._made_runs(watch) if watch is not None else {}
 
     def _made_runs(self, watch: Stopwatch | None) -> dict[int, Callable[[Batch, Any], Batch]]:
-        operators = BatchSteps(self._tables, self._epoch, self._elastic)
+        operators = BatchSteps(self._tables, self._epoch, self._elastic, self._watched)
         return {
             step.number: operators.step(step.node, watch)
             for step in self._steps
@@ -123,7 +130,7 @@ class StageRun:
         for at, step in enumerate(self._steps):
             arrived = entering if at == 0 else self._passed_on(made, step)
             self.entered[step.node.name] += _size(arrived)
-            out = self._apply(step, arrived, self._runs if watch is None else self._timed_runs)
+            out = self._sampled(step, arrived, self._runs if watch is None else self._timed_runs)
             if watch is not None and seconds is not None and isinstance(arrived, Flow) and arrived.origins is not None:
                 spent = watch.take()
                 if len(spent):  # a step of ours that looks at no single tuple has nothing to time
@@ -144,7 +151,42 @@ class StageRun:
         # A union of punctuated streams may lie between the two: it is no step, but removes their punctuations.
         return flow if edge.punctuated or flow.marks is None else dataclasses.replace(flow, marks=None)
 
-    def _apply(self, step: Step, arrived: Flow | Arrival, runs: Mapping[int, Callable[[Batch, Any], Batch]]) -> Flow:
+    def _sampled(self, step: Step, arrived: Flow | Arrival, runs: Mapping[int, Callable[[Batch, Any], Batch]]) -> Flow:
+        """What a step makes of what arrived; taken down, for the keys that are to be run again."""
+        sampler = None if self._sampler is None else self._sampler.step(step.number)
+        if sampler is None:
+            return self._watched_step(step, arrived, runs)
+        if isinstance(arrived, Arrival):
+            sampler.arrived(arrived)
+            return self._apply(step, arrived, runs, sampler)
+        if not len(arrived.batch):
+            return self._apply(step, arrived, runs)
+        chosen = sampler.before(arrived)
+        out = self._watched_step(step, arrived, runs)
+        made = out
+        if isinstance(step.node.logic, Punctuate):  # its tuples were numbered anew, one for each that came
+            made = dataclasses.replace(out, batch=out.batch.placed(arrived.batch.positions))
+        sampler.after(arrived, chosen, made)
+        return out
+
+    def _watched_step(
+        self, step: Step, arrived: Flow | Arrival, runs: Mapping[int, Callable[[Batch, Any], Batch]]
+    ) -> Flow:
+        """What a step makes of what arrived; on the first tuples what its author declared is watched."""
+        if self._watch_declared is None or isinstance(arrived, Arrival) or not len(arrived.batch):
+            return self._apply(step, arrived, runs)
+        self._watch_declared.before(step, arrived)
+        out = self._apply(step, arrived, runs)
+        self._watch_declared.after(step, arrived, out.batch)
+        return out
+
+    def _apply(
+        self,
+        step: Step,
+        arrived: Flow | Arrival,
+        runs: Mapping[int, Callable[[Batch, Any], Batch]],
+        sampler: StepSampler | None = None,
+    ) -> Flow:
         if isinstance(arrived, Arrival):
             assert step.takes_arrivals, "only the entry of a stage sees its inputs in their common order"
             table = self._tables[step.node.name]
@@ -154,7 +196,7 @@ class StageRun:
                 calls = TimedCalls(step, table, self._epoch, self._clock_ms, self._times, names, self._watch)
             else:
                 clock_ms = END if self._times.ending else self._clock_ms
-                calls = ArrivalCalls(step, table, self._epoch, clock_ms, self._watch)
+                calls = ArrivalCalls(step, table, self._epoch, clock_ms, self._watch, sampler)
             flow = calls.run(arrived)
             if isinstance(calls, TimedCalls):
                 self.reached[step.node.name] = calls.value
@@ -192,8 +234,11 @@ class StageRun:
         if len(values):
             self.reached[node.name] = max(int(values.max()), start, self.reached.get(node.name, start))
         positions = np.array(batch.positions, dtype=np.int64)
-        own = emission_index(positions) * 2  # tuples may share a trail so far; an advance stands behind one of them
-        base = taken(arrived.trails, positions)
+        if isinstance(batch.positions, range):
+            base, own = arrived.trails, np.zeros(len(positions), dtype=np.int64)
+        else:
+            # Tuples may share a trail so far; an advance stands behind one of them.
+            base, own = taken(arrived.trails, positions), emission_index(positions) * 2
         advances = Advances(node.name, [digit[places] for digit in [*base, own + 1]], values[places])
         marks = arrived.marks
         if marks is not None:
@@ -265,9 +310,16 @@ class ArrivalCalls:
     """A keyed operator that reads several streams, or waits for punctuations or time: one call after the other."""
 
     def __init__(
-        self, step: Step, table: StateTable, epoch: int, clock_ms: int, watch: Stopwatch | None = None
+        self,
+        step: Step,
+        table: StateTable,
+        epoch: int,
+        clock_ms: int,
+        watch: Stopwatch | None = None,
+        sampler: StepSampler | None = None,
     ) -> None:
         assert isinstance(step.node.logic, Keyed)
+        self._sampler = sampler
         self._watch = watch
         self.timed_keys: list[Any] = []
         self.timed_seconds: list[float] = []
@@ -301,6 +353,8 @@ class ArrivalCalls:
             for position, key, row in zip(batch.positions, keys, batch.rows, strict=True):
                 calls[position] = (method, key, row)
         self._rows = rows = _Rows(calls)
+        if self._sampler is not None:
+            calls = self._taken_down(calls, arrival)
         self._timed_until = timed_rows(count) if self._watch is not None else 0
         if self._step.waits:
             self._run_waiting(arrival, calls, rows, live)
@@ -332,6 +386,24 @@ class ArrivalCalls:
         behind = [np.full(len(arrival.marks), LAST), *[np.zeros(len(arrival.marks), dtype=np.int64)] * (width + 1)]
         advances = tuple(each.then(LAST, *(0,) * (width + 1)) for each in arrival.advances_by_name())
         return Flow(batch.renumbered(), trails, [*marks, *behind], advances=advances)
+
+    def _taken_down(self, calls: list[Any], arrival: Arrival) -> list[Any]:
+        """The same calls; what those of keys that are to be run again emit is taken down."""
+        assert self._sampler is not None
+        places = {position: place for place, batch in arrival.batches.items() for position in batch.positions}
+        noted: list[Any] = []
+        passing = {position for position, _, _ in arrival.advances}
+        for position, call in enumerate(calls):
+            if call is None:
+                if position not in passing:
+                    is_ticked = position == arrival.tick and bool(self._logic.ticked)
+                    arguments = (self._clock_ms,) if is_ticked else ()
+                    self._sampler.happened(TICK if is_ticked else PUNCTUATION, position, *arguments)
+                noted.append(None)
+            else:
+                method, key, row = call
+                noted.append((self._sampler.around(method, places[position], position, key, row), key, row))
+        return noted
 
     def _run_waiting(self, arrival: Arrival, calls: list[Any], rows: _Rows, live: dict[Any, Any]) -> None:
         logic, width = self._logic, len(arrival.trails)
@@ -366,7 +438,11 @@ class ArrivalCalls:
             for key, opened in sorted(waiting.items(), key=lambda item: item[1]):
                 instance = live[key]
                 row = rows.waiting(key)
-                self._call(position, row, getattr(type(instance), method), instance, *arguments, opened=opened)
+                called = getattr(type(instance), method)
+                if self._sampler is not None:
+                    place = TICK if is_ticked else PUNCTUATION
+                    called = self._sampler.around(called, place, position, key, None)
+                self._call(position, row, called, instance, *arguments, opened=opened)
                 self._settle(instance, key, waiting, arrival.trails, position)
 
     def _settle(self, instance: Any, key: Any, waiting: dict[Any, Any], trails: Trails, position: int) -> None:

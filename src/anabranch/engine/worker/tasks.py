@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import decimal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -40,6 +41,7 @@ from anabranch.engine.worker.measuring import Measuring
 from anabranch.engine.worker.output_files import OutputFiles, Target
 from anabranch.engine.worker.packets import Positions, piece_of, unpack
 from anabranch.engine.worker.retracing import Failure, RetracedStage
+from anabranch.engine.worker.sampling import Sampling, StageSampler, StepSample
 from anabranch.engine.worker.stage import StageRun, by_range
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
@@ -58,6 +60,8 @@ from anabranch.state.store import StateVersion
 
 # Rows that go through the operators together: enough to make the work per batch small.
 BATCH_ROWS = 32_768
+# Tuples of each operator in each task for which what was proven is also watched.
+WATCHED_TUPLES = 64
 _NO_MARKS = np.empty(0, dtype=np.int64)
 
 
@@ -65,16 +69,22 @@ _NO_MARKS = np.empty(0, dtype=np.int64)
 class Program:
     """A program laid out, as every task of a query needs it.
 
-    `orders` says for every source how its pieces are found: files, kafka, partition.
+    `orders` says for every source how its pieces are found: files, kafka, partition. `written` are the operators as
+    their authors wrote them; they do not travel.
     """
 
     layout: Layout
     orders: Mapping[str, str]
+    written: Mapping[str, Node] = dataclasses.field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "written": {}}
 
     @classmethod
     def of(cls, plan: Plan, orders: Mapping[str, str], outputs: Sequence[OutputOrder] = ()) -> Program:
         """The program that a plan describes; `outputs` is the order of each output, total where nothing is said."""
-        return cls(with_needed_order(plan.layout, outputs), dict(orders))
+        written = {operator.name: operator.node for operator in plan.operators}
+        return cls(with_needed_order(plan.layout, outputs), dict(orders), written)
 
     @property
     def sources(self) -> list[Node]:
@@ -118,6 +128,18 @@ class Task:
     clock: Clock = dataclasses.field(default=MACHINE_CLOCK, kw_only=True)
     times: EventTimes = dataclasses.field(default=EventTimes(), kw_only=True)
     retraces: bool = dataclasses.field(default=False, kw_only=True)  # to find the first error of an epoch that failed
+    sampling: Sampling | None = dataclasses.field(default=None, kw_only=True)  # which keys are to be run again
+
+    watch: str = dataclasses.field(default="sample", kw_only=True)
+
+    @property
+    def watched(self) -> int:
+        """For how many tuples dicts of the user's refuse what is not their key's."""
+        return {"off": 0, "sample": WATCHED_TUPLES, "all": sys.maxsize}[self.watch]
+
+    def sampler(self, layout: Layout, stage: Stage, tables: Mapping[str, Any]) -> StageSampler | None:
+        """What takes down what a stage does with keys that are to be run again; None: none are."""
+        return None if self.sampling is None else StageSampler(layout, stage, tables, self.sampling)
 
     def load(self) -> Program:
         found = _programs.get(self.digest)
@@ -165,7 +187,7 @@ class ChannelTask(Task):
         place = task_indexes(program.layout, self.depth, self.functions).stage_of(index)
         files = OutputFiles(program.layout, self.files, self.epoch, place)
         try:
-            channel = _Channel(self, program, index)  # opens its state, and may find that this host lacks some of it
+            channel = ChannelRun(self, self.state, program, *place)  # opens its state, which this host may lack some of
             for order, payload in arriving:
                 kind = order[0]
                 if kind == FAILURE:
@@ -185,12 +207,14 @@ class ChannelTask(Task):
             if self.retraces:
                 yield from (outbox.met(each) for each in [channel.failure] if each is not None)
                 return
+            for sample in channel.samples:
+                yield outbox.sample(sample.to_bytes())
             yield outbox.report(dataclasses.replace(channel.report(), files=files.close()))
         except AnabranchError as error:
             files.abandon()
             yield from outbox.failure(error)
 
-    def _sent(self, leaving: Leaving, outbox: Outbox, channel: _Channel, files: OutputFiles) -> Iterator[Row]:
+    def _sent(self, leaving: Leaving, outbox: Outbox, channel: ChannelRun, files: OutputFiles) -> Iterator[Row]:
         if leaving.edge.target < 0 and leaving.edge.place in self.merged:
             for number, part in by_range(leaving, channel.total, self.mergers):
                 yield outbox.result(part, number)
@@ -203,21 +227,21 @@ def _sorted_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.
         yield from zip(batch.column(0).to_pylist(), batch.column(1), strict=True)
 
 
-class _Channel:
-    """One channel of a stage for one epoch.
+class ChannelRun:
+    """One channel of a stage for one epoch: the stage with this number, the channel with that.
 
     Where the tuples come straight from a source, rows arrive in order and are worked off as they come; so are those
     without trails, because whoever minds order gets them only where they come in order anyway. What else comes from
     other channels, or by several edges, is brought into order when all is there.
     """
 
-    def __init__(self, task: ChannelTask, program: Program, index: int) -> None:
+    def __init__(self, task: Task, state: StateVersion, program: Program, stage: int, number: int) -> None:
         self._clock = task.clock
         self._began = self._clock.now_s()
         self._started = self._clock.passing_s()
         self._layout = program.layout
-        number, self._number = task_indexes(program.layout, task.depth, task.functions).stage_of(index)
-        self._stage = program.layout.stages[number]
+        self._number = number
+        self._stage = program.layout.stages[stage]
         self._entry = program.layout.steps[self._stage.steps[0]]
         self._edges = {edge.number: edge for edge in program.layout.inputs_of(self._stage)}
         self._positions = Positions()
@@ -230,15 +254,17 @@ class _Channel:
         simple = len(edges) == 1 and is_relative(self._layout, edges[0]) and not edges[0].punctuated
         self._streams = not self._entry.takes_arrivals and (simple or not any(edge.ordered for edge in edges))
         self._nodes = program.layout.nodes(self._stage)
-        self._state = task.state(self._number)
+        self._state = state(self._number)
         tables = self._state.open(self._nodes)
         self._measuring = Measuring(program.layout, self._stage, tables, self._clock)
+        self._sampler = task.sampler(program.layout, self._stage, tables)
+        self.samples: list[StepSample] = []
         place = (program.layout, self._stage, tables, task.epoch, task.clock_ms)
         self._run: StageRun | RetracedStage
         if task.retraces:
             self._run = RetracedStage(*place, times=task.times)
         else:
-            self._run = StageRun(*place, self._measuring.watch, task.times, POOLS.step)
+            self._run = StageRun(*place, self._measuring.watch, task.times, POOLS.step, self._sampler, task.watched)
         # What all channels know alike is sent by one of them.
         made_here = {node.name for node in self._nodes if isinstance(node.logic, Watermark)}
         self._sends = None if self._number == 0 else made_here
@@ -293,10 +319,11 @@ class _Channel:
         waiting, self._waiting, self._size = self._waiting, {}, 0
         for number, parts in waiting.items():
             trails = joined([trails for trails, _ in parts])
-            batch = _table_batch(self._columns(self._edges[number]), range(len(trails[0])), [rows for _, rows in parts])
-            yield from self._worked(Flow(batch, trails), len(batch))
+            batch = column_batch(self._columns(self._edges[number]), range(len(trails[0])), [rows for _, rows in parts])
+            yield from self.worked(Flow(batch, trails), len(batch))
 
-    def _worked(self, entering: Flow | Arrival, rows_in: int) -> Iterator[Any]:
+    def worked(self, entering: Flow | Arrival, rows_in: int) -> Iterator[Any]:
+        """What leaves for what enters."""
         begun = self._clock.passing_s()
         leaving = self._run.run(entering)
         if self._sends is not None:
@@ -317,14 +344,16 @@ class _Channel:
                 ((_, edge),) = self._edges.items()
                 nothing = Flow(Batch(self._columns(edge), [], []), _empty(edge.width))
                 advances = tuple(self._rising(edge.digits))
-                yield from self._worked(dataclasses.replace(nothing, advances=advances), 0)
+                yield from self.worked(dataclasses.replace(nothing, advances=advances), 0)
         else:
-            yield from self._worked(self._arrival(), self._size)
+            yield from self.worked(self._arrival(), self._size)
         if isinstance(self._run, RetracedStage):
             return  # nothing of the epoch is kept
         begun = self._clock.passing_s()
         self._segments = self._state.save(self._nodes)
         self._saving = self._clock.passing_s() - begun
+        if self._sampler is not None:  # what cannot be kept was refused above
+            self.samples = self._sampler.samples()
 
     def _arrival(self) -> Arrival:
         """Everything that arrived, in order."""
@@ -348,7 +377,7 @@ class _Channel:
         order = order_of(trails)
         ((edge, count, records), *others) = spans
         if not others and count == len(order):  # tuples by one edge, and nothing that happens between them
-            batch = _table_batch(self._columns(edge), range(count), records, order)
+            batch = column_batch(self._columns(edge), range(count), records, order)
             return Arrival({edge.place: batch}, [digits[order] for digits in trails], _NO_MARKS)
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
@@ -431,9 +460,10 @@ def _empty(width: int) -> Trails:
     return [np.empty(0, dtype=np.int64) for _ in range(width)]
 
 
-def _table_batch(
+def column_batch(
     schema: Any, positions: Sequence[int], records: list[pa.RecordBatch], order: np.ndarray | None = None
 ) -> Batch:
+    """Tuples that came as Arrow, as operators take them."""
     if not records:
         return Batch(schema, [], [])
     table = pa.Table.from_batches(records)
@@ -450,9 +480,10 @@ def _sorted_batch(parts: list[tuple[np.ndarray, list[pa.RecordBatch], Any]]) -> 
     if not tables:
         return Batch(schema, [], [])
     table = pa.concat_tables(tables)
-    order = np.argsort(positions, kind="stable")
-    table = table.take(pa.array(order))
-    return Batch(schema, positions[order].tolist(), columns=[to_values(table.column(n)) for n in schema.names])
+    if len(positions) > 1 and not (positions[1:] > positions[:-1]).all():
+        order = np.argsort(positions, kind="stable")
+        table, positions = table.take(pa.array(order)), positions[order]
+    return Batch(schema, positions.tolist(), columns=[to_values(table.column(n)) for n in schema.names])
 
 
 @dataclasses.dataclass(frozen=True)

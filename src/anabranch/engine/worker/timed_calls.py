@@ -57,6 +57,7 @@ class TimedCalls:
         self._watch = watch
         self._keep = Keeper(step.node.schema)
         self._timetable = Timetable()
+        self._known: dict[Any, Any] = {}  # what the timetable has of a key: the time, and since when
         self._moment = moment()
         self.timed_keys: list[Any] = []
         self.timed_seconds: list[float] = []
@@ -99,15 +100,15 @@ class TimedCalls:
 
     def _line_up(self, arrival: Arrival) -> None:
         """The tuples of all inputs in their order: their positions, keys, and methods."""
-        touched: dict[Any, None] = {}
+        touched: set[Any] = set()
         parts = []
         for place, batch in arrival.batches.items():
             names = batch.schema.names
             keys = keys_of(batch, tuple(names.index(name) for name in self._node.key_of(place)))
             method = getattr(self._kind, self._logic.method_of(place))
             parts.append((list(batch.positions), keys, batch.rows, [method] * len(keys)))
-            touched.update(dict.fromkeys(keys))
-        self._table.load(set(touched))
+            touched.update(keys)
+        self._table.load(touched)
         if len(parts) == 1:
             self._places, self._keys, self._rows, self._methods = parts[0]
         else:
@@ -159,20 +160,26 @@ class TimedCalls:
             self._take_run(start, stop)
 
     def _take_run(self, start: int, stop: int) -> None:
-        live, lasts = self._live, self._keep.tuples_last
-        arguments = (self.value,) if self._logic.takes_time else ()
+        live = self._live
         places, keys, rows = self._places[start:stop], self._keys[start:stop], self._rows[start:stop]
+        called = zip(places, keys, rows, self._methods[start:stop], strict=True)
         t: Any = None
         try:
-            for position, key, t, method in zip(places, keys, rows, self._methods[start:stop], strict=True):
+            if self._logic.takes_time:
+                now = self.value
+                for position, key, t, method in called:
+                    instance = live[key]
+                    result = method(instance, t, now)
+                    if result is not None:
+                        self._emit(position, result)
+                    if instance.timer_since is None:  # only when it is called for a time does such a key end to wait
+                        self._settle(instance, position)
+                return
+            for position, key, t, method in called:
                 instance = live[key]
-                result = method(instance, t, *arguments)
+                result = method(instance, t)
                 if result is not None:
-                    for output in emitted(result):
-                        self._outputs.append(output if lasts and isinstance(output, tuple) else self._keep(output))
-                        self._positions.append(position)
-                        self._due.append(0)
-                        self._since.append(self._never)
+                    self._emit(position, result)
                 if (instance.timer_since is None) is not (instance.timer_due is None):
                     self._settle(instance, position)
         except AnabranchError:
@@ -180,8 +187,17 @@ class TimedCalls:
         except Exception as problem:
             raise operator_failed(self._node, t, problem, self._epoch) from problem
 
+    def _emit(self, position: int, result: Any) -> None:
+        """What a key emits for a tuple."""
+        lasts = self._keep.tuples_last
+        for output in emitted(result):
+            self._outputs.append(output if lasts and isinstance(output, tuple) else self._keep(output))
+            self._positions.append(position)
+            self._due.append(0)
+            self._since.append(self._never)
+
     def _settle(self, instance: Any, position: int) -> None:
-        """A key begins to wait, or ends."""
+        """A key begins to wait, or ends, if it does."""
         if instance.timer_due is None:
             instance.timer_since = None
         else:
@@ -189,11 +205,12 @@ class TimedCalls:
 
     def _note(self, keys: Any) -> None:
         """Keys that may wait for another time than before."""
-        live, last = self._live, self._last_time
+        live, last, known = self._live, self._last_time, self._known
         for key in keys:
             instance = live[key]
             due = instance.timer_due
-            if due is not None and due <= last:
+            if due is not None and due <= last and known.get(key) != (due, instance.timer_since):
+                known[key] = due, instance.timer_since
                 self._timetable.add(due, self._padded(instance.timer_since), key)
 
     def _padded(self, since: tuple[int, ...]) -> tuple[int, ...]:
@@ -221,6 +238,7 @@ class TimedCalls:
             elif again <= due:
                 raise ProgramError(f"operator {self._node.title}: called for the time {due}, it waits for {again}")
             elif again <= self._last_time:
+                self._known[key] = again, instance.timer_since
                 self._timetable.add(again, since, key)
 
     def _call_waiting(self, position: int, key: Any, instance: Any, due: int, since: tuple[int, ...]) -> None:

@@ -1,0 +1,91 @@
+"""What it costs to run keys again: the program of `stateful` with the option `verify`, and without.
+
+    python -m benchmarks verify [--quick | --mini] [--chance 0.01]
+
+The same query over the same files in one Spark session, after one to warm up, in turn with `verify` and without; which
+is first changes with every round. What is compared is the processor time of the whole process tree: of the driver,
+which runs the sample again, of the JVM, and of the workers, which take it down. There are 34 epochs, of which keys of
+three are taken at a chance of 0.01: about as many as in a query without end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks import _vwap_systems
+from benchmarks._spark import apart, processor_time, spark_session
+from benchmarks._vwap_input import make_epochs, write_epochs
+
+
+def run(spark: Any, source: Path, scratch: Path, chance: float) -> tuple[float, list[Any]]:
+    """The processor seconds of a query, and its progress."""
+    before = processor_time()
+    trades = _vwap_systems.read_trades(spark, source)
+    query = _vwap_systems.start_anabranch(trades, scratch / "out", scratch / "checkpoint", verify=str(chance))
+    query.awaitTermination()
+    return processor_time().since(before).total_s, query.recentProgress
+
+
+def measure(rows: int, epochs: int, rounds: int, chance: float, scratch: Path) -> dict[str, Any]:
+    """Run in a process of its own."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(_vwap_systems)  # Spark's Python workers need not find this folder
+    write_epochs(make_epochs([rows] * epochs, 50_000), scratch / "in")
+    without: list[float] = []
+    verified: list[float] = []
+    again = seen = differences = 0
+    with spark_session(2, scratch, {"spark.sql.shuffle.partitions": "2"}) as spark:
+        for number in range(rounds + 1):
+            for chosen in (0.0, chance) if number % 2 else (chance, 0.0):
+                place = scratch / f"{number}-{chosen}"
+                place.mkdir()
+                seconds, progress = run(spark, scratch / "in", place, chosen)
+                if number == 0:
+                    continue  # to warm up
+                (verified if chosen else without).append(seconds)
+                for each in progress if chosen else ():
+                    seen += each["rows_in"]
+                    if each["verify"] is not None:
+                        again += each["verify"]["tuples"]
+                        differences += each["verify"]["differences"]
+            if number:
+                print(f"  round {number}: {without[-1]:.2f} s without, {verified[-1]:.2f} s with verify", flush=True)
+    return {
+        "without": without,
+        "verified": verified,
+        "tuples_again": again,
+        "tuples": seen,
+        "differences": differences,
+    }
+
+
+def main(arguments: list[str]) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks verify", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="three rounds instead of six")
+    parser.add_argument("--mini", action="store_true", help="hardly any rows, one round: that it runs")
+    parser.add_argument("--chance", type=float, default=0.01)
+    options = parser.parse_args(arguments)
+    rounds = 1 if options.mini else 3 if options.quick else 6
+    rows, epochs = (200, 2) if options.mini else (100_000, 34)
+    with tempfile.TemporaryDirectory(prefix="anabranch-verify-", ignore_cleanup_errors=True) as scratch:
+        found = apart(measure, rows, epochs, rounds, options.chance, Path(scratch))
+    ratios = [a / b for a, b in zip(found["verified"], found["without"], strict=True)]
+    print(
+        f"{statistics.median(found['without']):.2f} s without, {statistics.median(found['verified']):.2f} s with "
+        f"verify={options.chance}; ratios {', '.join(f'{each:.3f}' for each in ratios)}"
+    )
+    print(f"{found['tuples_again']} of {found['tuples']} tuples were run again; {found['differences']} differences")
+    return {
+        "chance": options.chance,
+        "cost": round(statistics.median(found["verified"]) / statistics.median(found["without"]) - 1, 4),
+        "ratios": [round(each, 4) for each in ratios],
+        "tuples_again": found["tuples_again"],
+        "tuples": found["tuples"],
+        "differences": found["differences"],
+        "rounds": rounds,
+    }

@@ -1,0 +1,189 @@
+"""What the tasks of an epoch did with the keys that were taken, beside what one thread does with them.
+
+The samples of all tasks are put together in the order of one thread (`merged`), the operator as it was written runs
+over them from the state before the epoch (`plain_operators`), and outputs and states are compared as bytes:
+
+    first difference     an output, a state, an error, or something that was kept where nobody keeps it
+
+Where an operator is what it is believed to be, its outputs and the state of a key depend on the tuples of that key
+alone, so it does not matter which others are left out. Where they do depend on others that were taken, or on what else
+a task has seen, there is a difference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anabranch.engine.verifying.plain_operators import PlainCode, PlainOperator
+from anabranch.engine.worker.sampling import Event, StepSample
+from anabranch.errors import StateError
+from anabranch.state.codec import decode, encode
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """Something that tasks did otherwise than one thread does.
+
+    Attributes
+    ----------
+    kind : str
+        ``output``, ``state``, ``error`` or ``kept elsewhere``.
+    key : object
+        Whose; None if it is no key's.
+    at : int or None
+        Which of the events, if it is one.
+    tasks, one_thread : object
+        What was found, and what should have been.
+    """
+
+    kind: str
+    key: Any
+    at: int | None
+    tasks: Any
+    one_thread: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatorSample:
+    """What all tasks of an epoch did with the keys of an operator that were taken."""
+
+    operator: str
+    events: Sequence[Event]
+    made_between: Mapping[tuple[int, tuple[int, ...]], Mapping[Any, list[tuple[Any, ...]]]]
+    """What happened between tuples → key → what it made of that."""
+    states: Mapping[Any, tuple[bytes, bytes]]
+
+    @property
+    def tuples(self) -> int:
+        """How many tuples there are."""
+        return sum(each.place >= 0 for each in self.events)
+
+
+def merged(samples: Sequence[StepSample]) -> OperatorSample:
+    """The samples of the tasks of one operator, in the order of one thread as far as it is known."""
+    parts: list[list[Event]] = []
+    made: dict[tuple[int, tuple[int, ...]], dict[Any, list[tuple[Any, ...]]]] = {}
+    states: dict[Any, tuple[bytes, bytes]] = {}
+    for sample in samples:
+        timeline = []
+        for event in sample.events:
+            if event.place < 0 and event.outputs is not None:
+                made.setdefault((event.place, event.trail), {})[event.key] = event.outputs
+            else:
+                timeline.append(event)
+        parts.append(timeline)
+        states.update(sample.states)
+    if all(sample.ordered for sample in samples):
+        events = list(heapq.merge(*parts, key=lambda event: event.trail))
+    else:
+        events = [event for part in parts for event in part]
+    return OperatorSample(samples[0].operator, _once(events), made, states)
+
+
+def _once(events: Sequence[Event]) -> list[Event]:
+    """Every channel sees every punctuation and tick: it happened once."""
+    seen: set[tuple[int, tuple[int, ...]]] = set()
+    found = []
+    for event in events:
+        if event.place < 0:
+            if (event.place, event.trail) in seen:
+                continue
+            seen.add((event.place, event.trail))
+        found.append(event)
+    return found
+
+
+def first_difference(code: PlainCode, sample: OperatorSample) -> Difference | None:
+    """Run an operator over what was taken of it; what differs first, or None."""
+    before = {key: decode(states[0]) for key, states in sample.states.items()}
+    rows = [(event.key, event.row) for event in sample.events if event.place >= 0 and event.row is not None]
+    plain = code.begun(before, rows)
+    found = _run_differs(code, plain, sample)
+    where = None if found is not None else plain.kept_elsewhere()
+    if where is None:
+        return found
+    # Something is kept that is nobody's state. A cache is harmless, a counter is not: does anything depend on it?
+    plain.begin_again()
+    found = _run_differs(code, plain, sample)
+    if found is None and code.may_be_reordered:
+        found = _run_differs(code, code.begun(before, rows), _reordered(sample))
+    if found is None:
+        return None
+    return dataclasses.replace(
+        found, kind="kept elsewhere", at=None, one_thread=f"{found.one_thread!r}, as {where} changes what follows"
+    )
+
+
+def _reordered(sample: OperatorSample) -> OperatorSample:
+    """The same with its keys in another order, each with its own tuples in order; without keys all the other way."""
+    if any(event.place < 0 or event.outputs is None for event in sample.events):
+        return sample
+    if not sample.states:
+        return dataclasses.replace(sample, events=list(reversed(sample.events)))
+    by_key: dict[Any, list[Event]] = {}
+    for event in sample.events:
+        by_key.setdefault(event.key, []).append(event)
+    return dataclasses.replace(sample, events=[event for key in reversed(by_key) for event in by_key[key]])
+
+
+def _run_differs(code: PlainCode, plain: PlainOperator, sample: OperatorSample) -> Difference | None:
+    found = _outputs_differ(plain, sample)
+    return found if found is not None else _states_differ(code, plain, sample)
+
+
+def _outputs_differ(plain: PlainOperator, sample: OperatorSample) -> Difference | None:
+    expected: list[tuple[Any, ...]] = []
+    for at, event in enumerate(sample.events):
+        try:
+            if event.place < 0:
+                found = _between_differs(plain, sample, at, event)
+                if found is not None:
+                    return found
+                continue
+            assert event.row is not None
+            expected += plain.take(event.place, event.key, event.row)
+        except Exception as problem:
+            return Difference("error", event.key, at, event.outputs, f"raises {type(problem).__name__}: {problem}")
+        if event.outputs is not None:
+            if not same(event.outputs, expected):
+                return Difference("output", event.key, at, event.outputs, expected)
+            expected = []
+    return None
+
+
+def _between_differs(plain: PlainOperator, sample: OperatorSample, at: int, event: Event) -> Difference | None:
+    made = sample.made_between.get((event.place, event.trail), {})
+    expected = dict(plain.happen(event.place, *(event.row or ())))
+    for key in dict.fromkeys([*expected, *made]):
+        if not same(made.get(key, []), expected.get(key, [])):
+            return Difference("output", key, at, made.get(key, []), expected.get(key, []))
+    return None
+
+
+def _states_differ(code: PlainCode, plain: PlainOperator, sample: OperatorSample) -> Difference | None:
+    expected = plain.states()
+    kept: dict[str, list[Any]] = {}
+    for key, (_, after) in sample.states.items():
+        tasks, one = code.shown(decode(after)), expected.get(key, {})
+        for name, value in tasks.items():
+            if name not in one:
+                kept.setdefault(name, []).extend(value)
+            elif not same(value, one[name]):
+                return Difference("state", key, None, {name: value}, {name: one[name]})
+    for name, entries in plain.together().items():
+        if sorted(map(encode, kept.get(name, []))) != sorted(map(encode, entries)):
+            return Difference("state", None, None, {name: kept.get(name, [])}, {name: entries})
+    for name, entries in plain.strays().items():
+        return Difference("state", None, None, {name: "kept by nobody"}, {name: entries})
+    return None
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Whether two values are the same, type and all."""
+    try:
+        return encode(found) == encode(expected)
+    except StateError:
+        return False

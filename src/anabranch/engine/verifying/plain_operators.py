@@ -1,0 +1,396 @@
+"""An operator as its author wrote it, on one thread, from a given state.
+
+What it shares with the tasks is the author's code and the state they begin with, and nothing of the way they run: no
+batches, no rewritten methods, no dicts that hold one entry, no instances that other tasks have seen. All keys are
+there at once, as they would be for one thread: a dict of the author's holds the entries of all of them.
+
+    begin:   a copy of the author's object, its dicts and attributes filled with the state of all keys
+    take:    a tuple, in the order of one thread ─► what it emits
+    end:     the state of each key; and whatever else was changed, which nobody keeps
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import cloudpickle
+
+from anabranch.compiler.models.key_proof import expression_function
+from anabranch.compiler.rewriting.computed_key import BehindKeyColumn
+from anabranch.compiler.rewriting.managed_state import ManagedDicts
+from anabranch.compiler.rewriting.whole_object import WholeObject
+from anabranch.engine.worker.sampling import PUNCTUATION, TICK
+from anabranch.program.belongings import Belongings
+from anabranch.program.calling import Instances, emitted, route_of
+from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Process, Punctuate, Route
+from anabranch.program.object_graph import ObjectGraph, Reference
+from anabranch.program.object_parts import children, is_atom
+from anabranch.program.whole_copies import pickled_whole
+from anabranch.state.codec import decode, encode
+
+State = Mapping[str, Any]
+"""Name → value. What a key has in each of its fields, or what is kept for it in each dict."""
+Outputs = list[tuple[Any, ...]]
+
+
+class PlainOperator(Protocol):
+    """An operator on one thread, for one epoch."""
+
+    def take(self, place: int, key: Any, row: tuple[Any, ...]) -> Outputs:
+        """What is made of a tuple that came by an input."""
+
+    def happen(self, place: int, *arguments: Any) -> list[tuple[Any, Outputs]]:
+        """What keys that wait make of a punctuation or a tick, one after the other."""
+
+    def states(self) -> dict[Any, State]:
+        """The state of each key now."""
+
+    def together(self) -> Mapping[str, list[Any]]:
+        """Dicts whose entries cannot be told apart by key: name → the entries of all keys."""
+
+    def strays(self) -> Mapping[str, Any]:
+        """Dicts that hold entries of no key that took a tuple: name → those."""
+
+    def kept_elsewhere(self) -> str | None:
+        """What was changed though it is nobody's state; None: nothing."""
+
+    def begin_again(self) -> None:
+        """Take the state that it began with; what else was changed stays so."""
+
+
+class PlainCode:
+    """The code of an operator, ready to be run from any state.
+
+    Parameters
+    ----------
+    written : Node
+        The operator as it was written.
+    running : Node
+        The same as it runs; its logic says what is kept and how.
+    """
+
+    def __init__(self, written: Node, running: Node) -> None:
+        self.node = written
+        self.running = running
+        logic = running.logic
+        self._managed = isinstance(logic, Keyed) and isinstance(logic.prototype, ManagedDicts)
+        self._whole = isinstance(logic, Keyed) and isinstance(logic.prototype, WholeObject)
+        self._fields = [field.name for field in logic.fields] if isinstance(logic, Keyed) else []
+        held = logic.prototype.written if self._managed else None  # type: ignore[union-attr]
+        self._pickled, _ = pickled_whole((written.logic, held), written.logic)
+
+    def begun(self, states: Mapping[Any, list[Any]], rows: Iterable[tuple[Any, tuple[Any, ...]]]) -> PlainOperator:
+        """The operator before an epoch.
+
+        Parameters
+        ----------
+        states : mapping
+            Key → the values of its fields.
+        rows : iterable
+            (key, tuple) of all that it will take: a dict's index is computed from a tuple.
+        """
+        logic, held = cloudpickle.loads(self._pickled)
+        node = dataclasses.replace(self.node, logic=logic)
+        fields = {key: dict(zip(self._fields, values, strict=True)) for key, values in states.items()}
+        if self._managed:
+            prototype = self.running.logic.prototype  # type: ignore[union-attr]
+            return _WithDicts(node, prototype, held, fields, rows)
+        if self._whole:
+            return _Whole(node, self.running.logic.prototype, fields)  # type: ignore[union-attr]
+        if isinstance(logic, Keyed):
+            return _WithInstances(node, fields)
+        return _WithoutState(node)
+
+    @property
+    def may_be_reordered(self) -> bool:
+        """Whether only the tuples of one key, if it has any, must come in order."""
+        return not self._whole
+
+    def shown(self, values: list[Any]) -> State:
+        """What tasks keep for a key, in the form that `states` has."""
+        fields = dict(zip(self._fields, values, strict=True))
+        if self._managed:
+            return {each.name: _kept(each, fields) for each in self.running.logic.prototype.dicts}  # type: ignore[union-attr]
+        if self._whole:
+            graph = fields["graph"]
+            return {} if graph is None else {"graph": ordered_parts(graph.to_parts())}
+        return {name: value for name, value in fields.items() if name != "opened"}
+
+
+# -- what is made of a tuple ------------------------------------------------------------------------------------
+
+
+def _call_of(node: Node) -> Any:
+    """What takes a tuple: the author's function or method, and what it gives as tuples of the operator's schema."""
+    logic, schema = node.logic, node.schema
+
+    def all_of(found: Any) -> Outputs:
+        return [tuple(schema.exact_row(schema.unpack(each))) for each in emitted(found)]
+
+    if isinstance(logic, Filter):
+        return lambda row: [tuple(tuple.__iter__(row))] if logic.function(row) else []
+    if isinstance(logic, Map):
+        return lambda row: [tuple(schema.exact_row(schema.unpack(logic.function(row))))]
+    if isinstance(logic, FlatMap):
+        return lambda row: all_of(logic.function(row))
+    if isinstance(logic, Process):
+        return lambda row: all_of(getattr(logic.operator, logic.method)(row))
+    if isinstance(logic, Route):
+        return lambda row: [(route_of(logic, row),)]
+    assert isinstance(logic, Punctuate), f"a {node.kind} has no code of the user's"
+    return lambda row: [(1 if logic.function(row) else 0,)]
+
+
+class _WithoutState:
+    """An operator that keeps nothing, as it is believed."""
+
+    def __init__(self, node: Node) -> None:
+        self._row_class = node.inputs[0].schema.row_class
+        self._call = _call_of(node)
+        self._belongings = Belongings([node.logic])
+
+    def take(self, place: int, key: Any, row: tuple[Any, ...]) -> Outputs:
+        found: Outputs = self._call(self._row_class(row))
+        return found
+
+    def happen(self, place: int, *arguments: Any) -> list[tuple[Any, Outputs]]:
+        return []
+
+    def states(self) -> dict[Any, State]:
+        return {}
+
+    def together(self) -> Mapping[str, list[Any]]:
+        return {}
+
+    def strays(self) -> Mapping[str, Any]:
+        return {}
+
+    def kept_elsewhere(self) -> str | None:
+        return self._belongings.changed()
+
+    def begin_again(self) -> None:
+        pass
+
+
+class _WithDicts(_WithoutState):
+    """An operator whose own dicts are its state: they hold the entries of all keys."""
+
+    def __init__(
+        self,
+        node: Node,
+        prototype: ManagedDicts,
+        held: list[Any],
+        fields: Mapping[Any, Mapping[str, Any]],
+        rows: Iterable[tuple[Any, tuple[Any, ...]]],
+    ) -> None:
+        super().__init__(node)
+        self._prototype = prototype
+        self._dicts = list(zip(prototype.dicts, held, strict=True))
+        self._initial = [set(each) if isinstance(each, set) else dict(each) for each in held]
+        self._fields = fields
+        self._indexes: dict[Any, Any] = {}
+        index = expression_function(prototype.index_source)
+        for key, row in rows:
+            if key not in self._indexes:
+                self._indexes[key] = index(self._seen(row))
+        self.begin_again()
+
+    def take(self, place: int, key: Any, row: tuple[Any, ...]) -> Outputs:
+        found: Outputs = self._call(self._seen(row))
+        return found
+
+    def _seen(self, row: tuple[Any, ...]) -> Any:
+        """The tuple as the author's code sees it: without a column that only its key was put into."""
+        found = self._row_class(row)
+        return self._prototype.as_written(found) if isinstance(self._prototype, BehindKeyColumn) else found
+
+    def begin_again(self) -> None:
+        self._empty()
+        for key, fields in self._fields.items():
+            values = decode(encode(fields))  # a copy: the operator changes what it is given
+            for each, found in self._dicts:
+                if each.is_finer:
+                    for entry in values[f"{each.name}_entries"]:
+                        _put(found, *entry)
+                else:
+                    present = values[f"{each.name}_present"]
+                    if present:
+                        _put(found, self._indexes[key], values.get(f"{each.name}_value"))
+                    elif present is not None:
+                        _drop(found, self._indexes[key])
+
+    def states(self) -> dict[Any, State]:
+        return {
+            key: {each.name: _entry(held, index) for each, held in self._dicts if not each.is_finer}
+            for key, index in self._indexes.items()
+        }
+
+    def together(self) -> Mapping[str, list[Any]]:
+        return {each.name: _entries(held) for each, held in self._dicts if each.is_finer}
+
+    def strays(self) -> Mapping[str, Any]:
+        mine = set(self._indexes.values())
+        found: dict[str, Any] = {}
+        for (each, held), initial in zip(self._dicts, self._initial, strict=True):
+            for index in [] if each.is_finer else dict.fromkeys([*held, *initial]):
+                if index not in mine and _entry(held, index) != _entry(initial, index):
+                    found.setdefault(each.name, {})[index] = _entry(held, index)
+        return found
+
+    def kept_elsewhere(self) -> str | None:
+        self._empty()
+        return super().kept_elsewhere()
+
+    def _empty(self) -> None:
+        """As it was before there was any state."""
+        for (_, held), initial in zip(self._dicts, self._initial, strict=True):
+            held.clear()
+            held.update(initial) if isinstance(held, set) else dict.update(held, initial)
+
+
+def _put(held: Any, index: Any, value: Any = None) -> None:
+    if isinstance(held, set):
+        held.add(index)
+    else:
+        held[index] = value
+
+
+def _drop(held: Any, index: Any) -> None:
+    if isinstance(held, set):
+        held.discard(index)
+    else:
+        held.pop(index, None)
+
+
+def _entry(held: Any, index: Any) -> list[Any]:
+    """[] if there is none, else [its value]."""
+    if index not in held:
+        return []
+    return [None] if isinstance(held, set) else [dict.__getitem__(held, index)]
+
+
+def _entries(held: Any) -> list[list[Any]]:
+    return [[each] for each in held] if isinstance(held, set) else [[key, value] for key, value in held.items()]
+
+
+def _kept(each: Any, fields: Mapping[str, Any]) -> Any:
+    if each.is_finer:
+        return fields[f"{each.name}_entries"]
+    return [fields.get(f"{each.name}_value")] if fields[f"{each.name}_present"] else []
+
+
+class _Whole(_WithoutState):
+    """An operator whose whole object is its state, that of the empty key."""
+
+    def __init__(self, node: Node, prototype: WholeObject, fields: Mapping[Any, Mapping[str, Any]]) -> None:
+        live = prototype.prototype.fresh()
+        (values,) = fields.values()
+        self._live = live
+        self._parts = live.flatten() if values["graph"] is None else values["graph"].to_parts()
+        live.fill(self._parts)
+        logic: Any = node.logic
+        place = "operator" if isinstance(logic, Process) else "function"
+        super().__init__(dataclasses.replace(node, logic=dataclasses.replace(logic, **{place: live.target})))
+        self._inside = _identities(live.target)
+
+    def states(self) -> dict[Any, State]:
+        return {(): {"graph": ordered_parts(ObjectGraph(self._live.flatten()).to_parts())}}
+
+    def kept_elsewhere(self) -> str | None:
+        return self._belongings.changed(self._inside)
+
+    def begin_again(self) -> None:
+        self._live.fill(self._parts)
+
+
+def _identities(target: Any) -> set[int]:
+    """Those of all that an object holds."""
+    seen: set[int] = set()
+    waiting = [target]
+    while waiting:
+        value = waiting.pop()
+        if not is_atom(value) and id(value) not in seen:
+            seen.add(id(value))
+            waiting.extend(child for _, child in children(value))
+    return seen
+
+
+def ordered_parts(parts: list[Any]) -> Any:
+    """The parts of an object in one order: what sets hold may come in any, and numbers follow from that."""
+    try:
+        return _deep(Reference(0), parts, {})
+    except RecursionError:  # a long chain of objects: as it is, then
+        return parts
+
+
+def _deep(part: Any, parts: list[Any], numbers: dict[int, int]) -> Any:
+    """A part with all that is in it; what was met before by its number."""
+    if isinstance(part, Reference):
+        if part.number in numbers:
+            return ["again", numbers[part.number]]
+        numbers[part.number] = len(numbers)
+        way, kind, held = parts[part.number]
+        if kind in ("set", "frozenset"):
+            held = sorted(held, key=lambda each: repr(_deep(each, parts, {})))
+        return [way, kind, _deep(held, parts, numbers)]
+    return [_deep(each, parts, numbers) for each in part] if isinstance(part, list) else part
+
+
+class _WithInstances:
+    """An operator with an object for each key, as it was declared or as the library has it."""
+
+    def __init__(self, node: Node, fields: Mapping[Any, Mapping[str, Any]]) -> None:
+        assert isinstance(node.logic, Keyed)
+        self._node, self._logic = node, node.logic
+        self._belongings = Belongings([node.logic])
+        self._instances = Instances(node)
+        self._fields = fields
+        self._live: dict[Any, Any] = {}
+        self._waiting: dict[Any, None] = {}
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        copies = {key: decode(encode(list(values.values()))) for key, values in self._fields.items()}
+        self._live = {key: self._instances.restored(tuple(values)) for key, values in copies.items()}
+        field = self._logic.waiting
+        waits = [key for key, values in self._fields.items() if field and values[field]]
+        # The order in which they began to wait; from then on it is that of their tuples.
+        self._waiting = dict.fromkeys(sorted(waits, key=lambda key: self._fields[key]["opened"]))
+
+    def take(self, place: int, key: Any, row: tuple[Any, ...]) -> Outputs:
+        return self._called(key, self._logic.method_of(place), self._node.inputs[place].schema.row_class(row))
+
+    def happen(self, place: int, *arguments: Any) -> list[tuple[Any, Outputs]]:
+        method = {PUNCTUATION: self._logic.punctuated, TICK: self._logic.ticked}[place]
+        return [(key, self._called(key, method, *arguments)) for key in list(self._waiting)] if method else []
+
+    def _called(self, key: Any, method: str, *arguments: Any) -> Outputs:
+        instance, schema = self._live[key], self._node.schema
+        found = getattr(instance, method)(*arguments)
+        made = [tuple(schema.exact_row(schema.unpack(output))) for output in emitted(found)]
+        if self._logic.waiting and getattr(instance, self._logic.waiting):
+            self._waiting.setdefault(key)
+        else:
+            self._waiting.pop(key, None)
+        return made
+
+    def states(self) -> dict[Any, State]:
+        return {
+            key: {
+                name: value
+                for name, value in zip(self._instances.names, self._instances.values(instance), strict=True)
+                if name != "opened"  # since when it waits, which the tasks note for themselves
+            }
+            for key, instance in self._live.items()
+        }
+
+    def together(self) -> Mapping[str, list[Any]]:
+        return {}
+
+    def strays(self) -> Mapping[str, Any]:
+        return {}
+
+    def kept_elsewhere(self) -> str | None:
+        return self._belongings.changed()

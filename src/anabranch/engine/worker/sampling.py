@@ -1,0 +1,312 @@
+"""What a task takes down of the keys that are to be run again: their tuples, what was made of them, their state.
+
+    sampled keys ─ before a step ─► their state      ─┐
+                 ─ after it ──────► tuples, outputs   ├─ StepSample ═ with the results ═► driver: `engine/verifying`
+                 ─ at the end ────► their state again ┘
+
+Which keys that are is a function of key and epoch alone, so every task of every attempt takes the same. Operators
+without state have no keys: of their tuples some that stand together are taken. Nothing here changes what a step does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from anabranch.compiler.layout.stages import Layout, Stage, Step
+from anabranch.engine.worker.batches import Batch, keys_of
+from anabranch.errors import ProgramError, StateError
+from anabranch.program.calling import canonical_key, emitted
+from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Punctuate, Route
+from anabranch.program.hashing import with_part
+from anabranch.state.codec import decode, encode
+
+if TYPE_CHECKING:
+    from anabranch.engine.worker.stage_flow import Arrival, Flow
+    from anabranch.state.table import Table
+
+# What happened, where no tuple came by an input: inputs count from 0.
+PUNCTUATION, TICK = -1, -2
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_SAMPLED = (Filter, Map, FlatMap, Keyed, Route, Punctuate)
+
+
+def not_sampled(node: Node) -> str:
+    """Why an operator is never run again; empty if it is."""
+    logic = node.logic
+    if not isinstance(logic, _SAMPLED):
+        return f"a {node.kind} has no code of the user's"
+    if hasattr(getattr(logic, "function", None), "added_column"):
+        return "it deals tuples out as they come"
+    if isinstance(logic, Keyed) and logic.timed:
+        return "its keys wait for times"
+    return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """Which keys of an epoch are taken: a share of them."""
+
+    epoch: int
+    share: float
+
+    @classmethod
+    def of_epoch(cls, epoch: int, chance: float) -> Sampling | None:
+        """Every key has this chance in every epoch: some epochs, evenly spaced, and of each some keys.
+
+        Keys that are taken together can be seen to influence each other; so it is better to take many at a time, and
+        cheaper to take none at others.
+
+        Examples
+        --------
+        >>> [each.epoch for n in range(40) if (each := Sampling.of_epoch(n, 0.01)) is not None]
+        [0, 13, 21, 34]
+        """
+        share = math.sqrt(chance)
+        return cls(epoch, share) if share and (epoch * _GOLDEN) % 1 < share else None
+
+    def takes(self, hashes: np.ndarray) -> np.ndarray:
+        """Which keys are taken, by their hashes, as a mask."""
+        if self.share >= 1:
+            return np.ones(len(hashes), dtype=bool)
+        return with_part(hashes, self.epoch) < np.uint64(self.share * 2**64)
+
+
+@dataclasses.dataclass
+class Event:
+    """A tuple, a punctuation or a tick, and what a key made of it."""
+
+    place: int
+    """The input that a tuple came by; else `PUNCTUATION` or `TICK`."""
+    key: Any
+    row: tuple[Any, ...] | None
+    """The tuple; of a tick its time."""
+    trail: tuple[int, ...]
+    outputs: list[tuple[Any, ...]] | None
+    """None: together with those of the tuple that follows; or something that happened between tuples, of no key."""
+
+
+@dataclasses.dataclass
+class StepSample:
+    """What a step of a task did with the keys that were taken.
+
+    Attributes
+    ----------
+    operator : str
+    ordered : bool
+        Whether trails say how the events of several tasks follow each other.
+    events : list of Event
+        In their order.
+    states : dict
+        Key → its state before and after, encoded.
+    """
+
+    operator: str
+    ordered: bool
+    events: list[Event] = dataclasses.field(default_factory=list)
+    states: dict[Any, tuple[bytes, bytes]] = dataclasses.field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """As it travels."""
+        numbers = {key: number for number, key in enumerate(self.states)}
+        events = [
+            [each.place, numbers.get(each.key, -1), _listed(each.row), list(each.trail), _all_listed(each.outputs)]
+            for each in self.events
+        ]
+        return encode([self.operator, self.ordered, events, [[key, *both] for key, both in self.states.items()]])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> StepSample:
+        """What travelled."""
+        operator, ordered, events, states = decode(data)
+        keys = [canonical_key(key) for key, _, _ in states]
+        made = [
+            Event(
+                place,
+                keys[number] if number >= 0 else None,
+                None if row is None else tuple(row),
+                tuple(trail),
+                None if outputs is None else [tuple(each) for each in outputs],
+            )
+            for place, number, row, trail, outputs in events
+        ]
+        both = [(before, after) for _, before, after in states]
+        return cls(operator, ordered, made, dict(zip(keys, both, strict=True)))
+
+
+def _listed(row: Any) -> list[Any] | None:
+    return None if row is None else list(row)  # a list is packed without calls for each
+
+
+def _all_listed(rows: list[tuple[Any, ...]] | None) -> list[list[Any]] | None:
+    return None if rows is None else [list(row) for row in rows]
+
+
+class StageSampler:
+    """Takes down what the steps of a stage do in one task."""
+
+    def __init__(self, layout: Layout, stage: Stage, tables: Mapping[str, Table], sampling: Sampling) -> None:
+        edges = layout.inputs_of(stage)
+        # Where numbers count from the start of a piece, or are not sent, nobody can tell what came first.
+        ordered = not stage.is_at_source and all(edge.ordered for edge in edges)
+        self._steps = {
+            number: StepSampler(layout.steps[number], tables, sampling, ordered, stage.kind == "single")
+            for number in stage.steps
+            if not not_sampled(layout.steps[number].node)
+        }
+
+    def step(self, number: int) -> StepSampler | None:
+        """What takes down a step; None: there is nothing of the user's in it."""
+        return self._steps.get(number)
+
+    def samples(self) -> list[StepSample]:
+        """What was taken, once all steps are done."""
+        return [sample for each in self._steps.values() if (sample := each.finished()) is not None]
+
+
+class StepSampler:
+    """Takes down what a step does in one task."""
+
+    def __init__(
+        self, step: Step, tables: Mapping[str, Table], sampling: Sampling, ordered: bool, is_single: bool
+    ) -> None:
+        self._step = step
+        self._node: Node = step.node
+        self._sampling = sampling
+        self._is_single = is_single
+        self._keyed = isinstance(self._node.logic, Keyed)
+        self._table = tables[self._node.name] if self._keyed else None
+        self._trails: Any = []
+        self._taken: dict[Any, bool] = {}  # keys that were met, and whether they are taken
+        self._before: dict[Any, bytes] = {}
+        self._batches = 0
+        self._sample = StepSample(self._node.name, ordered)
+
+    # -- steps over a batch ---------------------------------------------------------------------------------
+
+    def before(self, arrived: Flow) -> np.ndarray:
+        """Which tuples of a batch are taken; the state of their keys is taken down."""
+        batch = arrived.batch
+        if not self._keyed:
+            return self._some(batch)
+        keys = self._keys(batch, 0)
+        self._meet(keys, batch)
+        taken = self._taken
+        return np.fromiter((at for at, key in enumerate(keys) if taken[key]), dtype=np.int64)
+
+    def after(self, arrived: Flow, chosen: np.ndarray, out: Flow) -> None:
+        """Take down what a batch became."""
+        if not len(chosen):
+            return
+        batch = arrived.batch
+        positions = np.array(batch.positions, dtype=np.int64)[chosen]
+        made_at = np.array(out.batch.positions, dtype=np.int64)
+        theirs = np.flatnonzero(np.isin(made_at, positions))
+        if isinstance(self._node.logic, (Route, Punctuate)):
+            made = [(int(out.batch.ways[at]),) for at in theirs.tolist()]
+        else:
+            made = out.batch.picked(theirs.tolist())
+        outputs: dict[int, list[tuple[Any, ...]]] = {}
+        for position, output in zip(made_at[theirs].tolist(), made, strict=True):
+            outputs.setdefault(position, []).append(output)
+        keys = self._keys(batch, 0) if self._keyed else None
+        trails = zip(*(digit[positions].tolist() for digit in arrived.trails), strict=True)
+        places = positions.tolist()
+        rows = batch.picked(chosen.tolist())
+        for at, (number, row, trail) in enumerate(zip(chosen.tolist(), rows, trails, strict=True)):
+            # What several tuples with one position became cannot be told apart: it goes with the last of them.
+            is_last = at + 1 == len(places) or places[at + 1] != places[at]
+            found = outputs.get(places[at], []) if is_last else None
+            self._sample.events.append(Event(0, None if keys is None else keys[number], row, trail, found))
+
+    def _some(self, batch: Batch) -> np.ndarray:
+        """Tuples that stand together, with all that share a position with them."""
+        count, share = len(batch), self._sampling.share
+        self._batches += 1
+        numbers = np.random.default_rng([self._sampling.epoch, self._step.number, self._batches])
+        size = min(count, int(count * share + numbers.random()))
+        if size == count:
+            return np.arange(count)
+        start = int(numbers.integers(0, count - size + 1))
+        if isinstance(batch.positions, range):
+            return np.arange(start, start + size)
+        positions = np.array(batch.positions, dtype=np.int64)
+        return np.flatnonzero(np.isin(positions, positions[start : start + size]))
+
+    # -- steps that are called tuple by tuple ---------------------------------------------------------------
+
+    def arrived(self, arrival: Arrival) -> None:
+        """Take down the state of the keys that a step is about to meet, and what happens between their tuples."""
+        assert isinstance(self._node.logic, Keyed) and self._table is not None
+        for place, batch in arrival.batches.items():
+            self._meet(self._keys(batch, place), batch)
+        if len(arrival.marks) or arrival.tick is not None:
+            live = self._table.load_waiting(self._node.logic.waiting) if self._step.waits else {}
+            self._meet(list(live), None)
+        self._trails = arrival.trails
+
+    def happened(self, place: int, position: int, *arguments: int) -> None:
+        """A punctuation or a tick, with what methods are called with, whatever keys make of it."""
+        self._sample.events.append(Event(place, None, arguments, self._trail(position), None))
+
+    def around(self, method: Callable[..., Any], place: int, position: int, key: Any, row: Any) -> Callable[..., Any]:
+        """A method that takes down what it emits; the method itself for a key that is not taken."""
+        if not self._taken.get(key, False):
+            return method
+        outputs: list[tuple[Any, ...]] = []
+        tuple_row = None if row is None else tuple(tuple.__iter__(row))
+        self._sample.events.append(Event(place, key, tuple_row, self._trail(position), outputs))
+
+        def called(*arguments: Any) -> Iterator[Any]:
+            for output in emitted(method(*arguments)):
+                outputs.append(tuple(self._node.schema.exact_row(self._node.schema.unpack(output))))
+                yield output
+
+        return called
+
+    def _trail(self, position: int) -> tuple[int, ...]:
+        return tuple(int(digit[position]) for digit in self._trails)
+
+    # -- keys -----------------------------------------------------------------------------------------------
+
+    def _keys(self, batch: Batch, place: int) -> list[Any]:
+        names = batch.schema.names
+        return keys_of(batch, tuple(names.index(name) for name in self._node.key_of(place)))
+
+    def _meet(self, keys: list[Any], batch: Batch | None) -> None:
+        """Decide about keys that were not met before, and take down the state of those that are taken."""
+        assert self._table is not None
+        new = [key for key in set(keys) if key not in self._taken]
+        if not new:
+            return
+        strange = self._table.strange_key(new)
+        if strange is not None:
+            row = "" if batch is None else f"\nfor the tuple {batch.rows[keys.index(strange)]!r}"
+            raise ProgramError(
+                f"operator {self._node.title}: it was given the key {strange!r}, which another channel owns: an "
+                f"operator before it does not pass on the key's column unchanged, though that was declared or found. "
+                f"Correct forwards in its declaration.{row}"
+            )
+        if self._is_single:
+            taken = self._sampling.takes(np.zeros(len(new), dtype=np.uint64))
+        else:
+            taken = self._sampling.takes(self._table.route_hashes(new))
+        chosen = [key for key, is_taken in zip(new, taken.tolist(), strict=True) if is_taken]
+        self._taken.update(zip(new, taken.tolist(), strict=True))
+        live, values = self._table.load(chosen), self._table.instances.values
+        try:
+            self._before.update((key, encode(list(values(live[key])))) for key in chosen)
+        except StateError as problem:
+            raise StateError(f"operator {self._node.title}: {problem}") from None
+
+    def finished(self) -> StepSample | None:
+        """What was taken; None: nothing."""
+        if self._table is not None:
+            live, values = self._table.live, self._table.instances.values
+            for key, before in self._before.items():
+                self._sample.states[key] = (before, encode(list(values(live[key]))))
+        return self._sample if self._sample.events or self._sample.states else None
