@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import re
-import tempfile
 import types
 from typing import Any
 
@@ -18,10 +16,8 @@ from pyspark import cloudpickle
 
 from anabranch import from_rows
 from anabranch.api.declarations import Operator, make_prototype, state_fields
-from anabranch.errors import OperatorError
 from anabranch.program.graph import Filter, FlatMap, Keyed, Location, Map, Node, Process, Source
 from anabranch.program.model import Model, State
-from anabranch.testing import ParallelRun
 from tests.compiler.corpus import SCHEMA, Case
 
 _LOGICS = {"map": Map, "filter": Filter, "flat_map": FlatMap}
@@ -134,29 +130,6 @@ def program_of(case: Case, rows: list[Any], rows_per_epoch: int) -> Any:
         return stream.flat_map(operator, str(SCHEMA))
     more = {"by": case.by} if case.by else {}
     return stream.process(operator, schema=str(SCHEMA), **more)
-
-
-def outcome(run: Any) -> list[Any]:
-    """What a run gives, as comparable text; an error by the name of the user's own."""
-    try:
-        return [repr(row) for row in run()]
-    except OperatorError as problem:
-        own = re.search(r"\b(\w*(?:Error|Exception|Exit|Interrupt|Iteration))\b", str(problem))
-        return [f"raises {own[1] if own is not None else problem}"]
-    except Exception as problem:
-        return [f"raises {type(problem).__name__}"]
-
-
-def product_outcome(program: Any, channels: int, seed: int) -> list[Any]:
-    """Run by the product's own path: every task from a fresh copy of the program, and every task twice."""
-
-    def run() -> list[Any]:
-        with tempfile.TemporaryDirectory(prefix="corpus-") as scratch:
-            parallel = ParallelRun(program, scratch, channels=channels, seed=seed, fresh_tasks=True)
-            parallel.run_epochs()
-            return parallel.output
-
-    return outcome(run)
 
 
 def takes_emit(operator: Any) -> bool:

@@ -5,7 +5,8 @@ unpickled for it alone, and every task runs twice, as Spark may: what is not kep
 of it is seen twice. Errors are outcomes as well: their type, operator, tuple and text, without the epoch they name.
 
     outcomes = compare(stream)          # or several streams, with channels and seeds
-    outcomes.verdict                    # "equal", "refused", "different", or "unsteady": two sequential runs differ
+    outcomes.verdict                    # "equal", "refused", "stopped" (refused while it ran), "different",
+                                        # or "unsteady": two sequential runs differ
 """
 
 from __future__ import annotations
@@ -48,7 +49,15 @@ class Compared:
             return "refused"
         if all(each == self.sequential for each in self.parallel):
             return "equal"
+        if all(each == self.sequential or self._is_stopped(each) for each in self.parallel):
+            return "stopped"
         return "different" if self.is_steady else "unsteady"
+
+    def _is_stopped(self, outcome: Outcome) -> bool:
+        """Whether it was refused while it ran: with a reason, and with nothing delivered that one thread had not."""
+        pairs = zip(outcome.rows, self.sequential.rows, strict=True)
+        is_ours = outcome.error.startswith(("StateError", "ProgramError"))
+        return is_ours and all(found == expected[: len(found)] for found, expected in pairs)
 
     @property
     def difference(self) -> str:

@@ -1,7 +1,6 @@
-"""The corpus on the product's own path: what `runnable` makes of an operator, run by the production tasks.
+"""The corpus on the product's own path (`product_path`): what `runnable` makes of an operator, run by production tasks.
 
-Every task gets a program unpickled for it alone, and every task runs twice, as Spark may: what is not kept in state is
-lost, what is kept outside of it is seen twice.
+Whatever the verdict: what is judged safe is equal; what is not is equal as well, or refused, or stopped with a reason.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ import cloudpickle
 import pytest
 
 from anabranch.errors import ProgramError
-from anabranch.testing import run_sequential
 from tests.compiler.corpus import load
-from tests.compiler.harness import outcome, product_outcome, program_of, takes_emit
+from tests.compiler.harness import program_of, takes_emit
+from tests.compiler.product_path import compare
 
 CASES, MODULES = load()
 for module in MODULES:
@@ -33,17 +32,20 @@ ROWS = [
 ]
 #: Their author named a key, and what cannot be followed is taken on trust: the runtime refuses with a reason.
 TRUSTED = {"TwoNamesForOneList"}
-SAFE = [case for case in CASES if case.verdict != "unknown" and case.name not in TRUSTED]
+#: Two sequential runs differ: clocks, chance, addresses, and names that only code in a text holds.
+UNSTEADY = {"reads_the_clock", "reads_now", "draws", "makes_identifier", "uses_address", "through_eval"}
 
 
-@pytest.mark.parametrize("case", SAFE, ids=lambda case: case.name)
-def test_what_is_judged_safe_is_equal_on_the_products_path(case):
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_no_operator_is_silently_different_on_the_products_path(case):
     if takes_emit(case.make()):
         pytest.skip("programs cannot use emit")
     try:
         program = program_of(case, ROWS, rows_per_epoch=8)
     except ProgramError as problem:
         pytest.skip(f"cannot be written as a program: {problem}")
-    expected = outcome(lambda: run_sequential([program])[0])
-    for channels, seed in ((1, 1), (3, 2)):
-        assert product_outcome(program, channels, seed) == expected
+    found = compare(program)
+    if case.verdict != "unknown" and case.name not in TRUSTED:
+        assert found.verdict == "equal", found.difference
+    elif case.name not in UNSTEADY:
+        assert found.verdict in ("equal", "refused", "stopped"), found.difference

@@ -147,7 +147,13 @@ class Instances:
         attributes = instance.__dict__
         if len(attributes) != self.size:
             extra = [name for name in attributes if name not in self.names and name not in self.configuration]
-            self._refuse(extra[0] if extra else "an attribute that was deleted")
+            if not extra:
+                gone = next(name for name in (*self.names, *self.configuration) if name not in attributes)
+                raise StateError(
+                    f"operator {self.node.title}: process() deleted self.{gone}, which every key has. "
+                    f"Assign it instead: self.{gone} = None"
+                )
+            self._refuse(extra[0])
         for name, value in self.configuration.items():
             if attributes.get(name, self) is not value:
                 self._refuse(name)

@@ -172,6 +172,8 @@ class Schema:
                 columns[place] = [self._fit(place, value, at) for at, value in enumerate(columns[place])]
             elif exact.range is not None:
                 columns[place] = self._in_range(place, columns[place], exact.range, nulls)
+            elif field.type == pa.string() and not _is_text(columns[place], nulls):
+                columns[place] = [self._fit(place, value, at) for at, value in enumerate(columns[place])]
         return columns
 
     def _in_range(self, place: int, column: Sequence[Any], limits: tuple[int, int], nulls: bool) -> Sequence[Any]:
@@ -235,6 +237,15 @@ class MisfitError(Exception):
     def __init__(self, at: int, column: str, kind: str, value: Any, why: str) -> None:
         super().__init__(f"column {column!r} is {kind}; found {_short(value)} ({type(value).__name__}): {why}")
         self.at = at
+
+
+def _is_text(column: Sequence[Any], nulls: bool) -> bool:
+    """Whether all of these can be written: a lone surrogate fits no column."""
+    text = "".join(filter(None, column) if nulls else column)
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _short(value: Any) -> str:

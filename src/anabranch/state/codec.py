@@ -15,7 +15,7 @@ import uuid
 import zoneinfo
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import msgpack
 import numpy as np
@@ -82,6 +82,11 @@ def _pack_default_dict(value: Any) -> Any:
     return [None if factory is None else _FACTORY_NAMES[factory], [list(item) for item in value.items()]]
 
 
+def _order(value: np.ndarray) -> Literal["C", "F"]:
+    """How the cells of an array lie: by rows, or by columns."""
+    return "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
+
+
 # number: (type, value → packable parts, parts → value). Parts are lists of packable values.
 _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     1: (tuple, list, tuple),
@@ -123,8 +128,8 @@ _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] 
     17: (fractions.Fraction, lambda v: [v.numerator, v.denominator], lambda p: fractions.Fraction(*p)),
     18: (
         np.ndarray,
-        lambda v: [v.dtype.str, list(v.shape), np.ascontiguousarray(v).tobytes()],
-        lambda p: np.frombuffer(p[2], dtype=np.dtype(p[0])).reshape(p[1]).copy(),
+        lambda v: [v.dtype.str, list(v.shape), v.tobytes(order=_order(v)), *([] if _order(v) == "C" else ["F"])],
+        lambda p: np.frombuffer(p[2], dtype=np.dtype(p[0])).reshape(p[1], order=p[3] if p[3:] else "C").copy(order="A"),
     ),
     19: (np.generic, lambda v: [v.dtype.str, v.tobytes()], lambda p: np.frombuffer(p[1], np.dtype(p[0]))[0]),
     20: (Row, lambda v: [list(v._fields), list(v)], lambda p: restored_row(tuple(p[0]), tuple(p[1]))),

@@ -15,6 +15,8 @@ from anabranch.errors import StateError
 from anabranch.operators.epoch_context import epoch_time
 
 _MISSING = object()
+# Values of these types cannot change in place.
+_LASTING = frozenset({type(None), bool, int, float, str, bytes})
 
 
 class StateMap:
@@ -38,23 +40,31 @@ class StateMap:
 
     def put(self, key: Any, value: Any) -> None:
         """Set the value of a key."""
+        if self._is_over(key):
+            del self._entries[key]  # it comes last, as one that was never there: what is over is not kept
         self._entries[key] = (value, None if self._ttl_ms is None else epoch_time() + self._ttl_ms)
         self.changed = True
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The value of a key, or the default. A value changed in place must be `put` again."""
-        value, expires = self._entries.get(key, (_MISSING, None))
-        if value is _MISSING or (expires is not None and expires <= epoch_time()):
+        """The value of a key, or the default. A list, dict or the like may be changed in place."""
+        value, _ = self._entries.get(key, (_MISSING, None))
+        if value is _MISSING or self._is_over(key):
             return default
+        if type(value) not in _LASTING:
+            self.changed = True  # it may be, from now on
         return value
+
+    def _is_over(self, key: Any) -> bool:
+        _, expires = self._entries.get(key, (None, None))
+        return expires is not None and expires <= epoch_time()
 
     def has(self, key: Any) -> bool:
         """Whether there is a value for a key."""
-        return self.get(key, _MISSING) is not _MISSING
+        return key in self._entries and not self._is_over(key)
 
     def remove(self, key: Any) -> bool:
         """Take a key out; whether it was there."""
-        present = self.has(key)
+        present = key in self._entries and not self._is_over(key)
         if self._entries.pop(key, None) is not None:
             self.changed = True
         return present
@@ -67,7 +77,14 @@ class StateMap:
     def items(self) -> Iterator[tuple[Any, Any]]:
         """Keys and values, in the order the keys were first put."""
         now = epoch_time()
-        return iter([(k, v) for k, (v, expires) in self._entries.items() if expires is None or expires > now])
+        found = [(k, v) for k, (v, expires) in self._entries.items() if expires is None or expires > now]
+        if not _LASTING.issuperset(type(value) for _, value in found):
+            self.changed = True
+        return iter(found)
+
+    def held(self) -> list[Any]:
+        """The values, those that are over included."""
+        return [value for value, _ in self._entries.values()]
 
     def __iter__(self) -> Iterator[Any]:
         return (key for key, _ in self.items())
@@ -76,7 +93,8 @@ class StateMap:
         return self.has(key)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self.items())
+        now = epoch_time()
+        return sum(1 for _, expires in self._entries.values() if expires is None or expires > now)
 
     def __repr__(self) -> str:
         return f"StateMap({dict(self.items())!r})"
@@ -141,6 +159,10 @@ class StateMaps:
         if name not in self._maps:
             raise StateError(f"there is no store {name!r}; stores: {', '.join(self._maps) or 'none'}")
         return self._maps[name]
+
+    def held(self) -> list[Any]:
+        """The maps."""
+        return list(self._maps.values())
 
     def __repr__(self) -> str:
         return f"StateMaps({self._maps!r})"

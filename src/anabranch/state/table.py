@@ -47,6 +47,7 @@ def shared_object(values: Iterable[Any]) -> Any:
     Read back, it would be two objects: changing one would no longer change the other.
     """
     seen: set[int] = set()
+    arrays: list[np.ndarray] = []
     waiting = list(values)
     while waiting:
         value = waiting.pop()
@@ -54,7 +55,7 @@ def shared_object(values: Iterable[Any]) -> Any:
         if kind in _IMMUTABLE:
             continue
         is_object = _is_object(kind)
-        if is_object or isinstance(value, (list, dict, set, bytearray, deque)):
+        if is_object or isinstance(value, (list, dict, set, bytearray, deque, StateMap, StateMaps)):
             if id(value) in seen:
                 return value
             seen.add(id(value))
@@ -62,6 +63,12 @@ def shared_object(values: Iterable[Any]) -> Any:
             waiting.extend(value.values())
         elif isinstance(value, (list, tuple, deque)):
             waiting.extend(value)
+        elif isinstance(value, (StateMap, StateMaps)):
+            waiting.extend(value.held())
+        elif isinstance(value, np.ndarray):
+            if any(np.may_share_memory(value, other) for other in arrays):
+                return value
+            arrays.append(value)
         elif is_object:
             waiting.extend(each for _, each in attributes_of(value))
     return None

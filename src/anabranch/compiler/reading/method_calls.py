@@ -138,7 +138,8 @@ def call_method(
                 reading.heap.put(each, given)
         return found.without_text() if found.is_scalar else join(found, given).without_text()
     if receiver.text is not None and found.is_scalar and not keywords and name not in known.ALL_MUTATORS:
-        template = "{}." + name + "(" + ", ".join(["{}"] * len(arguments)) + ")"
+        dot = "({})." if receiver.text.source.isdigit() else "{}."  # 5.bit_length is no attribute of 5
+        template = dot + name + "(" + ", ".join(["{}"] * len(arguments)) + ")"
         found = found.with_text(combined_text(template, [receiver, *arguments]))
     return found
 

@@ -302,7 +302,10 @@ def constant(value: Any) -> Value:
 
 def constant_text(value: Any) -> Text | None:
     simple = value is None or type(value) in (bool, int, float, str, bytes)
-    return Text(repr(value)) if simple and value == value and value not in _INFINITE else None
+    if not simple or value != value or value in _INFINITE:
+        return None
+    # What is negative may come to stand before a power, where it would mean something else.
+    return Text(f"({value!r})" if repr(value).startswith("-") else repr(value))
 
 
 _INFINITE = (float("inf"), float("-inf"))
