@@ -71,7 +71,7 @@ def merged(samples: Sequence[StepSample]) -> OperatorSample:
         timeline = []
         for event in sample.events:
             if event.place < 0 and event.outputs is not None:
-                made.setdefault((event.place, event.trail), {})[event.key] = event.outputs
+                made.setdefault((event.place, event.trail), {}).setdefault(event.key, []).extend(event.outputs)
             else:
                 timeline.append(event)
         parts.append(timeline)
@@ -156,7 +156,9 @@ def _outputs_differ(plain: PlainOperator, sample: OperatorSample) -> Difference 
 
 def _between_differs(plain: PlainOperator, sample: OperatorSample, at: int, event: Event) -> Difference | None:
     made = sample.made_between.get((event.place, event.trail), {})
-    expected = dict(plain.happen(event.place, *(event.row or ())))
+    expected: dict[Any, list[tuple[Any, ...]]] = {}
+    for key, outputs in plain.happen(event.place, *(event.row or ())):
+        expected.setdefault(key, []).extend(outputs)
     for key in dict.fromkeys([*expected, *made]):
         if not same(made.get(key, []), expected.get(key, [])):
             return Difference("output", key, at, made.get(key, []), expected.get(key, []))

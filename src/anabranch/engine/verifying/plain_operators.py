@@ -12,7 +12,9 @@ there at once, as they would be for one thread: a dict of the author's holds the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import cloudpickle
@@ -21,7 +23,8 @@ from anabranch.compiler.models.key_proof import expression_function
 from anabranch.compiler.rewriting.computed_key import BehindKeyColumn
 from anabranch.compiler.rewriting.managed_state import ManagedDicts
 from anabranch.compiler.rewriting.whole_object import WholeObject
-from anabranch.engine.worker.sampling import PUNCTUATION, TICK
+from anabranch.engine.worker.sampling import PUNCTUATION, TICK, TIME
+from anabranch.operators.epoch_context import moment
 from anabranch.program.belongings import Belongings
 from anabranch.program.calling import Instances, emitted, route_of
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Process, Punctuate, Route
@@ -116,7 +119,11 @@ class PlainCode:
         if self._whole:
             graph = fields["graph"]
             return {} if graph is None else {"graph": ordered_parts(graph.to_parts())}
-        return {name: value for name, value in fields.items() if name != "opened"}
+        return {name: value for name, value in fields.items() if name not in _NOTES}
+
+
+# Since when a key waits: tasks note that for themselves, by trails.
+_NOTES = ("opened", "timer_since")
 
 
 # -- what is made of a tuple ------------------------------------------------------------------------------------
@@ -349,6 +356,9 @@ class _WithInstances:
         self._fields = fields
         self._live: dict[Any, Any] = {}
         self._waiting: dict[Any, None] = {}
+        self._orders = itertools.count()
+        self._since: dict[Any, int] = {}  # of keys that wait for a time
+        self._now = 0
         self.begin_again()
 
     def begin_again(self) -> None:
@@ -358,13 +368,38 @@ class _WithInstances:
         waits = [key for key, values in self._fields.items() if field and values[field]]
         # The order in which they began to wait; from then on it is that of their tuples.
         self._waiting = dict.fromkeys(sorted(waits, key=lambda key: self._fields[key]["opened"]))
+        self._since = {}
+        if self._logic.timed:
+            waits = [key for key, values in self._fields.items() if values["timer_due"] is not None]
+            for key in sorted(waits, key=lambda key: self._fields[key]["timer_since"]):
+                self._since[key] = next(self._orders)
 
     def take(self, place: int, key: Any, row: tuple[Any, ...]) -> Outputs:
-        return self._called(key, self._logic.method_of(place), self._node.inputs[place].schema.row_class(row))
+        found = self._node.inputs[place].schema.row_class(row)
+        if self._logic.timed:
+            moment().reached, moment().fired = self._now, None
+        arguments = (self._now,) if self._logic.takes_time else ()
+        return self._called(key, self._logic.method_of(place), found, *arguments)
 
     def happen(self, place: int, *arguments: Any) -> list[tuple[Any, Outputs]]:
+        if place == TIME:
+            (self._now,) = arguments
+            return list(self._fired())
         method = {PUNCTUATION: self._logic.punctuated, TICK: self._logic.ticked}[place]
         return [(key, self._called(key, method, *arguments)) for key in list(self._waiting)] if method else []
+
+    def _fired(self) -> Iterator[tuple[Any, Outputs]]:
+        """What keys make of times that have come, one after the other: by their times, then since when they wait."""
+        due = [(self._live[key].timer_due, since, key) for key, since in self._since.items()]
+        due = [each for each in due if each[0] <= self._now]
+        heapq.heapify(due)
+        while due:
+            time, since, key = heapq.heappop(due)
+            moment().reached, moment().fired = self._now, time
+            yield key, self._called(key, self._logic.timed, time)
+            again = self._live[key].timer_due
+            if again is not None and time < again <= self._now:
+                heapq.heappush(due, (again, since, key))
 
     def _called(self, key: Any, method: str, *arguments: Any) -> Outputs:
         instance, schema = self._live[key], self._node.schema
@@ -374,6 +409,11 @@ class _WithInstances:
             self._waiting.setdefault(key)
         else:
             self._waiting.pop(key, None)
+        if self._logic.timed:
+            if instance.timer_due is None:
+                self._since.pop(key, None)
+            else:
+                self._since.setdefault(key, next(self._orders))
         return made
 
     def states(self) -> dict[Any, State]:
@@ -381,7 +421,7 @@ class _WithInstances:
             key: {
                 name: value
                 for name, value in zip(self._instances.names, self._instances.values(instance), strict=True)
-                if name != "opened"  # since when it waits, which the tasks note for themselves
+                if name not in _NOTES
             }
             for key, instance in self._live.items()
         }

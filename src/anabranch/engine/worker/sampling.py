@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from anabranch.state.table import Table
 
 # What happened, where no tuple came by an input: inputs count from 0.
-PUNCTUATION, TICK = -1, -2
+PUNCTUATION, TICK, TIME = -1, -2, -3
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _SAMPLED = (Filter, Map, FlatMap, Keyed, Route, Punctuate)
 
@@ -42,8 +42,6 @@ def not_sampled(node: Node) -> str:
         return f"a {node.kind} has no code of the user's"
     if hasattr(getattr(logic, "function", None), "added_column"):
         return "it deals tuples out as they come"
-    if isinstance(logic, Keyed) and logic.timed:
-        return "its keys wait for times"
     return ""
 
 
@@ -81,10 +79,10 @@ class Event:
     """A tuple, a punctuation or a tick, and what a key made of it."""
 
     place: int
-    """The input that a tuple came by; else `PUNCTUATION` or `TICK`."""
+    """The input that a tuple came by; else `PUNCTUATION`, `TICK`, or `TIME`: how far time has come."""
     key: Any
     row: tuple[Any, ...] | None
-    """The tuple; of a tick its time."""
+    """The tuple; of a tick its time, of time how far it has come."""
     trail: tuple[int, ...]
     outputs: list[tuple[Any, ...]] | None
     """None: together with those of the tuple that follows; or something that happened between tuples, of no key."""
@@ -244,13 +242,18 @@ class StepSampler:
         assert isinstance(self._node.logic, Keyed) and self._table is not None
         for place, batch in arrival.batches.items():
             self._meet(self._keys(batch, place), batch)
-        if len(arrival.marks) or arrival.tick is not None:
-            live = self._table.load_waiting(self._node.logic.waiting) if self._step.waits else {}
-            self._meet(list(live), None)
+        waits = self._step.waits and bool(self._node.logic.waiting)
+        if waits and (len(arrival.marks) or arrival.tick is not None):
+            self._meet(list(self._table.load_waiting(self._node.logic.waiting)), None)
         self._trails = arrival.trails
 
+    def due(self, keys: Iterable[Any], value: int) -> None:
+        """Keys that may be called without a tuple, and how far time had come when the epoch began."""
+        self._meet(list(keys), None)
+        self._sample.events.append(Event(TIME, None, (value,), (), None))
+
     def happened(self, place: int, position: int, *arguments: int) -> None:
-        """A punctuation or a tick, with what methods are called with, whatever keys make of it."""
+        """A punctuation, a tick, an advance of time, with its arguments, whatever keys make of it."""
         self._sample.events.append(Event(place, None, arguments, self._trail(position), None))
 
     def around(self, method: Callable[..., Any], place: int, position: int, key: Any, row: Any) -> Callable[..., Any]:
@@ -305,6 +308,9 @@ class StepSampler:
 
     def finished(self) -> StepSample | None:
         """What was taken; None: nothing."""
+        if isinstance(self._node.logic, Keyed) and self._node.logic.timed:
+            # What happened between tuples was taken down behind them.
+            self._sample.events.sort(key=lambda event: event.trail)
         if self._table is not None:
             live, values = self._table.live, self._table.instances.values
             for key, before in self._before.items():
