@@ -14,6 +14,7 @@ import numpy as np
 from anabranch.control.concurrency_controller import ConcurrencyController
 from anabranch.control.operator_levels import PaperLevels
 from anabranch.engine.pool.dispatch import Pool
+from anabranch.engine.pool.neighbours import Neighbours
 from anabranch.engine.pool.thread_crew import ThreadCrew
 from anabranch.program.elastic import Concurrency
 
@@ -93,7 +94,9 @@ def floating_point(operations: int) -> Callable[[Any], Any]:
     return lambda row: float(np.multiply(numbers, 1.5).sum())
 
 
-def pool_for(function: Callable[[Any], Any], controller: Any, period_s: float) -> Pool:
+def pool_for(
+    function: Callable[[Any], Any], controller: Any, period_s: float, neighbours: Neighbours | None = None
+) -> Pool:
     """A pool of threads that call a function."""
 
     def many(rows: Any, results: list[Any]) -> None:
@@ -101,7 +104,7 @@ def pool_for(function: Callable[[Any], Any], controller: Any, period_s: float) -
         for row in rows:
             append(function(row))
 
-    return Pool(ThreadCrew(many), many, Concurrency(period_s=period_s), controller)
+    return Pool(ThreadCrew(many), many, Concurrency(period_s=period_s), controller, neighbours=neighbours)
 
 
 def default_levels(most: int = 128, least: int = 0) -> ConcurrencyController:

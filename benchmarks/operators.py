@@ -17,11 +17,14 @@ import concurrent.futures
 import gc
 import random
 import statistics
+import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import anabranch as ab
+from anabranch.engine.pool.neighbours import Neighbours
 from anabranch.engine.worker.batches import Batch, BatchSteps
 from anabranch.engine.worker.elastic_steps import Calls, elastic_step
 from benchmarks._http_service import RunningService
@@ -122,7 +125,12 @@ def competing(period_s: float, periods: int, make: Any = default_levels) -> dict
     with fixed(work, 20) as alone:
         alone.rate(max(0.2, period_s / 2))
         most = alone.rate(2 * period_s)
-    runs = [Running(pool_for(work, make(), period_s)) for _ in range(4)]
+    with tempfile.TemporaryDirectory() as scratch:
+        seats = [Neighbours(Path(scratch), str(number)) for number in range(4)]
+        return _compete([Running(pool_for(work, make(), period_s, seat)) for seat in seats], period_s, periods, most)
+
+
+def _compete(runs: list[Running], period_s: float, periods: int, most: float) -> dict[str, Any]:
     for run in runs:
         run.__enter__()
     try:

@@ -70,6 +70,11 @@ def counts_globally(t):
     return TOTAL["n"] % 2 == 0
 
 
+def counts_elsewhere(t):
+    ab.counted = getattr(ab, "counted", 0) + 1
+    return ab.counted % 2 == 0
+
+
 def programs() -> dict[str, ab.Stream]:
     source = from_epochs(EPOCHS, COLUMNS)
     return {
@@ -119,8 +124,13 @@ def test_such_state_is_kept_over_a_restart_with_other_channels(tmp_path, name):
     assert exact(first.output + second.output) == exact(stream.run_sequential())
 
 
-def test_state_outside_of_the_operator_is_refused_with_what_to_do():
+def test_state_in_globals_is_kept_in_one_channel():
     stream = from_epochs(EPOCHS, COLUMNS).filter(counts_globally)
+    assert exact(run_parallel(stream)) == exact(stream.run_sequential())
+
+
+def test_state_in_another_module_is_refused_with_what_to_do():
+    stream = from_epochs(EPOCHS, COLUMNS).filter(counts_elsewhere)
     with pytest.raises(ProgramError, match=r"operator filter \(.*could not be kept.*To change that"):
         run_parallel(stream)
 

@@ -72,6 +72,10 @@ class MissingSegments(AnabranchError):  # noqa: N818 - not the user's error: the
         super().__init__("\n".join(self.names))
 
 
+class ShuffleNeeded(AnabranchError):  # noqa: N818 - not the user's error: the driver answers it
+    """Tuples of one channel were not read by one task in their order; the driver has the epoch run with a shuffle."""
+
+
 class SinkError(AnabranchError):
     """The sink cannot take the output."""
 

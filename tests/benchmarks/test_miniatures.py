@@ -59,6 +59,7 @@ FIGURES: dict[str, set[str]] = {
     "partitioning": {"lll", "explicit", "counters", "fast_readj_speedup", "pruned_readj_speedup", "lookup_cost"},
     "simulator": {"planted_bugs", "planted_bugs_found", "worlds_per_cpu_minute", "worlds_failed"},
     "skew": {"skew_gain", "skew_gain_uniform", "busiest", "speedup", "hot_key_rows_per_second", "splitter_ns"},
+    "soundness": {"programs", "unsound", "found_safe", "needless_refusals", "bodies_fuzzed"},
     "soak": {
         "spark_driver_mib_growth",
         "spark_jvm_mib_growth",
@@ -74,7 +75,7 @@ FIGURES: dict[str, set[str]] = {
     "time": {"watermark_overhead", "timer_slowdown_held"},
     "stateful": {"ratio_transform_with_state", "ratio_apply_in_pandas", "ratio_native"},
 }
-PURE = {"compiler", "control", "damage", "durability", "merger_speed", "operators", "simulator", "time"}
+PURE = {"compiler", "control", "damage", "durability", "merger_speed", "operators", "simulator", "soundness", "time"}
 # Benchmarks that have no miniature.
 WITHOUT: set[str] = set()
 

@@ -333,8 +333,8 @@ class _Emit(ast.NodeTransformer):
 _serial = itertools.count()
 
 
-def mutant(function: types.FunctionType, expression: str = "", statement: str = "") -> types.FunctionType | None:
-    """The function with a hidden expression in what it emits, or with a statement that makes one."""
+def text_of_mutant(function: types.FunctionType, expression: str = "", statement: str = "") -> str | None:
+    """The source of the function with a hidden expression in what it emits, or with a statement that makes one."""
     tree = source_of(function)
     if tree is None:
         return None
@@ -343,10 +343,22 @@ def mutant(function: types.FunctionType, expression: str = "", statement: str = 
     if statement:
         start = 1 if isinstance(tree.body[0], ast.Expr) and isinstance(tree.body[0].value, ast.Constant) else 0
         tree.body[start:start] = ast.parse(statement).body
-    text = ast.unparse(ast.fix_missing_locations(ast.Module([tree], [])))
+    return ast.unparse(ast.fix_missing_locations(ast.Module([tree], [])))
+
+
+def mutant(function: types.FunctionType, expression: str = "", statement: str = "") -> types.FunctionType | None:
+    """The function with a hidden expression in what it emits, or with a statement that makes one."""
+    text = text_of_mutant(function, expression, statement)
+    if text is None:
+        return None
     name = f"<mutant {next(_serial)}>"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     space = {**function.__globals__, **hidden_names()}
     space["__name__"] = "__mutant__"
     exec(compile(text, name, "exec", dont_inherit=True), space)
-    return space[tree.name]
+    return space[function.__name__]
+
+
+def takes_emit(function: types.FunctionType) -> bool:
+    """Whether a function emits by a callback."""
+    return function.__code__.co_varnames[1 : function.__code__.co_argcount] == ("emit",)

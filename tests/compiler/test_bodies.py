@@ -42,10 +42,10 @@ def outcome(run):
         return re.sub(r", epoch \d+", "", str(error))
 
 
-@pytest.mark.parametrize("first", range(0, BODIES, GROUP))
-def test_a_rewritten_method_does_what_the_method_does(first, tmp_path):
-    module = module_of(tmp_path, first, GROUP)
-    for seed in range(first, first + GROUP):
+def compare(directory, first, count):
+    """Run that many methods, rewritten and as they are: a difference is an AssertionError with the source."""
+    module = module_of(directory, first, count)
+    for seed in range(first, first + count):
         operator = getattr(module, f"Body{seed}")
         stream = ab.from_rows(ROWS, COLUMNS, rows_per_epoch=10).process(operator(), by="k", schema=OUTPUT)
         expected = outcome(lambda stream=stream: run_sequential([stream])[0])
@@ -54,11 +54,18 @@ def test_a_rewritten_method_does_what_the_method_does(first, tmp_path):
         channels = 1 if isinstance(expected, str) else 1 + seed % 3
 
         def parallel(stream=stream, seed=seed, channels=channels):
-            run = ParallelRun(stream, str(tmp_path / str(seed)), channels=channels, seed=seed)
+            run = ParallelRun(stream, str(directory / str(seed)), channels=channels, seed=seed)
             run.run_epochs()
             return run.output
 
         assert outcome(parallel) == expected, source_of(seed, f"Body{seed}")
+
+
+# A method that fails leaves its generator behind; what a `finally` of it raises when it is collected is nobody's error.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("first", range(0, BODIES, GROUP))
+def test_a_rewritten_method_does_what_the_method_does(first, tmp_path):
+    compare(tmp_path, first, GROUP)
 
 
 def test_many_of_the_random_methods_are_rewritten(tmp_path):

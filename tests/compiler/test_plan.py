@@ -49,11 +49,8 @@ def program():
     return [b.node("total", Process(Total()), at)]
 
 
-SEEN = []
-
-
 def remembers(t):
-    SEEN.append(t.k)
+    pytest.seen = t.k  # in another module, of which no copy is made
     return t
 
 

@@ -5,7 +5,6 @@ import datetime
 import pytest
 
 import anabranch as ab
-from anabranch.errors import ProgramError
 from anabranch.testing import run_parallel
 
 ROWS = [(1, 2), (1, 3), (2, 4), (1, 5)]
@@ -84,9 +83,8 @@ def test_an_output_is_what_it_was_when_it_was_emitted(program):
     ],
     ids=["map", "flat_map", "a buffer"],
 )
-def test_a_function_that_remembers_is_refused_with_what_to_do(program):
-    with pytest.raises(ProgramError, match=r"could not be kept from one epoch to the next: .*To change that"):
-        run_parallel(program, channels=2)
+def test_a_function_that_remembers_runs_in_one_channel(program):
+    assert run_parallel(program, channels=2) == program.run_sequential()
 
 
 def test_the_values_of_these_tests_do_change():

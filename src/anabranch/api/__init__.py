@@ -9,4 +9,5 @@ stream_time.py  event_time: what a stream's time is
 writer.py      where streams go                     query.py       the handle of what runs
 temporary_checkpoint.py   of queries whose output nobody keeps
 events.py      what listeners are told              progress.py    how it looks on a terminal
+partitions.py  how data is partitioned that needs no first shuffle
 """

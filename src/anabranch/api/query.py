@@ -132,8 +132,8 @@ class StreamingQuery:
 
     @property
     def regions(self) -> list[RegionStatus]:
-        """The stages that are entered through a shuffle, as `explain` and progress name them: how many channels each
-        has, within which bounds, pinned or not, and what was asked by hand."""
+        """The stages with channels, as `explain` and progress name them: how many channels each has,
+        within which bounds, pinned or not, and what was asked by hand."""
         return self._runner.regions
 
     def rescale(self, region: str, channels: int) -> None:

@@ -11,6 +11,8 @@ from anabranch.api.stream import Stream
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.program.ddl import to_ddl
 from anabranch.program.graph import Feedback, Location, Loop, Node, Source, caller_location
+from anabranch.program.hashing import is_hashable
+from anabranch.program.options import CHANNELS_MAX
 from anabranch.program.schema import Schema
 
 if TYPE_CHECKING:
@@ -40,7 +42,13 @@ class Session:
         self.listeners.remove(listener)
 
     def read(
-        self, dataframe: DataFrame, *, order_by: str | Sequence[str] | None = None, name: str | None = None
+        self,
+        dataframe: DataFrame,
+        *,
+        order_by: str | Sequence[str] | None = None,
+        partitioned_by: str | Sequence[str] | None = None,
+        partitions: int | None = None,
+        name: str | None = None,
     ) -> Stream:
         """A stream from any streaming DataFrame.
 
@@ -51,10 +59,16 @@ class Session:
         order_by : str or sequence of str, optional
             The columns that order the rows of an epoch. Not needed for files (modification time, path, row)
             nor for Kafka (topic, partition, offset).
+        partitioned_by : str or sequence of str, optional
+            The columns by which the rows are partitioned already, as `partition_of` does it: each file, or each Kafka
+            partition, has rows of one partition only. An operator by a key that holds these columns then needs no
+            shuffle before it, if it comes first. Checked for every key.
+        partitions : int, optional
+            Into how many; needed with `partitioned_by`. The operator has as many channels.
         name : str, optional
             What plans and errors call the source.
         """
-        from anabranch.spark.source import DataFrameOrigin, check_order, schema_of
+        from anabranch.spark.source import DataFrameOrigin, check_order, check_uncut, schema_of
 
         location = caller_location()
         title = f"{name or 'source'} ({location})"
@@ -66,9 +80,27 @@ class Session:
         columns = (order_by,) if isinstance(order_by, str) else tuple(order_by or ())
         schema = schema_of(dataframe, title)
         check_order(dataframe, columns, title)
-        return _source(self, DataFrameOrigin(dataframe, columns), schema, location, name)
+        parts = _partitioned(schema, partitioned_by, partitions, title)
+        if parts[0] and columns:
+            raise ProgramError(
+                f"source {title}: order_by and partitioned_by exclude each other: rows that are sorted by columns are "
+                "shuffled for it. Leave one of them away"
+            )
+        if parts[0]:
+            check_uncut(dataframe, title)
+        return _source(self, DataFrameOrigin(dataframe, columns), schema, location, name, parts)
 
-    def from_files(self, path: str, format: str, schema: Any, *, name: str | None = None, **options: Any) -> Stream:
+    def from_files(
+        self,
+        path: str,
+        format: str,
+        schema: Any,
+        *,
+        partitioned_by: str | Sequence[str] | None = None,
+        partitions: int | None = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> Stream:
         """A stream of the files in a directory, in the order of modification time, path and row.
 
         Parameters
@@ -77,6 +109,9 @@ class Session:
             The directory and the format of its files: parquet, json, csv, orc, text, …
         schema : str or class
             The columns: a DDL string, a Spark or Arrow schema, or a class with annotated fields.
+        partitioned_by, partitions
+            As for `read`: each file has rows of one partition only. Unless options say otherwise, an epoch takes as
+            many files as there are partitions; an epoch that has several files of one is run with a shuffle.
         **options
             Options of Spark's reader, such as ``maxFilesPerTrigger=1`` or ``header=True``. Rows that cannot
             be read fail the epoch (``mode="FAILFAST"``); Spark's own default would turn them into nulls. Without
@@ -86,10 +121,13 @@ class Session:
         """
         location = caller_location()
         columns = _columns("from_files", schema, location)
+        parts = _partitioned(columns, partitioned_by, partitions, f"{name or 'source'} ({location})")
         if format in ("json", "csv", "xml"):
             options.setdefault("mode", "FAILFAST")
         from anabranch.spark.source import FOR_EVER, DataFrameOrigin, FilesOrigin
 
+        if parts[0] and not {option.lower() for option in options} & _OF_SELECTION:
+            options["maxFilesPerTrigger"] = parts[1]
         selects = {option.lower() for option in options} & _OF_SELECTION
         if not any(option.lower() == "maxfileage" for option in options):
             options["maxFileAge"] = FOR_EVER
@@ -101,7 +139,7 @@ class Session:
         origin = DataFrameOrigin(load(), ())
         if not selects and not set(path) & set("*?[]{}"):
             origin = FilesOrigin(origin.dataframe, (), path, lambda files: load(maxFilesPerTrigger=files))
-        return _source(self, origin, columns, location, name)
+        return _source(self, origin, columns, location, name, parts)
 
     def read_state(self, checkpoint: str, operator: str | None = None, *, epoch: int | None = None) -> DataFrame:
         """What a checkpoint holds, as a DataFrame, without running its program.
@@ -232,13 +270,17 @@ def from_epochs(
     name: str | None = None,
     session: Session | None = None,
     location: Location | None = None,
+    partitioned: tuple[tuple[str, ...], int] = ((), 0),
 ) -> Stream:
-    """A stream of rows in memory, cut into epochs by the caller; an epoch may be empty. For tests."""
+    """A stream of rows in memory, cut into epochs by the caller; an epoch may be empty. For tests.
+
+    That it is partitioned by some columns is for runs that cut an epoch into files accordingly.
+    """
     from anabranch.program.origins import RowsOrigin
 
     location = location or caller_location()
     columns = _columns("from_rows", schema, location)
-    return _source(session, RowsOrigin(tuple(tuple(e) for e in epochs)), columns, location, name)
+    return _source(session, RowsOrigin(tuple(tuple(e) for e in epochs)), columns, location, name, partitioned)
 
 
 def _columns(method: str, schema: Any, location: Location) -> Schema:
@@ -248,8 +290,38 @@ def _columns(method: str, schema: Any, location: Location) -> Schema:
         raise SchemaError(f"{method} at {location}: {problem}") from None
 
 
-def _source(session: Session | None, origin: Any, schema: Schema, location: Location, name: str | None) -> Stream:
+def _partitioned(
+    schema: Schema, columns: str | Sequence[str] | None, partitions: int | None, title: str
+) -> tuple[tuple[str, ...], int]:
+    """The columns a source is partitioned by, and into how many; an error if that cannot be."""
+    if columns is None and partitions is None:
+        return (), 0
+    by = (columns,) if isinstance(columns, str) else tuple(columns or ())
+    if not by or partitions is None:
+        raise ProgramError(
+            f"source {title}: partitioned_by and partitions belong together: by which columns, and into how many; "
+            f"found partitioned_by={columns!r}, partitions={partitions!r}"
+        )
+    if isinstance(partitions, bool) or not isinstance(partitions, int) or not 1 <= partitions <= CHANNELS_MAX:
+        raise ProgramError(f"source {title}: partitions={partitions!r}: expected a whole number, 1 to {CHANNELS_MAX}")
+    for name in by:
+        if name not in schema.names or by.count(name) > 1:
+            what = "twice" if name in schema.names else f"which is no column; columns: {', '.join(schema.names)}"
+            raise ProgramError(f"source {title}: partitioned_by names {name!r}, {what}")
+        if not is_hashable(schema.type_of(name)):
+            raise SchemaError(f"source {title}: partitioned_by: {name!r} cannot be a key: it is {schema.type_of(name)}")
+    return by, partitions
+
+
+def _source(
+    session: Session | None,
+    origin: Any,
+    schema: Schema,
+    location: Location,
+    name: str | None,
+    partitioned: tuple[tuple[str, ...], int] = ((), 0),
+) -> Stream:
     names = set[str]()
     chosen = unique_name(name or "source", names, location, explicit=name is not None)
-    node = Node(0, "source", chosen, Source(origin), (), schema, location)
+    node = Node(0, "source", chosen, Source(origin, *partitioned), (), schema, location)
     return Stream(session, node, names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -245,7 +246,10 @@ class Stream:
                 f"instance of a class derived from ab.Operator; found {operator!r}"
             )
         output = output_schema(self, "process", operator, schema, location, method)
-        shown = getattr(operator, "__name__", type(operator).__name__)
+        # Of functions and classes; an object may make up any attribute.
+        shown = (
+            operator.__name__ if inspect.isroutine(operator) or isinstance(operator, type) else type(operator).__name__
+        )
         return put(self, "process", lambda _: (Process(operator, method), output), location, name, wanted=shown)
 
     # Windows and patterns over the tuples of each key.

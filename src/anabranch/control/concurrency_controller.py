@@ -91,6 +91,10 @@ class ConcurrencyController:
         self._unsure = 0
         self._since_probe = 0
         self._wait = probe_every
+        self._looked_down = True
+        self._seen_more = False
+        self.is_shared = False
+        """Whether others compete for the same: then lower levels are looked at, too, and may leave more for all."""
         self._log: deque[LevelDecision] = deque(maxlen=log_length)
 
     @property
@@ -133,8 +137,9 @@ class ConcurrencyController:
             self._level = level
             return "search", reason
         best = self._best()
-        self._hold(best, self._rates[best])
-        return "settled", f"{best} gives {self._held:g}/s, and no level near it clearly more"
+        rate = self._rates[best]
+        self._hold(best, rate)
+        return "settled", f"{best} gives {rate:g}/s, and no level near it clearly more"
 
     def _best(self) -> int:
         """The lowest level that comes up to the best rate."""
@@ -177,7 +182,8 @@ class ConcurrencyController:
     def _hold(self, level: int, rate: float) -> None:
         self._mode = "hold"
         self._level = self._home = level
-        self._held = rate
+        # Where others count, what was compared was more than the own rate: the next period tells that.
+        self._held = 0.0 if self.is_shared else rate
         self._unsure = 0
         self._since_probe = 0
         self._wait = self._probe_every
@@ -191,10 +197,16 @@ class ConcurrencyController:
                 return self._search_anew(rate, change)
             return "unsure", f"{rate:g}/s instead of {self._held:g}/s; one period may be an accident"
         self._unsure = 0
-        self._held += 0.3 * (rate - self._held)
+        self._held = self._held + 0.3 * (rate - self._held) if self._held else rate
         self._since_probe += 1
+        if self._since_probe >= self._wait and self.is_shared and not self._looked_down and self._home > 1:
+            self._mode = "probe"
+            self._looked_down = True
+            self._level = max(self._min, min(self._home - 1, round(self._home / 1.25)))
+            return "look", f"others compete: fewer than {self._home} may leave more for all"
         if self._since_probe >= self._wait and self._level < self._max:
             self._mode = "probe"
+            self._looked_down = False
             self._level = min(self._max, max(self._home + 1, 2, round(self._home * 1.25)))
             return "look", f"capacity may have appeared that {self._home} cannot show"
         return "stable", f"{rate:g}/s as before"
@@ -213,8 +225,14 @@ class ConcurrencyController:
     def _probed(self, rate: float) -> tuple[str, str]:
         looked = self._level
         if rate > self._held * (1 + max(self._tolerance, 0.25 * (looked / max(self._home, 1) - 1))):
+            if self.is_shared and looked > self._home and not self._seen_more:
+                home, held = self._home, self._held
+                self._hold(home, held)
+                self._held, self._wait, self._looked_down, self._seen_more = held, 1, True, True
+                return "more?", f"{looked} gives {rate:g}/s instead of {held:g}/s; others may have changed: once more"
+            self._seen_more = False
             self._mode = "search"
-            self._downwards = False
+            self._downwards = looked < self._home
             self._rates = {self._home: self._held, looked: rate}
             following = self._next_level()
             if following is not None:
@@ -222,11 +240,18 @@ class ConcurrencyController:
                 return "more", f"{looked} gives {rate:g}/s instead of {self._held:g}/s; {following[1]}"
             self._hold(looked, rate)
             return "more", f"{looked} gives {rate:g}/s instead of {self._held:g}/s"
+        self._seen_more = False
+        held = self._held
+        if looked < self._home and rate >= held * (1 - self._tolerance):
+            self._hold(looked, rate)
+            self._looked_down = False  # there may be more to give back
+            return "fewer", f"{looked} is as good for all: {rate:g}/s with what others gain, {held:g}/s before"
         wait = self._probe_every
         if rate < self._held * _BAD_SHARE:
             wait = min(_WAIT_MAX, self._wait * 2)
-        held = self._held
-        self._hold(self._home, held)
+        home = self._home
+        self._hold(home, held)
+        self._held = held
         self._wait = wait
         return "no more", f"{looked} gives {rate:g}/s instead of {held:g}/s"
 

@@ -4,6 +4,7 @@ General layout, in the order the data flows:
 
     ring.py → function.py     key groups to channels by a weighed ring, hot keys by a map; who has to look where for
                               state when one function follows another
+    source_partitions.py      the function of sources that are partitioned by key already
     resources.py              β of *Partitioning*: how the load of a key grows with its frequency
     threshold.py              δ: from which frequency on a key is hot
     counting/                 what is known of keys

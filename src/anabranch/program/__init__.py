@@ -11,6 +11,7 @@ hashing.py    the hash of keys, and key groups               key_text.py   texts
 options.py    every option of a query: name, what it may be, default, meaning
 origins.py    sources that need no Spark to be described
 object_parts.py   what objects of the user's hold, and the ways through them
+object_pieces.py  objects of the library that are kept in one piece
 object_graph.py   such an object, kept whole as data        belongings.py   what user code keeps, put back
 whole_copies.py   copies with globals of their own          travelling.py   a program on its way to workers
 """

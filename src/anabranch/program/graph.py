@@ -50,9 +50,14 @@ def caller_location() -> Location:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where tuples come from. `origin` is opaque here: the Spark layer knows what to read."""
+    """Where tuples come from. `origin` is opaque here: the Spark layer knows what to read.
+
+    Rows with different values in `partitioned_by` come in `partitions` parts that are read apart from each other.
+    """
 
     origin: Any
+    partitioned_by: tuple[str, ...] = ()
+    partitions: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

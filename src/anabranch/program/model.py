@@ -154,6 +154,9 @@ class Model:
         Which of the three levels of state transparency applies; 0 if none.
     logic : Logic or None
         What runs instead of the node's own logic, if the compiler rewrote it.
+    in_globals, out_of_reach : tuple of str
+        For an operator that runs in one channel, what it writes outside of its own object: in globals and classes,
+        which its copy has of its own; and where no copy leads, as in another module.
     """
 
     state: Property
@@ -168,6 +171,8 @@ class Model:
     remedy: str = ""
     case: int = 0
     logic: Any = None
+    in_globals: tuple[str, ...] = ()
+    out_of_reach: tuple[str, ...] = ()
 
     @property
     def is_safe(self) -> bool:

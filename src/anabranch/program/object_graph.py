@@ -19,15 +19,12 @@ What cannot be kept is refused, if it can be by `check` before anything starts, 
 
 from __future__ import annotations
 
-import array
 import collections
 import enum
 import functools
 import itertools
 import types
 from collections.abc import Callable, Iterable
-from io import StringIO
-from random import Random
 from typing import Any
 
 import cloudpickle
@@ -40,6 +37,7 @@ from anabranch.program.object_parts import (
     attributes_of,
     built_in_base,
     children,
+    class_data,
     code_of,
     is_atom,
     is_filled,
@@ -47,6 +45,7 @@ from anabranch.program.object_parts import (
     is_plain_instance,
     shown_path,
 )
+from anabranch.program.object_pieces import LIBRARY_CLASSES, PIECES, RESTORED, code_name, filled_text, random_of
 from anabranch.program.schema import Row, restored_row
 from anabranch.program.whole_copies import pickled_whole
 
@@ -74,7 +73,7 @@ class Prototype:
 
     def __init__(self, target: Any) -> None:
         self.name = getattr(target, "__name__", type(target).__name__)
-        classes, _ = code_of(target)
+        classes, _ = code_of(target, in_globals=True)
         _refuse_overlaps([each for each in Live(target, classes).objects() if isinstance(each, np.ndarray)])
         self._pickled, self.has_own_globals = pickled_whole((target, classes), target)
 
@@ -108,6 +107,22 @@ class ObjectGraph:
                 self._live.fill(self._parts)
         return self._live.target
 
+    @staticmethod
+    def of_value(value: Any, classes: dict[str, type]) -> ObjectGraph:
+        """One value of the user's, with all that it holds: it begins with nothing that a prototype has."""
+        found = ObjectGraph()
+        found._live = Live(value, classes, is_anchored=False)
+        return found
+
+    def value(self, classes: dict[str, type]) -> Any:
+        """The value that `of_value` was given, of the classes that the program brought along."""
+        if self._live is None:
+            assert self._parts is not None, "nothing was ever asked of it"
+            live = Live(None, classes, is_anchored=False)
+            live.target = live.fill(self._parts)
+            self._live = live
+        return self._live.target
+
     def to_parts(self) -> list[Any]:
         """As plain data."""
         if self._live is not None:
@@ -125,14 +140,16 @@ class ObjectGraph:
 
 
 class Live:
-    """A copy of a prototype, with where its objects were at first."""
+    """A copy of a prototype, with where its objects were at first; or a value that has no such beginning."""
 
-    def __init__(self, target: Any, classes: dict[str, type]) -> None:
+    def __init__(self, target: Any, classes: dict[str, type], is_anchored: bool = True) -> None:
         self.target = target
         self._classes = classes
         self._anchors: dict[int, Path] = {}
         self._by_path: dict[Path, Any] = {}
-        self._anchor(target)
+        if is_anchored:
+            self._anchor(target)
+        self._codes: dict[str, tuple[types.CodeType, types.FunctionType]] | None = None
 
     def _anchor(self, target: Any) -> None:
         waiting: list[tuple[Path, Any]] = [((), target)]
@@ -198,8 +215,8 @@ class Live:
             return "defaultdict", [place(value.default_factory, (*path, ("factory", None))), pairs(value)]
         if kind is collections.deque:
             return "deque", [value.maxlen, all_of(value)]
-        if kind in _PLAIN:
-            return _PLAIN[kind][0], _PLAIN[kind][1](value)
+        if kind in PIECES:
+            return PIECES[kind][0], PIECES[kind][1](value)
         if kind is np.ndarray and not value.dtype.hasobject and value.dtype.names is None:
             order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
             return "ndarray", [value.dtype.str, list(value.shape), value.tobytes(order=order), order]
@@ -210,14 +227,25 @@ class Live:
         if kind is types.CellType:
             return "cell", all_of([value.cell_contents]) if is_filled(value) else []
         if kind is types.MethodType and anchor is not None:
-            return "same", [place(child, (*path, step)) for step, child in children(value)]
+            return "same", [[*step, place(child, (*path, step))] for step, child in children(value)]
         if kind is types.MethodType and getattr(value.__self__, value.__name__, None) == value:
             return "method", [place(value.__self__, (*path, ("self", None))), value.__name__]
         if kind is functools.partial:
             held = [value.func, value.args, value.keywords]
             return "partial", [place(each, (*path, ("partial", at))) for at, each in enumerate(held)]
         if anchor is not None and (isinstance(value, LASTING) or kind.__module__ == "logging"):
-            return "same", [place(child, (*path, step)) for step, child in children(value)]
+            # Names may have been bound anew: in the class, or among the globals of a function.
+            return "same", [[*step, place(child, (*path, step))] for step, child in children(value)]
+        if kind is types.FunctionType and self._code(value.__code__) is not None:
+            held = [value.__closure__, value.__defaults__, value.__kwdefaults__]
+            return "function", [
+                self._code(value.__code__),
+                *(place(each, (*path, ("function", at))) for at, each in enumerate(held)),
+            ]
+        if kind is types.SimpleNamespace:
+            return "namespace", [
+                [name, place(item, (*path, ("attribute", name)))] for name, item in vars(value).items()
+            ]
         if isinstance(value, type):
             return "class", self._class(value, path)
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
@@ -230,26 +258,54 @@ class Live:
                 inner = pairs(value)
             elif inherited is not None:
                 inner = all_of(value)
-            return "instance", [self._class(kind, path), attributes, inner]
+            held = [place(kind, (*path, ("class", None)))] if id(kind) in self._anchors else []
+            return "instance", [self._class(kind, path), attributes, inner, *held]
         raise StateError(
             f"{shown_path(path)} holds a {kind.__module__}.{kind.__qualname__}, which cannot be kept from one epoch to "
             "the next. Keep its parts as plain values (numbers, texts, lists, dicts, objects of your own classes), "
             "and make it anew from them."
         )
 
+    def _code(self, code: types.CodeType) -> str | None:
+        """The name of code that the program brought along, inner functions included; None for any other."""
+        if self._codes is None:
+            self._codes = {}
+            waiting = [(each.__code__, each) for each in self.objects() if isinstance(each, types.FunctionType)]
+            while waiting:
+                inner, function = waiting.pop()
+                self._codes.setdefault(code_name(inner), (inner, function))
+                waiting.extend((each, function) for each in inner.co_consts if isinstance(each, types.CodeType))
+        name = code_name(code)
+        return name if name in self._codes and self._codes[name][0] is code else None
+
+    def _function(self, contents: list[Any], value_of: Callable[[Any], Any]) -> types.FunctionType:
+        self._code(_NO_CODE)
+        assert self._codes is not None
+        if contents[0] not in self._codes:
+            raise StateError(f"the state was written by another version of the program: it has no {contents[0]}")
+        code, function = self._codes[contents[0]]
+        closure, defaults, named = map(value_of, contents[1:])
+        made = types.FunctionType(code, function.__globals__, code.co_name, defaults, closure)
+        made.__kwdefaults__ = named
+        return made
+
     def _class(self, kind: type, path: Path) -> str:
         name = f"{kind.__module__}.{kind.__qualname__}"
-        if self._classes.get(name) is not kind:
+        if self._classes.get(name, LIBRARY_CLASSES.get(name)) is not kind:
             raise StateError(
                 f"{shown_path(path)} is of the class {name}, which the operator's code does not name where it can be "
                 "found again: use it by its own name in a method of the operator, or at the top of its module."
             )
         return name
 
+    def _known_class(self, name: str) -> Any:
+        """One that the program brought along, or of Python's own containers; KeyError for any other."""
+        return self._classes[name] if name in self._classes else LIBRARY_CLASSES[name]
+
     # -- from data ------------------------------------------------------------------------------------------
 
-    def fill(self, nodes: list[Any]) -> None:
-        """Give the object what `flatten` found, in this copy's own objects where it has them."""
+    def fill(self, nodes: list[Any]) -> Any:
+        """Give the object what `flatten` found, in this copy's own objects where it has them; the first of them."""
         made: list[Any] = [_NOTHING] * len(nodes)
 
         def value_of(each: Any) -> Any:
@@ -267,6 +323,7 @@ class Live:
             get(number)
         for number, (_, kind, contents) in enumerate(nodes):
             _refilled(made[number], kind, contents, value_of)
+        return made[0]
 
     def _made(self, kind: str, contents: Any, value_of: Callable[[Any], Any], made: list[Any], number: int) -> Any:
         """A new object, empty where it can be filled later."""
@@ -280,8 +337,8 @@ class Live:
             return collections.defaultdict(value_of(contents[0]))
         if kind == "deque":
             return collections.deque(maxlen=contents[0])
-        if kind in _RESTORED:
-            return _RESTORED[kind](contents)
+        if kind in RESTORED:
+            return RESTORED[kind](contents)
         if kind == "ndarray":
             return (
                 np.frombuffer(contents[2], np.dtype(contents[0]))
@@ -291,7 +348,7 @@ class Live:
         if kind == "row":
             return restored_row(tuple(contents[0]), tuple(value_of(each) for each in contents[1]))
         if kind == "member":
-            return self._classes[contents[0]][contents[1]]  # type: ignore[index]
+            return self._known_class(contents[0])[contents[1]]
         if kind == "cell":
             return types.CellType()
         if kind == "method":
@@ -300,11 +357,13 @@ class Live:
             function, arguments, keywords = map(value_of, contents)
             return functools.partial(function, *arguments, **keywords)
         if kind == "class":
-            return self._classes[contents]
+            return self._known_class(contents)
         if kind == "named":
-            return tuple.__new__(self._classes[contents[0]], [value_of(each) for each in contents[1]])
+            return tuple.__new__(self._known_class(contents[0]), [value_of(each) for each in contents[1]])
         if kind == "instance":
-            return built_in_base(self._classes[contents[0]]).__new__(self._classes[contents[0]])
+            return built_in_base(self._known_class(contents[0])).__new__(self._known_class(contents[0]))
+        if kind == "function":
+            return self._function(contents, value_of)
         raise StateError(f"the state was written by another version of the program: it has a {kind} that this has not")
 
 
@@ -316,54 +375,9 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "set": set,
     "OrderedDict": collections.OrderedDict,
     "Counter": collections.Counter,
+    "namespace": types.SimpleNamespace,
 }
-
-
-def _random_state(value: Random) -> list[Any]:
-    version, numbers, gauss = value.getstate()
-    return [version, list(numbers), gauss]
-
-
-def _random_of(contents: list[Any]) -> Random:
-    made = Random(0)
-    made.setstate((contents[0], tuple(contents[1]), contents[2]))
-    return made
-
-
-def _generator_of(contents: Any) -> np.random.Generator:
-    kind = getattr(np.random, contents["bit_generator"])
-    if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
-        raise StateError("a state value is damaged: no such generator of random numbers")
-    bits = kind(0)
-    bits.state = contents
-    return np.random.Generator(bits)
-
-
-# Kinds that are written as one piece: type → (name, to data); name → from data.
-_PLAIN: dict[type, tuple[str, Callable[[Any], Any]]] = {
-    bytearray: ("bytearray", bytes),
-    array.array: ("array", lambda value: [value.typecode, value.tobytes()]),
-    Random: ("random", _random_state),
-    np.random.Generator: ("generator", lambda value: value.bit_generator.state),
-    itertools.count: ("count", lambda value: list(value.__reduce__()[1])),
-    StringIO: ("text", lambda value: [value.getvalue(), value.tell()]),
-}
-_RESTORED: dict[str, Callable[[Any], Any]] = {
-    "bytearray": bytearray,
-    "array": lambda contents: array.array(contents[0], contents[1]),
-    "random": _random_of,
-    "generator": _generator_of,
-    "count": lambda contents: itertools.count(*contents),
-    "text": lambda contents: _filled_text(StringIO(), contents),
-}
-
-
-def _filled_text(value: StringIO, contents: list[Any]) -> StringIO:
-    value.seek(0)
-    value.truncate()
-    value.write(contents[0])
-    value.seek(contents[1])
-    return value
+_NO_CODE = compile("", "", "exec")
 
 
 def _refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], Any]) -> None:
@@ -383,23 +397,28 @@ def _refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], An
     elif kind == "cell":
         if contents:
             value.cell_contents = value_of(contents[0])
+    elif kind == "same":
+        _bind_anew(value, contents, value_of)
+    elif kind == "namespace":
+        vars(value).clear()
+        vars(value).update((name, value_of(each)) for name, each in contents)
     elif kind == "bytearray":
         value[:] = contents
     elif kind == "array":
         del value[:]
         value.frombytes(contents[1])
     elif kind == "random":
-        value.setstate(_random_of(contents).getstate())
+        value.setstate(random_of(contents).getstate())
     elif kind == "generator":
         value.bit_generator.state = contents
     elif kind == "text":
-        _filled_text(value, contents)
+        filled_text(value, contents)
     elif kind == "ndarray":
         if list(value.shape) != contents[1]:
             value.resize(contents[1], refcheck=False)
         value[...] = np.frombuffer(contents[2], np.dtype(contents[0])).reshape(contents[1], order=contents[3])
     elif kind == "instance":
-        _, attributes, inner = contents
+        _, attributes, inner, *_ = contents
         if isinstance(value, dict):
             _fill_dict(value, inner, value_of)
         elif isinstance(value, list):
@@ -411,6 +430,22 @@ def _refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], An
             object.__delattr__(value, name)
         for name, each in attributes:
             object.__setattr__(value, name, value_of(each))
+
+
+def _bind_anew(value: Any, contents: list[Any], value_of: Callable[[Any], Any]) -> None:
+    """The names that a class or a function's globals hold; what they lead to is filled in its own place."""
+    if isinstance(value, type):
+        kept = {name for step, name, _ in contents if step == "attribute"}
+        for name in [name for name, _ in class_data(value) if name not in kept]:
+            type.__delattr__(value, name)
+    for step, name, each in contents:
+        if step == "global":
+            value.__globals__[name] = value_of(each)
+        elif step == "attribute" and isinstance(value, type):
+            if vars(value).get(name, _NOTHING) is not value_of(each):
+                type.__setattr__(value, name, value_of(each))
+        elif step == "attribute" and isinstance(value, types.FunctionType):
+            setattr(value, name, value_of(each))
 
 
 def _fill_dict(value: Any, contents: list[Any], value_of: Callable[[Any], Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import datetime
 import decimal
+import dis
 import enum
 import fractions
 import functools
@@ -120,8 +121,19 @@ def is_plain_instance(kind: type) -> bool:
     return bool(kind.__flags__ & _HEAP_TYPE) and set(below) <= {object, list, dict, set} and not special
 
 
-def children(value: Any) -> Iterator[tuple[Step, Any]]:
-    """What an object holds, with the step that leads there."""
+def is_kept_whole(kind: type, classes: Iterable[type]) -> bool:
+    """Whether objects of a class can be kept as data: its attributes are all it is, and the program brings it along."""
+    if kind is types.SimpleNamespace:
+        return True
+    named = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return (named or isinstance(kind, enum.EnumMeta) or is_plain_instance(kind)) and kind in classes
+
+
+def children(value: Any, as_copied: bool = False) -> Iterator[tuple[Step, Any]]:
+    """What an object holds, with the step that leads there.
+
+    Globals and classes are held where they are a copy's own; with `as_copied` as if they were.
+    """
     kind = type(value)
     if isinstance(value, types.FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
@@ -132,9 +144,9 @@ def children(value: Any) -> Iterator[tuple[Step, Any]]:
             yield ("default", name), each
         for name, each in vars(value).items():
             yield ("attribute", name), each
-        if has_own_globals(value):
+        if has_own_globals(value) or (as_copied and not is_library(value.__module__)):
             for name in sorted(names_in(value)):
-                if name in value.__globals__ and not isinstance(value.__globals__[name], (type, types.ModuleType)):
+                if name in value.__globals__ and _is_held(value.__globals__[name], as_copied):
                     yield ("global", name), value.__globals__[name]
     elif kind is types.CellType:
         if is_filled(value):
@@ -145,7 +157,10 @@ def children(value: Any) -> Iterator[tuple[Step, Any]]:
     elif kind is functools.partial:
         for at, each in enumerate((value.func, value.args, value.keywords)):
             yield ("partial", at), each
-    elif isinstance(value, type | types.ModuleType):
+    elif isinstance(value, type):
+        if is_own_class(value, as_copied):
+            yield from _held_by_class(value, as_copied)
+    elif isinstance(value, types.ModuleType):
         return
     else:
         if isinstance(value, (list, tuple, collections.deque)):
@@ -163,10 +178,111 @@ def children(value: Any) -> Iterator[tuple[Step, Any]]:
         if is_plain_instance(kind) and not isinstance(value, enum.Enum):
             for name, each in attributes_of(value):
                 yield ("attribute", name), each
+            if is_own_class(kind, as_copied):
+                yield ("class", None), kind
 
 
-def code_of(target: Any) -> tuple[dict[str, type], list[types.FunctionType]]:
-    """The classes that an object's parts have and that its code names, by module and name; the user's functions."""
+def _held_by_class(kind: type, as_copied: bool) -> Iterator[tuple[Step, Any]]:
+    """What a class of the user's holds: its data, and what its methods close over, name and have for defaults."""
+    for at, base in enumerate(kind.__mro__[1:]):
+        if is_own_class(base, as_copied):
+            yield ("base", at), base
+    for name, each in class_data(kind, as_copied):
+        yield ("attribute", name), each
+    for name, each in vars(kind).items():
+        if isinstance(each, (staticmethod, classmethod)):
+            each = each.__func__
+        if isinstance(each, property):
+            for step, function in (("getter", each.fget), ("setter", each.fset)):
+                if isinstance(function, types.FunctionType) and not is_library(function.__module__):
+                    yield (step, name), function
+        elif isinstance(each, types.FunctionType) and not is_library(each.__module__):
+            yield ("method", name), each
+
+
+def class_data(kind: type, as_copied: bool = False) -> Iterator[tuple[str, Any]]:
+    """The attributes of a class that are neither code nor Python's own business."""
+    for name, each in vars(kind).items():
+        ours = name.startswith("__") or name in ("_abc_impl", "_is_protocol", "_fields", "_field_defaults")
+        if not ours and not hasattr(type(each), "__get__") and _is_held(each, as_copied):
+            yield name, each
+
+
+def _is_held(value: Any, as_copied: bool) -> bool:
+    """Not a module or a library's class: they are the same for all, and nothing of them is the program's own."""
+    if isinstance(value, type):
+        return is_own_class(value, as_copied)
+    return not isinstance(value, types.ModuleType) and not getattr(type(value), "is_managed_state", False)
+
+
+def is_own_class(kind: type, as_copied: bool = False) -> bool:
+    """Whether a class is a copy that came with the program: what is kept in it is the program's own."""
+    if is_library(kind.__module__) or isinstance(kind, enum.EnumMeta) or not kind.__flags__ & _HEAP_TYPE:
+        return False
+    if as_copied:
+        return True
+    found: Any = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is not kind
+
+
+def reached(target: Any, as_copied: bool) -> dict[int, Any]:
+    """All that an object holds and leads to, by identity; for functions of the user's, their globals too."""
+    found: dict[int, Any] = {}
+    waiting = [target]
+    while waiting:
+        value = waiting.pop()
+        if is_atom(value) or id(value) in found:
+            continue
+        found[id(value)] = value
+        if as_copied and isinstance(value, types.FunctionType) and not is_library(value.__module__):
+            found[id(value.__globals__)] = value.__globals__
+        waiting.extend(child for _, child in children(value, as_copied))
+    return found
+
+
+def changes_in_globals(target: Any) -> bool:
+    """Whether something that can change is held by the globals which the user's code names, or by its classes."""
+    fixed = (*LASTING, tuple, frozenset, enum.Enum)
+    own, found = reached(target, as_copied=False), reached(target, as_copied=True)
+    functions = [value for value in found.values() if isinstance(value, types.FunctionType)]
+    spaces = {id(value.__globals__) for value in functions}
+    if any(_STORE_GLOBAL in value.__code__.co_code[::2] for value in functions):
+        return True
+    others = (value for identity, value in found.items() if identity not in own and identity not in spaces)
+    return any(not isinstance(value, fixed) for value in others)
+
+
+_STORE_GLOBAL = dis.opmap["STORE_GLOBAL"]
+
+
+def path_to(target: Any, identity: int) -> Path:
+    """The shortest way from an object to another that it leads to."""
+    seen = {id(target)}
+    waiting: list[tuple[Path, Any]] = [((), target)]
+    for path, value in waiting:
+        if id(value) == identity:
+            return path
+        for step, child in children(value):
+            if not is_atom(child) and id(child) not in seen:
+                seen.add(id(child))
+                waiting.append(((*path, step), child))
+    raise LookupError("there is no way to the object")
+
+
+def at_path(target: Any, path: Path) -> Any:
+    """What a way leads to."""
+    for wanted in path:
+        target = next(child for step, child in children(target) if step == wanted)
+    return target
+
+
+def code_of(target: Any, in_globals: bool = False) -> tuple[dict[str, type], list[types.FunctionType]]:
+    """The classes that an object's parts have and that its code names, by module and name; the user's functions.
+
+    With `in_globals` also those of what the code's globals and classes hold.
+    """
     found: dict[str, type] = {}
     functions: list[types.FunctionType] = []
     seen: set[int] = set()
@@ -186,13 +302,15 @@ def code_of(target: Any) -> tuple[dict[str, type], list[types.FunctionType]]:
                 continue
             waiting.extend(value.__mro__[1:])
             waiting.extend(each for each in vars(value).values() if isinstance(each, _CODE))
+            if in_globals:
+                waiting.extend(each for _, each in class_data(value, as_copied=True))
             continue
         waiting.append(type(value))
         function = _function_of(value)
         if function is not None:
             functions.append(function)
             waiting.extend(_named_in(function))
-        waiting.extend(child for _, child in children(value))
+        waiting.extend(child for _, child in children(value, as_copied=in_globals))
     return found, functions
 
 
@@ -237,7 +355,7 @@ def _named_in(function: types.FunctionType) -> Iterator[Any]:
     for name in names:
         value = function.__globals__.get(name)
         if isinstance(value, types.ModuleType):
-            yield from (each for each in (getattr(value, inner, None) for inner in names) if isinstance(each, type))
+            yield from (each for each in (vars(value).get(inner) for inner in names) if isinstance(each, type))
         elif isinstance(value, (type, types.FunctionType)):
             yield value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 import sys
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,9 @@ def pickled_whole(value: Any, target: Any) -> tuple[bytes, bool]:
         for each in modules:
             cloudpickle.unregister_pickle_by_value(each)
     try:
-        return _pickled(value), not modules
+        found = _pickled(value)
+        cloudpickle.loads(found)
+        return found, not modules
     except Exception as problem:
         raise StateError(f"it cannot be sent to workers: {type(problem).__name__}: {problem}") from problem
 
@@ -67,12 +70,20 @@ class _Pickler(cloudpickle.Pickler):
     """
 
     def reducer_override(self, obj: Any) -> Any:
+        if type(obj) is functools.cached_property:  # it holds a lock
+            return _cached_property, (obj.func, obj.attrname)
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
             make, arguments, *others = reduced
             *described, _tracked, extra = arguments
             return (make, (*described, None, extra), *others)
         return reduced
+
+
+def _cached_property(function: Any, name: str | None) -> Any:
+    made: Any = functools.cached_property(function)
+    made.attrname = name
+    return made
 
 
 class _ReplacingPickler(_Pickler):

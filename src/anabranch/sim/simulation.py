@@ -86,6 +86,12 @@ class Simulation:
         self._plans = {written: compiled(self.ends, written.split_hot_keys)}
         operators = self._plans[written].operators
         self._sources = [each.node for each in operators if isinstance(each.node.logic, Source)]
+        for node in self._sources:
+            if node.logic.partitioned_by:  # type: ignore[union-attr]
+                raise ProgramError(
+                    f"simulate: {node.title} is partitioned by key already, and the simulator does not know which "
+                    "files have which keys. Leave partitioned_by away: the simulation then has the first shuffle too"
+                )
         held = all(_rows_of(node) for node in self._sources)
         self.is_fast = not held if fast is None else fast
         if not self.is_fast and not held:

@@ -12,7 +12,7 @@ comes from partitions. It comes from what the rows say of themselves:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -84,6 +84,18 @@ def check_order(dataframe: DataFrame, order_by: Sequence[str], title: str) -> No
         _order_of(dataframe, title)
 
 
+def check_uncut(dataframe: DataFrame, title: str) -> None:
+    """Fail while the program is built if Spark is told to cut what must be read by one task."""
+    for options in _options(dataframe):
+        for name in _CUTTING:
+            if name in options:
+                raise OrderError(
+                    f"source {title}: the option {name} has Spark cut Kafka partitions, and with partitioned_by each "
+                    "must be read by one task. Leave one of them away"
+                )
+
+
+_CUTTING = ("minpartitions", "maxrecordsperpartition")
 _LIMITS = ("maxfilespertrigger", "maxbytespertrigger", "maxoffsetspertrigger")
 
 
@@ -223,20 +235,20 @@ def _order_of(dataframe: DataFrame, title: str) -> tuple[str, list[Any]]:
 
 
 def _is_limited(dataframe: DataFrame) -> bool:
-    # No public API gives back the options a streaming DataFrame was made with; the leaves of its plan have them.
+    return any(name in options for options in _options(dataframe) for name in _LIMITS)
+
+
+def _options(dataframe: DataFrame) -> Iterator[str]:
+    """The options that each leaf of a streaming DataFrame was made with, in lower case."""
+    # No public API gives them back; the leaves of its plan have them.
     leaves = _leaves(dataframe)
     for at in range(leaves.size()):
         leaf = leaves.apply(at)
         kind = leaf.getClass().getSimpleName()
         if kind == "StreamingRelation":
-            options = leaf.dataSource().options().toString()
+            yield leaf.dataSource().options().toString().lower()
         elif kind == "StreamingRelationV2":
-            options = leaf.extraOptions().toString()
-        else:
-            continue
-        if any(name in options.lower() for name in _LIMITS):
-            return True
-    return False
+            yield leaf.extraOptions().toString().lower()
 
 
 def _leaves(dataframe: DataFrame) -> Any:

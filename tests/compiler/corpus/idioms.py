@@ -93,7 +93,7 @@ class Sum:
         self.total = 0.0
 
 
-@expect("unknown", truth="safe")
+@expect("partitioned", key="id")
 class AccumulatorOfAClass:
     def __init__(self):
         self.sums = {}
@@ -176,7 +176,7 @@ class AsksForItsType:
 # -- ways to one object -----------------------------------------------------------------------------------------
 
 
-@expect("unknown", truth="safe")
+@expect("partitioned")
 class DispatchTable:
     def __init__(self):
         self.counts = {}
@@ -201,7 +201,7 @@ class Tool:
         self.counts[key] = self.counts.get(key, 0) + 1
 
 
-@expect("unknown", truth="safe")
+@expect("partitioned")
 class HelperObject:
     def __init__(self):
         self.counts = {}

@@ -1,7 +1,7 @@
 """The layout as a picture: Mermaid for documents, SVG for notebooks.
 
-Boxes are steps, frames are stages, arrows between frames are shuffles. A program that cannot run has boxes and arrows
-only: its operators as they were written.
+Boxes are steps, frames are stages, arrows between frames are shuffles unless they say otherwise. A program that cannot
+run has boxes and arrows only: its operators as they were written.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def _laid_out(plan: Plan, layout: Layout, data: dict[str, Any]) -> _Picture:
         if edge.target >= 0:
             key = f" by {', '.join(edge.key)}" if edge.key else ""
             trail = f", trail {edge.width}" if edge.ordered else ""
-            arrows.append((edge.source, edge.target, f"shuffle{key}{trail}" if edge.crosses else ""))
+            local = layout.stages[layout.steps[edge.target].stage].local
+            way = f"no shuffle, partitioned{key}" if local else f"shuffle{key}{trail}"
+            arrows.append((edge.source, edge.target, way if edge.crosses else ""))
     for found, shown in zip(layout.exits, [*data["outputs"], *data["loops"]], strict=True):
         if found.loop:
             back = next(step.number for step in layout.steps if step.node.name == found.loop)

@@ -96,12 +96,21 @@ def _stage(data: dict[str, Any], stage: dict[str, Any]) -> list[str]:
     if stage["region"] is None:
         return [f"stage {stage['number']}, depth {stage['depth']}: {operators}", f"  {_KINDS[stage['kind']]}"]
     lines = [f"stage {stage['number']}, depth {stage['depth']}, region {stage['region']}: {operators}"]
-    if stage["kind"] == "single":
+    if stage["partitioned_by"]:
+        lines.append(f"  {_KINDS['keyed']}, one for each partition of the source; {stage['channels']} for ever")
+    elif stage["kind"] == "single":
         lines.append(f"  {_KINDS['single']}")
     else:
         number = "their number is decided at the start" if stage["channels"] is None else f"{stage['channels']} now"
         lines.append(f"  {_KINDS[stage['kind']]}; {number}")
     for edge in stage["inputs"]:
+        if stage["partitioned_by"]:
+            columns = ", ".join(stage["partitioned_by"])
+            lines.append(
+                f"  no shuffle: partitioned by the source, by {columns}; runs where {edge['operator']} (stage "
+                f"{edge['from']}) runs, and every key is checked"
+            )
+            continue
         lines.append(
             f"  shuffle from {edge['operator']} (stage {edge['from']}){_routed(stage, edge)}; {_ordered(edge)}"
             + ("; with punctuations" if edge["punctuated"] else "")

@@ -20,7 +20,8 @@ def layout_data(plan: Plan, running: RunningQuery | None = None) -> dict[str, An
     -------
     dict
         ``stages``: each with number, depth, kind, the name of its region, its operators, why it begins where it begins,
-        its channels (None: decided at the start), and the edges it is entered by. ``depths``: what runs side by side as
+        its channels (None: decided at the start), the edges it is entered by, whether these are shuffled, and the
+        columns that its source is partitioned by, if that spares the shuffle. ``depths``: what runs side by side as
         one stage of Spark, with its tasks. ``outputs`` and ``loops``: what leaves, and who puts it in order.
         ``shuffles``: of an epoch. ``no_steps``: operators that run nowhere.
     """
@@ -43,8 +44,8 @@ def layout_data(plan: Plan, running: RunningQuery | None = None) -> dict[str, An
 
 def channels_of(stage: Stage, running: RunningQuery | None) -> int | None:
     """How many channels a stage has; None while nobody has decided, or where the source decides."""
-    if stage.kind == "single":
-        return 1
+    if stage.kind == "single" or stage.partitions:
+        return stage.partitions or 1
     return running.channels.get(stage.name) if running is not None else None
 
 
@@ -57,6 +58,8 @@ def _stage(layout: Layout, stage: Stage, running: RunningQuery | None) -> dict[s
         "operators": [node.name for node in layout.nodes(stage)],
         "channels": channels_of(stage, running),
         "reason": stage.reason,
+        "shuffled": bool(layout.inputs_of(stage)) and not stage.local,
+        "partitioned_by": list(stage.partitioned_by),
         "inputs": [_edge(layout, edge) for edge in layout.inputs_of(stage)],
     }
 

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from anabranch.compiler.layout import pragmas
+from anabranch.compiler.layout import partitioned_source, pragmas
 from anabranch.compiler.layout.chains import PlannedOperator
+from anabranch.compiler.layout.partitioned_source import Names
 from anabranch.compiler.layout.runnable import is_single, runnable
 from anabranch.compiler.layout.stages import Digits, Edge, Exit, Layout, Stage, Step
 from anabranch.program.event_time import awaiting_watermarks, watermarks_behind
@@ -52,11 +53,15 @@ def _laid_out(plan: Plan, held: Mapping[int, PlannedOperator]) -> Layout:
 
 @dataclasses.dataclass
 class _Branch:
-    """One of the places where a stream is made: a step, the forks passed since, and whether punctuations come along."""
+    """One of the places where a stream is made: a step, the forks passed since, and whether punctuations come along.
+
+    `names` is what the columns are called here that its source is partitioned by.
+    """
 
     step: int
     fork: tuple[int, ...]
     punctuated: bool
+    names: Names = ()
 
 
 class _Draft:
@@ -90,6 +95,8 @@ class _Draft:
             for o in plan.operators
         }
         self._node_of: list[Node] = []  # per step, as the user wrote it
+        self._forwarding = {o.node.id: o.model.forwarding.value for o in plan.operators}
+        self._partitioned: dict[int, tuple[Node, tuple[int, ...]]] = {}  # stage → its source, columns in the route
         self._key_names = _key_names(plan)
 
     def place(self, operator: PlannedOperator) -> None:
@@ -97,7 +104,8 @@ class _Draft:
         copy = runnable(operator, self._copies)
         self._copies[node.id] = copy
         if isinstance(node.logic, (Source, Feedback)):
-            self._branches[node.id] = [self._branch(node, self._step(node, copy, self._stage("source", node), []))]
+            branch = self._branch(node, self._step(node, copy, self._stage("source", node), []))
+            self._branches[node.id] = [dataclasses.replace(branch, names=partitioned_source.declared(node))]
             return
         arriving = [self._arriving(node, place) for place in range(len(node.inputs))]
         if isinstance(node.logic, Union):
@@ -115,25 +123,55 @@ class _Draft:
             self._branches[node.id] = [self._branch(node, self._step(node, copy, stage, into))]
             return
         if operator.model.state.value is State.STATELESS and not is_single(operator):
-            self._branches[node.id] = [self._branch(node, step) for step in self._stateless(node, copy, arriving[0])]
+            self._branches[node.id] = list(self._stateless(node, copy, arriving[0]))
             return
         into = [(place, branch) for place, branches in enumerate(arriving) for branch in branches]
         route = () if is_single(operator) else self._key_names[node.id]
         parted = self._parted(operator, copy, into, single=not route)
         if parted:
-            stage = self._stage("keyed" if route else "single", node, operator.chain, parted)
+            spared, places = self._spared(node, copy, into, route)
+            stage = self._stage("keyed" if route else "single", node, operator.chain, parted + spared)
+            if places:
+                self._partitioned[stage] = self._source_of(self._steps[into[0][1].step].stage), places
         else:
             stage = self._steps[into[0][1].step].stage
+        if stage in self._partitioned:
+            route = tuple(route[at] for at in self._partitioned[stage][1])
         if isinstance(copy.logic, Keyed) or not route:
             self._routes[stage][node.name] = route
         self._branches[node.id] = [self._branch(node, self._step(node, copy, stage, into))]
 
-    def _stateless(self, node: Node, copy: Node, arriving: list[_Branch]) -> Iterator[int]:
+    def _spared(
+        self, node: Node, copy: Node, into: list[tuple[int, _Branch]], route: tuple[str, ...]
+    ) -> tuple[str, tuple[int, ...]]:
+        """If a source is partitioned by key: which of the route's columns it is, or why that spares nothing."""
+        named = [branch for _, branch in into if branch.names]
+        if not named:
+            return "", ()
+        stage = self._steps[named[0].step].stage
+        source = self._source_of(stage)
+        punctuated = any(branch.punctuated for _, branch in into) and node.id in self._punctuated
+        isolated = node.id in self._isolated or stage in self._alone
+        places: tuple[int, ...] = ()
+        timed = self._awaits(node) and any(self._behind[self._node_of[branch.step].id] for _, branch in into)
+        why = partitioned_source.obstacle(copy, len(into), punctuated, timed, isolated)
+        if not why:
+            places, why = partitioned_source.matched(source, node, named[0].names, route)
+        by = ", ".join(source.logic.partitioned_by)  # type: ignore[union-attr]
+        return (f"; the source is partitioned by {by}, which spares nothing: {why}", ()) if why else ("", places)
+
+    def _source_of(self, stage: int) -> Node:
+        """What a stage of a source reads."""
+        return next(node for step, node in zip(self._steps, self._node_of, strict=True) if step.stage == stage)
+
+    def _stateless(self, node: Node, copy: Node, arriving: list[_Branch]) -> Iterator[_Branch]:
         """The steps of what has no state: where its input is made, unless somebody wants it elsewhere."""
         moved = [branch for branch in arriving if self._moves(node, self._steps[branch.step].stage)]
         for branch in arriving:
             if branch not in moved:
-                yield self._step(node, copy, self._steps[branch.step].stage, [(0, branch)])
+                made = self._branch(node, self._step(node, copy, self._steps[branch.step].stage, [(0, branch)]))
+                names = partitioned_source.forwarded(branch.names, self._forwarding[node.id])
+                yield dataclasses.replace(made, names=names)
         if not moved:
             return
         target = self._held.get(node.id)
@@ -145,7 +183,7 @@ class _Draft:
         else:
             before = self._steps[moved[0].step].node.name
             stage = self._stage("spread", node, reason=f"{before} has a stage of its own: isolate()")
-        yield self._step(node, copy, stage, [(0, branch) for branch in moved])
+        yield self._branch(node, self._step(node, copy, stage, [(0, branch) for branch in moved]))
 
     def _moves(self, node: Node, stage: int) -> bool:
         """Whether what has no state must leave the stage in which its input is made."""
@@ -313,10 +351,17 @@ class _Draft:
         for number, kind in enumerate(self._kinds):
             steps = [step for step in self._steps if step.stage == number]
             sources = [self._steps[self._edges[e].source].stage for e in steps[0].inputs]
-            depths[number] = 1 + max((depths[each] for each in sources), default=-1)
+            local = number in self._partitioned
+            depths[number] = (not local) + max((depths[each] for each in sources), default=-1)
             names = tuple(step.number for step in steps)
             routes, reason = self._routes[number], self._reasons[number]
-            yield Stage(number, depths[number], names, kind, steps[0].node.name, routes, reason)
+            stage = Stage(number, depths[number], names, kind, steps[0].node.name, routes, reason)
+            if local:
+                logic = self._partitioned[number][0].logic
+                assert isinstance(logic, Source)
+                by, count = logic.partitioned_by, logic.partitions
+                stage = dataclasses.replace(stage, partitioned_by=by, partitions=count, local=True)
+            yield stage
 
 
 def waiting_digits(digits: Digits) -> Digits:

@@ -14,6 +14,7 @@ from anabranch.compiler.rewriting.whole_object import whole
 from anabranch.errors import ProgramError, StateError
 from anabranch.program.graph import Feedback, Filter, FlatMap, Keyed, Map, Node, Process, Source
 from anabranch.program.model import Block, State
+from anabranch.program.object_parts import changes_in_globals
 
 
 def is_single(operator: PlannedOperator) -> bool:
@@ -33,7 +34,7 @@ def runnable(operator: PlannedOperator, copies: Mapping[int, Node]) -> Node:
     inputs = tuple(copies[each.id] for each in node.inputs)
     logic, key = operator.logic, node.key
     if isinstance(logic, Source):
-        return dataclasses.replace(node, logic=Source(None), inputs=inputs)
+        return dataclasses.replace(node, logic=dataclasses.replace(logic, origin=None), inputs=inputs)
     if isinstance(logic, Feedback):
         return dataclasses.replace(node, logic=Feedback(logic.name), inputs=inputs)
     single = is_single(operator)
@@ -58,43 +59,35 @@ def _taken_over(operator: PlannedOperator) -> Keyed:
     node, blocks = operator.node, operator.model.blocks
     if any(isinstance(block, Block) and block.shared for block in blocks):
         raise ProgramError(_explained(operator, "what operators share could not be kept from one epoch to the next"))
-    logic = node.logic
+    logic, model = node.logic, operator.model
     if isinstance(logic, Process):
         target, method, mode = logic.operator, logic.method, "process"
-    elif isinstance(logic, (Map, Filter, FlatMap)) and not _is_seen_to_keep(operator):
+    elif isinstance(logic, (Map, Filter, FlatMap)):
         target, method, mode = logic.function, None, type(logic).__name__.lower()
     else:
         raise ProgramError(_explained(operator, "what it remembers could not be kept from one epoch to the next"))
     method = None if method == "__call__" and not isinstance(target, type) else method
-    outside = [
-        block for block in blocks if isinstance(block, Block) and block.written and not _is_inside(block.written)
-    ]
-    if outside:
-        raise ProgramError(_explained(operator, "only what is kept in attributes of self can be kept between epochs"))
+    if model.out_of_reach:
+        kept = ", ".join(model.out_of_reach)
+        raise ProgramError(_explained(operator, f"{kept} could not be kept from one epoch to the next"))
     try:
         logic = whole(target, method, mode)
     except StateError as problem:
         remedy = f" Or {operator.remedy}." if operator.remedy else ""
         raise ProgramError(f"operator {node.title}: {problem}{remedy}") from None
-    routes = [each.route[0] for each in getattr(getattr(operator.logic, "prototype", None), "dicts", ())]
-    own = {"operator", "closure", "default"} | ({"global"} if logic.prototype.prototype.has_own_globals else set())
-    if not own.issuperset(routes):
-        raise ProgramError(_explained(operator, "its key is computed, and its state is kept outside of its object"))
+    if logic.prototype.prototype.has_own_globals:
+        return logic
+    unfollowed = any(isinstance(block, Block) and not block.keeps for block in blocks)
+    if model.in_globals or (unfollowed and changes_in_globals(target)):
+        kept = ", ".join(model.in_globals) or "what it may keep in globals"
+        raise ProgramError(
+            _explained(
+                operator,
+                f"{kept} could not be kept from one epoch to the next, because a global that the code names cannot be "
+                "copied; keep it in an attribute of self",
+            )
+        )
     return logic
-
-
-def _is_seen_to_keep(operator: PlannedOperator) -> bool:
-    """Whether an operator is sequential because of what it is seen to keep, not only because of what it calls.
-
-    The clearest reason comes first, and what is seen to be kept is clearer than what could not be followed.
-    """
-    first = next(iter(operator.model.blocks), None)
-    return first is not None and (not isinstance(first, Block) or first.keeps)
-
-
-def _is_inside(written: str) -> bool:
-    """Whether what the code writes is part of the operator's own object."""
-    return written.startswith(("self.", "its object."))
 
 
 def _explained(operator: PlannedOperator, what: str) -> str:

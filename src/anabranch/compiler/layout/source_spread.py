@@ -21,7 +21,9 @@ def spread_names(outputs: Sequence[Node]) -> dict[str, str]:
     found = {}
     for node in nodes:
         readers = [each for each in nodes if node in each.inputs]
-        if isinstance(node.logic, Source) and not all(isinstance(each.logic, Spread) for each in readers):
+        if not isinstance(node.logic, Source) or node.logic.partitioned_by:
+            continue  # what is partitioned by key stays where it is
+        if not all(isinstance(each.logic, Spread) for each in readers):
             name = f"{node.name}-spread"
             while name in taken:
                 name += "-"

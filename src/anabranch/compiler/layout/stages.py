@@ -156,6 +156,12 @@ class Stage:
         Operator with state → the columns of its own key that the stage is partitioned by.
     reason : str
         Why it begins where it begins.
+    partitioned_by : tuple of str
+        The columns of its source that tell which channel a tuple belongs to, if the source is partitioned by them.
+    partitions : int
+        How many channels that makes, for ever; 0: they are counted and balanced as ever.
+    local : bool
+        It runs where its source is read: there is no shuffle before it.
     """
 
     number: int
@@ -165,11 +171,24 @@ class Stage:
     name: str
     routes: Mapping[str, tuple[str, ...]]
     reason: str = ""
+    partitioned_by: tuple[str, ...] = ()
+    partitions: int = 0
+    local: bool = False
 
     @property
     def is_region(self) -> bool:
-        """Whether it is entered through a shuffle; `name` is then what `query.rescale` and progress call it."""
+        """Whether it has channels; `name` is then what `query.rescale` and progress call it."""
         return self.kind != "source"
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether it is ours to say which of its channels has which keys."""
+        return self.kind == "keyed" and not self.partitions
+
+    @property
+    def is_at_source(self) -> bool:
+        """Whether it runs in the tasks that read a source: numbers there count from the start of a piece."""
+        return self.kind == "source" or self.local
 
 
 @dataclasses.dataclass(frozen=True)

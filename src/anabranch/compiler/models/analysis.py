@@ -48,6 +48,7 @@ from anabranch.program.model import (
     State,
     declaration_of,
 )
+from anabranch.program.object_parts import reached
 
 _MODES = {Map: "map", Filter: "filter", FlatMap: "flat_map", Process: "process", Keyed: "process"}
 
@@ -231,7 +232,11 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
         State.PARTITIONED: Ordering.PER_KEY,
         State.UNKNOWN: Ordering.NEEDED,
     }[state.value]
+    alone = state.value is State.UNKNOWN or (key is not None and bool(key.expression))
+    in_globals, out_of_reach = _written_outside(found, target) if alone and found.facts.written else ((), ())
     return Model(
+        in_globals=in_globals,
+        out_of_reach=out_of_reach,
         state=state,
         selectivity=selectivity,
         forwarding=Property(found.forwarding, found.forwarding_reason, found.selectivity_location or here),
@@ -245,6 +250,19 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
         case=case,
         logic=logic,
     )
+
+
+def _written_outside(found: Inference, target: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is written outside of the operator's object: where only a copy's own globals lead; where nothing does."""
+    own, copied = reached(target, as_copied=False), reached(target, as_copied=True)
+    in_globals, out_of_reach = [], []
+    for identity, path in found.facts.written.items():
+        owner = identity if isinstance(identity, int) else identity[0]
+        if owner not in copied:
+            out_of_reach.append(path)
+        elif owner not in own:
+            in_globals.append(path)
+    return tuple(dict.fromkeys(in_globals)), tuple(dict.fromkeys(out_of_reach))
 
 
 def _definition(found: Inference, fallback: Location) -> Location:

@@ -22,6 +22,7 @@ from anabranch.compiler.reading.read_operator import read
 from anabranch.compiler.reading.reading_state import KEYED_TYPES, Reading
 from anabranch.compiler.reading.values import ROW_TYPES, TUPLE, NoneType, is_scalar_type
 from anabranch.program.graph import Location, StateField
+from anabranch.program.object_parts import class_data, is_library, names_in, reached
 from anabranch.program.schema import Schema
 
 
@@ -60,7 +61,7 @@ def infer(
     reading = first or read(target, method, schema, fields, dict(keyed), fallback, takes_tuple=takes_tuple)
     for _ in range(4):
         written = reading.facts.of(Kind.WRITE)
-        more = _dicts_written(reading.facts, fields)
+        more = _dicts_written(reading.facts, fields, target)
         if not written or set(more) <= set(keyed):
             break
         keyed.update({identity: name for identity, name in more.items() if identity not in keyed})
@@ -71,6 +72,10 @@ def infer(
     if keyed and not facts.of(Kind.WRITE):
         found.dicts = dict(keyed)
         find_key(found)
+    elif keyed:
+        # Something else stands in the way; what is wrong with the indexes is told, too.
+        find_key(dataclasses.replace(found, dicts=dict(keyed)))
+        found.blocks = facts.of(*BLOCKING, Kind.WRITE)
     find_selectivity(found, reading, mode)
     find_forwarding(found, reading, schema, output, mode)
     return found
@@ -98,10 +103,10 @@ def _read_with_guess(
     objects = {identity: found for identity, (_, found) in guessed.items()}
     reading = read(target, method, schema, (), keyed, fallback, objects)
     right = reading.facts.stored == set(guessed) and not reading.facts.of(*BLOCKING, Kind.WRITE)
-    return reading if right and all(_one_way(reading.facts, each) for each in guessed) else None
+    return reading if right and all(_one_way(reading.facts, each, target) for each in guessed) else None
 
 
-def _dicts_written(facts: Facts, fields: tuple[StateField, ...]) -> dict[int, str]:
+def _dicts_written(facts: Facts, fields: tuple[StateField, ...], target: Any) -> dict[int, str]:
     """The dicts and sets the code writes that can be taken apart by key and found again elsewhere."""
     found: dict[int, str] = {}
     taken: set[str] = {field.name for field in fields}
@@ -109,7 +114,9 @@ def _dicts_written(facts: Facts, fields: tuple[StateField, ...]) -> dict[int, st
         if not isinstance(fact.identity, int):
             continue  # a variable or attribute is assigned, not a dict changed
         held = facts.objects.get(fact.identity)
-        if fields or type(held) not in KEYED_TYPES or not _starts_simple(held) or not _one_way(facts, fact.identity):
+        if fields or type(held) not in KEYED_TYPES or not _starts_simple(held):
+            continue
+        if not _one_way(facts, fact.identity, target):
             continue
         if fact.identity in found:
             continue
@@ -128,19 +135,41 @@ def _starts_simple(held: Any) -> bool:
     return all(is_scalar_type(kind) for kind in set(map(type, inside)))
 
 
-def _one_way(facts: Facts, identity: int) -> bool:
+def _one_way(facts: Facts, identity: int, target: Any) -> bool:
     """All the ways to the object lead to one object in another process too.
 
-    What belongs to a module is found there by name; what hangs on the operator travels with it. An object
-    reached both ways would be two objects there; and so would one that is reached through something else that
-    holds it: a helper object, a bound method, a container.
+    What belongs to a module is found there by name; what hangs on the operator travels with it, in one piece: a dict
+    that is reached through a helper object, a bound method, a closure or a container is still one. But an object
+    reached both from the operator and from a module would be two there.
     """
     routes = facts.routes.get(identity)
-    if not routes or any(route[0] == "elsewhere" for route in routes):
+    if not routes:
         return False
-    if facts.operator_elsewhere and any(route[0] == "operator" for route in routes):
+    kinds = {route[0] for route in routes}
+    if "elsewhere" not in kinds and not (facts.operator_elsewhere and "operator" in kinds):
+        return len({kind in ("global", "module") for kind in kinds}) == 1
+    if kinds & {"global", "module", "class"} or identity not in reached(target, as_copied=False):
         return False
-    return len({route[0] in ("global", "module") for route in routes}) == 1
+    owner = target.__self__ if isinstance(target, types.MethodType) else target
+    of_modules = _reached_from_modules(target)
+    return identity not in of_modules and id(owner) not in of_modules
+
+
+def _reached_from_modules(target: Any) -> set[int]:
+    """All that the globals which the operator's code names, and its classes, lead to."""
+    found: set[int] = set()
+    for each in reached(target, as_copied=True).values():
+        if isinstance(each, types.FunctionType) and not is_library(each.__module__):
+            names = [name for name in names_in(each) if name in each.__globals__]
+            held = [each.__globals__[name] for name in names]
+        elif isinstance(each, type):
+            held = [value for _, value in class_data(each, as_copied=True)]
+        else:
+            continue
+        for value in held:
+            if id(value) not in found and not isinstance(value, (types.ModuleType, types.FunctionType, type)):
+                found.update(reached(value, as_copied=True))
+    return found
 
 
 def infer_output_schema(

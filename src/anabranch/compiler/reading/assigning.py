@@ -8,7 +8,7 @@ import copy
 from anabranch.compiler.reading.attributes import assign_attribute, attribute_of
 from anabranch.compiler.reading.displays import iterate_over, make_object, tuple_parts
 from anabranch.compiler.reading.names import assign_name, look_up
-from anabranch.compiler.reading.operations import binary_operation, inside_of
+from anabranch.compiler.reading.operations import METHODS, binary_operation, followed, inside_of, special_method
 from anabranch.compiler.reading.reading_state import ExpressionHandlers, Reading, StatementHandlers
 from anabranch.compiler.reading.source_code import mangled
 from anabranch.compiler.reading.subscripts import assign_item, delete_item, item_of, updates_entries
@@ -93,11 +93,11 @@ def _read_augassign(reading: Reading, node: ast.AugAssign) -> None:
     elif isinstance(target, ast.Attribute):
         owner, name = reading.evaluate(target.value), mangled(target.attr, reading.frame.node)
         before = attribute_of(reading, owner, name, target)
-        assign_attribute(reading, owner, name, _augmented(reading, before, node), target)
+        assign_attribute(reading, owner, name, _augmented(reading, before, node), target, again=before.objects)
     elif isinstance(target, ast.Subscript):
         owner, index = reading.evaluate(target.value), reading.evaluate(target.slice)
         before = item_of(reading, owner, index, target)
-        assign_item(reading, owner, index, _augmented(reading, before, node), target)
+        assign_item(reading, owner, index, _augmented(reading, before, node), target, again=before.objects)
 
 
 def _as_read(target: ast.Name | ast.Attribute) -> ast.expr:
@@ -110,6 +110,11 @@ def _augmented(reading: Reading, before: Value, node: ast.AugAssign) -> Value:
     right = reading.evaluate(node.value)
     if before.is_nothing:
         return NOTHING
+    own = special_method(before, f"__i{METHODS[type(node.op)]}__")
+    if own is not None:
+        return followed(reading, own, before, right, "=", node)
+    if special_method(before, f"__{METHODS[type(node.op)]}__") is not None:
+        return binary_operation(reading, before, right, type(node.op), node)
     after = binary_operation(reading, before, right, type(node.op), node)
     if before.is_scalar:
         return after

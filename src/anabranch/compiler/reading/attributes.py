@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import abc
 import ast
+import collections
 import dataclasses
 import functools
 import inspect
+import json
 import types
 from typing import Any
 
@@ -29,7 +31,9 @@ from anabranch.compiler.reading.values import (
     Kept,
     LocalFunction,
     NoneType,
+    Object,
     Plain,
+    Shared,
     Site,
     SuperProxy,
     Value,
@@ -226,6 +230,20 @@ def _member(reading: Reading, value: Value, kind: type, member: Any, name: str, 
             return reading.unknown(node, f"reads {path}, which does not exist before the first tuple")
     if isinstance(member, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return _bound(reading, value, name, member)
+    if isinstance(member, _FieldOfTuple):
+        place: Any = member.__reduce__()[1][0]
+        if isinstance(value.only, tuple) and place < len(value.only):
+            return reading.shared(tuple.__getitem__(value.only, place), path)
+        return reading.content(value, node)
+    if isinstance(member, functools.cached_property) and value.concrete is not None:
+        found = reading.call(reading.shared(member.func, path), [value], {}, node)
+        if found.is_scalar or (found.types is not None and found.types <= {tuple} and not found.objects):
+            return found.without_text()
+        held = reading.heap.reach(found.objects)
+        if found.types == frozenset({tuple}) and all(
+            isinstance(each, Site) and reading.heap.at(each).content.is_scalar for each in held
+        ):
+            return found.without_text()  # who computes it, and when, does not matter
     if hasattr(type(member), "__get__") and not isinstance(member, (type, types.BuiltinFunctionType)):
         return reading.unknown(node, f"reads {path}, a descriptor ({type(member).__name__})")
     return reading.shared(member, path, route=("class", kind, name))
@@ -249,6 +267,8 @@ def _attribute_of_super(reading: Reading, proxy: SuperProxy, name: str, node: as
 @functools.lru_cache(maxsize=1024)
 def _is_data_attribute(name: str) -> bool:
     """Every type of plain data that has this attribute has a value there, not a method."""
+    if name in ("network_address", "netmask"):  # of networks, which have them as attributes of each
+        return True
     found = [getattr(kind, name) for kind in known.DATA_TYPES if hasattr(kind, name)]
     return bool(found) and not any(callable(each) for each in found)
 
@@ -266,7 +286,7 @@ def _attribute_of_type(reading: Reading, value: Value, kind: type, name: str, no
             member = static_attribute(kind, name)
             if isinstance(member, (types.FunctionType, property)) and name not in ("name", "value"):
                 return _member(reading, value, kind, member, name, f"{kind.__name__}.{name}", node)
-            return PLAIN_VALUE
+            return _attribute_of_members(reading, value, kind, name)
         if kind is Plain and _is_data_attribute(name):
             return Value(types=PLAIN, objects=value.objects)
         if kind is not Plain and kind is not Iterator and not hasattr(kind, name):
@@ -277,20 +297,33 @@ def _attribute_of_type(reading: Reading, value: Value, kind: type, name: str, no
         return _bound(reading, value, name)
     if kind in (Callback, types.FunctionType):
         return reading.unknown(node, f"reads .{name} of a function")
-    if is_record(kind) or is_plain_class(kind):
+    if issubclass(kind, BaseException) and not value.objects:
+        # One that was caught: who raised it, and with what, is not followed.
+        if name in _SCALARS_OF_ERRORS.get(kind, ()):
+            return PLAIN_VALUE
+        return reading.unknown(node, f"reads .{name} of a {kind.__name__} that was caught")
+    if _has_attributes(kind):
         # An instance made during the call, or kept in state.
         for each in value.objects:
             held = reading.heap.at(each).attributes if isinstance(each, (Site, Kept)) else {}
             if name in held and len(value.objects) == 1:
                 return held[name]
+        member = static_attribute(kind, name)
+        is_method = isinstance(member, (types.FunctionType, staticmethod, classmethod))
         found = NOTHING
         for each in value.objects:
             if isinstance(each, (Site, Kept)):
                 kept = reading.heap.at(each)
                 found = join(found, kept.attributes.get(name, NOTHING))
-                if isinstance(each, Kept):
+                if isinstance(each, Kept) and not is_method:
                     found = join(found, kept.content)
-        member = static_attribute(kind, name)
+            elif isinstance(each, Shared):
+                # One of so many objects that they are not told apart by value.
+                very = reading.facts.objects.get(each.identity)
+                if type(very) is not kind:
+                    return reading.unknown(node, f"reads .{name} of one of many objects")
+                one = Value(types=frozenset({kind}), objects=frozenset({each}), concrete=(very,), path=each.path)
+                found = join(found, _attribute_of_known(reading, one, very, name, node))
         if not found.is_nothing and not isinstance(member, property):
             return found
         if member is inspect.Parameter.empty:
@@ -301,8 +334,36 @@ def _attribute_of_type(reading: Reading, value: Value, kind: type, name: str, no
     return reading.unknown(node, f"reads .{name} of a {kind.__name__}")
 
 
-def assign_attribute(reading: Reading, target: Value, name: str, value: Value, node: ast.AST, how: str = "") -> None:
-    """``target.name = value``."""
+def _has_attributes(kind: type) -> bool:
+    """Objects of the class have attributes that mean nothing but themselves."""
+    if issubclass(kind, BaseException):
+        return not interceptor_of(kind, ("__getattr__", "__getattribute__", "__setattr__"))
+    return kind is types.SimpleNamespace or is_record(kind) or is_plain_class(kind)
+
+
+def _attribute_of_members(reading: Reading, value: Value, kind: Any, name: str) -> Value:
+    """What the members of an enumeration hold: the same objects for all calls."""
+    if name == "name":
+        return scalar(str)
+    members = [each for each in (value.concrete if value.concrete is not None else kind) if isinstance(each, kind)]
+    found = NOTHING
+    for each in members:
+        held = each.value if name == "value" else vars(each).get(name, static_attribute(kind, name))
+        if held is not inspect.Parameter.empty:
+            found = join(found, reading.shared(held, f"{kind.__name__}.{each.name}.{name}"))
+    return found.without_text()
+
+
+def assign_attribute(
+    reading: Reading,
+    target: Value,
+    name: str,
+    value: Value,
+    node: ast.AST,
+    how: str = "",
+    again: frozenset[Object] = frozenset(),
+) -> None:
+    """``target.name = value``; `again` are objects that were there before."""
     if target.is_nothing:
         return
     what = how or f"assigns .{name}"
@@ -313,6 +374,8 @@ def assign_attribute(reading: Reading, target: Value, name: str, value: Value, n
             reading.keep(name, value, node)
             continue
         kind = type(found)
+        if kind in SCALARS:
+            continue  # raises: None and numbers have no settable attributes
         if not isinstance(found, (BoundMethod, LocalFunction, SuperProxy)):
             blocked = interceptor_of(kind, ("__setattr__",))
             member = static_attribute(kind, name)
@@ -334,7 +397,7 @@ def assign_attribute(reading: Reading, target: Value, name: str, value: Value, n
     for kind in target.types:
         if kind in SCALARS:
             continue  # raises: None and numbers have no settable attributes
-        if not (is_record(kind) or is_plain_class(kind)):
+        if not _has_attributes(kind):
             reading.unknown(node, f"{what} of a {kind.__name__}")
             return
         member = static_attribute(kind, name)
@@ -346,7 +409,17 @@ def assign_attribute(reading: Reading, target: Value, name: str, value: Value, n
         if isinstance(each, (Site, Kept)):
             reading.heap.put_attribute(each, name, value)
             reading.heap.put(each, value)
-    reading.stored(value, node)
+    reading.stored(value, node, target.objects, again=again)
+
+
+#: What a named tuple's class has for each field.
+_FieldOfTuple: type = type(collections.namedtuple("_", "field").field)  # type: ignore[attr-defined]
+
+
+#: Errors of the library that have numbers and texts only.
+_SCALARS_OF_ERRORS: dict[type, frozenset[str]] = {
+    json.JSONDecodeError: frozenset({"msg", "doc", "pos", "lineno", "colno"})
+}
 
 
 def _do_nothing(*_: Any, **__: Any) -> None:

@@ -9,6 +9,7 @@ import functools
 import operator
 import types
 import zoneinfo
+from random import Random
 from typing import Any
 
 from anabranch.compiler.reading import known
@@ -23,7 +24,7 @@ from anabranch.compiler.reading.method_calls import call_method
 from anabranch.compiler.reading.reading_state import ExpressionHandlers, Extra, Reading
 from anabranch.compiler.reading.subscripts import item_of
 from anabranch.compiler.reading.tameness import show_value
-from anabranch.compiler.reading.user_functions import call_function, call_tree, construct
+from anabranch.compiler.reading.user_functions import call_function, call_tree, changed_record, construct
 from anabranch.compiler.reading.values import (
     ANYTHING,
     EMIT,
@@ -36,11 +37,13 @@ from anabranch.compiler.reading.values import (
     NoneType,
     Plain,
     Shared,
+    Site,
     SuperProxy,
     Value,
     combined_text,
     constant,
     is_plain_enum,
+    is_scalar_type,
     join,
     join_all,
 )
@@ -102,6 +105,8 @@ def _call_known(
     node: ast.AST,
     extra: Extra,
 ) -> Value:
+    if found is None:
+        return NOTHING  # raises
     if found is EMIT:
         if len(arguments) != 1 or keywords or extra.places is not None:
             return reading.unknown(node, "calls emit with something other than one tuple")
@@ -128,13 +133,15 @@ def _call_known(
         return reading.call(inner, [*before, *arguments], {**named, **keywords}, node, extra)
     if isinstance(found, (operator.itemgetter, operator.attrgetter)):
         return _call_getter(reading, found, arguments, node)
-    if isinstance(found, functools._lru_cache_wrapper):
+    if found is Random and not any(value.only is not None for value in arguments):
+        reading.impure(node, "makes a generator of random numbers without a seed")
+    if isinstance(found, functools._lru_cache_wrapper) and known.effect_of(found) is None:
         inner = reading.shared(found.__wrapped__, found.__name__)
         if starred or not all(_tells_apart(reading, value) for value in (*arguments, *keywords.values())):
             # 1, 1.0 and True are one entry, and 0.0 and -0.0: who comes first decides what the others get.
             reading.impure(node, f"calls {found.__name__}, whose cache takes values that are equal for the same")
         result = reading.call(inner, arguments, keywords, node, extra)
-        if result.is_scalar or result.is_nothing:
+        if result.is_scalar or result.is_nothing or _never_changes(reading, result):
             return result
         # All calls get the same object: changing it would be seen by later calls.
         return dataclasses.replace(
@@ -150,6 +157,9 @@ def _call_known(
     if is_getter and arguments and all(isinstance(each.only, (str, int)) for each in arguments):
         made = found(*(each.only for each in arguments))
         return Value(types=frozenset({found}), concrete=(made,))
+    if found is dataclasses.replace and arguments:
+        made = changed_record(reading, arguments[0], "replace", [], keywords, node, extra)
+        return made if made is not None else reading.unknown(node, "replaces fields of a value of unknown type")
     effect = known.effect_of(found)
     if effect is not None:
         result = apply_effect(reading, effect, found, arguments, keywords, node, starred)
@@ -222,6 +232,19 @@ def _tells_apart(reading: Reading, value: Value) -> bool:
     return kinds is not None and len(kinds) <= 1 and all(kind in _EXACT or is_plain_enum(kind) for kind in kinds)
 
 
+def _never_changes(reading: Reading, value: Value) -> bool:
+    """Numbers and texts, and tuples of them: it does not matter who else has them."""
+    held = [value, *(reading.heap.at(each).content for each in reading.heap.reach(value.objects))]
+    if any(not isinstance(each, Site) for each in reading.heap.reach(value.objects)):
+        return False
+    return all(
+        each.types is not None
+        and not each.foreign
+        and all(is_scalar_type(kind) or kind in (tuple, frozenset) for kind in each.types)
+        for each in held
+    )
+
+
 def _call_bound(
     reading: Reading,
     found: BoundMethod,
@@ -248,6 +271,10 @@ def _call_bound(
         if why is not None and known.impurity_of(found.function) is not None:
             reading.impure(node, f"calls {qualified(found.function)}, which {why}")
             return PLAIN_VALUE
+    if found.name in ("_replace", "_asdict") and isinstance(found.function, types.FunctionType):
+        made = changed_record(reading, found.receiver, found.name, arguments, keywords, node, extra)
+        if made is not None:
+            return made
     if not isinstance(found.function, types.FunctionType):
         return reading.call(
             reading.shared(found.function, found.name), [found.receiver, *arguments], keywords, node, extra

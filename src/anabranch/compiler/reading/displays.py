@@ -50,11 +50,11 @@ def make_object(
         reading.lazy = True
     if parts is None:
         reading.heap.put(site, content)
-        reading.stored(content, node)
+        reading.stored(content, node, frozenset({site}))
     else:
         for name, part in parts.items():
             reading.heap.put(site, part, at=name)
-            reading.stored(part, node, at=name)
+            reading.stored(part, node, frozenset({site}), at=name)
     return Value(types=kinds, objects=frozenset({site}))
 
 
@@ -124,6 +124,8 @@ def tuple_parts(reading: Reading, value: Value) -> list[Value] | None:
     if value.objects == frozenset({TUPLE}) and value.types == ROW_TYPES and reading.schema is not None:
         return [reading.column(name) for name in reading.schema.names]
     parts = reading.heap.parts(value)
+    if parts is None and value.types is not None and value.types <= {tuple} and len(value.objects) > 1:
+        parts = _joined_parts(reading, value)
     if parts is None or value.types is None:
         return None
     if value.types == ROW_TYPES and reading.schema is not None:
@@ -133,6 +135,17 @@ def tuple_parts(reading: Reading, value: Value) -> list[Value] | None:
     if value.types and all(is_record(kind) for kind in value.types):
         return list(parts.values())
     return None
+
+
+def _joined_parts(reading: Reading, value: Value) -> dict[str | int, Value] | None:
+    """Of one of several tuples of the same length, place by place."""
+    joined: dict[str | int, Value] = {}
+    for each in value.objects:
+        parts = reading.heap.parts(Value(types=value.types, objects=frozenset({each})))
+        if parts is None or (joined and parts.keys() != joined.keys()):
+            return None
+        joined = {place: join(joined.get(place, NOTHING), part) for place, part in parts.items()}
+    return joined
 
 
 def _read_dict(reading: Reading, node: ast.Dict) -> Value:

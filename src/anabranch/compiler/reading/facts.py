@@ -84,6 +84,8 @@ class Facts:
     written: dict[Identity, str] = dataclasses.field(default_factory=dict)
     #: The operator's own object is also reached in another way than as the self of its method.
     operator_elsewhere: bool = False
+    #: Dicts of state, by name, whose values are more than plain data: objects of the user's classes.
+    with_objects: set[str] = dataclasses.field(default_factory=set)
     #: Dicts taken for state that the code does change.
     stored: set[int] = dataclasses.field(default_factory=set)
     #: Global variables read and written: (module, name).

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from anabranch.compiler.reading.values import NOTHING, Kept, Object, Site, Value, join
+from anabranch.compiler.reading.values import LOST, NOTHING, Kept, Object, Site, Value, join
 
 
 @dataclasses.dataclass
@@ -111,6 +111,8 @@ class Heap:
         """Everything that can be reached from these objects."""
         found: set[Object] = set()
         waiting = list(start)
+        if LOST in self.objects:
+            waiting.append(LOST)
         while waiting:
             at = waiting.pop()
             if at in found:

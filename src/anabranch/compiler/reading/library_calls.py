@@ -11,6 +11,7 @@ import functools
 import heapq
 import itertools
 import json
+import math
 import operator
 import types
 from typing import Any
@@ -35,9 +36,12 @@ from anabranch.compiler.reading.values import (
     NOTHING,
     PLAIN_VALUE,
     Iterator,
+    Kept,
     NoneType,
     Plain,
+    Shared,
     Site,
+    Text,
     Value,
     combined_text,
     is_scalar_type,
@@ -45,6 +49,7 @@ from anabranch.compiler.reading.values import (
     join_all,
     scalar,
 )
+from anabranch.program.object_parts import attributes_of
 
 
 def apply_effect(
@@ -239,9 +244,13 @@ def _result(
     if effect.aliases and found not in _GIVE_ELEMENTS:
         # Pairs, views, values given as they are: anything the arguments lead to may be in the result.
         data = join_all(value for value in (*arguments, *keywords.values()) if not is_callable(value))
-        content = join(join(elements, elements_of(reading, elements, node)), data).without_text()
-        # A new array is no view; but with copy=False it is the argument itself.
-        around = frozenset() if found in known.NEW_ARRAYS and "copy" not in keywords and not starred else data.objects
+        content = join(elements, elements_of(reading, elements, node)).without_text()
+        # A new array or dict is no view; but with copy=False an array is the argument itself.
+        if found in _NEW and "copy" not in keywords and not starred:
+            if found not in known.NEW_ARRAYS or found in (np.full, np.full_like):
+                content = join(content, join_all([*arguments[1:], *keywords.values()])).without_text()
+        else:
+            content, around = join(content, data).without_text(), data.objects
     content = join(content, called)
     if found is enumerate:
         content = make_display(reading, node, frozenset({tuple}), {0: scalar(int), 1: elements}, "pair")
@@ -277,16 +286,63 @@ def _result(
         if arguments[0].is_scalar:
             return arguments[0]
         content = elements if found is copy.copy else _deep(elements)
-    if kinds == frozenset({Plain}) and not effect.aliases:
-        return Value(types=kinds, text=text)
+    if kinds == frozenset({Plain}) and not effect.aliases and found is not copy.deepcopy:
+        return _of_elements(reading, found, arguments, keywords, elements, called, text)
     made = make_object(reading, node, kinds, content, "call")
     for each in made.objects:
         reading.heap.lose_parts(each)
+    if found in (copy.copy, copy.deepcopy):
+        _copy_attributes(reading, arguments[0], made, found is copy.deepcopy, node)
+    # What can be changed is no longer what an expression says once it was.
+    if not kinds or not all(kind is tuple or kind is frozenset or is_scalar_type(kind) for kind in kinds):
+        text = None
     return dataclasses.replace(made, text=text, objects=made.objects | around)
 
 
+def _of_elements(
+    reading: Reading,
+    found: Any,
+    arguments: list[Value],
+    keywords: dict[str, Value],
+    elements: Value,
+    called: Value,
+    text: Text | None,
+) -> Value:
+    """What a function computes from its arguments: mostly a number, but the sum of lists holds their elements."""
+    given = join(elements, called)
+    if found in (sum, math.prod):  # the value to start with may be what comes out
+        given = join(given, join_all([*arguments[1:], *keywords.values()]))
+    if not given.objects:
+        return Value(types=frozenset({Plain}), text=text)
+    return Value(
+        types=frozenset({Plain}) if given.types is not None else None,
+        objects=given.objects | frozenset(reading.heap.reach(given.objects)),
+        foreign=given.foreign,
+    )
+
+
 def _deep(value: Value) -> Value:
-    return Value(types=value.types if value.types is not None else frozenset({Plain}))
+    """What a deep copy holds: of these types, but none of these objects."""
+    return Value(types=(value.types or frozenset()) | {Plain})
+
+
+def _copy_attributes(reading: Reading, value: Value, made: Value, deep: bool, node: ast.AST) -> None:
+    """A copy of an object has its attributes: the same objects, or copies of them."""
+    held: dict[str, Value] = {}
+    for each in value.objects:
+        if isinstance(each, (Site, Kept)):
+            for name, inside in reading.heap.at(each).attributes.items():
+                held[name] = join(held.get(name, NOTHING), inside)
+    for found in value.concrete or ():
+        if type(found) not in known.MUTATORS:
+            for name, inside in attributes_of(found):
+                held[name] = join(held.get(name, NOTHING), reading.shared(inside, f"{value.path}.{name}"))
+    plain = all(kind in known.MUTATORS or kind is Plain for kind in value.types or ())
+    if value.concrete is None and not plain and any(isinstance(each, Shared) for each in value.objects):
+        reading.unknown(node, "copies one of many objects")
+    for site in made.objects:
+        for name, inside in held.items():
+            reading.heap.put_attribute(site, name, _deep(inside) if deep else inside)
 
 
 def _width(kind: type) -> int:
@@ -318,6 +374,9 @@ _THREE_INPUTS = {
     "isclose",
     "allclose",
 }
+
+#: What they make holds elements of the arguments, and elements of these, but neither is nor holds the arguments.
+_NEW = (dict, collections.Counter, collections.OrderedDict, *known.NEW_ARRAYS)
 
 #: Functions that make a new container of the elements of their argument, or of tuples of them.
 _GIVE_ELEMENTS = (

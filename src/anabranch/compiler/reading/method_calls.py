@@ -36,6 +36,7 @@ from anabranch.compiler.reading.values import (
     NoneType,
     Plain,
     Site,
+    Types,
     Value,
     combined_text,
     is_scalar_type,
@@ -119,6 +120,7 @@ def call_method(
     if name in known.SUBSCRIPT_METHODS:
         return _subscript_method(reading, receiver, name, arguments, node)
     everything = [*arguments, *keywords.values()]
+    positional = 0 if starred else len(arguments)
     if "out" in keywords:
         reading.mutate(keywords["out"], node, f"calls .{name}() with out=")
     most = 2 if name not in _WITH_OUTPUT else 1
@@ -127,7 +129,7 @@ def call_method(
     _arguments(reading, receiver, name, everything, node)
     found = NOTHING
     for kind in receiver.types:
-        found = join(found, _method_of_type(reading, receiver, kind, name, everything, node))
+        found = join(found, _method_of_type(reading, receiver, kind, name, everything, node, positional))
     if starred:
         # Any argument may be the one that is kept or handed back.
         given = join_all(arguments)
@@ -169,20 +171,20 @@ def _arguments(reading: Reading, receiver: Value, name: str, values: list[Value]
 
 
 def _method_of_type(
-    reading: Reading, receiver: Value, kind: type, name: str, arguments: list[Value], node: ast.AST
+    reading: Reading, receiver: Value, kind: type, name: str, arguments: list[Value], node: ast.AST, positional: int
 ) -> Value:
     if kind is Row:
         return _method_of_row(reading, dataclasses.replace(receiver, types=ROW_TYPES), name, arguments, {}, node)
     if kind is Plain:
         if name in known.ALL_MUTATORS:
-            return _mutating(reading, receiver, kind, name, arguments, node)
+            return _mutating(reading, receiver, kind, name, arguments, node, positional)
         if not any(hasattr(each, name) for each in known.DATA_TYPES) or name.startswith("__"):
             return reading.unknown(node, f"calls .{name}(), which is not known")
         return _reading(reading, receiver, kind, name, arguments, node)
     if kind not in known.MUTATORS and not is_scalar_type(kind):
         return reading.unknown(node, f"calls .{name}() of a {kind.__name__}")
     if name in known.MUTATORS.get(kind, ()):
-        return _mutating(reading, receiver, kind, name, arguments, node)
+        return _mutating(reading, receiver, kind, name, arguments, node, positional)
     if kind is Iterator:
         return reading.unknown(node, f"calls .{name}() of an iterator")
     if not hasattr(kind, name):
@@ -194,30 +196,56 @@ def _method_of_type(
     return _reading(reading, receiver, kind, name, arguments, node)
 
 
-def _mutating(reading: Reading, receiver: Value, kind: type, name: str, arguments: list[Value], node: ast.AST) -> Value:
+def _mutating(
+    reading: Reading, receiver: Value, kind: type, name: str, arguments: list[Value], node: ast.AST, positional: int
+) -> Value:
     subject = receiver.path or "it"
     reading.mutate(receiver, node, f"calls .{name}() on {subject}")
     if name in ("pop",) and kind is set:
         reading.impure(node, "takes an element of a set, whose order differs from process to process")
-    for value in arguments:
+    for place, value in enumerate(arguments):
         if is_callable(value) and name in known.METHOD_CALLBACKS:
             continue
+        if place < _STORED_FROM.get(name, 0):
+            continue  # an index or a key
         if name in ("extend", "extendleft", "update", "fromlist", "symmetric_difference_update"):
             inside = elements_of(reading, value, node)
             if name == "update":  # pairs, or values given by keyword
-                inside = join(join(inside, elements_of(reading, inside, node)), value).without_text()
+                inside = join(inside, elements_of(reading, inside, node)).without_text()
+                inside = join(inside, value) if place >= positional else inside
             value = join(value if value.is_scalar else NOTHING, inside)
         reading.put(receiver, value, node, f"calls .{name}() on {subject}")
     if name in _GIVES_CONTENT:
-        found = join(reading.content(receiver, node), join_all(arguments))
+        found = join(reading.content(receiver, node), join_all(arguments[1:]))
+        if name == "setdefault" and len(arguments) == 1:
+            found = join(found, NONE)
         if name == "popitem":
             return make_display(reading, node, frozenset({tuple}), {0: join(found, PLAIN_VALUE), 1: found}, "item")
         return found.without_text()
+    kinds = known.mutating_result(kind, name)
+    if kinds is not None:
+        return _of_mutator(reading, name, kinds, arguments, node)
     if name == "send":
         reading.send(join_all(arguments))
     if name in ("__next__", "send"):
         return reading.content(receiver, node)
     return NONE if kind is not Plain else Value(types=PLAIN)
+
+
+#: The first argument that is stored; where none is, a large number.
+_STORED_FROM = {"insert": 1, "setdefault": 1, "pop": 9, "remove": 9, "discard": 9, "rotate": 9, "popitem": 9}
+
+
+def _of_mutator(reading: Reading, name: str, kinds: Types, arguments: list[Value], node: ast.AST) -> Value:
+    """What a method gives that changes its object by the way: a generator of random numbers, a text being read."""
+    if name == "shuffle":
+        for value in arguments:
+            reading.mutate(value, node, "shuffles it")
+        return NONE
+    if name in ("choice", "choices", "sample"):
+        inside = join_all(elements_of(reading, value, node) for value in arguments[:1]).without_text()
+        return inside if name == "choice" else make_object(reading, node, frozenset({list}), inside, name)
+    return Value(types=kinds)
 
 
 def elements_of(reading: Reading, value: Value, node: ast.AST) -> Value:
@@ -237,12 +265,17 @@ def _reading(reading: Reading, receiver: Value, kind: type, name: str, arguments
         content = scalar(kind) if kind in (str, bytes) else PLAIN_VALUE
         return make_object(reading, node, kinds, content, name)
     content = reading.content(receiver, node)
+    # Objects of the user's may be keys, too; lists and dicts may not.
+    may_be_keys = content.types is None or any(
+        kind not in known.MUTATORS and not is_scalar_type(kind) and kind is not Plain for kind in content.types
+    )
+    of_keys = content if may_be_keys else NOTHING
     if name == "items":
-        keys = keys_of(reading, receiver, NOTHING)
+        keys = keys_of(reading, receiver, of_keys)
         pair = make_display(reading, node, frozenset({tuple}), {0: keys, 1: content}, "pair")
         return make_object(reading, node, frozenset({list}), pair, name)
     if name == "keys":
-        return make_object(reading, node, frozenset({list}), keys_of(reading, receiver, NOTHING), name)
+        return make_object(reading, node, frozenset({list}), keys_of(reading, receiver, of_keys), name)
     if name == "values":
         return make_object(reading, node, frozenset({list}), content, name)
     if name == "get":

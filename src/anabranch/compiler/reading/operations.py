@@ -13,6 +13,7 @@ from typing import Any
 from anabranch.compiler.reading import known
 from anabranch.compiler.reading.displays import iterate_over, make_display, make_object, tuple_parts
 from anabranch.compiler.reading.frames import ControlFlow
+from anabranch.compiler.reading.kinds import is_plain_class, static_attribute
 from anabranch.compiler.reading.reading_state import ExpressionHandlers, Reading
 from anabranch.compiler.reading.subscripts import check_index, handles_of
 from anabranch.compiler.reading.tameness import holds_unordered, is_tame, plain_use, test_truth
@@ -25,6 +26,7 @@ from anabranch.compiler.reading.values import (
     Value,
     combined_text,
     constant,
+    is_plain_enum,
     is_scalar_type,
     join,
     scalar,
@@ -45,6 +47,22 @@ _OPERATORS: dict[type, str] = {
     ast.BitXor: "^",
     ast.BitAnd: "&",
     ast.MatMult: "@",
+}
+
+METHODS: dict[type, str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.LShift: "lshift",
+    ast.RShift: "rshift",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+    ast.BitAnd: "and",
+    ast.MatMult: "matmul",
 }
 
 _COMPARISONS = {
@@ -68,6 +86,9 @@ def binary_operation(reading: Reading, left: Value, right: Value, operator: type
     if left.is_nothing or right.is_nothing:
         return NOTHING
     symbol = _OPERATORS[operator]
+    own = special_method(left, f"__{METHODS[operator]}__")
+    if own is not None:
+        return followed(reading, own, left, right, symbol, node)
     for side in (left, right):
         plain_use(reading, side, node, f"uses it with {symbol}")
     if Iterator in (left.types or frozenset()) | (right.types or frozenset()):
@@ -88,6 +109,26 @@ def binary_operation(reading: Reading, left: Value, right: Value, operator: type
     (site,) = made.objects
     reading.heap.lose_parts(site)
     return made
+
+
+def special_method(value: Value, name: str) -> types.FunctionType | None:
+    """The method of a class of the user's that Python calls for an operator; None if it is no such class."""
+    kinds = (value.types or frozenset()) - {NoneType}
+    if len(kinds) != 1:
+        return None
+    (kind,) = kinds
+    member = static_attribute(kind, name)
+    return member if isinstance(member, types.FunctionType) and is_plain_class(kind) else None
+
+
+def followed(
+    reading: Reading, method: types.FunctionType, left: Value, right: Value, symbol: str, node: ast.AST
+) -> Value:
+    """What the user's own method makes of two values."""
+    found = reading.call(reading.shared(method, method.__qualname__), [left, right], {}, node)
+    if found.concrete is not None and any(each is NotImplemented for each in found.concrete):
+        return reading.unknown(node, f"uses {symbol}, which {method.__qualname__} may leave to the other side")
+    return found.without_text()
 
 
 def inside_of(reading: Reading, value: Value, node: ast.AST) -> Value:
@@ -203,6 +244,8 @@ def _identity(reading: Reading, left: Value, right: Value, node: ast.AST) -> Non
     for side in (left, right):
         if side.concrete is not None and all(_is_singleton(each) for each in side.concrete):
             return
+        if side.types is not None and all(kind in (NoneType, bool) or is_plain_enum(kind) for kind in side.types):
+            return  # there is one object for each of these values
     reading.impure(node, "compares objects by identity, which differs from process to process")
 
 

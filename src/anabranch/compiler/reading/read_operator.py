@@ -31,6 +31,7 @@ from anabranch.compiler.reading.reading_state import Handlers, Reading, TooLarge
 from anabranch.compiler.reading.source_code import NoSource, tree_of
 from anabranch.compiler.reading.values import EMIT, ROW_TYPES, TUPLE, Callback, Iterator, Kept, Site, Text, Value
 from anabranch.program.graph import Location, StateField
+from anabranch.program.object_parts import code_of, is_kept_whole
 from anabranch.program.schema import Schema
 
 _MOST_PASSES = 8
@@ -63,6 +64,9 @@ def _read_until_settled(reading: Reading, target: Any, method: str | None, field
                 break
         else:
             reading.unknown(None, "its state cannot be followed")
+        for location, how in reading.caught_used if reading.makes_odd_errors else ():
+            text = f"{how}: an error that was caught may have its own special methods, or hold what has"
+            reading.facts.add(Kind.UNKNOWN, text, location)
         _look_for_aliases(reading)
         _look_for_what_is_not_data(reading)
     except TooLargeError:
@@ -123,45 +127,64 @@ def _look_for_aliases(reading: Reading) -> None:
     """One object in two places of the state would be two objects after a restart."""
     seen: dict[Any, str] = {}
     names = [*reading.fields, *reading.keyed.values()]
+    values = {field: reading.heap.at(Kept(field)).attributes.get("value") for field in names}
+    reached = {
+        field: reading.heap.reach({Kept(field), *(value.objects if value is not None else ())})
+        for field, value in values.items()
+    }
+    in_state: frozenset[Any] = frozenset().union(*reached.values()) if reached else frozenset()
     for field in names:
-        inside = reading.heap.at(Kept(field)).attributes.get("value")
-        start = {Kept(field), *(inside.objects if inside is not None else ())}
-        for each in reading.heap.reach(start):
+        for each in reached[field]:
             if isinstance(each, Kept) and each.field != field:
                 value = reading.kept(each.field)
                 if not value.is_scalar and not value.is_nothing:
                     _aliased(reading, each.field, field)
-            if not isinstance(each, Site):
+            if not isinstance(each, (Site, Kept)):
                 continue
             kept = reading.heap.at(each)
-            if kept.kinds <= {tuple, frozenset, Iterator}:
+            for held in kept.content.objects:
+                # What the state holds was put into something that it holds, too.
+                if isinstance(held, Kept) and not reading.kept(held.field).is_scalar:
+                    _aliased(reading, held.field, field, reading.restored.get(held.field))
+            if isinstance(each, Kept) or kept.kinds <= {tuple, frozenset, Iterator}:
                 continue
             if seen.setdefault(each, field) != field:
                 _aliased(reading, seen[each], field)
-            places = {place for place in kept.stored_at if place[0] != "field"}
+            # Places in what is made and gone in one call do not count.
+            places = {
+                place for place in kept.stored_at if place[0] != "field" and (place[4] & in_state or not place[4])
+            }
             fields = {place for place in kept.stored_at if place[0] == "field"}
             if len(places) + bool(fields) > 1 or any(place[2] for place in places):
                 _aliased(reading, field, field)
-        if field in reading.restored and inside is not None and not inside.is_scalar:
-            _aliased(reading, field, field, reading.restored[field])
 
 
 def _look_for_what_is_not_data(reading: Reading) -> None:
     """State is written down and read again: what only Python can hold cannot be kept for a key."""
+    classes: set[type] | None = None
     for field in [*reading.fields, *reading.keyed.values()]:
         inside = reading.heap.at(Kept(field)).attributes.get("value")
         if inside is None:
             continue
-        kinds = set(inside.types or ())
+        top = set(inside.types or ())
+        kinds = set(top)
         for each in reading.heap.reach({Kept(field), *inside.objects}):
             if isinstance(each, (Site, Kept)):
                 kinds |= reading.heap.at(each).content.types or set()
         for kind in sorted(kinds - known.KEEPABLE, key=lambda kind: kind.__name__):
-            if getattr(kind, "is_managed_state", False):
-                continue
-            if kind not in (Iterator, Callback, types.FunctionType, types.MethodType):  # told where they are kept
-                text = f"keeps a {kind.__name__} in {field}, which is not data"
-                reading.facts.add(Kind.NOT_DATA, text, reading.place(reading.tree))
+            if getattr(kind, "is_managed_state", False) or (kind in _NEVER_DATA and kind in top):
+                continue  # told where it is kept
+            if field not in reading.fields and kind not in _NEVER_DATA:
+                if classes is None:
+                    classes = {*code_of(reading.operator, in_globals=True)[0].values()}
+                if is_kept_whole(kind, classes):
+                    reading.facts.with_objects.add(field)
+                    continue
+            text = f"keeps a {kind.__name__} in {field}, which is not data"
+            reading.facts.add(Kind.NOT_DATA, text, reading.place(reading.tree))
+
+
+_NEVER_DATA = (Iterator, Callback, types.FunctionType, types.MethodType)
 
 
 def _aliased(reading: Reading, first: str, second: str, location: Location | None = None) -> None:

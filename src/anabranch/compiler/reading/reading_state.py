@@ -31,6 +31,7 @@ from anabranch.compiler.reading.heap import Heap
 from anabranch.compiler.reading.kinds import is_plain_data, is_record, objects_inside
 from anabranch.compiler.reading.values import (
     ANYTHING,
+    LOST,
     NONE,
     NOTHING,
     PLAIN_VALUE,
@@ -66,6 +67,8 @@ class TooLargeError(Exception):
     """The code is larger than the interpreter is willing to follow."""
 
 
+Objects = frozenset[Object]
+Place = str | int | None
 ReadExpression = Callable[["Reading", Any], Value]
 ReadStatement = Callable[["Reading", Any], None]
 ExpressionHandlers = Mapping[type[ast.expr], ReadExpression]
@@ -145,6 +148,9 @@ class Reading:
         self.branch_depth = 0
         self.emits_from_generator = False
         self.generators: dict[Site, GeneratorMade] = {}
+        #: Where errors that were caught are used as a whole; whether one is made that is more than a text.
+        self.caught_used: list[tuple[Location, str]] = []
+        self.makes_odd_errors = False
         #: What is sent into generators, all of them taken together.
         self.sent: Value = NOTHING
         self._element_cache: dict[int, Value] = {}
@@ -346,11 +352,11 @@ class Reading:
                 found = join(found, Value(types=frozenset({str})))
             elif kind in (bytes, range, bytearray):
                 found = join(found, Value(types=frozenset({int})))
-            elif kind is Plain and not value.objects:
-                found = join(found, PLAIN_VALUE)
-            elif (
-                kind not in known.MUTATORS and kind is not Plain and kind is not Iterator and kind is not Row
-            ) and not is_record(kind):
+            elif kind is Plain:
+                found = join(found, PLAIN_VALUE if not value.objects else NOTHING)
+                if LOST in self.heap.objects:
+                    found = join(found, self.heap.at(LOST).content)
+            elif (kind not in known.MUTATORS and kind is not Iterator and kind is not Row) and not is_record(kind):
                 found = join(found, ANYTHING)
         return found.without_text()
 
@@ -390,20 +396,26 @@ class Reading:
         self.facts.written.setdefault(identity, path)
         self.facts.add(Kind.WRITE, f"{how}: {path} outlives the call", self.place(node), identity, path)
 
-    def put(self, container: Value, value: Value, node: Any, how: str, at: str | int | None = None) -> None:
-        """`value` is put into `container`, under a constant key or place or nobody knows where."""
+    def put(
+        self, container: Value, value: Value, node: Any, how: str, at: Place = None, again: Objects = frozenset()
+    ) -> None:
+        """`value` is put into `container`, under a constant key or place; `again` are objects that were there."""
         self.mutate(container, node, how, moves=at is None)
         for each in container.objects:
             if isinstance(each, (Site, Kept)):
                 self.heap.put(each, value, at)
-        self.stored(value, node)
+        if value.objects and container.types is not None and Plain in container.types:
+            self.lazy = True
+            self.use(value, node, how="puts it where it is not followed")
+            self.heap.put(LOST, value)
+        self.stored(value, node, container.objects, again=again)
 
-    def stored(self, value: Value, node: Any, at: str | int | None = None) -> None:
-        """Remember that objects made in this call were put somewhere; `at` tells places of one display apart."""
-        for each in value.objects:
+    def stored(self, value: Value, node: Any, into: Objects, at: Place = None, again: Objects = frozenset()) -> None:
+        """Remember that objects made in this call were put into others; `at` tells places of one display apart."""
+        for each in value.objects - again:
             if isinstance(each, Site):
                 kept = self.heap.at(each)
-                kept.stored_at.add((id(node), self.path, len(self.loops) > len(kept.made_in), at))
+                kept.stored_at.add((id(node), self.path, len(self.loops) > len(kept.made_in), at, into))
         if value.is_scalar:
             return
         for each in value.objects:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import json
 import sys
 from typing import Any
 
@@ -224,10 +225,10 @@ def _read_try(reading: Reading, node: ast.Try) -> None:
     ends = [ended]
     for handler in node.handlers:
         reading.flow = entry.copy()
-        if handler.type is not None:
-            reading.evaluate(handler.type)
+        named = reading.evaluate(handler.type) if handler.type is not None else None
         if handler.name is not None:
-            caught = Value(types=frozenset({Exception}))
+            one = named.only if named is not None else None
+            caught = Value(types=frozenset({one if one is json.JSONDecodeError else Exception}))
             assign_name(reading, handler.name, caught, handler)
         reading.run(handler.body)
         ends.append(reading.flow)

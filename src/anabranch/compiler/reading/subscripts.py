@@ -26,6 +26,7 @@ from anabranch.compiler.reading.values import (
     Handle,
     Iterator,
     NoneType,
+    Object,
     Plain,
     Shared,
     Site,
@@ -107,7 +108,7 @@ def _sliced(reading: Reading, value: Value, kinds: Types, node: ast.AST) -> Valu
     kept.kinds |= kinds or {object}
     content = reading.content(value, node)
     reading.heap.put(site, content)
-    reading.stored(content, node)
+    reading.stored(content, node, frozenset({site}))
     reading.heap.lose_parts(site)
     return Value(types=kinds, objects=frozenset({site}))
 
@@ -231,8 +232,15 @@ def updates_entries(reading: Reading, value: Value, new: ast.expr, node: ast.AST
 _UPDATED = (dict, collections.defaultdict, collections.OrderedDict)
 
 
-def assign_item(reading: Reading, value: Value, index: Value, new: Value, node: ast.AST) -> None:
-    """``value[index] = new``."""
+def assign_item(
+    reading: Reading,
+    value: Value,
+    index: Value,
+    new: Value,
+    node: ast.AST,
+    again: frozenset[Object] = frozenset(),
+) -> None:
+    """``value[index] = new``; `again` are objects that were there before."""
     if value.is_nothing:
         return
     handle = reading.handle_of(value)
@@ -251,7 +259,11 @@ def assign_item(reading: Reading, value: Value, index: Value, new: Value, node: 
     (only,) = value.objects if update else (None,)
     before = dict(parts) if update and parts is not None else {}
     place = _constant_place(value, index)
-    reading.put(value, new, node, f"assigns an item of {value.path or 'it'}", at=place)
+    how = f"assigns an item of {value.path or 'it'}"
+    if index.types == frozenset({slice}):
+        reading.put(value, reading.content(new, node) if not new.is_scalar else new, node, how)
+        return
+    reading.put(value, new, node, how, at=place, again=again)
     if slice in (index.types or ()):
         reading.put(value, reading.content(new, node), node, "assigns a slice")
     elif update and only is not None and isinstance(key, str) and isinstance(only, Site):

@@ -49,6 +49,10 @@ def plain_use(reading: Reading, value: Value, node: ast.AST, how: str) -> None:
     if value.types is None or value.foreign:
         reading.unknown(node, f"{how}: a value of unknown type")
         return
+    if not value.objects and value.types and all(issubclass(kind, BaseException) for kind in value.types):
+        # One that was caught: a text, unless something odd was raised (`read_operator` looks at the end).
+        reading.caught_used.append((reading.place(node), how))
+        return
     for kind in value.types:
         if not is_tame(reading, kind):
             reading.unknown(node, f"{how}: a {kind.__name__} may have its own special methods")

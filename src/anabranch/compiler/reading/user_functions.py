@@ -6,9 +6,11 @@ import ast
 import dataclasses
 import inspect
 import types
+import typing
 from typing import Any
 
 from anabranch.compiler.reading import known
+from anabranch.compiler.reading.attributes import attribute_of
 from anabranch.compiler.reading.displays import make_display, make_object
 from anabranch.compiler.reading.emitting import leave
 from anabranch.compiler.reading.facts import Emission
@@ -20,7 +22,6 @@ from anabranch.compiler.reading.source_code import NoSource, tree_of
 from anabranch.compiler.reading.values import (
     NONE,
     NOTHING,
-    PLAIN_VALUE,
     Iterator,
     LocalFunction,
     Site,
@@ -42,6 +43,10 @@ def construct(
         for value in everything:
             reading.use(value, node)
         made = make_object(reading, node, frozenset({kind}), join_all(everything), "exception")
+        special = ("__str__", "__repr__", "__eq__", "__hash__", "__bool__", "__reduce__", "__format__")
+        own = any(isinstance(static_attribute(kind, name), types.FunctionType) for name in special)
+        starred = extra.places is not None or extra.names is not None
+        reading.makes_odd_errors |= own or starred or not all(value.is_scalar for value in everything)
         for name in ("__new__", "__setattr__", "__getattribute__", "__init__"):
             member = static_attribute(kind, name)
             if isinstance(member, (types.FunctionType, staticmethod)):
@@ -58,16 +63,25 @@ def construct(
     fields = getattr(kind, "_fields", None)
     if issubclass(kind, tuple) and isinstance(fields, tuple) and is_record(kind):
         return _record(reading, kind, fields, kind.__new__.__defaults__ or (), arguments, keywords, node, extra)
+    if typing.is_typeddict(kind) and not arguments and extra.names is None:
+        return make_display(reading, node, frozenset({dict}), dict(keywords), "dict")
+    if kind is types.SimpleNamespace and not arguments and extra.names is None:
+        made = make_object(reading, node, frozenset({kind}), join_all(everything), "instance")
+        (site,) = made.objects
+        for name, value in keywords.items():
+            reading.heap.put_attribute(site, name, value)
+        return made
     tame = is_record(kind) or is_plain_class(kind)
-    if dataclasses.is_dataclass(kind) and tame and "__post_init__" not in dir(kind):
+    if dataclasses.is_dataclass(kind) and tame:
         names = tuple(field.name for field in dataclasses.fields(kind) if field.init)
-        plain_defaults = all(
-            _is_missing(field.default_factory) or known.effect_of(field.default_factory) is not None
-            for field in dataclasses.fields(kind)
-        )
+        after = static_attribute(kind, "__post_init__")
+        simple = after is inspect.Parameter.empty or isinstance(after, types.FunctionType)
         generated = getattr(kind.__init__, "__code__", None)
-        if plain_defaults and generated is not None and is_generated(generated):
-            return _record(reading, kind, names, (), arguments, keywords, node, extra)
+        if simple and _has_simple_fields(kind) and generated is not None and is_generated(generated):
+            made = _record(reading, kind, names, (), arguments, keywords, node, extra)
+            if isinstance(after, types.FunctionType):
+                call_function(reading, after, [made], {}, node, Extra())
+            return made
     if not is_plain_class(kind):
         for value in everything:
             reading.escape(value, node)
@@ -77,6 +91,12 @@ def construct(
     if isinstance(start, types.FunctionType):
         call_function(reading, start, [made, *arguments], keywords, node, extra)
     return made
+
+
+def _has_simple_fields(kind: Any) -> bool:
+    """Nothing that is given to __post_init__ only; no descriptors for defaults."""
+    pseudo = len(kind.__dataclass_fields__) != len(dataclasses.fields(kind))
+    return not pseudo and not any(hasattr(type(field.default), "__get__") for field in dataclasses.fields(kind))
 
 
 def _is_missing(default: Any) -> bool:
@@ -110,18 +130,69 @@ def _record(
     parts.update(keywords)
     for name in names:
         if name not in parts:
-            default = static_attribute(kind, name)
-            if dataclasses.is_dataclass(kind) and default is not inspect.Parameter.empty:
-                parts[name] = reading.shared(default, f"{kind.__name__}.{name}")
+            if dataclasses.is_dataclass(kind):
+                parts[name] = _default_of_field(reading, kind, name, node)
             elif name in getattr(kind, "_field_defaults", {}):
                 parts[name] = reading.shared(kind._field_defaults[name], f"{kind.__name__}.{name}")  # type: ignore[attr-defined]
             else:
-                parts[name] = PLAIN_VALUE if dataclasses.is_dataclass(kind) else NOTHING
+                parts[name] = NOTHING
     made = make_display(reading, node, frozenset({kind}), {name: parts[name] for name in names}, "record")
     (site,) = made.objects
     for name in names:
         reading.heap.put_attribute(site, name, parts[name])
+    if dataclasses.is_dataclass(kind):
+        for field in dataclasses.fields(kind):
+            if not field.init:  # set by what is generated, or by __post_init__
+                given = _default_of_field(reading, kind, field.name, node)
+                reading.heap.put_attribute(site, field.name, given)
+                reading.heap.put(site, given)
     return made
+
+
+def _default_of_field(reading: Reading, kind: Any, name: str, node: ast.AST) -> Value:
+    """What a field of a dataclass is if nothing is given: the default, or what its factory makes for each object."""
+    field = kind.__dataclass_fields__[name]
+    if not _is_missing(field.default):
+        return reading.shared(field.default, f"{kind.__name__}.{name}")
+    if _is_missing(field.default_factory):
+        return NOTHING
+    effect = known.effect_of(field.default_factory)
+    if effect is not None and effect.result is not None:
+        return make_object(reading, node, effect.result, NOTHING, f"default of {name}")
+    factory = reading.shared(field.default_factory, f"the factory of {kind.__name__}.{name}")
+    return reading.call(factory, [], {}, node)
+
+
+def changed_record(
+    reading: Reading,
+    receiver: Value,
+    name: str,
+    arguments: list[Value],
+    keywords: dict[str, Value],
+    node: ast.AST,
+    extra: Extra,
+) -> Value | None:
+    """``p._replace(x=1)``, ``p._asdict()``, ``replace(p, x=1)`` of a record; None if it is none, or overrides them."""
+    kinds = receiver.types
+    if kinds is None or len(kinds - {type(None)}) != 1 or arguments or extra.places is not None:
+        return None
+    kind: Any = next(iter(kinds - {type(None)}))
+    is_named = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    if not is_record(kind) or is_named == (name == "replace"):
+        return None
+    if is_named and not is_generated(getattr(static_attribute(kind, name), "__code__", _NO_CODE)):
+        return None
+    names = kind._fields if is_named else tuple(field.name for field in dataclasses.fields(kind) if field.init)
+    only = dataclasses.replace(receiver, types=frozenset({kind}))
+    parts = {each: attribute_of(reading, only, each, node) for each in names}
+    if name == "_asdict":
+        return make_display(reading, node, frozenset({dict}), parts, "asdict")
+    if extra.names is not None:
+        parts = {each: join(part, extra.names) for each, part in parts.items()}
+    return construct(reading, kind, [], {**parts, **keywords}, node, Extra())
+
+
+_NO_CODE = compile("", "user", "exec")
 
 
 def call_function(

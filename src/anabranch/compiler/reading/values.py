@@ -125,6 +125,8 @@ class Site:
 
 Object = TupleObject | Shared | Kept | Handle | Site
 TUPLE = TupleObject()
+#: What was put into plain values of which no object is known (from ``json.loads``): it may come out of any of them.
+LOST = Site(0, "lost")
 
 
 # -- expressions ------------------------------------------------------------------------------------------
@@ -247,7 +249,16 @@ class Value:
 def _same_objects(first: tuple[Any, ...] | None, second: tuple[Any, ...] | None) -> bool:
     if first is None or second is None:
         return first is second
-    return len(first) == len(second) and all(a is b for a, b in zip(first, second, strict=True))
+    return len(first) == len(second) and all(_is_same(a, b) for a, b in zip(first, second, strict=True))
+
+
+def _is_same(first: Any, second: Any) -> bool:
+    """The same object; a method that is taken from an object again is the same as before."""
+    if first is second:
+        return True
+    if type(first) is not BoundMethod or type(second) is not BoundMethod:
+        return False
+    return first.name == second.name and first.function is second.function and first.receiver == second.receiver
 
 
 class _Unknown(enum.Enum):
@@ -311,7 +322,7 @@ def join(first: Value, second: Value) -> Value:
     concrete: tuple[Any, ...] | None = None
     if first.concrete is not None and second.concrete is not None:
         concrete = first.concrete + tuple(
-            each for each in second.concrete if not any(each is known for known in first.concrete)
+            each for each in second.concrete if not any(_is_same(each, known) for known in first.concrete)
         )
         if len(concrete) > _MOST_CONCRETE:
             concrete = None

@@ -33,7 +33,8 @@ from anabranch.compiler.models.key_proof import expression_function
 from anabranch.compiler.reading.values import Text
 from anabranch.compiler.rewriting.watched_dicts import ANY_INDEX, Watch, empty_like, unwatch, watch
 from anabranch.program.graph import Keyed, StateField
-from anabranch.program.object_parts import is_atom, is_plain_instance
+from anabranch.program.object_graph import ObjectGraph
+from anabranch.program.object_parts import at_path, code_of, is_atom, is_plain_instance, path_to
 from anabranch.program.whole_copies import copied_with, pickled_whole
 
 
@@ -45,6 +46,8 @@ class _Dict:
     route: tuple[Any, ...]
     is_set: bool
     is_finer: bool
+    #: Its values are objects of the user's classes, or hold such: they are kept as `ObjectGraph`.
+    has_objects: bool
     #: What the dict holds at the start.
     initial: Any = ()
 
@@ -93,6 +96,7 @@ class ManagedDicts:
         self.bound.update(
             call=call,
             index=expression_function(self.index_source),
+            classes=code_of(call, in_globals=True)[0] if any(each.has_objects for each in self.dicts) else {},
             held=[(each, find_object(each.route, self.target)) for each in self.dicts],
         )
 
@@ -137,6 +141,8 @@ class ManagedDicts:
 
     def _watched_copy(self) -> tuple[Any, list[tuple[_Dict, Any]]] | None:
         """The author's object once more, with dicts that can be watched; None if no copy can be made of it."""
+        if any(each.has_objects for each in self.dicts):
+            return None  # a copy has classes of its own, of which the objects that are kept are not
         others = [(held, empty_like(held)) for _, held in self.bound["held"]]
         try:
             call = copied_with(self.bound["call"], self.target, others)
@@ -152,7 +158,8 @@ class ManagedDicts:
                     held.update(entry[0] for entry in getattr(self, f"{each.name}_entries"))
                 else:
                     # Not held.update: a Counter's would count the entries.
-                    dict.update(held, ((entry[0], entry[1]) for entry in getattr(self, f"{each.name}_entries")))
+                    entries = getattr(self, f"{each.name}_entries")
+                    dict.update(held, ((entry[0], self._taken_out(entry[1])) for entry in entries))
                 continue
             present = getattr(self, f"{each.name}_present")
             if present is None and index in each.initial:
@@ -164,7 +171,7 @@ class ManagedDicts:
                 if each.is_set:
                     held.add(index)
                 else:
-                    held[index] = getattr(self, f"{each.name}_value")
+                    held[index] = self._taken_out(getattr(self, f"{each.name}_value"))
 
     def _emitted(self, call: Any, t: Any) -> Any:
         found = call(t)
@@ -178,14 +185,22 @@ class ManagedDicts:
     def _take_back(self, dicts: list[tuple[_Dict, Any]], index: Any) -> None:
         for each, held in dicts:
             if each.is_finer:
-                entries = [[key] for key in held] if each.is_set else [[key, value] for key, value in held.items()]
+                values = () if each.is_set else held.items()
+                entries = [[key] for key in held] if each.is_set else [[k, self._put_in(each, v)] for k, v in values]
                 setattr(self, f"{each.name}_entries", entries)
             else:
                 present = index in held
                 setattr(self, f"{each.name}_present", present)
                 if not each.is_set:
-                    setattr(self, f"{each.name}_value", dict.__getitem__(held, index) if present else None)
+                    value = self._put_in(each, dict.__getitem__(held, index)) if present else None
+                    setattr(self, f"{each.name}_value", value)
             held.clear()
+
+    def _put_in(self, of: _Dict, value: Any) -> Any:
+        return ObjectGraph.of_value(value, self.bound["classes"]) if of.has_objects and not is_atom(value) else value
+
+    def _taken_out(self, value: Any) -> Any:
+        return value.value(self.bound["classes"]) if isinstance(value, ObjectGraph) else value
 
 
 def rewrite(found: Inference, target: Any, method: str | None, mode: str) -> Keyed | None:
@@ -195,8 +210,10 @@ def rewrite(found: Inference, target: Any, method: str | None, mode: str) -> Key
     dicts = []
     for identity, name in found.dicts.items():
         held = found.facts.objects[identity]
-        routes = found.facts.routes[identity]
-        dicts.append(_Dict(name, tuple(routes[0]), isinstance(held, set), identity in found.finer, _copied(held)))
+        route = _route_of(found.facts.routes[identity], target, identity)
+        has_objects = name in found.facts.with_objects
+        is_finer = identity in found.finer
+        dicts.append(_Dict(name, route, isinstance(held, set), is_finer, has_objects, _copied(held)))
     target, dicts = _with_own_dicts(target, dicts)
     prototype = ManagedDicts(
         target,
@@ -208,6 +225,14 @@ def rewrite(found: Inference, target: Any, method: str | None, mode: str) -> Key
     )
     prototype.written = [found.facts.objects[identity] for identity in found.dicts]
     return Keyed(prototype, "process", tuple(field for each in dicts for field in each.fields))
+
+
+def _route_of(routes: list[Any], target: Any, identity: int) -> tuple[Any, ...]:
+    """How to find a dict again: by name if it has one, else by the way through what the operator holds."""
+    for route in routes:
+        if route[0] != "elsewhere":
+            return tuple(route)
+    return ("path", path_to(target, identity))
 
 
 def _copied(held: Any) -> Any:
@@ -224,7 +249,8 @@ def _with_own_dicts(target: Any, dicts: list[_Dict]) -> tuple[Any, list[_Dict]]:
     All that it holds is copied with it: a dict that is also reached through a bound method, a helper or a closure is
     still one object.
     """
-    plain = _plain_copy(target, dicts)
+    # What is kept for keys must be of the classes of the copy that runs, so they must be in it.
+    plain = None if any(each.has_objects for each in dicts) else _plain_copy(target, dicts)
     if plain is not None:
         return plain, dicts
     pickled, _ = pickled_whole((target, dicts), target)
@@ -284,6 +310,8 @@ def find_object(route: tuple[Any, ...], target: Any) -> Any:
         return getattr(route[1], route[2])
     if kind == "module":
         return getattr(sys.modules[route[1]], route[2])
+    if kind == "path":
+        return at_path(target, route[1])
     raise ValueError(f"unknown route {route!r}")
 
 

@@ -3,6 +3,7 @@
 runner.py          the course of an epoch, from its begin to its manifest
 setup.py           what a runner is given: settings, storage, backend, observer
 epoch_jobs.py      the tasks of an epoch, made and run
+sparing.py         epochs without the shuffle that a partitioned source spares
 committer.py       manifests, and the compaction of segments beside the epochs
 event_times.py     watermarks between epochs
 drain.py           epochs for what was fed back, when there is nothing to read

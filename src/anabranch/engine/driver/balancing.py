@@ -85,7 +85,7 @@ class Balancing:
 
     def __init__(self, layout: Layout | None = None, settings: BalancingSettings | None = None) -> None:
         self._settings = settings or BalancingSettings()
-        stages = [stage for stage in layout.stages if stage.kind == "keyed"] if layout is not None else []
+        stages = [stage for stage in layout.stages if stage.is_balanced] if layout is not None else []
         self._names = {stage.number: stage.name for stage in stages}
         self._resources = {
             stage.name: resources_of(layout, stage, self._settings.tolerance) for stage in stages if layout is not None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anabranch.compiler.explaining.running import RunningQuery
+from anabranch.compiler.layout.partitioned_source import has_spared_shuffle
 from anabranch.compiler.layout.stages import Layout
 from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.setup import Backend, EpochSettings, Storage
@@ -61,9 +62,10 @@ class EpochJobs:
         layout = self._program.layout
         return {at: target for at, target in found.items() if target is not None and suits(layout, at)}
 
-    def writes_files(self, exit_number: int) -> bool:
-        """Whether tasks write an output, and the driver only publishes their files."""
-        return exit_number in self._targets or exit_number in self._direct
+    @property
+    def shuffled_because(self) -> str:
+        """Why the last epoch had a shuffle that it need not have: it had none."""
+        return ""
 
     def running(self, channels: Mapping[str, int], source_tasks: int | None) -> RunningQuery:
         """What is decided about the layout, with the channels of now."""
@@ -89,6 +91,8 @@ class EpochJobs:
             chosen = EventTimes() if times is None else times
             return self._run(batch, state, fed_back, functions, parts, chosen, sampling=sampling)
         except (OperatorError, StateError) as error:
+            if has_spared_shuffle(self._packed.layout):
+                raise  # with the shuffle there may be none, or another: `sparing` looks
             epoch = (state, fed_back, functions, parts, EventTimes() if times is None else times)
             raise self._first_error(batch, epoch) or error from None
 
@@ -124,9 +128,11 @@ class EpochJobs:
             merged = (self._mergers, frozenset(targets))
             depths = [ChannelTask(*common, depth, state, *merged, **told) for depth in range(1, layout.depth + 1)]
             merger = MergerTask(*common, targets, self._mergers) if targets else None
-            job = Job(SplitTask(*common, **told), FeedbackTask(*common, **told), fed_back, depths, merger)
+            split = SplitTask(*common, state if has_spared_shuffle(layout) else None, **told)
+            job = Job(split, FeedbackTask(*common, **told), fed_back, depths, merger)
             try:
-                return Results(self._backend.execute(batch, job), layout)
+                rows = self._backend.execute(batch, job)
+                return Results(rows, layout, frozenset({*targets, *direct}))
             except MissingSegments as missing:
                 # Each time round more is supplied, so this ends.
                 supply = {name: self._supply(name) for name in missing.names if name not in state.supplied}

@@ -231,6 +231,8 @@ class EpochProgress:
     """Why aggregations run in two steps, so that hot keys can be in parts; empty: they run as written."""
     spread: str = ""
     """Why what has no state runs in channels of its own; empty: it runs where its source is read."""
+    shuffled: str = ""
+    """Why the epoch had a shuffle that a partitioned source should have spared; empty: it had none of the kind."""
     epoch_files: Mapping[str, FileProgress] = dataclasses.field(default_factory=dict)
     """Source → its files, for every source whose files per epoch are adapted."""
     epoch_size: str = ""

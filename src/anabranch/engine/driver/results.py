@@ -16,9 +16,10 @@ from anabranch.errors import AnabranchError, MissingSegments, error_from_json
 
 
 class Results:
-    """What the tasks of an epoch gave back."""
+    """What the tasks of an epoch gave back; `written` are the exits whose tuples they wrote to files themselves."""
 
-    def __init__(self, rows: pa.Table, layout: Layout) -> None:
+    def __init__(self, rows: pa.Table, layout: Layout, written: frozenset[int] = frozenset()) -> None:
+        self.written = written
         self._layout = layout
         self.reports: list[Report] = []
         self._parts: dict[int, list[tuple[bytes, int, pa.Buffer]]] = {at: [] for at in range(len(layout.exits))}

@@ -14,6 +14,7 @@ two epochs in `adaptation`; here is the course of an epoch.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.compiler.explaining.running import RunningQuery
+from anabranch.compiler.layout.partitioned_source import has_spared_shuffle, with_shuffle
 from anabranch.control import Decision
 from anabranch.engine.driver.adaptation import Adaptation, EpochFacts
 from anabranch.engine.driver.balancing import Balancing
@@ -41,12 +43,14 @@ from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.scaling import RegionStatus, Scaling
 from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage
 from anabranch.engine.driver.slot_need import need_of
+from anabranch.engine.driver.sparing import SparingJobs
 from anabranch.engine.reports import ChannelReport, SplitReport
 from anabranch.engine.verifying.verifier import Verifier
 from anabranch.engine.worker.tasks import Program
 from anabranch.errors import AnabranchError, CheckpointError, ProgramError
 from anabranch.faults import reach
 from anabranch.partitioning.function import PartitioningFunction
+from anabranch.partitioning.source_partitions import source_function
 from anabranch.program.graph import Keyed
 from anabranch.state.key_owners import KeyOwners
 from anabranch.state.manifest_facts import ManifestFacts
@@ -64,14 +68,16 @@ class EpochRunner:
         self._backend = backend
         self._observer = observer
         self._committer = Committer(program, storage, backend.compact, settings.snapshots)
-        self._jobs = EpochJobs(program, backend, storage, settings)
+        self._jobs = _jobs(program, backend, storage, settings)
         self._feedback = FeedbackStore(program, storage.checkpoint)
         self._verifier = Verifier(program, settings.verify, storage.checkpoint.files)
         self._requests = RescaleRequests(storage.checkpoint.files, storage.checkpoint.query or "")
         self._lock = threading.Lock()
         self._source_tasks: int | None = None  # in the last epoch
-        # A stage that is entered through a shuffle is a region; it bears the name of the operator at its entry.
-        self._regions = {stage.number: stage.name for stage in program.layout.stages if stage.kind != "source"}
+        # A stage with channels is a region; it bears the name of the operator at its entry.
+        self._regions = {stage.number: stage.name for stage in program.layout.stages if stage.is_region}
+        # What its source is partitioned for has as many channels as that has partitions.
+        self._partitioned = {stage.name: stage for stage in program.layout.stages if stage.partitions}
         self._owners, scaling = self._started(settings)
         self.adaptation = Adaptation(scaling, Balancing(program.layout, settings.balancing), backend.sizing)
         self.adaptation.restore(self._committed.adaptation, self._owners)
@@ -89,11 +95,14 @@ class EpochRunner:
         channels = {
             name: settings.elastic.beginning(slots, known.get(name))
             for name, stage in stages.items()
-            if stage.kind != "single"
+            if stage.kind != "single" and not stage.partitions
         }
         owners = before.started(
-            {name: stage.routes for name, stage in stages.items()}, {name: channels.get(name, 1) for name in stages}
+            {name: stage.routes for name, stage in stages.items()},
+            {name: channels.get(name, stage.partitions or 1) for name, stage in stages.items()},
         )
+        for name, stage in self._partitioned.items():
+            owners = owners.replaced(name, source_function(stage.partitions))
         decided = self._observer.decided
         return owners, Scaling(channels, settings.elastic, around.slots, decided, self._requests, around.slots_now)
 
@@ -135,9 +144,11 @@ class EpochRunner:
 
     @property
     def regions(self) -> list[RegionStatus]:
-        """All stages that are entered through a shuffle; those of one channel for ever are pinned to it."""
+        """All stages with channels; those whose number cannot change are pinned to it."""
         elastic = {each.name: each for each in self.status()}
-        return [elastic.get(name) or RegionStatus(name, 1, 1, 1, True) for name in self._regions.values()]
+        fixed = {name: stage.partitions for name, stage in self._partitioned.items()}
+        counts = {name: fixed.get(name, 1) for name in self._regions.values()}
+        return [elastic.get(name) or RegionStatus(name, each, each, each, True) for name, each in counts.items()]
 
     def status(self) -> list[RegionStatus]:
         """The regions whose number of channels can change, as they are now."""
@@ -145,6 +156,13 @@ class EpochRunner:
 
     def rescale(self, region: str, channels: int) -> None:
         """Ask for a number of channels by hand, from the next epoch on. May be called from any thread."""
+        if region in self._partitioned:
+            stage = self._partitioned[region]
+            raise ProgramError(
+                f"rescale({region!r}): its source is partitioned by {', '.join(stage.partitioned_by)}, so it has as "
+                f"many channels as that has partitions: {stage.partitions}. Partition the data anew, or leave "
+                "partitioned_by away"
+            )
         if region not in self.adaptation.scaling.regions and region in self._regions.values():
             raise ProgramError(
                 f"rescale({region!r}): it runs on one channel, in the order of one thread; explain() says why"
@@ -320,7 +338,7 @@ class EpochRunner:
         outputs = [table for at, table in enumerate(tables) if not self.program.layout.exits[at].loop]
         files = [file for report in results.reports for file in report.files]
         for at, (sink, table) in enumerate(zip(self._backend.sinks, outputs, strict=True)):
-            if self._jobs.writes_files(at):
+            if at in results.written:
                 mine = sorted((file.stage, file.number, file.name) for file in files if file.exit == at)
                 sink.publish([name for *_, name in mine], epoch)
             else:
@@ -363,6 +381,7 @@ class EpochRunner:
                 elastic=elastic_in(facts.reports),
                 hot_keys=self.adaptation.balancing.split_because,
                 spread=self.adaptation.spread_because,
+                shuffled=self._jobs.shuffled_because,
                 epoch_files={} if sizing is None else sizing.shown(facts.taken_files),
                 epoch_size="" if sizing is None else sizing.reason,
                 executors=executors,
@@ -372,6 +391,14 @@ class EpochRunner:
 
     def _channels_now(self) -> dict[str, int]:
         return {region: function.channels for region, function in self.functions.items()}
+
+
+def _jobs(program: Program, backend: Backend, storage: Storage, settings: EpochSettings) -> EpochJobs | SparingJobs:
+    jobs = EpochJobs(program, backend, storage, settings)
+    if not has_spared_shuffle(program.layout):
+        return jobs
+    shuffled = dataclasses.replace(program, layout=with_shuffle(program.layout))
+    return SparingJobs(jobs, EpochJobs(shuffled, backend, storage, settings))
 
 
 def describe_program(program: Program) -> dict[str, Any]:

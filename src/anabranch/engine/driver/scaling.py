@@ -237,7 +237,9 @@ class Scaling:
 def measured(facts: EpochFacts, target_s: float, warm_up: bool) -> EpochMeasurement:
     """An epoch as the controllers' signals want it: whose time it was, and what stood ready."""
     times = stage_times(facts.reports, facts.durations_s.job)
-    names = [name for name, _ in sorted(facts.depths.items(), key=lambda each: each[1]) if name in times]
+    # What runs where a source is read is a part of the source's time.
+    depths = sorted(facts.depths.items(), key=lambda each: each[1])
+    names = [name for name, depth in depths if depth and name in times]
     by_depth: dict[int, list[str]] = {}
     for name in names:
         by_depth.setdefault(facts.depths[name], []).append(name)

@@ -197,7 +197,7 @@ class SwitchingRunner:
 
     @property
     def regions(self) -> list[RegionStatus]:
-        """All stages that are entered through a shuffle."""
+        """All stages with channels."""
         return self._current.regions
 
     def status(self) -> list[RegionStatus]:

@@ -22,10 +22,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from anabranch.engine.pool.elastic_call import CallTimeout, backoff_s
 from anabranch.engine.pool.metering import Latencies, Meter
+from anabranch.engine.pool.neighbours import Neighbours
 from anabranch.engine.pool.work import Chunk, Crew, Failed, run_chunk
 from anabranch.program.elastic import Concurrency
 from anabranch.program.schema import MisfitError, ShapeError
@@ -64,6 +65,19 @@ class LevelController(Protocol):
     def restore(self, memory: dict[str, Any]) -> None: ...
 
 
+@runtime_checkable
+class SharingController(Protocol):
+    """One that looks after other pools, too."""
+
+    is_shared: bool
+
+    @property
+    def is_settled(self) -> bool: ...
+
+    @property
+    def is_looking(self) -> bool: ...
+
+
 class CallFailed(Exception):  # noqa: N818 - what happened to a call, for whoever runs the pool
     """A call failed for good: the first one in the order of the rows."""
 
@@ -99,6 +113,8 @@ class Pool:
         How many rows may lie between the oldest call that has not ended and the newest.
     learnt : callable, optional
         Told after each period.
+    neighbours : Neighbours, optional
+        The other pools of the host.
     """
 
     def __init__(
@@ -110,6 +126,7 @@ class Pool:
         *,
         window: int = WINDOW,
         learnt: Callable[[Pool], None] | None = None,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self._crew = crew
         self._many = many
@@ -117,6 +134,7 @@ class Pool:
         self.controller = controller
         self._window = window
         self._learnt = learnt
+        self._neighbours = neighbours
         self._meter = Meter(settings.period_s)
         self._counts = PoolCounts()
         self._chunk_rows = 1
@@ -139,6 +157,8 @@ class Pool:
     def close(self) -> None:
         """No more calls."""
         self._crew.close()
+        if self._neighbours is not None:
+            self._neighbours.close()
 
     def run(self, rows: Sequence[Any], *, ordered: bool = True) -> Generator[tuple[int, list[Any]], None, None]:
         """The results for some rows: (place of the first, results of some in a row).
@@ -176,17 +196,30 @@ class Pool:
             return
         self.rate = self._meter.rate()
         self._counts.periods += 1
-        self.controller.handle(self.rate)
+        self.controller.handle(self._judged(self.rate))
         before = self._level
         self._change_level()
         if before == self._level:
             self._meter.new_level(self._level, now)
+        if self._neighbours is not None:
+            self._neighbours.begin()
         if self._learnt is not None:
             self._learnt(self)
+
+    def _judged(self, rate: float) -> float:
+        """The rate as the controller is told it: less if others paid for it."""
+        if self._neighbours is None or not isinstance(self.controller, SharingController):
+            return rate
+        is_held = self.controller.is_settled and not self.controller.is_looking
+        found = rate * self._neighbours.factor(is_held)
+        self.controller.is_shared = self._neighbours.are_there
+        return found
 
     def _ended(self, chunk: Chunk, now: float) -> None:
         calls = len(chunk.rows)
         self._counts.calls += calls
+        if self._neighbours is not None:
+            self._neighbours.tell(calls, now)
         self._counts.latencies.add(chunk.seconds / calls, calls)
         self._meter.ended(chunk.began, chunk.seconds, calls, now)
         call_s = self._meter.call_s

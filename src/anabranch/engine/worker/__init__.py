@@ -1,6 +1,7 @@
 """What runs in the tasks of an epoch, in the order the data flows.
 
 splitters.py       reads a source's pieces, runs what needs no state, routes
+local_channels.py  channels that run where their source is read
 exchange.py        what crosses between tasks: packets, headers, results, reports
 packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth

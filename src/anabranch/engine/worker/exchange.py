@@ -205,6 +205,10 @@ class Outbox:
         keys = tuple(RoutedKeys(stage, tally.to_report()) for stage, tally in self._tallies.items())
         return self._on(*report_row(dataclasses.replace(report, keys=keys))[1:])
 
+    def passed(self, report: ChannelReport) -> Row:
+        """What a channel did that runs in the same task."""
+        return self._on(*report_row(report)[1:])
+
     def sample(self, data: bytes) -> Row:
         """What a step did with keys that are to be run again, to the driver."""
         return self._on(bytes([SAMPLE]), data)
@@ -236,7 +240,7 @@ def result_of(order: bytes) -> tuple[int, int, bytes]:
 
 def is_relative(layout: Layout, edge: Edge) -> bool:
     """Whether the numbers on an edge count from the start of a piece, because they were made where it was read."""
-    return layout.stages[layout.steps[edge.source].stage].kind == "source"
+    return layout.stages[layout.steps[edge.source].stage].is_at_source
 
 
 def needs_pieces(layout: Layout, depth: int) -> bool:

@@ -40,7 +40,7 @@ class Measuring:
         self._places = tuple(self._entry.key.index(name) for name in route)  # in the key
         # State is looked up by the whole key, so it can be told for a key of the route only if they are one.
         self._whole = self._places == tuple(range(len(self._entry.key)))
-        self.watch = Stopwatch(clock.passing_s) if stage.kind == "keyed" and self._places else None
+        self.watch = Stopwatch(clock.passing_s) if self._places and stage.is_balanced else None
 
     def take(self, run: StageRun | RetracedStage) -> None:
         """Take what a stage timed since the last call."""

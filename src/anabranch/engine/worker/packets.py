@@ -37,6 +37,17 @@ def number_place(number: int) -> bytes:
     return _END.pack(number + 2**63)
 
 
+def text_of(place: bytes) -> str:
+    """The text that `text_place` made bytes of."""
+    return place[:-2].replace(b"\x00\xff", b"\x00").decode()
+
+
+def number_of(place: bytes) -> int:
+    """The number that `number_place` made bytes of."""
+    (found,) = _END.unpack(place)
+    return int(found) - 2**63
+
+
 class Positions:
     """Where each piece begins in the epoch, from the headers of all splitters."""
 

@@ -150,7 +150,7 @@ class StageSampler:
     def __init__(self, layout: Layout, stage: Stage, tables: Mapping[str, Table], sampling: Sampling) -> None:
         edges = layout.inputs_of(stage)
         # Where numbers count from the start of a piece, or are not sent, nobody can tell what came first.
-        ordered = stage.kind != "source" and all(edge.ordered for edge in edges)
+        ordered = not stage.is_at_source and all(edge.ordered for edge in edges)
         self._steps = {
             number: StepSampler(layout.steps[number], tables, sampling, ordered, stage.kind == "single")
             for number in stage.steps

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from anabranch.engine.reports import ElasticReport, SplitReport
 from anabranch.engine.worker.batches import Batch
 from anabranch.engine.worker.exchange import Outbox, Row, batches_of
+from anabranch.engine.worker.local_channels import LocalChannels
 from anabranch.engine.worker.output_files import OutputFiles
 from anabranch.engine.worker.packets import number_place, text_place, unpack
 from anabranch.engine.worker.retracing import Failure, RetracedStage
@@ -27,6 +28,7 @@ from anabranch.errors import AnabranchError, OrderError
 from anabranch.operators.epoch_context import running
 from anabranch.program.graph import Node
 from anabranch.program.schema import to_values
+from anabranch.state.store import StateVersion
 
 
 class _Splitter:
@@ -132,6 +134,8 @@ class SplitTask(Task):
     source, and for each source a struct of these columns.
     """
 
+    state: StateVersion | None = None  # for stages with state that run here
+
     def run(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
         """The task of a partition of the sources."""
         return batches_of(self.rows(batches, number))
@@ -148,6 +152,7 @@ class SplitTask(Task):
         outbox = Outbox(program.layout, 0, self.functions, whom, self.epoch)
         files = OutputFiles(program.layout, self.files, self.epoch, (0, whom))
         pieces: dict[bytes, int] = {}
+        local = LocalChannels(self, program)
         splitters = [_Splitter(self, program, source, pieces) for source in program.inputs]
         rows_out = 0
         try:
@@ -162,8 +167,10 @@ class SplitTask(Task):
                     columns = [part.column(at).cast(field.type) for at, field in enumerate(schema.arrow)]
                     for place, each in splitter.leaving(piece, columns):
                         rows_out += len(each.trails[0])
-                        if not files.takes(each):
-                            yield from outbox.leaving(each, place)
+                        for sent in local.through(each, place):
+                            if not files.takes(sent):
+                                yield from outbox.leaving(sent, place)
+            local.finish()
         except AnabranchError as error:
             files.abandon()
             yield from outbox.failure(error)
@@ -180,6 +187,10 @@ class SplitTask(Task):
         report = SplitReport(began, seconds, rows_out, read, oldest, entered, busy, written)
         report = dataclasses.replace(report, watermarks=_reached(splitters), elastic=_elastic(splitters))
         yield outbox.report(dataclasses.replace(report, anomalies=met()))
+        for each in local.reports():
+            yield outbox.passed(each)
+        for data in local.samples():
+            yield outbox.sample(data)
 
     def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:

@@ -187,7 +187,7 @@ class ChannelTask(Task):
         place = task_indexes(program.layout, self.depth, self.functions).stage_of(index)
         files = OutputFiles(program.layout, self.files, self.epoch, place)
         try:
-            channel = _Channel(self, program, index)  # opens its state, and may find that this host lacks some of it
+            channel = ChannelRun(self, self.state, program, *place)  # opens its state, which this host may lack some of
             for order, payload in arriving:
                 kind = order[0]
                 if kind == FAILURE:
@@ -214,7 +214,7 @@ class ChannelTask(Task):
             files.abandon()
             yield from outbox.failure(error)
 
-    def _sent(self, leaving: Leaving, outbox: Outbox, channel: _Channel, files: OutputFiles) -> Iterator[Row]:
+    def _sent(self, leaving: Leaving, outbox: Outbox, channel: ChannelRun, files: OutputFiles) -> Iterator[Row]:
         if leaving.edge.target < 0 and leaving.edge.place in self.merged:
             for number, part in by_range(leaving, channel.total, self.mergers):
                 yield outbox.result(part, number)
@@ -227,21 +227,21 @@ def _sorted_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.
         yield from zip(batch.column(0).to_pylist(), batch.column(1), strict=True)
 
 
-class _Channel:
-    """One channel of a stage for one epoch.
+class ChannelRun:
+    """One channel of a stage for one epoch: the stage with this number, the channel with that.
 
     Where the tuples come straight from a source, rows arrive in order and are worked off as they come; so are those
     without trails, because whoever minds order gets them only where they come in order anyway. What else comes from
     other channels, or by several edges, is brought into order when all is there.
     """
 
-    def __init__(self, task: ChannelTask, program: Program, index: int) -> None:
+    def __init__(self, task: Task, state: StateVersion, program: Program, stage: int, number: int) -> None:
         self._clock = task.clock
         self._began = self._clock.now_s()
         self._started = self._clock.passing_s()
         self._layout = program.layout
-        number, self._number = task_indexes(program.layout, task.depth, task.functions).stage_of(index)
-        self._stage = program.layout.stages[number]
+        self._number = number
+        self._stage = program.layout.stages[stage]
         self._entry = program.layout.steps[self._stage.steps[0]]
         self._edges = {edge.number: edge for edge in program.layout.inputs_of(self._stage)}
         self._positions = Positions()
@@ -254,7 +254,7 @@ class _Channel:
         simple = len(edges) == 1 and is_relative(self._layout, edges[0]) and not edges[0].punctuated
         self._streams = not self._entry.takes_arrivals and (simple or not any(edge.ordered for edge in edges))
         self._nodes = program.layout.nodes(self._stage)
-        self._state = task.state(self._number)
+        self._state = state(self._number)
         tables = self._state.open(self._nodes)
         self._measuring = Measuring(program.layout, self._stage, tables, self._clock)
         self._sampler = task.sampler(program.layout, self._stage, tables)
@@ -319,10 +319,11 @@ class _Channel:
         waiting, self._waiting, self._size = self._waiting, {}, 0
         for number, parts in waiting.items():
             trails = joined([trails for trails, _ in parts])
-            batch = _table_batch(self._columns(self._edges[number]), range(len(trails[0])), [rows for _, rows in parts])
-            yield from self._worked(Flow(batch, trails), len(batch))
+            batch = column_batch(self._columns(self._edges[number]), range(len(trails[0])), [rows for _, rows in parts])
+            yield from self.worked(Flow(batch, trails), len(batch))
 
-    def _worked(self, entering: Flow | Arrival, rows_in: int) -> Iterator[Any]:
+    def worked(self, entering: Flow | Arrival, rows_in: int) -> Iterator[Any]:
+        """What leaves for what enters."""
         begun = self._clock.passing_s()
         leaving = self._run.run(entering)
         if self._sends is not None:
@@ -343,9 +344,9 @@ class _Channel:
                 ((_, edge),) = self._edges.items()
                 nothing = Flow(Batch(self._columns(edge), [], []), _empty(edge.width))
                 advances = tuple(self._rising(edge.digits))
-                yield from self._worked(dataclasses.replace(nothing, advances=advances), 0)
+                yield from self.worked(dataclasses.replace(nothing, advances=advances), 0)
         else:
-            yield from self._worked(self._arrival(), self._size)
+            yield from self.worked(self._arrival(), self._size)
         if isinstance(self._run, RetracedStage):
             return  # nothing of the epoch is kept
         begun = self._clock.passing_s()
@@ -376,7 +377,7 @@ class _Channel:
         order = order_of(trails)
         ((edge, count, records), *others) = spans
         if not others and count == len(order):  # tuples by one edge, and nothing that happens between them
-            batch = _table_batch(self._columns(edge), range(count), records, order)
+            batch = column_batch(self._columns(edge), range(count), records, order)
             return Arrival({edge.place: batch}, [digits[order] for digits in trails], _NO_MARKS)
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
@@ -459,9 +460,10 @@ def _empty(width: int) -> Trails:
     return [np.empty(0, dtype=np.int64) for _ in range(width)]
 
 
-def _table_batch(
+def column_batch(
     schema: Any, positions: Sequence[int], records: list[pa.RecordBatch], order: np.ndarray | None = None
 ) -> Batch:
+    """Tuples that came as Arrow, as operators take them."""
     if not records:
         return Batch(schema, [], [])
     table = pa.Table.from_batches(records)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import hashlib
+import itertools
 import json
 import os
 import sys
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.pool.dispatch import LevelController, LoopBlocked, Pool
+from anabranch.engine.pool.neighbours import Neighbours
 from anabranch.engine.pool.work import Crew
 from anabranch.engine.reports import ElasticReport
 from anabranch.engine.worker.batches import Batch
@@ -64,13 +66,13 @@ class HostNotes:
     """What pools of this host learnt, in files of a directory."""
 
     def __init__(self, directory: Path | None = None) -> None:
-        self._directory = directory or Path(tempfile.gettempdir()) / f"anabranch-elastic-{getpass.getuser()}"
+        self.directory = directory or Path(tempfile.gettempdir()) / f"anabranch-elastic-{getpass.getuser()}"
 
     def newest(self, operator: str) -> dict[str, Any] | None:
         """What was learnt of an operator last, if that is not long ago."""
         best: tuple[float, Path] | None = None
         with contextlib.suppress(OSError):
-            for path in self._directory.glob(f"{operator}-*.json"):
+            for path in self.directory.glob(f"{operator}-*.json"):
                 with contextlib.suppress(OSError):
                     at = path.stat().st_mtime
                     if time.time() - at > _NOTE_AGE_S:
@@ -88,8 +90,8 @@ class HostNotes:
     def write(self, operator: str, memory: dict[str, Any]) -> None:
         """Note what this process learnt. A note that cannot be written is no error: it only saves time."""
         with contextlib.suppress(OSError):
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path = self._directory / f"{operator}-{os.getpid()}.json"
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path = self.directory / f"{operator}-{os.getpid()}.json"
             scratch = path.with_suffix(".new")
             scratch.write_text(json.dumps(memory), encoding="utf-8")
             scratch.replace(path)
@@ -108,6 +110,7 @@ class Pools:
     def __init__(self, notes: HostNotes | None = None) -> None:
         self._notes = notes or HostNotes()
         self._lock = threading.Lock()
+        self._numbers = itertools.count()
         self._loop: EventLoop | None = None
         self._pools: weakref.WeakKeyDictionary[Node, tuple[Pool, Calls]] = weakref.WeakKeyDictionary()
 
@@ -188,7 +191,8 @@ class Pools:
         def learnt(pool: Pool) -> None:
             notes.write(name, pool.controller.to_dict())
 
-        return Pool(crew, calls.many, settings, controller, learnt=learnt), calls
+        others = Neighbours(self._notes.directory, f"{name}-{os.getpid()}-{next(self._numbers)}")
+        return Pool(crew, calls.many, settings, controller, learnt=learnt, neighbours=others), calls
 
 
 # Of this process: a task does not outlive itself, but its worker does.

@@ -30,6 +30,7 @@ from anabranch.compiler.reading.known.value_methods import (
     UNORDERED,
     attribute_result,
     method_result,
+    mutating_result,
 )
 
 __all__ = [
@@ -52,4 +53,5 @@ __all__ = [
     "impurity_of",
     "impurity_of_module",
     "method_result",
+    "mutating_result",
 ]

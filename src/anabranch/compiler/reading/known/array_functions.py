@@ -75,6 +75,18 @@ for _name in (
     "imag",
     "angle",
     "bincount",
+    "empty",
+    "append",
+    "full_like",
+    "atleast_1d",
+    "hstack",
+    "vstack",
+    "roll",
+    "flip",
+    "sign",
+    "nanstd",
+    "nanmedian",
+    "cumulative_sum",
 ):
     if hasattr(np, _name):
         ARRAY_FUNCTIONS[getattr(np, _name)] = Effect(PLAIN, aliases=True, iterates=True, text=False)
@@ -93,6 +105,11 @@ NEW_ARRAYS = tuple(
         "concatenate",
         "stack",
         "bincount",
+        "empty",
+        "append",
+        "full_like",
+        "hstack",
+        "vstack",
     )
 )
 for _name in ("fft", "ifft", "rfft", "irfft"):

@@ -15,6 +15,8 @@ import statistics
 import string
 import struct
 import zoneinfo
+from io import StringIO
+from random import Random
 from uuid import UUID
 
 import numpy as np
@@ -52,6 +54,8 @@ TYPES: dict[type, Effect] = {
     fractions.Fraction: Effect(only(fractions.Fraction)),
     UUID: Effect(only(UUID)),
     zoneinfo.ZoneInfo: Effect(only(zoneinfo.ZoneInfo)),
+    Random: Effect(only(Random), text=False),
+    StringIO: Effect(only(StringIO), text=False),
     string.Template: Effect(only(string.Template), text=False),
     ipaddress.IPv4Address: Effect(PLAIN),
     ipaddress.IPv6Address: Effect(PLAIN),

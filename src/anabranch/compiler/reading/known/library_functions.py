@@ -15,6 +15,7 @@ import collections
 import colorsys
 import contextlib
 import copy
+import csv
 import dataclasses
 import decimal
 import difflib
@@ -38,6 +39,7 @@ import textwrap
 import types
 import unicodedata
 import zlib
+from io import StringIO
 from typing import Any
 from urllib import parse
 
@@ -75,7 +77,8 @@ FUNCTIONS: dict[Any, Effect] = {
     functools.reduce: Effect(PLAIN, calls=(0,), aliases=True, iterates=True, text=False),
     copy.copy: Effect(PLAIN, aliases=True, text=False),
     copy.deepcopy: Effect(PLAIN, text=False),
-    json.loads: Effect(PLAIN),
+    json.loads: Effect(PLAIN, text=False),
+    json.dumps: Effect(STR, calls=("default",)),
     re.compile: Effect(only(re.Pattern), text=False),
     heapq.heappush: Effect(only(NoneType), mutates=(0,)),
     heapq.heappop: Effect(PLAIN, mutates=(0,), aliases=True),
@@ -106,6 +109,11 @@ FUNCTIONS: dict[Any, Effect] = {
     math.isfinite: Effect(BOOL),
     math.isclose: Effect(BOOL),
     calendar.timegm: Effect(INT),
+    calendar.monthrange: Effect(only(tuple)),
+    calendar.isleap: Effect(BOOL),
+    calendar.weekday: Effect(INT),
+    csv.reader: Effect(ITERATOR, iterates=True, text=False),
+    csv.writer: Effect(only(type(csv.writer(StringIO()))), aliases=True, text=False),
     zlib.crc32: Effect(INT),
     zlib.adler32: Effect(INT),
     binascii.crc32: Effect(INT),
@@ -180,6 +188,18 @@ _NOT_PURE = {
     statistics.NormalDist,
     struct.iter_unpack,
 }
+#: Their results can be changed, so no expression says for long what they are.
+_GIVE_LISTS = {
+    "findall",
+    "split",
+    "splitlines",
+    "parse_qs",
+    "parse_qsl",
+    "wrap",
+    "multimode",
+    "quantiles",
+    "get_close_matches",
+}
 for _module in _PURE_MODULES:
     for _name, _found in vars(_module).items():
         if (
@@ -189,7 +209,7 @@ for _module in _PURE_MODULES:
             and _found not in _NOT_PURE
             and not _name.startswith(("i_", "length_hint"))
         ):
-            FUNCTIONS[_found] = Effect(PLAIN, iterates=_module in (statistics,))
+            FUNCTIONS[_found] = Effect(PLAIN, iterates=_module in (statistics,), text=_name not in _GIVE_LISTS)
 FUNCTIONS[math.fsum] = Effect(FLOAT)  # exact, whatever the order
 FUNCTIONS[fnmatch.filter] = Effect(only(list), iterates=True)
 for _name in ("lt", "le", "eq", "ne", "ge", "gt", "not_", "truth", "contains"):

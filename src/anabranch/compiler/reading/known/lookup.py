@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 from typing import Any
+from urllib import parse
 
 import numpy as np
 
@@ -16,6 +18,10 @@ from anabranch.compiler.reading.known.library_functions import FUNCTIONS
 from anabranch.compiler.reading.values import PLAIN
 
 _FUNCTIONS: dict[Any, Effect] = {**FUNCTIONS, **ARRAY_FUNCTIONS}
+# Functions of the library that remember their results: of texts, which tell apart all that differs.
+_CACHED: dict[Any, Effect] = {
+    inspect.unwrap(parse.urlsplit): Effect(only(parse.SplitResult), text=False),
+}
 #: Kinds of callables whose hash and equality are Python's own: user code never runs in a lookup.
 _PYTHON_OWN = (
     types.FunctionType,
@@ -63,6 +69,8 @@ def effect_of(function: Any) -> Effect | None:
             found = TYPES.get(function)
         if found is not None:
             return found
+    if isinstance(function, functools._lru_cache_wrapper) and function.__wrapped__ in _CACHED:
+        return _CACHED[function.__wrapped__]
     if function is str.maketrans:
         return Effect(only(dict), text=False)
     if isinstance(function, np.ufunc):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import csv
 import datetime
 import decimal
 import enum
@@ -17,6 +18,8 @@ import string
 import struct
 import types
 import zoneinfo
+from io import StringIO
+from random import Random
 from uuid import UUID
 
 import numpy as np
@@ -107,6 +110,35 @@ MUTATORS: dict[type, set[str]] = {
         )
     },
 }
+_RANDOM_FLOATS = {
+    "random",
+    "uniform",
+    "gauss",
+    "normalvariate",
+    "lognormvariate",
+    "expovariate",
+    "betavariate",
+    "gammavariate",
+    "paretovariate",
+    "weibullvariate",
+    "vonmisesvariate",
+    "triangular",
+}
+_RANDOM_INTEGERS = {"randint", "randrange", "getrandbits"}
+_WRITER = type(csv.writer(StringIO()))
+# Values with a state of their own: what reads them changes them, too.
+MUTATORS[Random] = {*_RANDOM_FLOATS, *_RANDOM_INTEGERS, "choice", "choices", "sample", "shuffle", "seed"}
+MUTATORS[StringIO] = {"write", "writelines", "read", "readline", "readlines", "seek", "truncate", "close"}
+MUTATORS[_WRITER] = {"writerow", "writerows"}
+_MUTATING_RESULTS: dict[tuple[type, str], Types] = {
+    **{(Random, name): FLOAT for name in _RANDOM_FLOATS},
+    **{(Random, name): INT for name in _RANDOM_INTEGERS},
+    **{(Random, name): PLAIN for name in ("choice", "choices", "sample", "shuffle")},
+    **{(StringIO, name): STR for name in ("read", "readline")},
+    **{(StringIO, name): INT for name in ("write", "seek", "truncate")},
+    (StringIO, "readlines"): PLAIN,
+    (_WRITER, "writerow"): PLAIN,
+}
 #: Methods that read the clock, the environment or the disk though they belong to a plain value.
 IMPURE_VALUE_METHODS = {"astimezone": "uses the machine's time zone if none is given"}
 #: Explicit calls of operators by their method names.
@@ -189,6 +221,7 @@ _METHOD_RESULTS: dict[tuple[type, str], Types] = {
     },
     **{(kind, name): STR for kind in (datetime.datetime, datetime.date) for name in ("isoformat", "strftime")},
     (datetime.timedelta, "total_seconds"): FLOAT,
+    (StringIO, "getvalue"): STR,
     (list, "index"): INT,
     (list, "count"): INT,
     (tuple, "index"): INT,
@@ -225,6 +258,11 @@ REITERABLE = (
 )
 CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque, types.MappingProxyType)
 ENUM = enum.Enum
+
+
+def mutating_result(kind: type, name: str) -> Types:
+    """The types that a method gives which changes its object; None if it gives nothing of interest."""
+    return _MUTATING_RESULTS.get((kind, name))
 
 
 def method_result(kind: type, name: str) -> Types:

@@ -1,0 +1,106 @@
+"""Pools beside each other on one host: each tells how many calls it has made, and sees what it does to the others.
+
+Whoever looks only at his own rate takes ever more of what is scarce: of four operators that share sixteen cores, each
+gains by another thread, and the others lose as much. So while a pool tries another level its rate is multiplied by what
+became of the others' rates meanwhile. What is maximised is then the product of all rates: another thread pays only if
+it brings more than it takes, and one that has more than the others gives some back.
+
+Pools may be in different processes (Spark has one for each task that runs at a time), so they tell each other through
+files, a few bytes each, in the host's directory for temporary files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from pathlib import Path
+
+_ENTRY = struct.Struct("<qd")
+_TELL_S = 0.02
+"""A pool tells at most so often."""
+_STALE_S = 1.0
+"""Who has not told anything for so long makes no calls."""
+_RATIO_MAX = 4.0
+
+
+class Neighbours:
+    """The other pools of a host, as one pool sees them.
+
+    Parameters
+    ----------
+    directory : Path
+        Where all of them tell.
+    name : str
+        What tells this pool from any other of the host.
+    """
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self._directory = directory
+        self._path = directory / f"{name}.calls"
+        self._file = -1
+        self._calls = 0
+        self._told = 0.0
+        self._begun: dict[str, tuple[int, float]] = {}
+        self._reference: dict[str, float] = {}
+
+    def tell(self, calls: int, now: float) -> None:
+        """So many calls more have ended."""
+        self._calls += calls
+        if now - self._told < _TELL_S:
+            return
+        self._told = now
+        with contextlib.suppress(OSError):  # alone, then
+            if self._file < 0:
+                self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._file = os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600)
+            os.pwrite(self._file, _ENTRY.pack(self._calls, now), 0)
+
+    def begin(self) -> None:
+        """A period begins."""
+        self._begun = self._read()
+
+    def factor(self, is_held: bool) -> float:
+        """What became of the others since the level was held last, as a factor; 1 if it is held."""
+        rates = self._rates()
+        if is_held or not self._reference:
+            self._reference = rates
+            return 1.0
+        found = 1.0
+        for name, rate in rates.items():
+            before = self._reference.get(name, 0.0)
+            if before > 0 and rate > 0:
+                found *= min(_RATIO_MAX, max(1 / _RATIO_MAX, rate / before))
+        return found
+
+    @property
+    def are_there(self) -> bool:
+        """Whether others made calls when the level was held last."""
+        return bool(self._reference)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+
+    def _rates(self) -> dict[str, float]:
+        """Calls per second of each of the others, in this period."""
+        found = {}
+        for name, (calls, at) in self._read().items():
+            before = self._begun.get(name)
+            if before is not None and at > before[1]:
+                found[name] = (calls - before[0]) / (at - before[1])
+        return found
+
+    def _read(self) -> dict[str, tuple[int, float]]:
+        entries: dict[str, tuple[int, float]] = {}
+        with contextlib.suppress(OSError):
+            for path in self._directory.glob("*.calls"):
+                if path != self._path:
+                    with contextlib.suppress(OSError, struct.error):
+                        entries[path.name] = _ENTRY.unpack(path.read_bytes())
+        newest = max((at for _, at in entries.values()), default=0.0)
+        newest = max(newest, self._told)
+        return {name: entry for name, entry in entries.items() if newest - entry[1] < _STALE_S}
