@@ -15,6 +15,7 @@ the machine does is shown by how much the measurements before and after differ.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import statistics
 import tempfile
@@ -196,15 +197,19 @@ class Writer(threading.Thread):
         self._stopped = threading.Event()
         directory.mkdir(parents=True)
 
-    def put(self, number: int) -> None:
+    def put(self, number: int, at_s: float | None = None) -> None:
         keys = np.searchsorted(self._shares, self._chance.random(ROWS_PER_FILE))
         passing = self.directory / "_passing"
         pq.write_table(pa.table({"k": pa.array(keys, pa.int64())}), passing)
+        if at_s is not None:
+            os.utime(passing, (at_s, at_s))
         passing.rename(self.directory / f"{number:06d}.parquet")
 
     def put_all(self, count: int) -> None:
+        # A second apart: an epoch never ends between files of the same time, and file systems' clocks tick slowly.
+        begin_s = time.time() - 2 * count
         for number in range(count):
-            self.put(number)
+            self.put(number, begin_s + number)
 
     def run(self) -> None:
         began = time.monotonic()

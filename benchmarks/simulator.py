@@ -46,7 +46,7 @@ REPORT = Path(__file__).resolve().parents[1] / "docs" / "reproduction.json"
 def main(arguments: list[str]) -> dict:
     """Print what was found; return the figure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks simulator")
-    parser.add_argument("--quick", action="store_true", help="two programs on Spark, for 45 s; a tenth of the tuples")
+    parser.add_argument("--quick", action="store_true", help="two programs on Spark, for 35 s; a tenth of the tuples")
     parser.add_argument("--mini", action="store_true", help="one bug, a few worlds, no Spark, to see that it runs")
     parser.add_argument("--no-spark", action="store_true", help="leave the comparison with Spark out")
     parser.add_argument("--program", default="", help="compare with Spark only programs whose name contains this")
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> dict:
     if not options.no_spark and not options.mini:
         wanted = [case for case in cases(options.stretch) if options.program in case.name]
         programs = wanted[:2] if options.quick else wanted
-        figure |= compare_with_spark(45.0 if options.quick else options.seconds, programs, options.repeat)
+        figure |= compare_with_spark(35.0 if options.quick else options.seconds, programs, options.repeat)
     tuples = 20_000 if options.mini else 100_000 if options.quick else 1_000_000
     figure["seconds_100_channels"] = hundred_channels(tuples)
     if options.quick or options.mini:

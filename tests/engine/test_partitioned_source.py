@@ -255,6 +255,16 @@ def test_a_watermark_made_behind_the_stage_is_that_of_one_thread(tmp_path, readi
     assert "a watermark comes with the tuples" in awaited.stages[1].reason and not awaited.stages[1].local
 
 
+def test_its_keys_are_run_again_too(tmp_path):
+    """Option `verify`: the samples of channels that run where the source is read come to the driver."""
+    rows = [by_partition([(n % 5, "a", float(n)) for n in range(30)], ("k",), 4) for _ in range(2)]
+    stream = build(source(rows, partitions=4), ["running"])
+    run = FilesRun(stream, str(tmp_path), verify=1.0)
+    run.run_epochs()
+    assert [each.verify.tuples for each in run.progress] == [30, 30]
+    assert exact(run.output) == exact(stream.run_sequential())
+
+
 # -- every key is checked ----------------------------------------------------------------------------------------
 
 
@@ -313,15 +323,15 @@ def not_kept(t):
 
 
 def test_it_is_the_key_that_counts_and_not_what_was_declared_of_it(tmp_path):
-    """A wrong declaration may cost a shuffle or be refused, but never gives wrong output."""
+    """A wrong declaration may cost a shuffle or be refused, but never gives wrong output; also if nobody watches."""
     few = build(source([[(0, "a", 1.0)] * 2] * 3).map(not_kept, schema=COLUMNS), ["running"])
-    run = FilesRun(few, str(tmp_path / "few"), "files")
+    run = FilesRun(few, str(tmp_path / "few"), "files", watch="off")
     run.run_epochs()
     assert spared(run) and exact(run.output) == exact(few.run_sequential())
     rows = by_partition([(k, "a", 1.0) for k in range(30)], ("k",), 3)
     many = build(source([rows]).map(not_kept, schema=COLUMNS), ["running"])
     with pytest.raises(InputError, match="is not where its key says"):
-        FilesRun(many, str(tmp_path / "many"), "files").run_epochs()
+        FilesRun(many, str(tmp_path / "many"), "files", watch="off").run_epochs()
 
 
 # -- how it is read is not in our hands ---------------------------------------------------------------------------

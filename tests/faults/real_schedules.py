@@ -148,8 +148,8 @@ class RealSchedule:
         self.drivers.append(DriverProcess(self.work, plan))
         return self.drivers[-1]
 
-    def live(self, life: str) -> None:
-        """A driver, or two, and what happens to them; it ends with none that runs."""
+    def live(self, life: str) -> str:
+        """A driver, or two, and what happens to them; it ends with none that runs. What came of it, in words."""
         point = self.chance.choice(POINTS)
         at = min(self.epoch + self.chance.randrange(2), self.plan.epochs - 1)
         if life == "two at once":
@@ -176,6 +176,9 @@ class RealSchedule:
                     driver.until_still()
         self.frozen += [each for each in self.drivers if each.is_frozen and each not in self.frozen]
         self.epoch = max(each.epochs() for each in self.drivers)
+        last = self.drivers[-1]
+        end = {None: "frozen", 0: "at its end", -signal.SIGKILL: "killed"}.get(last.code, "failed")
+        return f"{life}{f' ({point})' if 'point' in life else ''}: {end} in epoch {last.epochs() - 1}"
 
     @contextlib.contextmanager
     def _full(self) -> Iterator[None]:
@@ -240,9 +243,10 @@ def schedule(seed: int, place: Path, lives: tuple[str, ...] = ()) -> list[str]:
     happened = list(lives) or run.chance.choices(LIVES, k=run.chance.choice([1, 2, 2, 3]))
     try:
         with small_disk(run.work) if "full disk" in happened else contextlib.nullcontext(True) as made:
-            happened = happened if made else [life for life in happened if life != "full disk"]
-            for life in happened:
-                run.live(life)
+            lived = [life for life in happened if made or life != "full disk"]
+            happened = []
+            for life in lived:
+                happened.append(run.live(life))
                 if run.frozen and run.chance.random() < 0.4:
                     run.thaw(run.frozen[0])
             last = run.start()

@@ -27,10 +27,9 @@ def test_a_driver_killed_at_every_point_loses_nothing_and_repeats_nothing(tmp_pa
     run.check()
 
 
-def test_a_driver_that_was_frozen_and_wakes_up_behind_another_changes_nothing(tmp_path):
-    assert schedule(1, tmp_path, ("frozen at a point",)) == ["frozen at a point"]
-
-
-@pytest.mark.parametrize("seed", range(100, 100 + SCHEDULES))
+@pytest.mark.parametrize("seed", range(SCHEDULES))
 def test_random_schedules_of_real_drivers_change_nothing(tmp_path, seed):
-    print(seed, schedule(seed, tmp_path))
+    """The first is always one that is frozen and wakes up when another has ended the query."""
+    happened = schedule(seed, tmp_path, () if seed else ("frozen at a point",))
+    print(f"schedule({seed}): {'; '.join(happened)}")
+    assert seed or ": frozen in epoch" in happened[0], happened

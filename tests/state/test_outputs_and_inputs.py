@@ -269,6 +269,21 @@ def test_two_outputs_in_one_place_are_refused():
             _check_places([Somewhere(one), Somewhere(other)])
 
 
+def test_a_checkpoint_among_output_is_refused(tmp_path):
+    from anabranch.api.writer import _check_checkpoint_is_no_output
+
+    class Out:
+        place = str(tmp_path / "out")
+
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    for inside in ("out", "out/checkpoint", "out/_checkpoint/", "x/../out/c", "link/c"):
+        with pytest.raises(SinkError, match=r"is in the output path .* a directory of its own"):
+            _check_checkpoint_is_no_output([Out()], f"{tmp_path}/{inside}")
+    for beside in ("outside", "c", "hdfs://there/out"):
+        _check_checkpoint_is_no_output([Out()], f"{tmp_path}/{beside}" if ":" not in beside else beside)
+    _check_checkpoint_is_no_output([Out()], None)
+
+
 def test_rows_that_do_not_fit_are_found_before_anything_is_written():
     node = ab.from_rows([(1, "a", 1.0), (2, "b", "no number")], COLUMNS)._node
     with pytest.raises(ab.AnabranchError):

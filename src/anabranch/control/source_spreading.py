@@ -21,7 +21,8 @@ from collections.abc import Sequence
 PATIENCE = 3
 PATIENCE_BACK = 8
 ROW_SECONDS = 2e-6
-"""To pack, send, sort and unpack a row, in CPU seconds of all processes: about what a shuffle was measured to take."""
+"""To pack, send, sort and unpack a row, in CPU seconds of all processes: 0.9 to 1.8 µs were measured, with 300,000 rows
+of a number, a double and a short text in an epoch; wider rows take more."""
 
 
 @dataclasses.dataclass(frozen=True)

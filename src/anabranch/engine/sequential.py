@@ -55,6 +55,7 @@ from anabranch.program.graph import (
 )
 from anabranch.program.schema import MisfitError, Row, ShapeError
 from anabranch.state.codec import encode
+from anabranch.state.user_objects import UserClasses
 
 Consume = Callable[[Row], None]
 
@@ -326,6 +327,7 @@ class SequentialRun:
 
     def _keyed(self, node: Node, logic: Keyed) -> tuple[list[Consume], Callable[[], None]]:
         instances = Instances(node)
+        classes = UserClasses(node)
         by_key: dict[Any, Any] = {}
         self._states[node.name] = (instances, by_key)
         ttl_ms = logic.time_to_live_ms
@@ -361,7 +363,7 @@ class SequentialRun:
                     instance = by_key[key] = instances.new()
                     expires.pop(key, None)
                 if ttl_ms is not None:
-                    touched.setdefault(key, encode(list(instances.values(instance))))
+                    touched.setdefault(key, encode(list(instances.values(instance)), classes))
                 arguments = (row, watermark.value) if takes_time else (row,)
                 before = functools.partial(_set_moment, watermark.value, None) if logic.timed else None
                 self._emit_all(node, row, lambda: getattr(instance, method)(*arguments), before)
@@ -395,14 +397,14 @@ class SequentialRun:
             for key, row in list(waiting.items()):
                 instance = by_key[key]
                 if ttl_ms is not None:
-                    touched.setdefault(key, encode(list(instances.values(instance))))
+                    touched.setdefault(key, encode(list(instances.values(instance)), classes))
                 waits = f"the key {key!r}, which waits"
                 self._emit_all(node, waits, functools.partial(getattr(instance, method), *arguments))
                 settle(key, instance, row)
 
         def ended() -> None:
             for key, before in touched.items():
-                if encode(list(instances.values(by_key[key]))) != before:
+                if encode(list(instances.values(by_key[key])), classes) != before:
                     expires[key] = self.clock_ms + (ttl_ms or 0)
             touched.clear()
 

@@ -14,6 +14,7 @@ import fractions
 import uuid
 import zoneinfo
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgpack
@@ -23,6 +24,7 @@ from anabranch.errors import StateError
 from anabranch.program.object_graph import ObjectGraph, Reference
 from anabranch.program.schema import Row, restored_row
 from anabranch.state.maps import StateMap, StateMaps
+from anabranch.state.user_objects import UserClasses, UserObject
 
 VERSION = 1
 _PREFIX = bytes([VERSION])
@@ -83,8 +85,8 @@ def _pack_default_dict(value: Any) -> Any:
 # number: (type, value → packable parts, parts → value). Parts are lists of packable values.
 _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     1: (tuple, list, tuple),
-    2: (set, lambda v: sorted(v, key=_pack), set),
-    3: (frozenset, lambda v: sorted(v, key=_pack), frozenset),
+    2: (set, list, set),
+    3: (frozenset, list, frozenset),
     4: (int, str, int),  # beyond 64 bits
     5: (
         datetime.datetime,
@@ -130,17 +132,20 @@ _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] 
     22: (StateMaps, StateMaps.to_parts, StateMaps.from_parts),
     23: (ObjectGraph, ObjectGraph.to_parts, ObjectGraph.from_parts),
     24: (Reference, lambda v: v.number, Reference),
+    25: (UserObject, UserObject.to_parts, UserObject.from_parts),
 }
 _NUMBERS = {kind: number for number, (kind, _, _) in _EXTENSIONS.items()}
 
 
-def _extend(value: Any) -> msgpack.ExtType:
+def _extend(value: Any, classes: UserClasses | None = None) -> msgpack.ExtType:
     number = _NUMBERS.get(type(value))
     if number is None:
         if isinstance(value, Row):
             number = 20
         elif isinstance(value, np.generic):
             number = 19
+        elif classes is not None and (record := classes.of(value)) is not None:
+            number, value = 25, record
         else:
             known = "None, bool, int, float, str, bytes, list, dict, " + ", ".join(
                 kind.__name__ for kind, _, _ in _EXTENSIONS.values() if kind is not int
@@ -151,7 +156,9 @@ def _extend(value: Any) -> msgpack.ExtType:
             )
     if number in (18, 19) and (value.dtype.hasobject or value.dtype.names is not None):
         raise StateError(f"cannot keep numpy values of the type {value.dtype} as state; keep a list")
-    return msgpack.ExtType(number, _pack(_EXTENSIONS[number][1](value)))
+    if number in (2, 3):  # sets: in one order, whatever theirs is
+        return msgpack.ExtType(number, _pack(sorted(value, key=partial(_pack, classes=classes)), classes))
+    return msgpack.ExtType(number, _pack(_EXTENSIONS[number][1](value), classes))
 
 
 # MessagePack packs these itself, whatever we say, and gives something else back.
@@ -159,12 +166,13 @@ _DISGUISED = {bytearray, memoryview, msgpack.ExtType, msgpack.Timestamp}
 _TO_LOOK_INTO = {*_DISGUISED, list, dict}
 
 
-def _pack(value: Any) -> bytes:
+def _pack(value: Any, classes: UserClasses | None = None) -> bytes:
     value = _undisguised(value)
+    extend = _extend if classes is None else partial(_extend, classes=classes)
     try:
-        return msgpack.packb(value, default=_extend, strict_types=True)
+        return msgpack.packb(value, default=extend, strict_types=True)
     except OverflowError:  # an int beyond 64 bits, somewhere inside
-        return msgpack.packb(_without_big_ints(value), default=_extend, strict_types=True)
+        return msgpack.packb(_without_big_ints(value), default=extend, strict_types=True)
 
 
 def _undisguised(value: Any) -> Any:
@@ -190,31 +198,33 @@ def _without_big_ints(value: Any) -> Any:
     return value
 
 
-def _restore(number: int, data: bytes) -> Any:
+def _restore(number: int, data: bytes, classes: UserClasses | None = None) -> Any:
     if number not in _EXTENSIONS:
         raise StateError(f"a state value has the extension type {number}, which this version does not know")
-    return _EXTENSIONS[number][2](_unpack(data))
+    found = _EXTENSIONS[number][2](_unpack(data, classes))
+    return classes.made(found) if number == 25 and classes is not None else found
 
 
-def _unpack(data: bytes) -> Any:
-    return msgpack.unpackb(data, ext_hook=_restore, strict_map_key=False)
+def _unpack(data: bytes, classes: UserClasses | None = None) -> Any:
+    restore = _restore if classes is None else partial(_restore, classes=classes)
+    return msgpack.unpackb(data, ext_hook=restore, strict_map_key=False)
 
 
-def encode(value: Any) -> bytes:
-    """The bytes of a value; StateError if it has a type that cannot be kept."""
+def encode(value: Any, classes: UserClasses | None = None) -> bytes:
+    """The bytes of a value; StateError if it has a type that cannot be kept. `classes`: whose objects can be."""
     try:
-        return _PREFIX + _pack(value)
+        return _PREFIX + _pack(value, classes)
     except (ValueError, RecursionError) as problem:
         raise StateError(f"cannot keep this value as state: {problem}") from None
 
 
-def decode(data: bytes) -> Any:
-    """The value of bytes made by `encode`."""
+def decode(data: bytes, classes: UserClasses | None = None) -> Any:
+    """The value of bytes made by `encode`; without `classes` objects are `UserObject`."""
     if not data or data[0] != VERSION:
         found = data[0] if data else "nothing"
         raise StateError(f"a state value was written with codec version {found}; this version reads {VERSION}")
     try:
-        return _unpack(data[1:])
+        return _unpack(data[1:], classes)
     except StateError:
         raise
     except Exception as problem:  # whatever constructors of ours and of others say to parts that are not theirs

@@ -12,7 +12,8 @@ import gc
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from enum import Enum
+from functools import lru_cache, partial
 from itertools import compress, repeat
 from operator import is_not
 from typing import Any
@@ -23,13 +24,21 @@ import pyarrow as pa
 from anabranch.errors import StateError
 from anabranch.program.calling import Instances, canonical_key
 from anabranch.program.graph import Keyed, Node
+from anabranch.program.object_parts import attributes_of, is_library, is_plain_instance
 from anabranch.state.codec import encode
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.segment import EXPIRES, Segment, write_segment
+from anabranch.state.user_objects import UserClasses
 
 # Values of these types cannot change in place: the same object means the same value.
 _IMMUTABLE = frozenset({type(None), bool, int, float, str, bytes})
+
+
+@lru_cache(maxsize=256)
+def _is_object(kind: Any) -> bool:
+    """Whether instances of a class are objects whose attributes may change."""
+    return is_plain_instance(kind) and not issubclass(kind, Enum) and not is_library(kind.__module__)
 
 
 def shared_object(values: Iterable[Any]) -> Any:
@@ -41,7 +50,11 @@ def shared_object(values: Iterable[Any]) -> Any:
     waiting = list(values)
     while waiting:
         value = waiting.pop()
-        if isinstance(value, (list, dict, set, bytearray, deque)):
+        kind: Any = type(value)
+        if kind in _IMMUTABLE:
+            continue
+        is_object = _is_object(kind)
+        if is_object or isinstance(value, (list, dict, set, bytearray, deque)):
             if id(value) in seen:
                 return value
             seen.add(id(value))
@@ -49,6 +62,8 @@ def shared_object(values: Iterable[Any]) -> Any:
             waiting.extend(value.values())
         elif isinstance(value, (list, tuple, deque)):
             waiting.extend(value)
+        elif is_object:
+            waiting.extend(each for _, each in attributes_of(value))
     return None
 
 
@@ -101,6 +116,7 @@ class Table:
     ) -> None:
         assert isinstance(node.logic, Keyed)
         self.instances = Instances(node)
+        self.classes = UserClasses(node)
         self.segments = segments
         self._owns = owns  # of what segments hold, what belongs to this channel; None: all of it
         self._clock_ms = clock_ms
@@ -123,7 +139,7 @@ class Table:
                 for key, values in found.items():
                     live[key] = restored(values)
                     if self._ttl_ms is not None and not _IMMUTABLE.issuperset(map(type, values)):
-                        self._loaded_bytes[key] = encode(list(values))
+                        self._loaded_bytes[key] = encode(list(values), self.classes)
                 if len(found) < len(wanted):
                     for key in wanted:
                         if key not in found:
@@ -208,7 +224,7 @@ class Table:
 
     def _column(self, segment: Segment, name: str, rows: np.ndarray) -> list[Any]:
         if name in segment.fields:
-            return segment.values(f"field.{name}", rows)
+            return segment.values(f"field.{name}", rows, self.classes)
         return [self._defaults[name].initial() for _ in range(len(rows))]  # the program has it, the state not yet
 
     def _gone(self, segment: Segment, rows: np.ndarray) -> list[bool] | None:
@@ -221,7 +237,9 @@ class Table:
     def _differs(self, key: Any, values: tuple[Any, ...], initial: tuple[Any, ...]) -> bool:
         """Whether a key's state is another value than at the start of the epoch (for a new key: the initial one)."""
         before = self._loaded_bytes.get(key)
-        return encode(list(values)) != (encode(list(self._loaded.get(key, initial))) if before is None else before)
+        if before is None:
+            before = encode(list(self._loaded.get(key, initial)), self.classes)
+        return encode(list(values), self.classes) != before
 
     def _refuse_sharing(self, key: Any, values: tuple[Any, ...]) -> None:
         shared = shared_object(values)
@@ -244,7 +262,9 @@ class Table:
                 names.append(EXPIRES)
                 columns.append((self._clock_ms + self._ttl_ms,) * len(keys))
             try:
-                return write_segment(self._key.hashes(keys), keys, names, columns, self._ended(columns)), len(keys)
+                ended = self._ended(columns)
+                segment = write_segment(self._key.hashes(keys), keys, names, columns, ended, self.classes)
+                return segment, len(keys)
             except StateError as problem:
                 raise StateError(f"operator {self.instances.node.title}: {problem}") from None
 

@@ -26,12 +26,23 @@ from anabranch.compiler.reading import (
     subscripts,
 )
 from anabranch.compiler.reading.facts import Kind
-from anabranch.compiler.reading.kinds import static_attribute
+from anabranch.compiler.reading.kinds import is_plain_class, is_record, static_attribute
 from anabranch.compiler.reading.reading_state import Handlers, Reading, TooLargeError
 from anabranch.compiler.reading.source_code import NoSource, tree_of
-from anabranch.compiler.reading.values import EMIT, ROW_TYPES, TUPLE, Callback, Iterator, Kept, Site, Text, Value
+from anabranch.compiler.reading.values import (
+    EMIT,
+    ROW_TYPES,
+    TUPLE,
+    Callback,
+    Iterator,
+    Kept,
+    Site,
+    Text,
+    Value,
+    is_plain_enum,
+)
 from anabranch.program.graph import Location, StateField
-from anabranch.program.object_parts import code_of, is_kept_whole
+from anabranch.program.object_parts import code_of, is_kept_whole, is_plain_instance
 from anabranch.program.schema import Schema
 
 _MOST_PASSES = 8
@@ -174,6 +185,8 @@ def _look_for_what_is_not_data(reading: Reading) -> None:
         for kind in sorted(kinds - known.KEEPABLE, key=lambda kind: kind.__name__):
             if getattr(kind, "is_managed_state", False) or (kind in _NEVER_DATA and kind in top):
                 continue  # told where it is kept
+            if field in reading.fields and kind not in _NEVER_DATA and _is_kept_by_fields(kind):
+                continue
             if field not in reading.fields and kind not in _NEVER_DATA:
                 if classes is None:
                     classes = {*code_of(reading.operator, in_globals=True)[0].values()}
@@ -185,6 +198,11 @@ def _look_for_what_is_not_data(reading: Reading) -> None:
 
 
 _NEVER_DATA = (Iterator, Callback, types.FunctionType, types.MethodType)
+
+
+def _is_kept_by_fields(kind: type) -> bool:
+    """Objects of the user's that state may hold (`state/user_objects.py`)."""
+    return is_plain_enum(kind) or is_record(kind) or (is_plain_class(kind) and is_plain_instance(kind))
 
 
 def _aliased(reading: Reading, first: str, second: str, location: Location | None = None) -> None:
