@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import cloudpickle
@@ -23,6 +23,7 @@ from anabranch.compiler.models.key_proof import expression_function
 from anabranch.compiler.rewriting.computed_key import BehindKeyColumn
 from anabranch.compiler.rewriting.managed_state import ManagedDicts
 from anabranch.compiler.rewriting.whole_object import WholeObject
+from anabranch.engine.worker.batches import Keeper
 from anabranch.engine.worker.sampling import PUNCTUATION, TICK, TIME
 from anabranch.operators.epoch_context import moment
 from anabranch.program.belongings import Belongings
@@ -49,6 +50,9 @@ class PlainOperator(Protocol):
 
     def states(self) -> dict[Any, State]:
         """The state of each key now."""
+
+    def encoded(self, key: Any) -> bytes:
+        """The state of a key as tasks would write it, if that is all that tasks write; else nothing."""
 
     def together(self) -> Mapping[str, list[Any]]:
         """Dicts whose entries cannot be told apart by key: name → the entries of all keys."""
@@ -84,26 +88,25 @@ class PlainCode:
         held = logic.prototype.written if self._managed else None  # type: ignore[union-attr]
         self._pickled, _ = pickled_whole((written.logic, held), written.logic)
 
-    def begun(self, states: Mapping[Any, list[Any]], rows: Iterable[tuple[Any, tuple[Any, ...]]]) -> PlainOperator:
+    def begun(self, states: Mapping[Any, bytes], rows: Iterable[tuple[Any, tuple[Any, ...]]]) -> PlainOperator:
         """The operator before an epoch.
 
         Parameters
         ----------
         states : mapping
-            Key → the values of its fields.
+            Key → the values of its fields, encoded.
         rows : iterable
             (key, tuple) of all that it will take: a dict's index is computed from a tuple.
         """
         logic, held = cloudpickle.loads(self._pickled)
         node = dataclasses.replace(self.node, logic=logic)
-        fields = {key: dict(zip(self._fields, values, strict=True)) for key, values in states.items()}
         if self._managed:
             prototype = self.running.logic.prototype  # type: ignore[union-attr]
-            return _WithDicts(node, prototype, held, fields, rows)
+            return _WithDicts(node, prototype, held, self._fields, states, rows)
         if self._whole:
-            return _Whole(node, self.running.logic.prototype, fields)  # type: ignore[union-attr]
+            return _Whole(node, self.running.logic.prototype, states)  # type: ignore[union-attr]
         if isinstance(logic, Keyed):
-            return _WithInstances(node, fields)
+            return _WithInstances(node, states)
         return _WithoutState(node)
 
     @property
@@ -168,6 +171,9 @@ class _WithoutState:
     def states(self) -> dict[Any, State]:
         return {}
 
+    def encoded(self, key: Any) -> bytes:
+        return b""
+
     def together(self) -> Mapping[str, list[Any]]:
         return {}
 
@@ -189,14 +195,15 @@ class _WithDicts(_WithoutState):
         node: Node,
         prototype: ManagedDicts,
         held: list[Any],
-        fields: Mapping[Any, Mapping[str, Any]],
+        fields: Sequence[str],
+        states: Mapping[Any, bytes],
         rows: Iterable[tuple[Any, tuple[Any, ...]]],
     ) -> None:
         super().__init__(node)
         self._prototype = prototype
         self._dicts = list(zip(prototype.dicts, held, strict=True))
         self._initial = [set(each) if isinstance(each, set) else dict(each) for each in held]
-        self._fields = fields
+        self._fields, self._states = fields, states
         self._indexes: dict[Any, Any] = {}
         index = expression_function(prototype.index_source)
         for key, row in rows:
@@ -215,8 +222,8 @@ class _WithDicts(_WithoutState):
 
     def begin_again(self) -> None:
         self._empty()
-        for key, fields in self._fields.items():
-            values = decode(encode(fields))  # a copy: the operator changes what it is given
+        for key, state in self._states.items():
+            values = dict(zip(self._fields, decode(state), strict=True))
             for each, found in self._dicts:
                 if each.is_finer:
                     for entry in values[f"{each.name}_entries"]:
@@ -291,11 +298,12 @@ def _kept(each: Any, fields: Mapping[str, Any]) -> Any:
 class _Whole(_WithoutState):
     """An operator whose whole object is its state, that of the empty key."""
 
-    def __init__(self, node: Node, prototype: WholeObject, fields: Mapping[Any, Mapping[str, Any]]) -> None:
+    def __init__(self, node: Node, prototype: WholeObject, states: Mapping[Any, bytes]) -> None:
         live = prototype.prototype.fresh()
-        (values,) = fields.values()
+        (state,) = states.values()
+        (graph,) = decode(state)
         self._live = live
-        self._parts = live.flatten() if values["graph"] is None else values["graph"].to_parts()
+        self._parts = live.flatten() if graph is None else graph.to_parts()
         live.fill(self._parts)
         logic: Any = node.logic
         place = "operator" if isinstance(logic, Process) else "function"
@@ -348,12 +356,13 @@ def _deep(part: Any, parts: list[Any], numbers: dict[int, int]) -> Any:
 class _WithInstances:
     """An operator with an object for each key, as it was declared or as the library has it."""
 
-    def __init__(self, node: Node, fields: Mapping[Any, Mapping[str, Any]]) -> None:
+    def __init__(self, node: Node, states: Mapping[Any, bytes]) -> None:
         assert isinstance(node.logic, Keyed)
         self._node, self._logic = node, node.logic
         self._belongings = Belongings([node.logic])
         self._instances = Instances(node)
-        self._fields = fields
+        self._states = states
+        self._keep = Keeper(node.schema)
         self._live: dict[Any, Any] = {}
         self._waiting: dict[Any, None] = {}
         self._orders = itertools.count()
@@ -362,16 +371,19 @@ class _WithInstances:
         self.begin_again()
 
     def begin_again(self) -> None:
-        copies = {key: decode(encode(list(values.values()))) for key, values in self._fields.items()}
-        self._live = {key: self._instances.restored(tuple(values)) for key, values in copies.items()}
-        field = self._logic.waiting
-        waits = [key for key, values in self._fields.items() if field and values[field]]
+        names, field = self._instances.names, self._logic.waiting
+        values = {key: tuple(decode(state)) for key, state in self._states.items()}
+        self._live = {key: self._instances.restored(each) for key, each in values.items()}
+        self._waiting, self._since = {}, {}
         # The order in which they began to wait; from then on it is that of their tuples.
-        self._waiting = dict.fromkeys(sorted(waits, key=lambda key: self._fields[key]["opened"]))
-        self._since = {}
+        if field:
+            waits = [key for key, each in values.items() if each[names.index(field)]]
+            opened = names.index("opened")
+            self._waiting = dict.fromkeys(sorted(waits, key=lambda key: values[key][opened]))
         if self._logic.timed:
-            waits = [key for key, values in self._fields.items() if values["timer_due"] is not None]
-            for key in sorted(waits, key=lambda key: self._fields[key]["timer_since"]):
+            waits = [key for key, each in values.items() if each[names.index("timer_due")] is not None]
+            since = names.index("timer_since")
+            for key in sorted(waits, key=lambda key: values[key][since]):
                 self._since[key] = next(self._orders)
 
     def take(self, place: int, key: Any, row: tuple[Any, ...]) -> Outputs:
@@ -404,7 +416,10 @@ class _WithInstances:
     def _called(self, key: Any, method: str, *arguments: Any) -> Outputs:
         instance, schema = self._live[key], self._node.schema
         found = getattr(instance, method)(*arguments)
-        made = [tuple(schema.exact_row(schema.unpack(output))) for output in emitted(found)]
+        keep, lasts = self._keep, self._keep.tuples_last
+        made = [output if lasts and type(output) is tuple else tuple(keep(output)) for output in emitted(found)]
+        if lasts and made:
+            made = list(zip(*schema.exact_columns(made), strict=True))
         if self._logic.waiting and getattr(instance, self._logic.waiting):
             self._waiting.setdefault(key)
         else:
@@ -425,6 +440,9 @@ class _WithInstances:
             }
             for key, instance in self._live.items()
         }
+
+    def encoded(self, key: Any) -> bytes:
+        return encode(list(self._instances.values(self._live[key])))
 
     def together(self) -> Mapping[str, list[Any]]:
         return {}

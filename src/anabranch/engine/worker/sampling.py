@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,39 +110,60 @@ class StepSample:
     states: dict[Any, tuple[bytes, bytes]] = dataclasses.field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """As it travels."""
+        """As it travels: in flat lists, which are packed without a call for each."""
         numbers = {key: number for number, key in enumerate(self.states)}
-        events = [
-            [each.place, numbers.get(each.key, -1), _listed(each.row), list(each.trail), _all_listed(each.outputs)]
-            for each in self.events
-        ]
-        return encode([self.operator, self.ordered, events, [[key, *both] for key, both in self.states.items()]])
+        rows, trails = [each.row for each in self.events], [each.trail for each in self.events]
+        outputs = [each.outputs for each in self.events]
+        made = [output for found in outputs if found for output in found]
+        return encode(
+            [
+                self.operator,
+                self.ordered,
+                [each.place for each in self.events],
+                [numbers.get(each.key, -1) for each in self.events],
+                [-1 if row is None else len(row) for row in rows],
+                list(chain.from_iterable(row for row in rows if row)),
+                list(map(len, trails)),
+                list(chain.from_iterable(trails)),
+                [-1 if found is None else len(found) for found in outputs],
+                list(map(len, made)),
+                list(chain.from_iterable(made)),
+                list(self.states),
+                [before for before, _ in self.states.values()],
+                [after for _, after in self.states.values()],
+            ]
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StepSample:
         """What travelled."""
-        operator, ordered, events, states = decode(data)
-        keys = [canonical_key(key) for key, _, _ in states]
-        made = [
-            Event(
-                place,
-                keys[number] if number >= 0 else None,
-                None if row is None else tuple(row),
-                tuple(trail),
-                None if outputs is None else [tuple(each) for each in outputs],
-            )
-            for place, number, row, trail, outputs in events
-        ]
-        both = [(before, after) for _, before, after in states]
-        return cls(operator, ordered, made, dict(zip(keys, both, strict=True)))
+        operator, ordered, places, numbers, *packed, keys, before, after = decode(data)
+        widths, values, lengths, digits, counts, made_widths, made_values = packed
+        keys = [canonical_key(key) for key in keys]
+        rows, trails, made = _cut(values, widths), _cut(digits, lengths), _cut(made_values, made_widths)
+        at = 0
+        events = []
+        for place, number, row, trail, count in zip(places, numbers, rows, trails, counts, strict=True):
+            outputs = None if count < 0 else made[at : at + count]
+            at += max(count, 0)
+            events.append(Event(place, keys[number] if number >= 0 else None, row, trail, outputs))
+        return cls(operator, ordered, events, dict(zip(keys, zip(before, after, strict=True), strict=True)))
 
 
-def _listed(row: Any) -> list[Any] | None:
-    return None if row is None else list(row)  # a list is packed without calls for each
+def _cut(values: list[Any], widths: list[int]) -> list[Any]:
+    """Tuples of these widths; None for a width below 0."""
+    found: list[Any] = []
+    at = 0
+    for width in widths:
+        found.append(None if width < 0 else tuple(values[at : at + width]))
+        at += max(width, 0)
+    return found
 
 
-def _all_listed(rows: list[tuple[Any, ...]] | None) -> list[list[Any]] | None:
-    return None if rows is None else [list(row) for row in rows]
+def _array(positions: Any) -> np.ndarray:
+    if isinstance(positions, range):
+        return np.arange(positions.start, positions.stop)
+    return np.fromiter(positions, np.int64, len(positions))
 
 
 class StageSampler:
@@ -201,8 +223,8 @@ class StepSampler:
         if not len(chosen):
             return
         batch = arrived.batch
-        positions = np.array(batch.positions, dtype=np.int64)[chosen]
-        made_at = np.array(out.batch.positions, dtype=np.int64)
+        positions = _array(batch.positions)[chosen]
+        made_at = _array(out.batch.positions)
         theirs = np.flatnonzero(np.isin(made_at, positions))
         if isinstance(self._node.logic, (Route, Punctuate)):
             made = [(int(out.batch.ways[at]),) for at in theirs.tolist()]
@@ -232,7 +254,7 @@ class StepSampler:
         start = int(numbers.integers(0, count - size + 1))
         if isinstance(batch.positions, range):
             return np.arange(start, start + size)
-        positions = np.array(batch.positions, dtype=np.int64)
+        positions = _array(batch.positions)
         return np.flatnonzero(np.isin(positions, positions[start : start + size]))
 
     # -- steps that are called tuple by tuple ---------------------------------------------------------------
