@@ -153,3 +153,48 @@ def test_a_function_that_remembers_runs_in_one_channel(mode):
     text = f"n = 0\n\ndef Operator(t):\n    global n\n    n += 1\n    return {result}\n"
     (trial,) = tried([Program(mode, text, makes=False, mode=mode, truth="unsafe")], ROWS, WAYS)
     assert trial.verdict == "unknown" and not trial.difference, (trial.reasons, trial.difference)
+
+
+KEEPS = """
+class Acc:
+    def __init__(self, held=None):
+        self.held = held
+        self.n = 0
+
+
+class Operator:
+    def __init__(self):
+        self.d, self.e = {}, {}
+
+    def __call__(self, t):
+"""
+ALIASED = {
+    "the operator in a value of its state": "a = self.d.setdefault(t.id, Acc(self))\na.held.e[t.id] = 1",
+    "an object in two dicts": "self.d[t.id] = self.e[t.id] = Acc()",
+    "a dict of state in a value": "a = self.d.setdefault(t.id, Acc())\na.held = self.e\nself.e[t.id] = 1",
+    "twice in a list that passes by": "x = []\nself.d.setdefault(t.id, []).extend([x, x])",
+    "on both sides of a sum": "x = []\ny, z = [x], [x]\nself.d.setdefault(t.id, []).extend(y + z)",
+    "repeated": "self.d.setdefault(t.id, [[]] * 2)[0].append(1)",
+    "by a slice": "x = self.d.setdefault(t.id, [[]])\nx[:] = [x[0], x[0]]",
+}
+
+
+@pytest.mark.parametrize("name", ALIASED)
+def test_no_object_is_kept_twice_or_leads_out_of_the_state(name):
+    body = textwrap.indent(ALIASED[name], "        ")
+    trial = judged(Program(name, f"{HEAD}{KEEPS}{body}\n        yield t\n"))
+    assert trial.verdict == "unknown", trial.reasons
+
+
+KEPT = {
+    "a tuple in two dicts": "self.e[t.id], self.d[t.id] = t, t\nn = self.e[t.id].count",
+    "objects": "a = self.d.get(t.id)\nif a is None:\n    a = self.d[t.id] = Acc([])\na.held.append(t)\nn = len(a.held)",
+    "objects by a computed key": "a = self.d.setdefault(t.id % 2, Acc(0))\na.n += t.count\nn = a.n",
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_is_kept_for_keys_is_kept_whole(name):
+    body = textwrap.indent(KEPT[name], "        ")
+    (trial,) = tried([Program(name, f"{HEAD}{KEEPS}{body}\n        yield t.but(count=n)\n")], ROWS, WAYS)
+    assert trial.is_safe and not trial.difference, (trial.verdict, trial.reasons, trial.difference)

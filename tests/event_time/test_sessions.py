@@ -69,3 +69,46 @@ def test_sessions_need_a_watermark():
     stream = from_epochs([[]], COLUMNS)
     with pytest.raises(ProgramError, match="follow the watermark"):
         stream.aggregate(by="k", window=ab.sessions("at", 5), n=ab.agg.count())
+
+
+windows_of = st.sampled_from(
+    [ab.event_time("at", 6), ab.sliding(ab.event_time("at", 6), every=2), ab.sessions("at", 3)]
+)
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None, print_blob=True)
+@given(data=st.data(), window=windows_of, channels=st.integers(1, 6))
+def test_late_tuples_can_be_a_stream(data, window, channels):
+    """Every tuple is in a window, or late; and what both streams hold is what one thread gives."""
+    tuples = data.draw(rows())
+    stream = source(data.draw(cuts(tuples)), lateness=1)
+    results, late = stream.aggregate(by="k", window=window, late="stream", x=ab.agg.collect("x"))
+    found = run_parallel(late, channels=channels)
+    assert found == late.run_sequential()
+    assert run_parallel(results, channels=channels) == results.run_sequential()
+    plain = stream.aggregate(by="k", window=window, x=ab.agg.collect("x"))
+    assert results.run_sequential(ends=True) == plain.run_sequential(ends=True)
+    if "sliding" not in str(window):
+        kept = [(row.k, x) for row in plain.run_sequential(ends=True) for x in row.x]
+        assert sorted(kept + [(t.k, t.x) for t in found]) == sorted((k, x) for k, _, x in tuples)
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None, print_blob=True)
+@given(data=st.data(), window=windows_of, channels=st.integers(1, 6))
+def test_the_largest_and_the_different_values_of_a_window(data, window, channels):
+    stream = source(data.draw(cuts(data.draw(rows()))), lateness=8)
+    found = stream.aggregate(
+        by="k",
+        window=window,
+        all=ab.agg.collect("x"),
+        times=ab.agg.collect("at"),
+        distinct=ab.agg.distinct("x"),
+        top=ab.agg.top("x", 2),
+        latest=ab.agg.top("x", 3, by="at"),
+    )
+    for row in (done := run_parallel(found, channels=channels)):
+        assert row.distinct == len(set(row.all))
+        assert row.top == sorted(row.all, reverse=True)[:2]
+        order = sorted(range(len(row.all)), key=lambda n: -row.times[n])
+        assert row.latest == [row.all[n] for n in order][:3]
+    assert done == found.run_sequential()

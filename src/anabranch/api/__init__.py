@@ -2,7 +2,7 @@
 
 session.py     where streams come from             declarations.py   operators with state
 stream.py      streams: map, filter, process, running them; every method is listed there
-windowed.py    aggregate, sort, deduplicate, match  joining.py     union, join, enrich, combine
+windowed.py    aggregate, sort, deduplicate, match  joining.py     union, join, enrich, combine, align
 branching.py   split, route, spread, punctuate      building.py    how a method puts an operator behind a stream
 concurrency.py what is said of elastic operators
 stream_time.py  event_time: what a stream's time is

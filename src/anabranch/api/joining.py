@@ -10,6 +10,7 @@ from anabranch.api.building import key_of, put
 from anabranch.api.declarations import to_milliseconds
 from anabranch.api.stream_time import scale_of
 from anabranch.errors import ProgramError, SchemaError
+from anabranch.operators.aligning import align_logic
 from anabranch.operators.joins import enrich_logic, join_logic, key_pairs, static_enrich_logic
 from anabranch.operators.sorting import combine_logic
 from anabranch.operators.windows import Policy
@@ -131,6 +132,56 @@ def enrich(
         return static_enrich_logic(stream.schema, table, pairs, how, columns, called)
 
     return put(stream, "enrich", make_static, location, name)
+
+
+def align(
+    stream: Stream,
+    *others: Stream,
+    on: str,
+    by: str | Sequence[str] | None = None,
+    nulls: str = "fail",
+    name: str | None = None,
+) -> Stream:
+    """All tuples of this stream and others, in the order of their event times, whenever they come.
+
+    All streams need event time (``Stream.event_time``). A tuple is held until the watermark of all has passed its time;
+    so the order is a function of the data, and does not depend on how fast which source was read. Of equal times the
+    order is that of the other columns. A tuple that is late by its own stream's watermark goes, counted as ``late``. A
+    stream that brings nothing holds the others up, unless it has an ``idle`` limit.
+
+    Parameters
+    ----------
+    on : str
+        The column that holds the time.
+    by : str or sequence of str, optional
+        Align the tuples of each key by themselves, in parallel; between keys the order at equal times is then that in
+        which their tuples came. Without a key all are in one order, on one thread.
+    nulls : "fail" or "drop"
+        What a tuple does whose time is null.
+
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> one = ab.from_rows([(1,), (4,), (9,)], "at long").event_time("at")
+    >>> other = ab.from_rows([(2,), (3,), (8,)], "at long").event_time("at")
+    >>> one.align(other, on="at").run_sequential()
+    [(at=1), (at=2), (at=3), (at=4)]
+    """
+    location = caller_location()
+    _must_be_streams("align", others, location)
+    key = () if by is None else key_of(stream, "align", by, location)
+
+    def make(called: str) -> tuple[Logic, Schema]:
+        for each in (stream, *others):
+            if scale_of(each._node) is None:
+                raise ProgramError("expected streams with event time; one has none: stream.event_time('…') before it")
+        scale = scale_of(stream._node, *(other._node for other in others))
+        assert scale is not None
+        schemas = [other.schema for other in others]
+        return align_logic(stream.schema, schemas, on, key, nulls, scale, called), stream.schema
+
+    keys = (key,) * (1 + len(others))
+    return put(stream, "align", make, location, name, key, others=others, keys=keys)
 
 
 def combine(

@@ -266,6 +266,7 @@ class Stream:
     join = joining.join
     enrich = joining.enrich
     combine = joining.combine
+    align = joining.align
 
     # Where tuples go.
     split = branching.split

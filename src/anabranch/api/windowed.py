@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from anabranch.api.building import key_of, put
 from anabranch.api.stream_time import scale_of
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.operators.agg import Aggregation
 from anabranch.operators.aggregation import aggregate_logic
+from anabranch.operators.late_tuples import late_logic, results_logic
 from anabranch.operators.pattern_matching import match_logic
 from anabranch.operators.sorting import deduplicate_logic, sort_logic
 from anabranch.operators.windows import POLICIES, Policy, Sliding, Tumbling, tumbling
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from anabranch.api.stream import Stream
 
 
+@overload
 def aggregate(
     stream: Stream,
     by: str | Sequence[str] | None,
@@ -29,8 +31,36 @@ def aggregate(
     name: str | None = None,
     null_key: str = "keep",
     reassociate: bool = False,
+    late: Literal["drop"] = "drop",
     **aggregations: Aggregation,
-) -> Stream:
+) -> Stream: ...
+
+
+@overload
+def aggregate(
+    stream: Stream,
+    by: str | Sequence[str] | None,
+    window: Tumbling | Sliding | Policy,
+    *,
+    name: str | None = None,
+    null_key: str = "keep",
+    reassociate: bool = False,
+    late: Literal["stream"],
+    **aggregations: Aggregation,
+) -> tuple[Stream, Stream]: ...
+
+
+def aggregate(
+    stream: Stream,
+    by: str | Sequence[str] | None,
+    window: Tumbling | Sliding | Policy,
+    *,
+    name: str | None = None,
+    null_key: str = "keep",
+    reassociate: bool = False,
+    late: str = "drop",
+    **aggregations: Aggregation,
+) -> Stream | tuple[Stream, Stream]:
     """Aggregate windows of each key: one tuple for each window, when it closes.
 
     Parameters
@@ -45,6 +75,10 @@ def aggregate(
     reassociate : bool
         Whether floats may be added in another order than by one thread, if that lets several channels work on a
         hot key (option ``splitHotKeys``): the last bits of a sum may then differ.
+    late : "drop" or "stream"
+        With windows that follow the watermark of the stream, what becomes of tuples for which no window is open any
+        more: they go; or they are a stream: then two streams are given back, the results and the late tuples. They are
+        counted as ``late`` either way.
     **aggregations
         The columns of the result, behind those of the key: ``total=agg.sum("amount")``.
 
@@ -71,9 +105,21 @@ def aggregate(
 
     def make(called: str) -> tuple[Logic, Schema]:
         scale = scale_of(stream._node)
-        return aggregate_logic(stream.schema, key, chosen, aggregations, called, null_key, reassociate, scale)
+        return aggregate_logic(
+            stream.schema, key, chosen, aggregations, called, null_key, reassociate, scale, late == "stream"
+        )
 
-    return put(stream, "aggregate", make, location, name, key)
+    if late not in ("drop", "stream"):
+        raise ProgramError(f"aggregate at {location}: late={late!r}: expected 'drop' or 'stream'")
+    made = put(stream, "aggregate", make, location, name, key)
+    if late == "drop":
+        return made
+    called = made._node.name
+    results = put(
+        made, "results", lambda n: results_logic(made.schema, key, n), location, None, wanted=f"{called}_results"
+    )
+    gone = put(made, "late", lambda n: late_logic(stream.schema, n), location, None, wanted=f"{called}_late")
+    return results, gone
 
 
 def sort(

@@ -354,7 +354,7 @@ class SequentialRun:
             names = node.inputs[place].schema.names
             places = tuple(names.index(name) for name in node.key_of(place))
             method = logic.method_of(place)
-            takes_time = logic.takes_time
+            takes_time, own = logic.takes_time, self._behind[node.inputs[place].id]
 
             def consume(row: Row) -> None:
                 key = key_of(row, places)
@@ -364,7 +364,8 @@ class SequentialRun:
                     expires.pop(key, None)
                 if ttl_ms is not None:
                     touched.setdefault(key, encode(list(instances.values(instance)), classes))
-                arguments = (row, watermark.value) if takes_time else (row,)
+                now = watermark.least(own) if logic.per_input else watermark.value
+                arguments = (row, now) if takes_time else (row,)
                 before = functools.partial(_set_moment, watermark.value, None) if logic.timed else None
                 self._emit_all(node, row, lambda: getattr(instance, method)(*arguments), before)
                 settle(key, instance, row)

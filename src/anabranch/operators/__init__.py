@@ -3,8 +3,9 @@
 library_operator.py   what they have in common: models, fields, policies for bad input
 agg.py, windows.py    what users name: aggregations and windows
 aggregation.py        windows over keys; sliding.py, event_windows.py, shared_windows.py, session_windows.py,
-                      combining.py are its variants
-joins.py, timed_joins.py, sorting.py, pattern_matching.py, routing.py
+                      window_panes.py, combining.py are its variants
+joins.py, timed_joins.py, aligning.py, sorting.py, pattern_matching.py, routing.py
+late_tuples.py        late tuples as a stream
 timers.py             timers of users' operators
 epoch_context.py      the epoch that runs: its time, counts of bad input
 hot_key_parts.py      keys that several channels work on

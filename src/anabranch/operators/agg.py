@@ -52,7 +52,7 @@ class Aggregation:
     """One aggregation: its state and the code that begins, adds and ends a window.
 
     In the code ``{s}`` and ``{u}`` stand for two places that hold state and ``{v}`` for the value of the attribute;
-    ``{f0}``, ``{f1}``, … for the functions of a user.
+    ``{f0}``, ``{f1}``, … for the functions of a user; ``{w}`` for the value of a second attribute.
 
     Attributes
     ----------
@@ -67,6 +67,8 @@ class Aggregation:
     combine : callable
         From the attribute's type, and whether floats may be added in another order, to how partial results combine
         to exactly the result (but for that), or None.
+    second : str or None
+        A second attribute that it needs.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Aggregation:
     bound: str = ""
     functions: tuple[Callable[..., Any], ...] = ()
     combine: Callable[[pa.DataType, bool], PartialResults | None] = lambda _, __: None
+    second: str | None = None
 
     def output_type(self, found: pa.DataType | None) -> pa.DataType:
         """The type of the result; SchemaError if the attribute's type does not fit."""
@@ -226,6 +229,46 @@ def collect(attribute: str) -> Aggregation:
     """All values, in order, as an array."""
     add = "{s}.append({v})"
     return Aggregation("collect", attribute, "{s} = []", add, "list({s})", pa.list_)
+
+
+def distinct(attribute: str) -> Aggregation:
+    """How many different values there are, exactly: they are all kept until the window closes. Nulls do not count."""
+    parts = lambda kind, _: PartialResults((("list({s})", pa.list_(kind)),), "{s}.update({p0})")  # noqa: E731
+    return Aggregation(
+        "distinct",
+        attribute,
+        "{s} = set()",
+        _IF_PRESENT + "{s}.add({v})",
+        "len({s})",
+        lambda kind: None if _ordered(kind) is None or pa.types.is_floating(kind) else pa.int64(),
+        "values that can be compared, but no floats",
+        combine=lambda kind, _: None if pa.types.is_floating(kind) else parts(kind, _),
+    )
+
+
+def top(attribute: str, n: int, by: str | None = None) -> Aggregation:
+    """The values of the n tuples with the largest `by` (by default the attribute itself), as an array, largest first.
+
+    Of equals those that came first. Tuples whose `by` is null, or NaN, do not count.
+
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> bids = ab.from_rows([("a", 3), ("b", 9), ("c", 5)], "who string, price long")
+    >>> best = ab.agg.top("who", 2, by="price")
+    >>> bids.aggregate(by=None, window=ab.tumbling(3), best=best).run_sequential()
+    [(best=['b', 'c'])]
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ProgramError(f"agg.top({attribute!r}, {n!r}): expected how many, 1 or more")
+    add = (
+        "if {w} is not None and {w} == {w}:\n"
+        "    {s}.append(({w}, {v}))\n"
+        "    {s}.sort(key=lambda pair: pair[0], reverse=True)\n"
+        f"    del {{s}}[{n}:]"
+    )
+    result = "[value for _, value in {s}]"
+    return Aggregation("top", attribute, "{s} = []", add, result, pa.list_, second=attribute if by is None else by)
 
 
 def window_start() -> Aggregation:

@@ -50,6 +50,9 @@ from anabranch.program.graph import Keyed
 from anabranch.program.model import Selectivity
 from anabranch.program.schema import Schema
 
+LATE_COLUMN = "late_tuple"
+"""The column of late tuples, where they are a stream."""
+
 
 class Aggregate(LibraryOperator):
     """Windows of one key; the methods are generated."""
@@ -94,6 +97,7 @@ class CodeDraft:
     forwards: tuple[str, ...] | None = None
     moment: str = "NOW()"
     configuration: dict[str, Any] = dataclasses.field(default_factory=dict)
+    late_stream: bool = False
 
     def __post_init__(self) -> None:
         self.names |= {"NOTE": count_anomaly, "NOW": epoch_time}
@@ -114,7 +118,9 @@ class CodeDraft:
     def words(self, at: int, state: str, second: str, value: str = "") -> dict[str, str]:
         """What stands for the places in an aggregation's code."""
         functions = {f"f{place}": f"F{at}_{place}" for place in range(len(self.aggregations[at].functions))}
-        return {"s": state, "u": second, "v": value or self.value(at), **functions}
+        by = self.aggregations[at].second
+        more = {} if by is None else {"w": self.column(by)}
+        return {"s": state, "u": second, "v": value or self.value(at), **functions, **more}
 
     def prelude(self, leave: str = "return None") -> list[str]:
         """Unpack the tuple, and see to what is missing."""
@@ -155,7 +161,15 @@ class CodeDraft:
 
     def leave_late(self) -> str:
         """What is done with a tuple that is late."""
-        return "return None"
+        if not self.late_stream:
+            return "return None"
+        values = ", ".join(f"{name!r}: {self.column(name)}" for name in self.schema.names)
+        results = "None, " * (len(self.key) + len(self.aggregations))
+        return f"return ({results}{{{values}}}, )"
+
+    def emitted(self, results: Sequence[str]) -> str:
+        """A result, from the code of its columns; beside it the place of a late tuple, if they are a stream."""
+        return _tuple([*results, *(["None"] if self.late_stream else [])])
 
     def keep_key(self) -> list[str]:
         """Keep the key, for results that no tuple of the key triggers."""
@@ -222,10 +236,12 @@ def aggregate_logic(
     null_key: str = "keep",
     reassociate: bool = False,
     scale: TimeScale | None = None,
+    late_stream: bool = False,
 ) -> tuple[Keyed, Schema]:
     """The keyed operator of an aggregation, and the schema of its results: the key, then the aggregates.
 
-    With a `scale` the stream has a watermark, of such times, and windows of event time follow it.
+    With a `scale` the stream has a watermark, of such times, and windows of event time follow it. With `late_stream`
+    late tuples are emitted too, as a struct in a last column that results have null (`late_tuples`).
     """
     from anabranch.operators.combining import parts_of
     from anabranch.operators.event_windows import write_event_windows
@@ -245,6 +261,13 @@ def aggregate_logic(
     output = _output(schema, key, window, aggregations, is_shared)
     draft = CodeDraft(schema, tuple(key), window, list(aggregations.values()), null_key)
     results = ", ".join(f"{column}={aggregation}" for column, aggregation in aggregations.items())
+    if late_stream:
+        if not is_shared:
+            raise ProgramError(
+                f"late='stream': expected windows that follow the watermark of the stream, found {window}"
+            )
+        draft.late_stream, draft.forwards = True, ()
+        output = Schema(pa.schema([*output.arrow, pa.field(LATE_COLUMN, pa.struct(list(schema.arrow)))]))
     draft.configuration["description"] = f"{window}: {results}"
     if is_shared:
         assert scale is not None
@@ -289,6 +312,11 @@ def _output(
         if attribute is not None and attribute not in schema:
             raise SchemaError(
                 f"aggregate({name}=agg.{aggregation}): no column {attribute!r}; columns: {', '.join(schema.names)}"
+            )
+        if aggregation.second is not None and aggregation.second not in schema:
+            raise SchemaError(
+                f"aggregate({name}=agg.{aggregation}): no column {aggregation.second!r}; columns: "
+                f"{', '.join(schema.names)}"
             )
         found = None if attribute is None else schema.type_of(attribute)
         output.append(pa.field(name, aggregation.output_type(found)))

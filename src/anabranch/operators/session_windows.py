@@ -41,7 +41,8 @@ def write_sessions(draft: CodeDraft, scale: TimeScale) -> None:
     draft.timed, draft.takes_time = "fire", True
     begin, add, results, merges = _accumulators(draft)
     values = [draft.value(at) for at in range(len(draft.aggregations)) if draft.value(at) != "None"]
-    items = list(dict.fromkeys("t" if value == "t" else value for value in values))
+    values += [draft.column(each.second) for each in draft.aggregations if each.second is not None]
+    items = list(dict.fromkeys(values))
     is_kept = merges is None
     lines = [
         *draft.prelude(),
@@ -71,7 +72,7 @@ def write_sessions(draft: CodeDraft, scale: TimeScale) -> None:
     lines += ["self.timer_due = min(each[1] for each in sessions) + GAP", "return None"]
     draft.methods["process(self, t, now)"] = lines
     draft.methods["joined(self, near)"] = _joined(begin, add, items, merges)
-    emit = "(" + "".join(f"{each}, " for each in [*draft.kept_key(), *results]) + ")"
+    emit = draft.emitted([*draft.kept_key(), *results])
     draft.methods["fire(self, time)"] = [
         "sessions = self.sessions",
         "held = next(each for each in sessions if each[1] + GAP == time)",

@@ -11,12 +11,14 @@ while when it has closed, to take late tuples and give its result again. Then it
 from __future__ import annotations
 
 import decimal
+import operator
 from typing import Any
 
 from anabranch.errors import ProgramError
 from anabranch.operators.aggregation import CodeDraft
 from anabranch.operators.event_windows import _decimal_index, _index
 from anabranch.operators.library_operator import LATE, PARTLY_LATE
+from anabranch.operators.window_panes import has_panes, write_panes
 from anabranch.operators.windows import EventTime, Sliding, amount, measure
 from anabranch.program.event_time import TimeScale
 from anabranch.program.model import Selectivity
@@ -51,6 +53,11 @@ def write_shared_windows(draft: CodeDraft, scale: TimeScale) -> None:
     draft.state |= {"windows": dict, "timer_due": None, "timer_since": None}
     draft.selectivity = Selectivity.ANY
     draft.timed, draft.takes_time = "fire", True
+    is_simple = not policy.lateness and not policy.early
+    if is_simple and has_panes(draft):
+        draft.names["FIRST"] = operator.itemgetter(0)
+        write_panes(draft, draft.attribute(policy), draft.column(attribute))
+        return
     begin: list[str] = []
     add: list[str] = []
     results: list[str] = []
@@ -69,7 +76,6 @@ def write_shared_windows(draft: CodeDraft, scale: TimeScale) -> None:
     value = draft.column(attribute)
     first = f"INDEX({value} - SIZE - ORIGIN, EVERY) + 1" if every != policy.size else "last"
     fresh_key = draft.keep_key()
-    is_simple = not policy.lateness and not policy.early
     late = [f"NOTE(self.operator_name, {LATE!r})", draft.leave_late()]
     closed = "now - WIDTH" if is_simple else "now - WIDTH - STAY"
     took = _TOOK if is_simple else _TOOK_WAITING
@@ -98,7 +104,7 @@ def write_shared_windows(draft: CodeDraft, scale: TimeScale) -> None:
         *(f"    {line}" for line in took["added"]),
         *took["end"],
     ]
-    emit = "(" + "".join(f"{each}, " for each in [*draft.kept_key(), *results]) + ")"
+    emit = draft.emitted([*draft.kept_key(), *results])
     if not is_simple:
         draft.methods["result(self, held, index, why)"] = [f"return {emit}"]
     forget = [f"{each} = None" for each in draft.kept_key()]

@@ -104,6 +104,8 @@ def _columns(draft: CodeDraft) -> tuple[list[str], str]:
         needed = aggregation.attribute is not None or aggregation.functions
         if needed and draft.value(at) not in columns:
             columns.append(draft.value(at))
+        if aggregation.second is not None and draft.column(aggregation.second) not in columns:
+            columns.append(draft.column(aggregation.second))
     return columns, measured
 
 

@@ -160,6 +160,10 @@ class LeastWatermark:
         """Say anew which are idle."""
         self._idle = {name for name in self._values if name in idle}
 
+    def least(self, names: Iterable[str]) -> int:
+        """The least value of some of those it reads."""
+        return min((self._values[name] for name in names), default=BEGINNING)
+
     def advance(self) -> bool:
         """Whether it is higher than before."""
         heard = [value for name, value in self._values.items() if name not in self._idle]
@@ -234,17 +238,29 @@ class Timetable:
     """
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, Any, int, Any]] = []
+        # Many keys wait for one time, the end of a window say: there is a list for each time, sorted when it has come.
+        self._times: list[int] = []
+        self._waiting: dict[int, list[tuple[Any, int, Any]]] = {}
         self._added = 0
+        self._due = 0
+        self._left: list[tuple[Any, int, Any]] = []  # of those that are due, the first one last
 
     def add(self, due: int, since: Any, key: Any) -> None:
-        """A key waits for a time."""
+        """A key waits for a time, which must be later than that of the last that was due."""
+        waiting = self._waiting.get(due)
+        if waiting is None:
+            waiting = self._waiting[due] = []
+            heapq.heappush(self._times, due)
         self._added += 1  # keys need not have an order
-        heapq.heappush(self._heap, (due, since, self._added, key))
+        waiting.append((since, self._added, key))
 
     def next(self, now: int) -> tuple[int, Any, Any] | None:
         """The next that is due when time has come to `now`: (time, since when, key)."""
-        if not self._heap or self._heap[0][0] > now:
-            return None
-        due, since, _, key = heapq.heappop(self._heap)
-        return due, since, key
+        if not self._left:
+            if not self._times or self._times[0] > now:
+                return None
+            self._due = heapq.heappop(self._times)
+            self._left = self._waiting.pop(self._due)
+            self._left.sort(reverse=True)
+        since, _, key = self._left.pop()
+        return self._due, since, key

@@ -113,6 +113,8 @@ class Keyed:
         That time is the clock of the epochs, in milliseconds; else it is the watermark of the streams.
     takes_time : bool
         The methods that take tuples also take the time that is reached.
+    per_input : bool
+        That is the watermark of the input that the tuple comes from, not of all.
     parts : Parts or None
         The same operator in two steps, where that is exactly the same.
     """
@@ -129,6 +131,7 @@ class Keyed:
     timed: str = ""
     by_clock: bool = False
     takes_time: bool = False
+    per_input: bool = False
     parts: Parts | None = None
 
     @property

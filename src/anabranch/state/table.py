@@ -255,6 +255,12 @@ class Table:
             return None
         with _no_collections():
             keys, columns = self._changed()
+            ended = self._ended(columns) if keys and self._is_timed else None
+            if ended is not None and ended.any():
+                # A key that came and went within the epoch leaves nothing; others leave a note that they are gone.
+                kept = [not gone or key in self._loaded for key, gone in zip(keys, ended.tolist(), strict=True)]
+                keys, columns = list(compress(keys, kept)), [list(compress(values, kept)) for values in columns]
+                ended = ended[kept]
             if not keys:
                 return None
             names = list(self.instances.names)
@@ -262,16 +268,13 @@ class Table:
                 names.append(EXPIRES)
                 columns.append((self._clock_ms + self._ttl_ms,) * len(keys))
             try:
-                ended = self._ended(columns)
                 segment = write_segment(self._key.hashes(keys), keys, names, columns, ended, self.classes)
                 return segment, len(keys)
             except StateError as problem:
                 raise StateError(f"operator {self.instances.node.title}: {problem}") from None
 
-    def _ended(self, columns: Sequence[Sequence[Any]]) -> np.ndarray | None:
+    def _ended(self, columns: Sequence[Sequence[Any]]) -> np.ndarray:
         """Which keys are as if they were never seen: those of operators that wait for times go when nothing is left."""
-        if not self._is_timed:
-            return None
         initial = self.instances.values(self.instances.new())
         return np.fromiter((state == initial for state in zip(*columns, strict=True)), bool, len(columns[0]))
 

@@ -248,6 +248,14 @@ class Layout:
             if step.makes_watermark and not isinstance(step.node.logic, Watermark)
         ]
 
+    def watermarks_read(self, step: Step) -> dict[int, tuple[str, ...]]:
+        """The place of each input of a step → the watermarks that it reads there."""
+        found: dict[int, tuple[str, ...]] = {}
+        for number in step.inputs:
+            edge = self.edges[number]
+            found[edge.place] = (*found.get(edge.place, ()), *edge.watermarks)
+        return found
+
     def inputs_of(self, stage: Stage) -> list[Edge]:
         """The edges by which tuples enter a stage."""
         return [self.edges[number] for number in self.steps[stage.steps[0]].inputs]

@@ -108,6 +108,10 @@ def binary_operation(reading: Reading, left: Value, right: Value, operator: type
     made = make_object(reading, node, kinds, content)
     (site,) = made.objects
     reading.heap.lose_parts(site)
+    # What is on both sides, or is repeated, is there twice.
+    both = inside_of(reading, left, node).objects & inside_of(reading, right, node).objects
+    twice = content.objects if operator is ast.Mult else both
+    reading.stored(Value(types=content.types, objects=twice), node, made.objects, at="again")
     return made
 
 

@@ -7,6 +7,7 @@ kind UNKNOWN.
 from __future__ import annotations
 
 import ast
+import collections
 import dataclasses
 import functools
 import types
@@ -34,15 +35,17 @@ from anabranch.compiler.reading.values import (
     ROW_TYPES,
     TUPLE,
     Callback,
+    Handle,
     Iterator,
     Kept,
+    Shared,
     Site,
     Text,
     Value,
     is_plain_enum,
 )
 from anabranch.program.graph import Location, StateField
-from anabranch.program.object_parts import code_of, is_kept_whole, is_plain_instance
+from anabranch.program.object_parts import code_of, is_kept_whole, is_plain_instance, reached
 from anabranch.program.schema import Schema
 
 _MOST_PASSES = 8
@@ -161,10 +164,13 @@ def _look_for_aliases(reading: Reading) -> None:
                 continue
             if seen.setdefault(each, field) != field:
                 _aliased(reading, seen[each], field)
-            # Places in what is made and gone in one call do not count.
-            places = {
-                place for place in kept.stored_at if place[0] != "field" and (place[4] & in_state or not place[4])
-            }
+            # Places in what is made and gone in one call do not count; but if it is twice in one of those, its elements
+            # may have come into the state with the two.
+            everywhere = [place for place in kept.stored_at if place[0] != "field"]
+            places = {place for place in everywhere if place[4] & in_state or not place[4]}
+            passing = collections.Counter(place[4] for place in everywhere if place not in places)
+            if any(passing[place[4]] > 1 or place[2] for place in everywhere if place not in places):
+                _aliased(reading, field, field)
             fields = {place for place in kept.stored_at if place[0] == "field"}
             if len(places) + bool(fields) > 1 or any(place[2] for place in places):
                 _aliased(reading, field, field)
@@ -173,6 +179,7 @@ def _look_for_aliases(reading: Reading) -> None:
 def _look_for_what_is_not_data(reading: Reading) -> None:
     """State is written down and read again: what only Python can hold cannot be kept for a key."""
     classes: set[type] | None = None
+    with_tuples: list[str] = []
     for field in [*reading.fields, *reading.keyed.values()]:
         inside = reading.heap.at(Kept(field)).attributes.get("value")
         if inside is None:
@@ -182,6 +189,14 @@ def _look_for_what_is_not_data(reading: Reading) -> None:
         for each in reading.heap.reach({Kept(field), *inside.objects}):
             if isinstance(each, (Site, Kept)):
                 kinds |= reading.heap.at(each).content.types or set()
+            elif each == TUPLE and field not in reading.fields:
+                with_tuples.append(field)
+            elif isinstance(each, Handle):
+                reading.whole(each, reading.tree, f"keeps it in {field}")
+            elif isinstance(each, Shared) and _leads_to_state(reading, each):
+                # Read back it would be a copy, with dicts of its own.
+                text = f"keeps {each.path} in {field}, which leads to the operator's own state"
+                reading.facts.add(Kind.NOT_DATA, text, reading.place(reading.tree))
         for kind in sorted(kinds - known.KEEPABLE, key=lambda kind: kind.__name__):
             if getattr(kind, "is_managed_state", False) or (kind in _NEVER_DATA and kind in top):
                 continue  # told where it is kept
@@ -195,6 +210,20 @@ def _look_for_what_is_not_data(reading: Reading) -> None:
                     continue
             text = f"keeps a {kind.__name__} in {field}, which is not data"
             reading.facts.add(Kind.NOT_DATA, text, reading.place(reading.tree))
+
+    if len(with_tuples) > 1 and not all(reading.column(name).is_scalar for name in _columns(reading)):
+        # One list of one tuple may be in several of them; nobody changes it, so copies will do.
+        reading.facts.with_objects.update(with_tuples)
+
+
+def _columns(reading: Reading) -> tuple[str, ...]:
+    return reading.schema.names if reading.schema is not None else ("?",)
+
+
+def _leads_to_state(reading: Reading, shared: Shared) -> bool:
+    held = reading.facts.objects.get(shared.identity)
+    found = reached(held, as_copied=False) if held is not None else {}
+    return id(reading.operator) in found or any(identity in found for identity in reading.keyed)
 
 
 _NEVER_DATA = (Iterator, Callback, types.FunctionType, types.MethodType)

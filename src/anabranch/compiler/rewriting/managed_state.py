@@ -119,7 +119,7 @@ class ManagedDicts:
         if "watched" not in self.bound:
             self.bound["watched"] = self._watched_copy()
         if self.bound["watched"] is None:
-            return self.process(t)
+            return ManagedDicts.process(self, t)  # not what a subclass makes of it: `t` is as the author's code sees it
         call, held = self.bound["watched"]
         index = self.bound["index"](t)
         self._fill(held, index)

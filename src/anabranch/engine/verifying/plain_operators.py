@@ -43,7 +43,10 @@ class PlainOperator(Protocol):
     """An operator on one thread, for one epoch."""
 
     def take(self, place: int, key: Any, row: tuple[Any, ...]) -> Outputs:
-        """What is made of a tuple that came by an input."""
+        """What is made of a tuple that came by an input; still to be fitted to the schema."""
+
+    def fitted(self, made: Outputs) -> Outputs:
+        """What was made, as tuples of the operator's schema; raises if it does not fit."""
 
     def happen(self, place: int, *arguments: Any) -> list[tuple[Any, Outputs]]:
         """What keys that wait make of a punctuation or a tick, one after the other."""
@@ -164,6 +167,9 @@ class _WithoutState:
     def take(self, place: int, key: Any, row: tuple[Any, ...]) -> Outputs:
         found: Outputs = self._call(self._row_class(row))
         return found
+
+    def fitted(self, made: Outputs) -> Outputs:
+        return made
 
     def happen(self, place: int, *arguments: Any) -> list[tuple[Any, Outputs]]:
         return []
@@ -400,6 +406,12 @@ class _WithInstances:
         method = {PUNCTUATION: self._logic.punctuated, TICK: self._logic.ticked}[place]
         return [(key, self._called(key, method, *arguments)) for key in list(self._waiting)] if method else []
 
+    def fitted(self, made: Outputs) -> Outputs:
+        if not made or not self._keep.tuples_last:
+            return made
+        values = [self._node.schema.unpack(each) for each in made]
+        return list(zip(*self._node.schema.exact_columns(values), strict=True))
+
     def _fired(self) -> Iterator[tuple[Any, Outputs]]:
         """What keys make of times that have come, one after the other: by their times, then since when they wait."""
         due = [(self._live[key].timer_due, since, key) for key, since in self._since.items()]
@@ -414,12 +426,10 @@ class _WithInstances:
                 heapq.heappush(due, (again, since, key))
 
     def _called(self, key: Any, method: str, *arguments: Any) -> Outputs:
-        instance, schema = self._live[key], self._node.schema
+        instance = self._live[key]
         found = getattr(instance, method)(*arguments)
         keep, lasts = self._keep, self._keep.tuples_last
         made = [output if lasts and type(output) is tuple else tuple(keep(output)) for output in emitted(found)]
-        if lasts and made:
-            made = list(zip(*schema.exact_columns(made), strict=True))
         if self._logic.waiting and getattr(instance, self._logic.waiting):
             self._waiting.setdefault(key)
         else:

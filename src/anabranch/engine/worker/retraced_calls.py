@@ -100,6 +100,9 @@ class RetracedTimedCalls(_UntilItFails, TimedCalls):
             with self._watched(self._places[at], (0, *self._never), self._rows[at], self._live[self._keys[at]]):
                 super()._take_run(at, at + 1)
 
+    def _take_timed(self, start: int, stop: int) -> None:
+        self._take_run(start, stop)  # what it takes is not told: the epoch has failed
+
     def _call_waiting(self, position: int, key: Any, instance: Any, due: int, since: tuple[int, ...]) -> None:
         with self._watched(position, (due, *since), f"the key {key!r}, which waits", instance):
             super()._call_waiting(position, key, instance, due, since)

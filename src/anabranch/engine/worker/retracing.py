@@ -161,7 +161,7 @@ class RetracedStage:
         step, table = self._entry, self._tables[self._entry.node.name]
         calls: RetracedCalls | RetracedTimedCalls
         if step.is_timed:
-            names = tuple(dict.fromkeys(n for at in step.inputs for n in self._layout.edges[at].watermarks))
+            names = self._layout.watermarks_read(step)
             calls = RetracedTimedCalls(step, table, self._epoch, self._clock_ms, self._times, names)
         else:
             calls = RetracedCalls(step, table, self._epoch, END if self._times.ending else self._clock_ms)

@@ -43,6 +43,8 @@ def not_sampled(node: Node) -> str:
         return f"a {node.kind} has no code of the user's"
     if hasattr(getattr(logic, "function", None), "added_column"):
         return "it deals tuples out as they come"
+    if isinstance(logic, Keyed) and logic.per_input:
+        return "each of its inputs has a time of its own"
     return ""
 
 
@@ -201,6 +203,7 @@ class StepSampler:
         self._keyed = isinstance(self._node.logic, Keyed)
         self._table = tables[self._node.name] if self._keyed else None
         self._trails: Any = []
+        self._arrived: list[Any] = []  # the keys of the batch that is at work
         self._taken: dict[Any, bool] = {}  # keys that were met, and whether they are taken
         self._before: dict[Any, bytes] = {}
         self._batches = 0
@@ -213,7 +216,7 @@ class StepSampler:
         batch = arrived.batch
         if not self._keyed:
             return self._some(batch)
-        keys = self._keys(batch, 0)
+        keys = self._arrived = self._keys(batch, 0)
         self._meet(keys, batch)
         taken = self._taken
         return np.fromiter((at for at, key in enumerate(keys) if taken[key]), dtype=np.int64)
@@ -233,7 +236,7 @@ class StepSampler:
         outputs: dict[int, list[tuple[Any, ...]]] = {}
         for position, output in zip(made_at[theirs].tolist(), made, strict=True):
             outputs.setdefault(position, []).append(output)
-        keys = self._keys(batch, 0) if self._keyed else None
+        keys = self._arrived if self._keyed else None
         trails = zip(*(digit[positions].tolist() for digit in arrived.trails), strict=True)
         places = positions.tolist()
         rows = batch.picked(chosen.tolist())

@@ -192,7 +192,7 @@ class StageRun:
             table = self._tables[step.node.name]
             calls: ArrivalCalls | TimedCalls
             if step.is_timed:
-                names = tuple(dict.fromkeys(n for at in step.inputs for n in self._layout.edges[at].watermarks))
+                names = self._layout.watermarks_read(step)
                 calls = TimedCalls(step, table, self._epoch, self._clock_ms, self._times, names, self._watch, sampler)
             else:
                 clock_ms = END if self._times.ending else self._clock_ms

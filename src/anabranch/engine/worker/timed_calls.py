@@ -14,6 +14,7 @@ trail. So the keys of all channels come in the order of one thread.
 from __future__ import annotations
 
 import bisect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ class TimedCalls:
         epoch: int,
         clock_ms: int,
         times: EventTimes,
-        names: tuple[str, ...],
+        names_read: Mapping[int, tuple[str, ...]],
         watch: Stopwatch | None = None,
         sampler: StepSampler | None = None,
     ) -> None:
@@ -54,6 +55,8 @@ class TimedCalls:
         self._table = table
         self._epoch = epoch
         self._clock = END if times.ending else clock_ms
+        names = tuple(dict.fromkeys(name for each in names_read.values() for name in each))
+        self._names_read = names_read
         self._watermark = LeastWatermark(names, times.values, times.idle, times.value(step.node.name))
         self._names = names
         self._times = times
@@ -111,6 +114,8 @@ class TimedCalls:
             names = batch.schema.names
             keys = keys_of(batch, tuple(names.index(name) for name in self._node.key_of(place)))
             method = getattr(self._kind, self._logic.method_of(place))
+            if self._logic.per_input:
+                method = self._with_own_time(method, self._names_read.get(place, ()))
             parts.append((list(batch.positions), keys, batch.rows, [method] * len(keys)))
             touched.update(keys)
         self._table.load(touched)
@@ -129,6 +134,11 @@ class TimedCalls:
         inputs = {position: place for place, batch in arrival.batches.items() for position in batch.positions}
         calls = zip(self._methods, self._places, self._keys, self._rows, strict=True)
         self._methods = [sampler.around(each, inputs[at], at, key, row) for each, at, key, row in calls]
+
+    def _with_own_time(self, method: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
+        """The method of an input, which takes that input's time instead of the operator's."""
+        least = self._watermark.least
+        return lambda instance, t, _: method(instance, t, least(names))
 
     def _events(self, arrival: Arrival) -> list[tuple[int, str, int]]:
         """What happens between the tuples; the start of the epoch has no name."""
@@ -160,12 +170,9 @@ class TimedCalls:
     def _take(self, start: int, stop: int) -> None:
         self._moment.reached, self._moment.fired = self.value, None
         while start < min(stop, self._timed_until):
-            assert self._watch is not None
-            begun = self._watch.clock()
-            self._take_run(start, start + 1)
-            self.timed_seconds.append(self._watch.clock() - begun)
-            self.timed_keys.append(self._keys[start])
-            start += 1
+            until = min(stop, self._timed_until)
+            self._take_timed(start, until)
+            start = until
             if start == self._timed_until and sum(self.timed_seconds) > LONG_CALL_SECONDS * start:
                 self._timed_until = 2 * start
         if start < stop:
@@ -173,8 +180,8 @@ class TimedCalls:
 
     def _take_run(self, start: int, stop: int) -> None:
         live = self._live
-        places, keys, rows = self._places[start:stop], self._keys[start:stop], self._rows[start:stop]
-        called = zip(places, keys, rows, self._methods[start:stop], strict=True)
+        keys, rows = self._keys[start:stop], self._rows[start:stop]
+        called = zip(self._places[start:stop], keys, rows, self._methods[start:stop], strict=True)
         t: Any = None
         try:
             if self._logic.takes_time:
@@ -186,18 +193,37 @@ class TimedCalls:
                         self._emit(position, result)
                     if instance.timer_since is None:  # only when it is called for a time does such a key end to wait
                         self._settle(instance, position)
-                return
-            for position, key, t, method in called:
-                instance = live[key]
-                result = method(instance, t)
-                if result is not None:
-                    self._emit(position, result)
-                if (instance.timer_since is None) is not (instance.timer_due is None):
-                    self._settle(instance, position)
+            else:
+                for position, key, t, method in called:
+                    instance = live[key]
+                    result = method(instance, t)
+                    if result is not None:
+                        self._emit(position, result)
+                    if (instance.timer_since is None) is not (instance.timer_due is None):
+                        self._settle(instance, position)
         except AnabranchError:
             raise
         except Exception as problem:
             raise operator_failed(self._node, t, problem, self._epoch) from problem
+
+    def _take_timed(self, start: int, stop: int) -> None:
+        """The same, with a clock around the call for each tuple."""
+        assert self._watch is not None
+        clock, arguments = self._watch.clock, (self.value,) if self._logic.takes_time else ()
+        for at in range(start, stop):
+            t, instance = self._rows[at], self._live[self._keys[at]]
+            begun = clock()
+            try:
+                result = self._methods[at](instance, t, *arguments)
+                if result is not None:
+                    self._emit(self._places[at], result)
+            except AnabranchError:
+                raise
+            except Exception as problem:
+                raise operator_failed(self._node, t, problem, self._epoch) from problem
+            self.timed_seconds.append(clock() - begun)
+            self.timed_keys.append(self._keys[at])
+            self._settle(instance, self._places[at])
 
     def _emit(self, position: int, result: Any) -> None:
         """What a key emits for a tuple."""
@@ -212,7 +238,7 @@ class TimedCalls:
         """A key begins to wait, or ends, if it does."""
         if instance.timer_due is None:
             instance.timer_since = None
-        else:
+        elif instance.timer_since is None:
             instance.timer_since = (self._epoch, *(int(digit[position]) for digit in self._trails))
 
     def _note(self, keys: Any) -> None:

@@ -1,0 +1,72 @@
+"""Crashes and rescalings of programs in which keys wait for times: the output is that of one thread."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import anabranch as ab
+from anabranch import faults
+from anabranch.engine.worker import timed_calls
+from anabranch.program.event_time import Timetable
+from anabranch.testing import ParallelRun, run_parallel
+from tests.event_time.test_end_of_input import PROGRAMS
+from tests.event_time.test_watermarks import EXAMPLES, source
+from tests.event_time.timed_programs import cuts, rows
+
+POINTS = ["epoch begun", "segment written", "job done", "sink written", "commit checked", "manifest written"]
+steps = st.lists(st.sampled_from(sorted(PROGRAMS)), min_size=1, max_size=3)
+
+
+class Crash(BaseException):
+    """The end of a driver."""
+
+
+@settings(max_examples=EXAMPLES // 2, deadline=None, print_blob=True)
+@given(data=st.data(), chosen=steps, seed=st.integers(0, 999))
+def test_a_driver_that_dies_anywhere_is_gone_on_from(tmp_path_factory, data, chosen, seed):
+    stream = source(data.draw(cuts(data.draw(rows(30)))), lateness=2, idle=data.draw(st.sampled_from([None, 2])))
+    for step in chosen:
+        stream = PROGRAMS[step](stream)
+    clocks = sorted(data.draw(st.lists(st.integers(0, 9000), min_size=1, max_size=5)))
+    crashes = data.draw(st.lists(st.tuples(st.sampled_from(POINTS), st.integers(0, 4)), max_size=4))
+    checkpoint, written = str(tmp_path_factory.mktemp("checkpoint")), {}
+
+    def die(point, facts):
+        if (point, facts.get("epoch")) in crashes:
+            crashes.remove((point, facts.get("epoch")))
+            raise Crash
+
+    faults.install(die)
+    try:
+        while True:
+            channels = data.draw(st.integers(1, 5))
+            run = ParallelRun(stream, checkpoint, channels=channels, seed=seed, written=written, clocks_ms=clocks)
+            try:
+                run.run_epochs()
+                run.end()
+                break
+            except Crash:
+                continue
+    finally:
+        faults.install(None)
+    assert run.output == stream.run_sequential(clocks_ms=clocks, ends=True)
+
+
+@pytest.mark.parametrize("bug", ["since when a key waits", "the last time of an epoch"])
+def test_the_comparison_can_fail(monkeypatch, bug):
+    """Planted bugs are found, so the tests of this folder test something."""
+
+    class Forgetful(Timetable):
+        def add(self, due, since, key):
+            super().add(due, since if bug != "since when a key waits" else tuple(-each for each in since), key)
+
+    if bug == "since when a key waits":
+        monkeypatch.setattr(timed_calls, "Timetable", Forgetful)
+        monkeypatch.setattr(timed_calls.TimedCalls, "_padded", lambda self, since: tuple(-each for each in since))
+    else:
+        monkeypatch.setattr(timed_calls.TimedCalls, "_time_at_the_end", lambda self, arrival: self.value)
+    tuples = [(k % 4, k // 2, 1) for k in range(80)]
+    stream = source([tuples[:40], tuples[40:]]).aggregate(
+        by="k", window=ab.event_time("at", 10), at=ab.agg.window_start(), x=ab.agg.sum("x")
+    )
+    assert run_parallel(stream, channels=3) != stream.run_sequential()
