@@ -4,8 +4,8 @@
 
 The same query over the same files in one Spark session, after one to warm up, in turn with `verify` and without; which
 is first changes with every round. What is compared is the processor time of the whole process tree: of the driver,
-which runs the sample again, of the JVM, and of the workers, which take it down. There are 34 epochs, of which keys of
-three are taken at a chance of 0.01: about as many as in a query without end.
+which runs the sample again, of the JVM, and of the workers, which take it down. There are 21 epochs, of which keys of
+two are taken at a chance of 0.01: about as many as in a query without end.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> dict[str, Any]:
     parser.add_argument("--chance", type=float, default=0.01)
     options = parser.parse_args(arguments)
     rounds = 1 if options.mini else 3 if options.quick else 6
-    rows, epochs = (200, 2) if options.mini else (100_000, 34)
+    rows, epochs = (200, 2) if options.mini else (50_000 if options.quick else 100_000, 21)
     with tempfile.TemporaryDirectory(prefix="anabranch-verify-", ignore_cleanup_errors=True) as scratch:
         found = apart(measure, rows, epochs, rounds, options.chance, Path(scratch))
     ratios = [a / b for a, b in zip(found["verified"], found["without"], strict=True)]

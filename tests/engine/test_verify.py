@@ -16,7 +16,12 @@ from anabranch.engine.worker.sampling import Sampling
 from anabranch.errors import ProgramError, VerifyError
 from anabranch.program.hashing import hash_columns
 from anabranch.testing import ParallelRun, replay, run_sequential
-from tests.engine.planted_verdicts import COUNTED, PLANTED, STATELESS, source, switch_proof_off
+from tests.engine.planted_verdicts import COUNTED, DECLARED, PLANTED, STATELESS, source, switch_proof_off
+from tests.event_time.test_timers import built
+from tests.event_time.test_timers import steps as timed_steps
+from tests.event_time.test_watermarks import source as timed_source
+from tests.event_time.timed_programs import cuts
+from tests.event_time.timed_programs import rows as timed_rows
 from tests.graphs import build as build_graph
 from tests.graphs import cases, clocks
 from tests.programs import COLUMNS, build, epochs, exact, programs
@@ -183,3 +188,36 @@ def test_a_computed_key_is_run_again_with_tuples_as_they_were_written(tmp_path):
     run.run_epochs()
     assert exact(run.output) == exact(stream.run_sequential())
     assert all(each.verify.keys == 3 for each in run.progress)
+
+
+@settings(max_examples=max(5, PROGRAMS // 2), deadline=None)
+@given(data=st.data(), before=timed_steps, after=timed_steps, channels=st.integers(1, 6))
+def test_no_program_in_event_time_gives_a_false_alarm(tmp_path_factory, data, before, after, channels):
+    epochs = data.draw(cuts(data.draw(timed_rows())))
+    stream = built(timed_source(epochs, lateness=1, every=3), [*before, "silence", *after])
+    run = ParallelRun(stream, str(tmp_path_factory.mktemp("checkpoint")), channels=channels, verify=1.0)
+    run.run_epochs()
+    assert exact(run.output) == exact(stream.run_sequential())
+
+
+class Calls(ab.Operator):
+    """Counts the timers of all keys, where no key keeps it."""
+
+    due: int = ab.state(default=0)
+    calls = 0
+
+    def process(self, t):
+        self.due += 1
+        self.timers.at(t.at + 2)
+
+    def on_timer(self, time):
+        type(self).calls += 1
+        yield type(self).calls, time, self.due
+
+
+def test_what_timers_keep_elsewhere_is_found(monkeypatch, tmp_path):
+    switch_proof_off(monkeypatch, DECLARED)
+    epochs = [[(n % 5, n + 10 * epoch, 1) for n in range(10)] for epoch in range(3)]
+    stream = timed_source(epochs).process(Calls(), by="k", schema="k long, at long, x long")
+    with pytest.raises(VerifyError, match="time has come to"):
+        ParallelRun(stream, str(tmp_path), channels=3, verify=1.0).run_epochs()

@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch.engine.verifying.comparing import Difference, OperatorSample
 from anabranch.engine.verifying.plain_operators import PlainCode
-from anabranch.engine.worker.sampling import Event, StepSample
+from anabranch.engine.worker.sampling import PUNCTUATION, TICK, TIME, Event, StepSample
 from anabranch.errors import StateError
 from anabranch.state.codec import decode
 
@@ -94,7 +94,7 @@ class DifferenceRecord:
         made: dict[Any, dict[Any, Any]] = {}
         for event in taken.events:
             if event.place < 0 and event.outputs is not None:
-                made.setdefault((event.place, event.trail), {})[event.key] = event.outputs
+                made.setdefault((event.place, event.trail), {}).setdefault(event.key, []).extend(event.outputs)
         timeline = [event for event in taken.events if event.place >= 0 or event.outputs is None]
         return OperatorSample(self.operator, timeline, made, taken.states)
 
@@ -125,7 +125,8 @@ def _packed(sample: OperatorSample) -> bytes:
 
 def _shown_row(code: PlainCode, event: Event) -> str:
     if event.place < 0 or event.row is None:
-        return "a punctuation" if event.place == -1 else "the start of the epoch"
+        what = {PUNCTUATION: "a punctuation", TICK: "the start of the epoch", TIME: "time has come to"}[event.place]
+        return f"{what} {event.row[0]}" if event.row else what
     return repr(code.node.inputs[event.place].schema.row_class(event.row))
 
 

@@ -12,7 +12,9 @@ there at once, as they would be for one thread: a dict of the author's holds the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import cloudpickle
@@ -21,7 +23,9 @@ from anabranch.compiler.models.key_proof import expression_function
 from anabranch.compiler.rewriting.computed_key import BehindKeyColumn
 from anabranch.compiler.rewriting.managed_state import ManagedDicts
 from anabranch.compiler.rewriting.whole_object import WholeObject
-from anabranch.engine.worker.sampling import PUNCTUATION, TICK
+from anabranch.engine.worker.batches import Keeper
+from anabranch.engine.worker.sampling import PUNCTUATION, TICK, TIME
+from anabranch.operators.epoch_context import moment
 from anabranch.program.belongings import Belongings
 from anabranch.program.calling import Instances, emitted, route_of
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Process, Punctuate, Route
@@ -39,13 +43,19 @@ class PlainOperator(Protocol):
     """An operator on one thread, for one epoch."""
 
     def take(self, place: int, key: Any, row: tuple[Any, ...]) -> Outputs:
-        """What is made of a tuple that came by an input."""
+        """What is made of a tuple that came by an input; still to be fitted to the schema."""
+
+    def fitted(self, made: Outputs) -> Outputs:
+        """What was made, as tuples of the operator's schema; raises if it does not fit."""
 
     def happen(self, place: int, *arguments: Any) -> list[tuple[Any, Outputs]]:
         """What keys that wait make of a punctuation or a tick, one after the other."""
 
     def states(self) -> dict[Any, State]:
         """The state of each key now."""
+
+    def encoded(self, key: Any) -> bytes:
+        """The state of a key as tasks would write it, if that is all that tasks write; else nothing."""
 
     def together(self) -> Mapping[str, list[Any]]:
         """Dicts whose entries cannot be told apart by key: name → the entries of all keys."""
@@ -81,26 +91,25 @@ class PlainCode:
         held = logic.prototype.written if self._managed else None  # type: ignore[union-attr]
         self._pickled, _ = pickled_whole((written.logic, held), written.logic)
 
-    def begun(self, states: Mapping[Any, list[Any]], rows: Iterable[tuple[Any, tuple[Any, ...]]]) -> PlainOperator:
+    def begun(self, states: Mapping[Any, bytes], rows: Iterable[tuple[Any, tuple[Any, ...]]]) -> PlainOperator:
         """The operator before an epoch.
 
         Parameters
         ----------
         states : mapping
-            Key → the values of its fields.
+            Key → the values of its fields, encoded.
         rows : iterable
             (key, tuple) of all that it will take: a dict's index is computed from a tuple.
         """
         logic, held = cloudpickle.loads(self._pickled)
         node = dataclasses.replace(self.node, logic=logic)
-        fields = {key: dict(zip(self._fields, values, strict=True)) for key, values in states.items()}
         if self._managed:
             prototype = self.running.logic.prototype  # type: ignore[union-attr]
-            return _WithDicts(node, prototype, held, fields, rows)
+            return _WithDicts(node, prototype, held, self._fields, states, rows)
         if self._whole:
-            return _Whole(node, self.running.logic.prototype, fields)  # type: ignore[union-attr]
+            return _Whole(node, self.running.logic.prototype, states)  # type: ignore[union-attr]
         if isinstance(logic, Keyed):
-            return _WithInstances(node, fields)
+            return _WithInstances(node, states)
         return _WithoutState(node)
 
     @property
@@ -116,7 +125,11 @@ class PlainCode:
         if self._whole:
             graph = fields["graph"]
             return {} if graph is None else {"graph": ordered_parts(graph.to_parts())}
-        return {name: value for name, value in fields.items() if name != "opened"}
+        return {name: value for name, value in fields.items() if name not in _NOTES}
+
+
+# Since when a key waits: tasks note that for themselves, by trails.
+_NOTES = ("opened", "timer_since")
 
 
 # -- what is made of a tuple ------------------------------------------------------------------------------------
@@ -155,11 +168,17 @@ class _WithoutState:
         found: Outputs = self._call(self._row_class(row))
         return found
 
+    def fitted(self, made: Outputs) -> Outputs:
+        return made
+
     def happen(self, place: int, *arguments: Any) -> list[tuple[Any, Outputs]]:
         return []
 
     def states(self) -> dict[Any, State]:
         return {}
+
+    def encoded(self, key: Any) -> bytes:
+        return b""
 
     def together(self) -> Mapping[str, list[Any]]:
         return {}
@@ -182,14 +201,15 @@ class _WithDicts(_WithoutState):
         node: Node,
         prototype: ManagedDicts,
         held: list[Any],
-        fields: Mapping[Any, Mapping[str, Any]],
+        fields: Sequence[str],
+        states: Mapping[Any, bytes],
         rows: Iterable[tuple[Any, tuple[Any, ...]]],
     ) -> None:
         super().__init__(node)
         self._prototype = prototype
         self._dicts = list(zip(prototype.dicts, held, strict=True))
         self._initial = [set(each) if isinstance(each, set) else dict(each) for each in held]
-        self._fields = fields
+        self._fields, self._states = fields, states
         self._indexes: dict[Any, Any] = {}
         index = expression_function(prototype.index_source)
         for key, row in rows:
@@ -208,8 +228,8 @@ class _WithDicts(_WithoutState):
 
     def begin_again(self) -> None:
         self._empty()
-        for key, fields in self._fields.items():
-            values = decode(encode(fields))  # a copy: the operator changes what it is given
+        for key, state in self._states.items():
+            values = dict(zip(self._fields, decode(state), strict=True))
             for each, found in self._dicts:
                 if each.is_finer:
                     for entry in values[f"{each.name}_entries"]:
@@ -284,11 +304,12 @@ def _kept(each: Any, fields: Mapping[str, Any]) -> Any:
 class _Whole(_WithoutState):
     """An operator whose whole object is its state, that of the empty key."""
 
-    def __init__(self, node: Node, prototype: WholeObject, fields: Mapping[Any, Mapping[str, Any]]) -> None:
+    def __init__(self, node: Node, prototype: WholeObject, states: Mapping[Any, bytes]) -> None:
         live = prototype.prototype.fresh()
-        (values,) = fields.values()
+        (state,) = states.values()
+        (graph,) = decode(state)
         self._live = live
-        self._parts = live.flatten() if values["graph"] is None else values["graph"].to_parts()
+        self._parts = live.flatten() if graph is None else graph.to_parts()
         live.fill(self._parts)
         logic: Any = node.logic
         place = "operator" if isinstance(logic, Process) else "function"
@@ -341,39 +362,83 @@ def _deep(part: Any, parts: list[Any], numbers: dict[int, int]) -> Any:
 class _WithInstances:
     """An operator with an object for each key, as it was declared or as the library has it."""
 
-    def __init__(self, node: Node, fields: Mapping[Any, Mapping[str, Any]]) -> None:
+    def __init__(self, node: Node, states: Mapping[Any, bytes]) -> None:
         assert isinstance(node.logic, Keyed)
         self._node, self._logic = node, node.logic
         self._belongings = Belongings([node.logic])
         self._instances = Instances(node)
-        self._fields = fields
+        self._states = states
+        self._keep = Keeper(node.schema)
         self._live: dict[Any, Any] = {}
         self._waiting: dict[Any, None] = {}
+        self._orders = itertools.count()
+        self._since: dict[Any, int] = {}  # of keys that wait for a time
+        self._now = 0
         self.begin_again()
 
     def begin_again(self) -> None:
-        copies = {key: decode(encode(list(values.values()))) for key, values in self._fields.items()}
-        self._live = {key: self._instances.restored(tuple(values)) for key, values in copies.items()}
-        field = self._logic.waiting
-        waits = [key for key, values in self._fields.items() if field and values[field]]
+        names, field = self._instances.names, self._logic.waiting
+        values = {key: tuple(decode(state)) for key, state in self._states.items()}
+        self._live = {key: self._instances.restored(each) for key, each in values.items()}
+        self._waiting, self._since = {}, {}
         # The order in which they began to wait; from then on it is that of their tuples.
-        self._waiting = dict.fromkeys(sorted(waits, key=lambda key: self._fields[key]["opened"]))
+        if field:
+            waits = [key for key, each in values.items() if each[names.index(field)]]
+            opened = names.index("opened")
+            self._waiting = dict.fromkeys(sorted(waits, key=lambda key: values[key][opened]))
+        if self._logic.timed:
+            waits = [key for key, each in values.items() if each[names.index("timer_due")] is not None]
+            since = names.index("timer_since")
+            for key in sorted(waits, key=lambda key: values[key][since]):
+                self._since[key] = next(self._orders)
 
     def take(self, place: int, key: Any, row: tuple[Any, ...]) -> Outputs:
-        return self._called(key, self._logic.method_of(place), self._node.inputs[place].schema.row_class(row))
+        found = self._node.inputs[place].schema.row_class(row)
+        if self._logic.timed:
+            moment().reached, moment().fired = self._now, None
+        arguments = (self._now,) if self._logic.takes_time else ()
+        return self._called(key, self._logic.method_of(place), found, *arguments)
 
     def happen(self, place: int, *arguments: Any) -> list[tuple[Any, Outputs]]:
+        if place == TIME:
+            (self._now,) = arguments
+            return list(self._fired())
         method = {PUNCTUATION: self._logic.punctuated, TICK: self._logic.ticked}[place]
         return [(key, self._called(key, method, *arguments)) for key in list(self._waiting)] if method else []
 
+    def fitted(self, made: Outputs) -> Outputs:
+        if not made or not self._keep.tuples_last:
+            return made
+        values = [self._node.schema.unpack(each) for each in made]
+        return list(zip(*self._node.schema.exact_columns(values), strict=True))
+
+    def _fired(self) -> Iterator[tuple[Any, Outputs]]:
+        """What keys make of times that have come, one after the other: by their times, then since when they wait."""
+        due = [(self._live[key].timer_due, since, key) for key, since in self._since.items()]
+        due = [each for each in due if each[0] <= self._now]
+        heapq.heapify(due)
+        while due:
+            time, since, key = heapq.heappop(due)
+            moment().reached, moment().fired = self._now, time
+            yield key, self._called(key, self._logic.timed, time)
+            again = self._live[key].timer_due
+            if again is not None and time < again <= self._now:
+                heapq.heappush(due, (again, since, key))
+
     def _called(self, key: Any, method: str, *arguments: Any) -> Outputs:
-        instance, schema = self._live[key], self._node.schema
+        instance = self._live[key]
         found = getattr(instance, method)(*arguments)
-        made = [tuple(schema.exact_row(schema.unpack(output))) for output in emitted(found)]
+        keep, lasts = self._keep, self._keep.tuples_last
+        made = [output if lasts and type(output) is tuple else tuple(keep(output)) for output in emitted(found)]
         if self._logic.waiting and getattr(instance, self._logic.waiting):
             self._waiting.setdefault(key)
         else:
             self._waiting.pop(key, None)
+        if self._logic.timed:
+            if instance.timer_due is None:
+                self._since.pop(key, None)
+            else:
+                self._since.setdefault(key, next(self._orders))
         return made
 
     def states(self) -> dict[Any, State]:
@@ -381,10 +446,13 @@ class _WithInstances:
             key: {
                 name: value
                 for name, value in zip(self._instances.names, self._instances.values(instance), strict=True)
-                if name != "opened"  # since when it waits, which the tasks note for themselves
+                if name not in _NOTES
             }
             for key, instance in self._live.items()
         }
+
+    def encoded(self, key: Any) -> bytes:
+        return encode(list(self._instances.values(self._live[key])))
 
     def together(self) -> Mapping[str, list[Any]]:
         return {}

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from anabranch.state.table import Table
 
 # What happened, where no tuple came by an input: inputs count from 0.
-PUNCTUATION, TICK = -1, -2
+PUNCTUATION, TICK, TIME = -1, -2, -3
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _SAMPLED = (Filter, Map, FlatMap, Keyed, Route, Punctuate)
 
@@ -42,8 +43,8 @@ def not_sampled(node: Node) -> str:
         return f"a {node.kind} has no code of the user's"
     if hasattr(getattr(logic, "function", None), "added_column"):
         return "it deals tuples out as they come"
-    if isinstance(logic, Keyed) and logic.timed:
-        return "its keys wait for times"
+    if isinstance(logic, Keyed) and logic.per_input:
+        return "each of its inputs has a time of its own"
     return ""
 
 
@@ -81,10 +82,10 @@ class Event:
     """A tuple, a punctuation or a tick, and what a key made of it."""
 
     place: int
-    """The input that a tuple came by; else `PUNCTUATION` or `TICK`."""
+    """The input that a tuple came by; else `PUNCTUATION`, `TICK`, or `TIME`: how far time has come."""
     key: Any
     row: tuple[Any, ...] | None
-    """The tuple; of a tick its time."""
+    """The tuple; of a tick its time, of time how far it has come."""
     trail: tuple[int, ...]
     outputs: list[tuple[Any, ...]] | None
     """None: together with those of the tuple that follows; or something that happened between tuples, of no key."""
@@ -111,39 +112,60 @@ class StepSample:
     states: dict[Any, tuple[bytes, bytes]] = dataclasses.field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """As it travels."""
+        """As it travels: in flat lists, which are packed without a call for each."""
         numbers = {key: number for number, key in enumerate(self.states)}
-        events = [
-            [each.place, numbers.get(each.key, -1), _listed(each.row), list(each.trail), _all_listed(each.outputs)]
-            for each in self.events
-        ]
-        return encode([self.operator, self.ordered, events, [[key, *both] for key, both in self.states.items()]])
+        rows, trails = [each.row for each in self.events], [each.trail for each in self.events]
+        outputs = [each.outputs for each in self.events]
+        made = [output for found in outputs if found for output in found]
+        return encode(
+            [
+                self.operator,
+                self.ordered,
+                [each.place for each in self.events],
+                [numbers.get(each.key, -1) for each in self.events],
+                [-1 if row is None else len(row) for row in rows],
+                list(chain.from_iterable(row for row in rows if row)),
+                list(map(len, trails)),
+                list(chain.from_iterable(trails)),
+                [-1 if found is None else len(found) for found in outputs],
+                list(map(len, made)),
+                list(chain.from_iterable(made)),
+                list(self.states),
+                [before for before, _ in self.states.values()],
+                [after for _, after in self.states.values()],
+            ]
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StepSample:
         """What travelled."""
-        operator, ordered, events, states = decode(data)
-        keys = [canonical_key(key) for key, _, _ in states]
-        made = [
-            Event(
-                place,
-                keys[number] if number >= 0 else None,
-                None if row is None else tuple(row),
-                tuple(trail),
-                None if outputs is None else [tuple(each) for each in outputs],
-            )
-            for place, number, row, trail, outputs in events
-        ]
-        both = [(before, after) for _, before, after in states]
-        return cls(operator, ordered, made, dict(zip(keys, both, strict=True)))
+        operator, ordered, places, numbers, *packed, keys, before, after = decode(data)
+        widths, values, lengths, digits, counts, made_widths, made_values = packed
+        keys = [canonical_key(key) for key in keys]
+        rows, trails, made = _cut(values, widths), _cut(digits, lengths), _cut(made_values, made_widths)
+        at = 0
+        events = []
+        for place, number, row, trail, count in zip(places, numbers, rows, trails, counts, strict=True):
+            outputs = None if count < 0 else made[at : at + count]
+            at += max(count, 0)
+            events.append(Event(place, keys[number] if number >= 0 else None, row, trail, outputs))
+        return cls(operator, ordered, events, dict(zip(keys, zip(before, after, strict=True), strict=True)))
 
 
-def _listed(row: Any) -> list[Any] | None:
-    return None if row is None else list(row)  # a list is packed without calls for each
+def _cut(values: list[Any], widths: list[int]) -> list[Any]:
+    """Tuples of these widths; None for a width below 0."""
+    found: list[Any] = []
+    at = 0
+    for width in widths:
+        found.append(None if width < 0 else tuple(values[at : at + width]))
+        at += max(width, 0)
+    return found
 
 
-def _all_listed(rows: list[tuple[Any, ...]] | None) -> list[list[Any]] | None:
-    return None if rows is None else [list(row) for row in rows]
+def _array(positions: Any) -> np.ndarray:
+    if isinstance(positions, range):
+        return np.arange(positions.start, positions.stop)
+    return np.fromiter(positions, np.int64, len(positions))
 
 
 class StageSampler:
@@ -181,6 +203,7 @@ class StepSampler:
         self._keyed = isinstance(self._node.logic, Keyed)
         self._table = tables[self._node.name] if self._keyed else None
         self._trails: Any = []
+        self._arrived: list[Any] = []  # the keys of the batch that is at work
         self._taken: dict[Any, bool] = {}  # keys that were met, and whether they are taken
         self._before: dict[Any, bytes] = {}
         self._batches = 0
@@ -193,7 +216,7 @@ class StepSampler:
         batch = arrived.batch
         if not self._keyed:
             return self._some(batch)
-        keys = self._keys(batch, 0)
+        keys = self._arrived = self._keys(batch, 0)
         self._meet(keys, batch)
         taken = self._taken
         return np.fromiter((at for at, key in enumerate(keys) if taken[key]), dtype=np.int64)
@@ -203,8 +226,8 @@ class StepSampler:
         if not len(chosen):
             return
         batch = arrived.batch
-        positions = np.array(batch.positions, dtype=np.int64)[chosen]
-        made_at = np.array(out.batch.positions, dtype=np.int64)
+        positions = _array(batch.positions)[chosen]
+        made_at = _array(out.batch.positions)
         theirs = np.flatnonzero(np.isin(made_at, positions))
         if isinstance(self._node.logic, (Route, Punctuate)):
             made = [(int(out.batch.ways[at]),) for at in theirs.tolist()]
@@ -213,7 +236,7 @@ class StepSampler:
         outputs: dict[int, list[tuple[Any, ...]]] = {}
         for position, output in zip(made_at[theirs].tolist(), made, strict=True):
             outputs.setdefault(position, []).append(output)
-        keys = self._keys(batch, 0) if self._keyed else None
+        keys = self._arrived if self._keyed else None
         trails = zip(*(digit[positions].tolist() for digit in arrived.trails), strict=True)
         places = positions.tolist()
         rows = batch.picked(chosen.tolist())
@@ -234,7 +257,7 @@ class StepSampler:
         start = int(numbers.integers(0, count - size + 1))
         if isinstance(batch.positions, range):
             return np.arange(start, start + size)
-        positions = np.array(batch.positions, dtype=np.int64)
+        positions = _array(batch.positions)
         return np.flatnonzero(np.isin(positions, positions[start : start + size]))
 
     # -- steps that are called tuple by tuple ---------------------------------------------------------------
@@ -244,13 +267,18 @@ class StepSampler:
         assert isinstance(self._node.logic, Keyed) and self._table is not None
         for place, batch in arrival.batches.items():
             self._meet(self._keys(batch, place), batch)
-        if len(arrival.marks) or arrival.tick is not None:
-            live = self._table.load_waiting(self._node.logic.waiting) if self._step.waits else {}
-            self._meet(list(live), None)
+        waits = self._step.waits and bool(self._node.logic.waiting)
+        if waits and (len(arrival.marks) or arrival.tick is not None):
+            self._meet(list(self._table.load_waiting(self._node.logic.waiting)), None)
         self._trails = arrival.trails
 
+    def due(self, keys: Iterable[Any], value: int) -> None:
+        """Keys that may be called without a tuple, and how far time had come when the epoch began."""
+        self._meet(list(keys), None)
+        self._sample.events.append(Event(TIME, None, (value,), (), None))
+
     def happened(self, place: int, position: int, *arguments: int) -> None:
-        """A punctuation or a tick, with what methods are called with, whatever keys make of it."""
+        """A punctuation, a tick, an advance of time, with its arguments, whatever keys make of it."""
         self._sample.events.append(Event(place, None, arguments, self._trail(position), None))
 
     def around(self, method: Callable[..., Any], place: int, position: int, key: Any, row: Any) -> Callable[..., Any]:
@@ -305,6 +333,9 @@ class StepSampler:
 
     def finished(self) -> StepSample | None:
         """What was taken; None: nothing."""
+        if isinstance(self._node.logic, Keyed) and self._node.logic.timed:
+            # What happened between tuples was taken down behind them.
+            self._sample.events.sort(key=lambda event: event.trail)
         if self._table is not None:
             live, values = self._table.live, self._table.instances.values
             for key, before in self._before.items():

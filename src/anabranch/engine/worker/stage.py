@@ -193,7 +193,7 @@ class StageRun:
             calls: ArrivalCalls | TimedCalls
             if step.is_timed:
                 names = self._layout.watermarks_read(step)
-                calls = TimedCalls(step, table, self._epoch, self._clock_ms, self._times, names, self._watch)
+                calls = TimedCalls(step, table, self._epoch, self._clock_ms, self._times, names, self._watch, sampler)
             else:
                 clock_ms = END if self._times.ending else self._clock_ms
                 calls = ArrivalCalls(step, table, self._epoch, clock_ms, self._watch, sampler)

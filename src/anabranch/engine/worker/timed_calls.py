@@ -22,6 +22,7 @@ import numpy as np
 from anabranch.compiler.layout.stages import Step
 from anabranch.engine.worker.advances import Advances, EventTimes
 from anabranch.engine.worker.batches import BatchSteps, Keeper, StateTable, keys_of
+from anabranch.engine.worker.sampling import TIME, StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, Stopwatch, timed_rows
 from anabranch.engine.worker.trails import LAST, emission_index
@@ -44,8 +45,10 @@ class TimedCalls:
         times: EventTimes,
         names_read: Mapping[int, tuple[str, ...]],
         watch: Stopwatch | None = None,
+        sampler: StepSampler | None = None,
     ) -> None:
         assert isinstance(step.node.logic, Keyed)
+        self._sampler = sampler
         self._node = step.node
         self._logic = step.node.logic
         self._kind = type(step.node.logic.prototype)
@@ -90,6 +93,8 @@ class TimedCalls:
         self._last_time = self._time_at_the_end(arrival)
         self._live = self._table.load_due("timer_due", self.value, self._last_time)
         self._note(self._live)
+        if self._sampler is not None:
+            self._take_down(arrival, self._sampler)
         at = 0
         for position, name, value in self._events(arrival):
             stop = bisect.bisect_left(self._places, position, at)
@@ -122,6 +127,13 @@ class TimedCalls:
             self._places, self._keys, self._rows, self._methods = columns
         self._timed_until = timed_rows(len(self._places)) if self._watch is not None else 0
         self._noted = 0
+
+    def _take_down(self, arrival: Arrival, sampler: StepSampler) -> None:
+        """Have methods take down what they emit, for keys that are to be run again."""
+        sampler.due(self._live, self.value)
+        inputs = {position: place for place, batch in arrival.batches.items() for position in batch.positions}
+        calls = zip(self._methods, self._places, self._keys, self._rows, strict=True)
+        self._methods = [sampler.around(each, inputs[at], at, key, row) for each, at, key, row in calls]
 
     def _with_own_time(self, method: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
         """The method of an input, which takes that input's time instead of the operator's."""
@@ -251,6 +263,8 @@ class TimedCalls:
         self._noted = stop
         now = self.value
         self._advances.append((position, now))
+        if self._sampler is not None:
+            self._sampler.happened(TIME, position, now)
         while (found := self._timetable.next(now)) is not None:
             due, since, key = found
             instance = self._live[key]
@@ -269,8 +283,11 @@ class TimedCalls:
 
     def _call_waiting(self, position: int, key: Any, instance: Any, due: int, since: tuple[int, ...]) -> None:
         lasts = self._keep.tuples_last
+        method = getattr(self._kind, self._logic.timed)
+        if self._sampler is not None:
+            method = self._sampler.around(method, TIME, position, key, None)
         try:
-            result = getattr(self._kind, self._logic.timed)(instance, due)
+            result = method(instance, due)
             for output in emitted(result) if result is not None else ():
                 self._outputs.append(output if lasts and isinstance(output, tuple) else self._keep(output))
                 self._positions.append(position)
