@@ -9,7 +9,7 @@ from anabranch.api.session import from_epochs
 from anabranch.testing import ParallelRun, run_parallel
 from tests.event_time.timed_programs import COLUMNS, STEPS, build, cuts, rows, windows
 
-EXAMPLES = int(os.environ.get("ANABRANCH_TIME_PROGRAMS", "60"))
+EXAMPLES = int(os.environ.get("ANABRANCH_TIME_PROGRAMS", "25"))
 steps = st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=5)
 
 
