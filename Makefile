@@ -29,11 +29,10 @@ $(STAMP): pyproject.toml
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-# Three processes for two cores, as half of the time of those with JVMs is waiting: tests/conftest.py says what goes into
-# which. ARGS="-n 0" runs all in one.
-PARALLEL := -n 3 --dist loadgroup --no-loadscope-reorder
+# Two processes: tests/conftest.py says what goes into which. ARGS="-n 0" runs all in one.
+PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
 
-test: $(STAMP) ## all tests, in three processes
+test: $(STAMP) ## all tests, in two processes
 	$(RUN) -m pytest $(PARALLEL) $(ARGS)
 
 test-pure: $(STAMP) ## the tests that start no JVM

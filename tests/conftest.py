@@ -21,10 +21,10 @@ settings.load_profile("anabranch")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What shares a JVM stays in one process: ``make test`` has three, and gives each whole groups (pytest-xdist).
+    """What shares a JVM stays in one process: ``make test`` has two, and gives each whole groups (pytest-xdist).
 
     The tests with the session come first, in one process, then those that start clusters and drivers of their own, in
-    another. The rest, file by file, is for whichever has time.
+    the other. The rest, file by file, is for whichever has time.
     """
 
     def rank(item: pytest.Item) -> int:

@@ -223,7 +223,7 @@ class Live:
         if isinstance(value, Row):
             return "row", [list(value._fields), all_of(tuple.__iter__(value))]
         if isinstance(value, enum.Enum):
-            return "member", [self._class(kind, path), value.name]
+            return "member", [self._class(kind, path), value.value if isinstance(value, enum.Flag) else value.name]
         if kind is types.CellType:
             return "cell", all_of([value.cell_contents]) if is_filled(value) else []
         if kind is types.MethodType and anchor is not None:
@@ -321,8 +321,11 @@ class Live:
 
         for number in range(len(nodes)):
             get(number)
-        for number, (_, kind, contents) in enumerate(nodes):
-            _refilled(made[number], kind, contents, value_of)
+        # Objects before what hashes them: a key of a dict must have its attributes.
+        for hashing in (False, True):
+            for number, (_, kind, contents) in enumerate(nodes):
+                if isinstance(made[number], (dict, set)) is hashing:
+                    _refilled(made[number], kind, contents, value_of)
         return made[0]
 
     def _made(self, kind: str, contents: Any, value_of: Callable[[Any], Any], made: list[Any], number: int) -> Any:
@@ -348,7 +351,8 @@ class Live:
         if kind == "row":
             return restored_row(tuple(contents[0]), tuple(value_of(each) for each in contents[1]))
         if kind == "member":
-            return self._known_class(contents[0])[contents[1]]
+            members: Any = self._known_class(contents[0])
+            return members(contents[1]) if issubclass(members, enum.Flag) else members[contents[1]]
         if kind == "cell":
             return types.CellType()
         if kind == "method":

@@ -25,7 +25,7 @@ class UserObject:
     name: str
     """Its class: module and qualified name."""
     kind: str
-    """``object``, ``named`` (a named tuple) or ``member`` (of an enumeration)."""
+    """``object``, ``named`` (a named tuple), ``member`` (of an enumeration) or ``flag``."""
     fields: tuple[tuple[str, Any], ...]
 
     def __repr__(self) -> str:
@@ -52,13 +52,22 @@ class UserClasses:
     @cached_property
     def _classes(self) -> dict[str, type]:
         prototype = getattr(self._node.logic, "prototype", None)
-        return code_of(getattr(prototype, "target", prototype))[0]
+        found = code_of(getattr(prototype, "target", prototype))[0]
+        for field in getattr(self._node.logic, "fields", ()):
+            # A class may be named by its declaration alone: as the factory, or by what it begins with.
+            found |= code_of([field.default, field.factory])[0]
+        for kind in type(prototype).__mro__:
+            named = [each for each in vars(kind).get("__annotations__", {}).values() if isinstance(each, type)]
+            found |= code_of(named)[0]
+        return found
 
     def of(self, value: Any) -> UserObject | None:
         """The record of an object; None if it is of no class that can be kept so."""
         kind = type(value)
         name = f"{kind.__module__}.{kind.__qualname__}"
-        if isinstance(value, enum.Enum):
+        if isinstance(value, enum.Flag):  # members may be combined, and then have no name of their own
+            found = UserObject(name, "flag", (("value", value.value),))
+        elif isinstance(value, enum.Enum):
             found = UserObject(name, "member", ((value.name, None),))
         elif isinstance(value, tuple) and hasattr(kind, "_fields") and not isinstance(value, Row):
             found = UserObject(name, "named", tuple(zip(kind._fields, tuple.__iter__(value), strict=True)))
@@ -83,6 +92,8 @@ class UserClasses:
             )
         if record.kind == "member":
             return self._member(kind, record)
+        if record.kind == "flag":
+            return kind(record.fields[0][1])
         if record.kind == "named":
             return self._named(kind, record)
         made: Any = object.__new__(kind)

@@ -304,11 +304,11 @@ def _attribute_of_type(reading: Reading, value: Value, kind: type, name: str, no
         return reading.unknown(node, f"reads .{name} of a {kind.__name__} that was caught")
     if _has_attributes(kind):
         # An instance made during the call, or kept in state.
+        member = static_attribute(kind, name)
         for each in value.objects:
             held = reading.heap.at(each).attributes if isinstance(each, (Site, Kept)) else {}
             if name in held and len(value.objects) == 1:
-                return held[name]
-        member = static_attribute(kind, name)
+                return _or_of_class(reading, held[name], value, kind, member, name, node)
         is_method = isinstance(member, (types.FunctionType, staticmethod, classmethod))
         found = NOTHING
         for each in value.objects:
@@ -325,13 +325,25 @@ def _attribute_of_type(reading: Reading, value: Value, kind: type, name: str, no
                 one = Value(types=frozenset({kind}), objects=frozenset({each}), concrete=(very,), path=each.path)
                 found = join(found, _attribute_of_known(reading, one, very, name, node))
         if not found.is_nothing and not isinstance(member, property):
-            return found
+            return _or_of_class(reading, found, value, kind, member, name, node)
         if member is inspect.Parameter.empty:
             return found
         if name in getattr(kind, "_fields", ()):
             return reading.content(value, node)
         return _member(reading, value, kind, member, name, f"{kind.__name__}.{name}", node)
     return reading.unknown(node, f"reads .{name} of a {kind.__name__}")
+
+
+def _or_of_class(
+    reading: Reading, found: Value, value: Value, kind: type, member: Any, name: str, node: ast.AST
+) -> Value:
+    """An attribute that was set on an object: on this one perhaps not, and then it is that of the class."""
+    is_set = member is inspect.Parameter.empty or isinstance(
+        member, (property, types.MemberDescriptorType, _FieldOfTuple)
+    )
+    if is_set or (dataclasses.is_dataclass(kind) and any(each.name == name for each in dataclasses.fields(kind))):
+        return found
+    return join(found, _member(reading, value, kind, member, name, f"{kind.__name__}.{name}", node))
 
 
 def _has_attributes(kind: type) -> bool:
@@ -397,6 +409,10 @@ def assign_attribute(
     for kind in target.types:
         if kind in SCALARS:
             continue  # raises: None and numbers have no settable attributes
+        if issubclass(kind, known.ENUM):
+            path = f"{kind.__name__}.{name}"  # of a member, and there is one of each for all tuples
+            reading.write(node, (id(kind), name), path, f"assigns {path}")
+            continue
         if not _has_attributes(kind):
             reading.unknown(node, f"{what} of a {kind.__name__}")
             return

@@ -120,8 +120,8 @@ def is_plain_class(kind: type) -> bool:
         if owner.__module__ == "builtins" or owner.__flags__ & (1 << 9) == 0:
             return False
         for name, member in vars(owner).items():
-            if name in _HIDDEN and isinstance(member, types.FunctionType):
-                return False
+            if name in _HIDDEN and isinstance(member, (types.FunctionType, staticmethod, classmethod)):
+                return False  # `__new__` is a static method, `__init_subclass__` one of the class
     return type(kind) in (type, abc.ABCMeta)
 
 
