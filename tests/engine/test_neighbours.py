@@ -15,8 +15,8 @@ def tell(pool: Neighbours, rate: float, start: float, seconds: float = 1.0) -> N
 
 def test_what_others_lose_while_a_level_is_tried_counts_against_it(tmp_path) -> None:
     mine, other = Neighbours(tmp_path, "mine"), Neighbours(tmp_path, "other")
-    tell(other, 1000, 10.0, 0.1)
-    mine.tell(1, 10.1)
+    tell(other, 1000, 10.0)
+    mine.tell(1, 11.0)
     mine.begin()
     tell(other, 1000, 11.0)
     mine.tell(1, 12.0)
