@@ -95,8 +95,8 @@ class Stream:
         """
         location = caller_location()
         must_be_callable("map", function, location)
-        must_return("map", function, location)
         output = output_schema(self, "map", function, schema, location)
+        must_return("map", function, location)
         called = elastic_function("map", function, elastic, concurrency, location)
         return put(self, "map", lambda _: (Map(called), output), location, name)
 
