@@ -261,7 +261,7 @@ class DeletesAndAdds(Leaky):
         (ChangesConfiguration(limit=4), r"changed self\.limit"),
         (ChangesConfiguration(), r"changed self\.limit"),
         (Deletes(), r"deleted self\.kept"),
-        (DeletesAndAdds(), r"(changed|deleted) self\."),
+        (DeletesAndAdds(), r"changed self\.size"),
     ],
     ids=["new attribute", "changed configuration", "changed default", "deleted state", "deleted and added"],
 )
