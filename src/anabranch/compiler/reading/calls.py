@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import datetime
 import functools
+import logging
 import operator
 import types
 import zoneinfo
@@ -47,6 +48,7 @@ from anabranch.compiler.reading.values import (
     join,
     join_all,
 )
+from anabranch.program.object_parts import is_library
 
 
 def _read_call(reading: Reading, node: ast.Call) -> Value:
@@ -261,10 +263,7 @@ def _call_bound(
             return reading.unknown(node, f"calls {qualified(found.function)} with arguments that are not known")
         return _call_descriptor(reading, found.function, [found.receiver, *arguments], keywords, node)
     if getattr(found.function, "__module__", None) == "logging":
-        for value in (*arguments, *keywords.values()):
-            show_value(reading, value, node)
-        reading.facts.add(Kind.NOTE, "writes to a log", reading.place(node))
-        return NONE
+        return _log(reading, found.name, [*arguments, *keywords.values()], node)
     owner = found.receiver.only
     if owner is not UNKNOWN and not isinstance(owner, (SuperProxy, BoundMethod, LocalFunction)):
         why = known.impurity_of(types.MethodType(found.function, owner)) if not isinstance(owner, type) else None
@@ -280,6 +279,26 @@ def _call_bound(
             reading.shared(found.function, found.name), [found.receiver, *arguments], keywords, node, extra
         )
     return call_function(reading, found.function, [found.receiver, *arguments], keywords, node, extra)
+
+
+def _log(reading: Reading, name: str, values: list[Value], node: ast.AST) -> Value:
+    """A method of a logger: what it writes no tuple shows, unless the user's own code takes it."""
+    if name not in _WRITING:
+        return reading.unknown(node, f"calls .{name}() of a logger, which all of the process share")
+    loggers: list[Any] = [logging.root, *logging.root.manager.loggerDict.values()]
+    taking = [
+        each for logger in loggers for each in (*getattr(logger, "handlers", ()), *getattr(logger, "filters", ()))
+    ]
+    own = next((each for each in taking if not is_library(type(each).__module__)), None)
+    if own is not None:
+        return reading.unknown(node, f"writes to a log, which a {type(own).__qualname__} takes: it may keep something")
+    for value in values:
+        show_value(reading, value, node)
+    reading.facts.add(Kind.NOTE, "writes to a log", reading.place(node))
+    return NONE
+
+
+_WRITING = frozenset({"debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log"})
 
 
 def _call_descriptor(
