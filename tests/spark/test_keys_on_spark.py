@@ -23,7 +23,7 @@ def test_computed_and_nested_keys_on_spark(spark, tmp_path):
     stream = ab.session(spark).from_rows(rows, "n long, bid struct<auction:long,price:long>", rows_per_epoch=120)
     best = stream.process(Best(), by=lambda t: t.n % 5, schema="n long, price long")
     counts = stream.aggregate(
-        by=["bid.auction", ab.key(lambda t: t.n // 100, "hundred long")], window=ab.tumbling(3), n=agg.count()
+        by=["bid.auction", ab.key(lambda t: t.n // 100, "hundred long")], window=ab.tumbling(3), many=agg.count()
     )
     joined = best.join(counts, by=(lambda t: t.price % 7, "auction"), window=ab.count(3))
     writer = joined.writeStream.format("parquet").options(checkpointLocation=str(tmp_path / "c"), channels=3)

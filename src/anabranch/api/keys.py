@@ -230,8 +230,8 @@ def _part(stream: Stream, method: str, part: Any, location: Location, typed: boo
         return _named(stream, method, of, columns, location, where)
     if not callable(of):
         raise SchemaError(
-            f"{method} at {location}: the key {of!r} is not a column; expected a column, a field of a struct ('bid.auction'), "
-            "a function of a tuple, ab.key(…), or a list of these"
+            f"{method} at {location}: the key {of!r} is not a column; expected a column, a field of a struct "
+            "('bid.auction'), a function of a tuple, ab.key(…), or a list of these"
         )
     if columns is not None and " " in columns.strip():
         try:
