@@ -52,20 +52,21 @@ class Calls:
 
     def many(self, rows: Sequence[Any], results: list[Any]) -> None:
         """Append the result for each row; what raises leaves the results of the rows before it."""
-        function, append, keep, lasts = self.function, results.append, self._keep, self._keep.tuples_last
+        # `results.append` each time: the interpreter knows that call, and makes it faster than one of a bound method.
+        function, keep, lasts = self.function, self._keep, self._keep.tuples_last
         if self._kind == "filter":
             for t in rows:
-                append(True if function(t) else False)  # noqa: SIM210 - bool() would be another call
+                results.append(True if function(t) else False)  # noqa: SIM210 - bool() would be another call
         elif self._kind == "map" and lasts:
             for t in rows:
                 output = function(t)
-                append(output if isinstance(output, tuple) else keep(output))
+                results.append(output if isinstance(output, tuple) else keep(output))
         elif self._kind == "map":
             for t in rows:
-                append(keep(function(t)))
+                results.append(keep(function(t)))
         else:
             for t in rows:
-                append([o if lasts and isinstance(o, tuple) else keep(o) for o in emitted(function(t))])
+                results.append([o if lasts and isinstance(o, tuple) else keep(o) for o in emitted(function(t))])
 
     async def one(self, row: Any) -> Any:
         """The result of an async function for a row."""
