@@ -3,6 +3,7 @@
 import pytest
 
 import anabranch as ab
+from tests.compiler import elsewhere
 from tests.compiler.hidden_places import PLACES
 from tests.compiler.product_path import compare, sequential
 
@@ -59,3 +60,24 @@ def test_state_in_hidden_places_is_kept_or_refused(name):
     else:
         assert found.verdict == ("stopped" if name in STOPPED else "equal"), found.difference
     assert name in LEFT or sequential([program]) == found.sequential, "a sequential run left something behind"
+
+
+class ReadsAnotherModule:
+    """It cannot be followed (`vars`), and has a table in another module."""
+
+    def __call__(self, t):
+        return t.x, len(vars(self)) + elsewhere.TABLE[t.k]
+
+
+class ChangesAnotherModule:
+    def __call__(self, t):
+        elsewhere.note(vars(self), t.k)
+        return t.x, elsewhere.TABLE[t.k]
+
+
+def test_what_is_named_in_another_module_may_be_read_but_not_changed():
+    stream = ab.from_rows(ROWS, "x long, k string", rows_per_epoch=6)
+    assert compare(stream.map(ReadsAnotherModule(), schema="x long, n long")).verdict == "equal"
+    found = compare(stream.map(ChangesAnotherModule(), schema="x long, n long"))
+    assert found.verdict in ("refused", "stopped"), found.difference
+    assert elsewhere.TABLE == {"a": 1, "b": 2, "c": 3}

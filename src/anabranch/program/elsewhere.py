@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dis
 import functools
-import importlib
 import sys
 import types
 from collections.abc import Iterable
@@ -18,17 +17,17 @@ from anabranch.program.belongings import Belongings
 from anabranch.program.object_parts import globals_in, is_library, names_in
 
 
-def named_elsewhere(functions: Iterable[types.FunctionType]) -> tuple[tuple[str, str], ...]:
+def named_elsewhere(functions: Iterable[types.FunctionType]) -> list[tuple[types.ModuleType, str]]:
     """The names that functions use of other modules of the user's: (module, name)."""
-    found = set()
+    found: dict[tuple[str, str], types.ModuleType] = {}
     for function in functions:
         held = [function.__globals__.get(name) for name in globals_in(function)]
         modules = {each.__name__ for each in held if isinstance(each, types.ModuleType)} | _imported(function.__code__)
         for name in modules - {function.__module__}:
             module = sys.modules.get(name)
             if module is not None and not is_library(name):
-                found |= {(name, each) for each in names_in(function) & vars(module).keys()}
-    return tuple(sorted(found))
+                found.update(((name, each), module) for each in names_in(function) & vars(module).keys())
+    return [(module, name) for (_, name), module in sorted(found.items(), key=lambda each: each[0])]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -40,13 +39,13 @@ def _imported(code: types.CodeType) -> frozenset[str]:
 class Elsewhere:
     """What these names lead to, as it is now."""
 
-    def __init__(self, names: Iterable[tuple[str, str]]) -> None:
-        self._bound = {name: getattr(importlib.import_module(name[0]), name[1], None) for name in names}
-        self._belongings = Belongings(self._bound.values())
+    def __init__(self, names: Iterable[tuple[types.ModuleType, str]]) -> None:
+        self._bound = [(module, name, getattr(module, name, None)) for module, name in names]
+        self._belongings = Belongings([held for _, _, held in self._bound])
 
     def changed(self) -> str | None:
         """The name of what is something else now; None: nothing is."""
-        for (module, name), held in self._bound.items():
-            if getattr(sys.modules[module], name, None) is not held:
-                return f"{module}.{name}"
+        for module, name, held in self._bound:
+            if getattr(module, name, None) is not held:
+                return f"{module.__name__}.{name}"
         return self._belongings.changed()

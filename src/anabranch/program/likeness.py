@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import logging
 from typing import Any
 
 from anabranch.program.kept_cache import KeptCache
@@ -82,17 +81,18 @@ def _by_step(child: tuple[Step, Any]) -> str:
 
 def _belongs_to_all(value: Any) -> bool:
     """Whether an object is there once for all of the process, known by a name, and holds nothing of the user's."""
-    if isinstance(value, logging.Logger):
+    if type(value).__module__ == "logging":
         return all(is_library(type(each).__module__) for each in _handlers(value))
     if isinstance(value, enum.Enum):
         return True
     return is_library(type(value).__module__) and not any(True for _ in children(value))
 
 
-def _handlers(logger: logging.Logger) -> list[Any]:
+def _handlers(logger: Any) -> list[Any]:
+    """All that take what is written to a logger."""
     found: list[Any] = []
-    at: logging.Logger | None = logger
+    at = logger
     while at is not None:
-        found += [at, *at.handlers, *at.filters]
-        at = at.parent if at.propagate else None
+        found += [at, *getattr(at, "handlers", ()), *getattr(at, "filters", ())]
+        at = getattr(at, "parent", None) if getattr(at, "propagate", False) else None
     return found

@@ -79,10 +79,10 @@ class Prototype:
     def __init__(self, target: Any) -> None:
         self.name = target.__name__ if isinstance(target, _NAMED) else type(target).__name__
         classes, functions = code_of(target, in_globals=True)
-        self._elsewhere = named_elsewhere(functions)
+        elsewhere = named_elsewhere(functions)
         _refuse_overlaps([each for each in Live(target, classes).objects() if isinstance(each, np.ndarray)])
         before = Belongings([target])
-        self._pickled, self.has_own_globals = pickled_whole((target, classes), target, keeps_caches=True)
+        self._pickled, self.has_own_globals = pickled_whole((target, classes, elsewhere), target, keeps_caches=True)
         before.put_back()  # pickling looks at attributes of classes, and a descriptor may count that
         way = unlike(target, self.fresh().target, self.has_own_globals)
         if way is not None:
@@ -97,8 +97,8 @@ class Prototype:
 
     def fresh(self) -> Live:
         """A copy of its own."""
-        target, classes = cloudpickle.loads(self._pickled)
-        return Live(target, classes, elsewhere=Elsewhere(self._elsewhere) if self._elsewhere else None)
+        target, classes, elsewhere = cloudpickle.loads(self._pickled)
+        return Live(target, classes, elsewhere=Elsewhere(elsewhere) if elsewhere else None)
 
     def check(self) -> None:
         """StateError if something the object holds now could not be kept."""

@@ -276,18 +276,17 @@ def class_data(kind: type, as_copied: bool = False) -> Iterator[tuple[str, Any]]
     for name, each in vars(kind).items():
         if name in _OF_PYTHON or (name.startswith("__dataclass_") and name.endswith("__")):
             continue
-        code = isinstance(each, (types.FunctionType, *_SLOTS)) or type(each) in _DESCRIPTORS
+        code = _is_interpreters(each) or type(each) in _DESCRIPTORS
         if not code and _is_held(each, as_copied):
             yield name, each
 
 
-_SLOTS = (
-    types.MemberDescriptorType,
-    types.GetSetDescriptorType,
-    types.WrapperDescriptorType,
-    types.MethodDescriptorType,
-    types.ClassMethodDescriptorType,
-)
+def _is_interpreters(value: Any) -> bool:
+    """A descriptor that the interpreter has made: of slots, of the fields of a named tuple, of methods in C."""
+    kind = type(value)
+    return not kind.__flags__ & HEAP_TYPE and hasattr(kind, "__get__") and kind is not functools._lru_cache_wrapper
+
+
 # Names in a class that Python and its library put there.
 _OF_PYTHON = frozenset(
     {

@@ -6,7 +6,6 @@ import ast
 import dataclasses
 import datetime
 import functools
-import logging
 import operator
 import types
 import zoneinfo
@@ -263,7 +262,7 @@ def _call_bound(
             return reading.unknown(node, f"calls {qualified(found.function)} with arguments that are not known")
         return _call_descriptor(reading, found.function, [found.receiver, *arguments], keywords, node)
     if getattr(found.function, "__module__", None) == "logging":
-        return _log(reading, found.name, [*arguments, *keywords.values()], node)
+        return _log(reading, found, [*arguments, *keywords.values()], node)
     owner = found.receiver.only
     if owner is not UNKNOWN and not isinstance(owner, (SuperProxy, BoundMethod, LocalFunction)):
         why = known.impurity_of(types.MethodType(found.function, owner)) if not isinstance(owner, type) else None
@@ -281,15 +280,19 @@ def _call_bound(
     return call_function(reading, found.function, [found.receiver, *arguments], keywords, node, extra)
 
 
-def _log(reading: Reading, name: str, values: list[Value], node: ast.AST) -> Value:
+def _log(reading: Reading, found: BoundMethod, values: list[Value], node: ast.AST) -> Value:
     """A method of a logger: what it writes no tuple shows, unless the user's own code takes it."""
-    if name not in _WRITING:
-        return reading.unknown(node, f"calls .{name}() of a logger, which all of the process share")
-    loggers: list[Any] = [logging.root, *logging.root.manager.loggerDict.values()]
-    taking = [
-        each for logger in loggers for each in (*getattr(logger, "handlers", ()), *getattr(logger, "filters", ()))
-    ]
-    own = next((each for each in taking if not is_library(type(each).__module__)), None)
+    if found.name not in _WRITING:
+        return reading.unknown(node, f"calls .{found.name}() of a logger, which all of the process share")
+    assert found.function is not None
+    root, at = found.function.__globals__["root"], found.receiver.only
+    loggers: list[Any] = [root, *root.manager.loggerDict.values()]
+    if at is not UNKNOWN:  # those that pass on what it is given
+        loggers = [at]
+        while getattr(loggers[-1], "propagate", False) and loggers[-1].parent is not None:
+            loggers.append(loggers[-1].parent)
+    taking = [getattr(each, name, []) for each in loggers for name in ("handlers", "filters")]
+    own = next((each for some in taking for each in some if not is_library(type(each).__module__)), None)
     if own is not None:
         return reading.unknown(node, f"writes to a log, which a {type(own).__qualname__} takes: it may keep something")
     for value in values:

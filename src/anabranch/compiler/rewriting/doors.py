@@ -8,11 +8,6 @@ So functions and names that lead to anything in the process are looked for in al
 from __future__ import annotations
 
 import builtins
-import ctypes
-import gc
-import importlib
-import inspect
-import sys
 import types
 from typing import Any
 
@@ -20,13 +15,13 @@ from anabranch.program.graph import Location
 from anabranch.program.object_parts import globals_in, is_library, names_in
 from anabranch.program.object_reach import code_of
 
-_FUNCTIONS = (builtins.globals, builtins.eval, builtins.exec, builtins.__import__, importlib.import_module)
-_MODULES: dict[types.ModuleType, frozenset[str] | None] = {  # and of these only some names; None: all
-    sys: frozenset({"modules", "_getframe", "_current_frames"}),
-    importlib: None,
-    gc: frozenset({"get_objects", "get_referrers", "get_referents"}),
-    inspect: frozenset({"currentframe", "stack", "trace", "getouterframes"}),
-    ctypes: None,
+_FUNCTIONS = (builtins.globals, builtins.eval, builtins.exec, builtins.__import__)
+_MODULES: dict[str, frozenset[str] | None] = {  # of these modules only some names; None: all
+    "sys": frozenset({"modules", "_getframe", "_current_frames"}),
+    "importlib": None,
+    "gc": frozenset({"get_objects", "get_referrers", "get_referents"}),
+    "inspect": frozenset({"currentframe", "stack", "trace", "getouterframes"}),
+    "ctypes": None,
 }
 _ATTRIBUTES = frozenset(
     {"__globals__", "f_globals", "f_locals", "f_back", "gi_frame", "tb_frame", "__subclasses__", "__builtins__"}
@@ -56,11 +51,13 @@ def _door_in(function: types.FunctionType, names: set[str]) -> str | None:
         value = function.__globals__.get(name, getattr(builtins, name, None))
         if any(value is each for each in _FUNCTIONS):
             return f"{name}()"
-        if isinstance(value, types.ModuleType) and value in _MODULES:
-            inner = _MODULES[value]
+        if isinstance(value, types.ModuleType) and value.__name__ in _MODULES:
+            inner = _MODULES[value.__name__]
             used = sorted(names & inner) if inner is not None else ["…"]
             if used:
                 return f"{name}.{used[0]}"
-        if isinstance(value, types.BuiltinFunctionType) and getattr(value, "__module__", "") in ("gc", "_ctypes"):
-            return f"{name}()"
+        elif isinstance(value, (types.FunctionType, types.BuiltinFunctionType)) and value.__module__ in _MODULES:
+            inner = _MODULES[value.__module__]
+            if inner is None or value.__name__ in inner:
+                return f"{name}()"
     return next((f".{name}" for name in sorted(names & _ATTRIBUTES)), None)
