@@ -306,6 +306,9 @@ class Node:
         Operators that must run in its stage: by name or, before `named`, by number.
     part_of : str
         The operator of the user's that it is one of several steps of; empty if it is the whole.
+    unfollowed : str
+        What of its code the compiler could not follow, and where: it must keep nothing beside its state, which is
+        watched. Empty if there is nothing.
     """
 
     id: int
@@ -320,6 +323,7 @@ class Node:
     isolated: bool = False
     together: tuple[str | int, ...] = ()
     part_of: str = ""
+    unfollowed: str = ""
 
     def key_of(self, place: int) -> tuple[str, ...]:
         """The columns of an input that hold the key."""
