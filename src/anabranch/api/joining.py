@@ -48,6 +48,7 @@ def join(
     *,
     ttl: float | datetime.timedelta | None = None,
     name: str | None = None,
+    on_error: str | None = None,
 ) -> Stream:
     """Pairs of tuples of two streams that agree on a key, within a window or however far apart.
 
@@ -81,7 +82,7 @@ def join(
         ttl_ms = to_milliseconds(ttl)
         return join_logic(stream.schema, other.schema, pairs, window, how, function, schema, called, ttl_ms, scales)
 
-    return put(stream, "join", make, location, name, keys[0], others=(other,), keys=keys)
+    return put(stream, "join", make, location, name, keys[0], others=(other,), keys=keys, on_error=on_error)
 
 
 def enrich(

@@ -31,6 +31,7 @@ def aggregate(
     name: str | None = None,
     null_key: str = "keep",
     reassociate: bool = False,
+    on_error: str | None = None,
     late: Literal["drop"] = "drop",
     **aggregations: Aggregation,
 ) -> Stream: ...
@@ -45,6 +46,7 @@ def aggregate(
     name: str | None = None,
     null_key: str = "keep",
     reassociate: bool = False,
+    on_error: str | None = None,
     late: Literal["stream"],
     **aggregations: Aggregation,
 ) -> tuple[Stream, Stream]: ...
@@ -58,6 +60,7 @@ def aggregate(
     name: str | None = None,
     null_key: str = "keep",
     reassociate: bool = False,
+    on_error: str | None = None,
     late: str = "drop",
     **aggregations: Aggregation,
 ) -> Stream | tuple[Stream, Stream]:
@@ -75,6 +78,9 @@ def aggregate(
     reassociate : bool
         Whether floats may be added in another order than by one thread, if that lets several channels work on a
         hot key (option ``splitHotKeys``): the last bits of a sum may then differ.
+    on_error : "fail", "skip" or "dead_letter", optional
+        What a tuple does for which a function of yours fails, or that has no key or time where it must have one; see
+        `Stream.on_error`. What fails when a window closes by itself fails the epoch.
     late : "drop" or "stream"
         With windows that follow the watermark of the stream, what becomes of tuples for which no window is open any
         more: they go; or they are a stream: then two streams are given back, the results and the late tuples. They are
@@ -111,14 +117,16 @@ def aggregate(
 
     if late not in ("drop", "stream"):
         raise ProgramError(f"aggregate at {location}: late={late!r}: expected 'drop' or 'stream'")
-    made = put(stream, "aggregate", make, location, name, key)
+    made = put(stream, "aggregate", make, location, name, key, on_error=on_error)
     if late == "drop":
         return made
     called = made._node.name
+    sure = made.on_error("fail")  # what takes the two apart is ours
     results = put(
-        made, "results", lambda n: results_logic(made.schema, key, n), location, None, wanted=f"{called}_results"
+        sure, "results", lambda n: results_logic(made.schema, key, n), location, None, wanted=f"{called}_results"
     )
-    gone = put(made, "late", lambda n: late_logic(stream.schema, n), location, None, wanted=f"{called}_late")
+    gone = put(sure, "late", lambda n: late_logic(stream.schema, n), location, None, wanted=f"{called}_late")
+    results._on_error = gone._on_error = stream._on_error
     return results, gone
 
 
@@ -217,6 +225,7 @@ def match(
     schema: Any = None,
     null_key: str = "keep",
     name: str | None = None,
+    on_error: str | None = None,
 ) -> Stream:
     """Find a pattern in the tuples of each key.
 
@@ -254,4 +263,4 @@ def match(
     def make(called: str) -> tuple[Logic, Schema]:
         return match_logic(stream.schema, key, pattern, within, contiguity, emit, schema, null_key, called)
 
-    return put(stream, "match", make, location, name, key)
+    return put(stream, "match", make, location, name, key, on_error=on_error)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from anabranch.compiler.layout.chains import PlannedOperator
 from anabranch.compiler.rewriting.whole_object import whole
 from anabranch.errors import ProgramError, StateError
+from anabranch.operators.guarding import Guarding, guarded
 from anabranch.program.graph import Feedback, Filter, FlatMap, Keyed, Map, Node, Process, Source
 from anabranch.program.model import Block, State
 from anabranch.program.object_parts import changes_in_globals
@@ -48,7 +49,10 @@ def runnable(operator: PlannedOperator, copies: Mapping[int, Node]) -> Node:
         logic = FlatMap(getattr(node.logic.operator, node.logic.method))
     elif operator.model.state.value is not State.STATELESS:
         logic, key = _taken_over(operator), ()
-    return dataclasses.replace(node, logic=logic, key=key, inputs=inputs)
+    made = dataclasses.replace(node, logic=logic, key=key, inputs=inputs)
+    if node.on_error == "fail":
+        return made
+    return dataclasses.replace(made, logic=guarded(logic, Guarding.of(made, node.columns)))
 
 
 def _taken_over(operator: PlannedOperator) -> Keyed:

@@ -7,6 +7,7 @@ failed or a result that does not fit.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from anabranch.engine.pool.dispatch import CallFailed, Pool
 from anabranch.engine.pool.elastic_call import awaited
 from anabranch.engine.worker.batches import Batch, Keeper
+from anabranch.operators.guarding import GuardedElastic, Guarding
 from anabranch.program.calling import emitted, operator_failed
 from anabranch.program.elastic import ElasticFunction
 from anabranch.program.graph import Filter, Map, Node
@@ -34,8 +36,10 @@ class Calls:
         self._owner = function.owner
         self._kind = "filter" if isinstance(node.logic, Filter) else "map" if isinstance(node.logic, Map) else "many"
         self._schema: Schema = node.schema
+        if isinstance(function, GuardedElastic):
+            self._kind, self._schema = function.guarding.kind, function.guarding.schema
         self._input: Schema = node.inputs[0].schema
-        self._keep = Keeper(node.schema)
+        self._keep = Keeper(self._schema)
         self._is_open = False
 
     def open(self) -> None:
@@ -90,10 +94,13 @@ def elastic_step(pool: Pool, calls: Calls, epoch: int, check: Callable[..., Batc
         rows = batch.rows
         results: list[Any] = []
         failure: CallFailed | None = None
+        function = getattr(node.logic, "function", None)
         try:
             calls.open()
         except Exception as problem:
             raise operator_failed(node, "none yet: it was raised by open()", problem, epoch) from problem
+        if isinstance(function, GuardedElastic):
+            return _guarded(batch, node, pool, function.guarding, check)
         with contextlib.closing(pool.run(rows)) as run:
             try:
                 for _, some in run:
@@ -109,6 +116,29 @@ def elastic_step(pool: Pool, calls: Calls, epoch: int, check: Callable[..., Batc
         return made
 
     return step
+
+
+def _same(result: Any) -> Any:
+    return result
+
+
+def _guarded(batch: Batch, node: Node, pool: Pool, guarding: Guarding, check: Callable[..., Batch]) -> Batch:
+    """The output of an operator whose calls may fail; behind one that did the pool begins anew."""
+    made: list[list[Any]] = []
+    rows = batch.rows
+    while len(made) < len(rows):
+        begun = len(made)
+        with contextlib.closing(pool.run(rows[begun:])) as run:
+            try:
+                for _, some in run:
+                    for each in some:
+                        made.append(guarding.outputs(rows[len(made)], functools.partial(_same, each)))
+            except CallFailed as failure:
+                if not isinstance(failure.problem, Exception):
+                    raise
+                made.append(guarding.failed(rows[len(made)], failure.problem))
+    positions = [at for at, each in zip(batch.positions, made, strict=True) for _ in each]
+    return check(node, positions, [output for each in made for output in each], batch)
 
 
 def _batch(batch: Batch, node: Node, results: list[Any], check: Callable[..., Batch]) -> Batch:
