@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.errors import AnabranchError
 from anabranch.operators.epoch_context import moment
-from anabranch.operators.guarding import LETTERS, Before, Guarding, may_give_up
+from anabranch.operators.guarding import LETTERS, Before, Guarding, as_written, may_give_up
 from anabranch.program.belongings import Belongings
 from anabranch.program.calling import exact, failing, operator_failed
 from anabranch.program.elastic import ElasticFunction
@@ -40,7 +40,7 @@ class Failures:
         if node.on_error == "fail":
             return failing(node, call)
         guarding = Guarding.of(node)
-        kept = _kept(node)
+        kept, prototype = _kept(node), getattr(node.logic, "prototype", None)
 
         def called(row: Any) -> Any:
             before = None if kept is None else Belongings([kept])
@@ -57,7 +57,7 @@ class Failures:
                     before.put_back()
                 if undo is not None:
                     undo()
-                letter = exact(LETTERS, guarding.letter(None if waits else row, problem))
+                letter = exact(LETTERS, guarding.letter(None if waits else as_written(prototype, row), problem))
                 for reader in self._readers.get(node.id, ()):
                     self._emit(reader, letter)
                 raise Skipped from None

@@ -165,6 +165,12 @@ class Before:
         held.update(self._copies)
 
 
+def as_written(operator: Any, row: Any) -> Any:
+    """The tuple as the user's code sees it: without columns that were added for a key."""
+    function = getattr(operator, "as_written", None)
+    return row if function is None else function(row)
+
+
 def may_give_up(instance: Any) -> bool:
     """Whether a call for a time or a punctuation may fail without failing the epoch: that of an operator of the user's.
 
@@ -235,7 +241,7 @@ def _taking(method: Callable[..., Any], guarding: Guarding, states: tuple[str, .
             raise
         except Exception as problem:
             before.put_back()
-            return guarding.failed(t, problem)
+            return guarding.failed(as_written(self, t), problem)
 
     return take
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from anabranch.compiler.layout.analysis import analyse_with_facts
 from anabranch.compiler.layout.chains import Chain, Graph, PlannedOperator, form_chains
 from anabranch.compiler.layout.computed_keys import with_computed_keys
 from anabranch.compiler.layout.error_policies import with_error_policies
@@ -15,7 +16,6 @@ from anabranch.compiler.layout.order_needs import with_needed_order
 from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.punctuations import check_punctuations
 from anabranch.compiler.layout.source_spread import spread_names, with_spread_sources
-from anabranch.compiler.models.analysis import analyse_with_facts
 from anabranch.compiler.models.findings import Inference
 from anabranch.errors import ProgramError
 from anabranch.program.graph import Feedback, Loop, Node, Source, named, upstream

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from anabranch.compiler.models.analysis import analyse_with_facts
+from anabranch.compiler.layout.analysis import analyse_with_facts
 from anabranch.compiler.rewriting.computed_key import with_key_column
 from anabranch.compiler.rewriting.managed_state import ManagedDicts
 from anabranch.program.graph import Feedback, Keyed, Loop, Map, Node

@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anabranch.compiler.models.analysis import analyse_with_facts
+from anabranch.compiler.layout.analysis import analyse_with_facts
 from anabranch.errors import ProgramError
 from anabranch.operators.guarding import checked, is_asked, only_letters, only_tuples, with_letters
 from anabranch.program.calling import route_of

@@ -210,5 +210,25 @@ def infer_output_schema(
     return schema if rows else None
 
 
+def infer_scalar_type(function: Any, schema: Schema) -> type | None:
+    """The one type of all values that a function of a tuple returns, if it is a scalar's; None may be among them.
+
+    Examples
+    --------
+    >>> infer_scalar_type(lambda t: t.id % 10, Schema.of("id long not null"))
+    <class 'int'>
+    """
+    found = infer(function, None, schema, None, "map")
+    if not found.emissions:
+        return None
+    kinds: set[type] = set()
+    for each in found.emissions:
+        if each.value.types is None or each.many:
+            return None
+        kinds |= each.value.types - {NoneType}
+    only = kinds.pop() if len(kinds) == 1 else None
+    return only if only is not None and is_scalar_type(only) else None
+
+
 def _widened(expected: frozenset[type]) -> frozenset[type]:
     return frozenset({int}) if float in expected else frozenset()

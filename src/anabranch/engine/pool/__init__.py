@@ -12,6 +12,7 @@ process_crew.py      workers that are processes, for code that holds the interpr
 process_worker.py    what runs in such a process
 loop_crew.py         calls in flight on one event loop
 metering.py          periods that mean something, the rate of each, how long calls take
+pool_time.py         the clock and the waiting, real or simulated
 neighbours.py        other pools of the host, and what this one does to them
 dispatch.py          the pool: hands out work, takes results, keeps order, retries, adapts the level
 """

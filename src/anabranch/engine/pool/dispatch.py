@@ -19,7 +19,6 @@ import heapq
 import itertools
 import queue
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -27,6 +26,7 @@ from typing import Any, Protocol, runtime_checkable
 from anabranch.engine.pool.elastic_call import CallTimeout, backoff_s
 from anabranch.engine.pool.metering import Latencies, Meter
 from anabranch.engine.pool.neighbours import Neighbours
+from anabranch.engine.pool.pool_time import MACHINE_TIME, PoolTime
 from anabranch.engine.pool.work import Chunk, Crew, Failed, run_chunk
 from anabranch.program.elastic import Concurrency
 from anabranch.program.schema import MisfitError, ShapeError
@@ -116,6 +116,7 @@ class Pool:
         Told after each period.
     neighbours : Neighbours, optional
         The other pools of the host.
+    time : PoolTime
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Pool:
         window: int = WINDOW,
         learnt: Callable[[Pool], None] | None = None,
         neighbours: Neighbours | None = None,
+        time: PoolTime = MACHINE_TIME,
     ) -> None:
         self._crew = crew
         self._many = many
@@ -136,6 +138,7 @@ class Pool:
         self._window = window
         self._learnt = learnt
         self._neighbours = neighbours
+        self._time = time
         self._meter = Meter(settings.period_s)
         self._counts = PoolCounts()
         self._chunk_rows = 1
@@ -161,13 +164,17 @@ class Pool:
         if self._neighbours is not None:
             self._neighbours.close()
 
-    def run(self, rows: Sequence[Any], *, ordered: bool = True) -> Generator[tuple[int, list[Any]], None, None]:
+    def run(
+        self, rows: Sequence[Any], *, ordered: bool = True, keeps_failures: bool = False
+    ) -> Generator[tuple[int, list[Any]], None, None]:
         """The results for some rows: (place of the first, results of some in a row).
 
         Parameters
         ----------
         ordered : bool
             They come in the order of the rows; else as they are done, and a slow call holds up nobody.
+        keeps_failures : bool
+            A call that failed for good has a `Failed` as its result, and the others go on.
 
         Raises
         ------
@@ -175,7 +182,7 @@ class Pool:
             If a call failed for good, and all before it have ended.
         """
         with self._in_use:  # what one task learns counts for the next, but they come one after the other
-            run = _Run(self, rows, ordered)
+            run = _Run(self, rows, ordered, keeps_failures)
             try:
                 yield from run.results()
             finally:
@@ -188,7 +195,7 @@ class Pool:
             self._level = self.controller.level
             # Worker 0 is never suspended: it works off what was handed out before the level became 0.
             self._crew.set_level(max(1, self._level))
-            self._meter.new_level(self._level, time.perf_counter())
+            self._meter.new_level(self._level, self._time.passing_s())
             self._chunk_rows = 1
 
     def _evaluate(self, now: float) -> None:
@@ -233,9 +240,10 @@ class Pool:
 class _Run:
     """Rows on their way through a pool."""
 
-    def __init__(self, pool: Pool, rows: Sequence[Any], ordered: bool) -> None:
+    def __init__(self, pool: Pool, rows: Sequence[Any], ordered: bool, keeps_failures: bool) -> None:
         self._pool = pool
-        self._crew, self._settings = pool._crew, pool._settings
+        self._keeps_failures = keeps_failures
+        self._crew, self._settings, self._time = pool._crew, pool._settings, pool._time
         self._rows = rows
         self._ordered = ordered
         self._at = 0  # rows handed out
@@ -250,7 +258,7 @@ class _Run:
 
     def end(self) -> None:
         """Whatever is under way counts no more."""
-        self._pool._meter.pause(time.perf_counter())
+        self._pool._meter.pause(self._time.passing_s())
         if self._queued:
             self._crew.drop_waiting()
 
@@ -267,7 +275,7 @@ class _Run:
                     return
                 continue
             ended = self._wait()
-            now = time.perf_counter()
+            now = self._time.passing_s()
             for chunk in ended:
                 finished = self._take(chunk, now)
                 if finished is not None and not self._ordered and self._failure is None:
@@ -292,12 +300,13 @@ class _Run:
         pool = self._pool
         while pool._level == 0 and self._at < len(self._rows) and self._failure is None:
             stop = min(len(self._rows), self._at + pool._chunk_rows)
-            chunk = Chunk(self._at, self._rows[self._at : stop], self._done)
+            is_all = stop - self._at == len(self._rows)  # mostly, where calls are short: then there is nothing to copy
+            chunk = Chunk(self._at, self._rows if is_all else self._rows[self._at : stop], self._done)
             self._at = stop
-            chunk.began = begun = time.perf_counter()
+            chunk.began = begun = self._time.passing_s()
             pool._meter.resume(begun)
             run_chunk(chunk, pool._many)
-            now = time.perf_counter()
+            now = self._time.passing_s()
             chunk.seconds = now - begun
             for place, result in enumerate(chunk.results) if chunk.has_failed else ():
                 if type(result) is Failed:
@@ -311,21 +320,22 @@ class _Run:
                 return
             pool._ended(chunk, now)
             yield chunk.first, chunk.results
-            pool._evaluate(time.perf_counter())
+            pool._evaluate(self._time.passing_s())
 
     def _again_inline(self, chunk: Chunk, place: int, result: Failed) -> None:
         for attempt in range(1, self._settings.retries + 1):
             if isinstance(result.problem, FINAL):
                 break
             self._pool._counts.retries += 1
-            time.sleep(backoff_s(self._settings, attempt))
+            self._time.sleep(backoff_s(self._settings, attempt))
             again = Chunk(chunk.first + place, [chunk.rows[place]], self._done)
             run_chunk(again, self._pool._many)
             chunk.results[place] = again.results[0]
             if type(again.results[0]) is not Failed:
                 return
             result = again.results[0]
-        self._failure = CallFailed(chunk.first + place, result.problem)
+        if not self._keeps_failures:
+            self._failure = CallFailed(chunk.first + place, result.problem)
 
     # -- handing out ----------------------------------------------------------------------------------------
 
@@ -342,7 +352,7 @@ class _Run:
             self._at = stop
             self._open.append(chunk)
             self._put(chunk)
-        now = time.perf_counter()
+        now = self._time.passing_s()
         if self._at < len(self._rows) or self._queued > pool._level:
             pool._meter.resume(now)
         else:  # somebody may find nothing to do
@@ -370,16 +380,16 @@ class _Run:
         try:
             found.append(self._done.get_nowait())
         except queue.Empty:
-            now = time.perf_counter()
+            now = self._time.passing_s()
             wakes = [now + self._settings.period_s]
             if self._late:
                 wakes.append(self._late[0][0])
             if self._settings.timeout_s is not None and self._running:
                 wakes.append(now + self._settings.timeout_s / 10)
-            try:
-                found.append(self._done.get(timeout=max(0.001, min(wakes) - now)))
-            except queue.Empty:
+            ended = self._time.ended(self._done, max(0.001, min(wakes) - now))
+            if ended is None:
                 return []
+            found.append(ended)
         while len(found) < 64:
             try:
                 found.append(self._done.get_nowait())
@@ -421,7 +431,7 @@ class _Run:
             whole.waiting += 1
             due = now + backoff_s(self._settings, attempt)
             heapq.heappush(self._late, (due, next(self._numbers), again))
-        elif self._failure is None or index < self._failure.index:
+        elif not self._keeps_failures and (self._failure is None or index < self._failure.index):
             self._failure = CallFailed(index, problem)
 
     def _make_again(self, now: float) -> None:
