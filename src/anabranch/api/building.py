@@ -8,7 +8,7 @@ import dis
 import inspect
 import itertools
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import ProgramError, SchemaError
@@ -39,6 +39,7 @@ def put(
     wanted: str = "",
     others: Sequence[Stream] = (),
     keys: tuple[tuple[str, ...], ...] = (),
+    part_of: str = "",
 ) -> Stream:
     """Put an operator behind a stream (and others); `make` gets its name and gives its logic and schema."""
     session, names = stream._session, stream._names
@@ -55,24 +56,25 @@ def put(
         names.discard(chosen)
         raise type(problem)(f"{kind} at {location}: {problem}") from None
     inputs = (stream._node, *(other._node for other in others))
-    node = Node(next_number(), kind, chosen, logic, inputs, schema, location, key, keys)
+    node = Node(next_number(), kind, chosen, logic, inputs, schema, location, key, keys, part_of=part_of)
     return type(stream)(session, node, names)
 
 
 def remade(stream: Stream, **said: Any) -> Stream:
     """The same stream, of the same operator, of which something more is said."""
     other = copy.copy(stream)
-    other._node = dataclasses.replace(stream._node, **said)
+    other._node = _remade(stream._node, said)
     return other
+
+
+def _remade(node: Node, said: dict[str, Any]) -> Node:
+    if node.kind == "without_key":  # what only takes a column of ours away is none of the user's operators
+        return dataclasses.replace(node, inputs=(_remade(node.inputs[0], said),))
+    return dataclasses.replace(node, **said)
 
 
 def key_of(stream: Stream, method: str, by: str | Sequence[str], location: Location) -> tuple[str, ...]:
     """The columns of a key, if they can be one."""
-    if callable(by) or not isinstance(by, (str, Iterable)):
-        raise SchemaError(
-            f"{method} at {location}: by={by!r} is neither the name of a column nor a list of names. For a key that "
-            "is computed add a column before: stream.map(lambda t: (*t, …), schema='…, key long'), and then by='key'"
-        )
     names = (by,) if isinstance(by, str) else tuple(by)
     if not names:
         raise SchemaError(f"{method} at {location}: the key is empty; name at least one column: by='…'")

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from anabranch.api import branching, joining, stream_time, windowed
-from anabranch.api.building import key_of, must_be_callable, must_return, next_number, output_schema, put, remade
+from anabranch.api.building import must_be_callable, must_return, next_number, output_schema, put, remade
 from anabranch.api.concurrency import ConcurrencyOptions, check_elastic, elastic_function
 from anabranch.api.declarations import Operator, keyed_logic, state_fields, to_milliseconds
+from anabranch.api.keys import By, keyed_by
 from anabranch.engine.sequential import SequentialRun, run_epochs
 from anabranch.errors import ProgramError
+from anabranch.operators.key_columns import behind_key_columns
 from anabranch.program.graph import (
     Filter,
     FlatMap,
@@ -137,7 +139,7 @@ class Stream:
     def process(
         self,
         operator: Any,
-        by: str | Sequence[str] | None = None,
+        by: By | None = None,
         schema: Any = None,
         *,
         name: str | None = None,
@@ -155,8 +157,8 @@ class Stream:
             An instance of a class derived from `Operator`, with its state declared; or ordinary code that keeps its
             own dicts, for which the compiler finds the key and manages the dicts. What it cannot prove to be
             partitioned runs on one thread; `explain` says why.
-        by : str or sequence of str, optional
-            The key: one column or several; needed for declared state.
+        by : str, function, ab.key(…), or sequence of these, optional
+            The key: columns, fields of structs (``"bid.auction"``), functions of a tuple; needed for declared state.
         schema : str or class, optional
             The output's columns, as in `map`.
         ttl : seconds or timedelta, optional
@@ -190,7 +192,7 @@ class Stream:
                 f"process at {location}: by=… needs an instance of an ab.Operator class, found {operator!r};"
                 " leave out by=… and the key of its own state is found"
             )
-        key = key_of(self, "process", by, location)
+        keyed = keyed_by(self, "process", by, location, name or kind.__name__)
         function = kind.process
         if function is Operator.process:
             raise ProgramError(f"process at {location}: {kind.__name__} has no process(self, t) method")
@@ -199,9 +201,10 @@ class Stream:
 
         def make(_: str) -> tuple[Logic, Schema]:
             scale = stream_time.scale_of(self._node)
-            return keyed_logic(operator, to_milliseconds(ttl), transient, scale, time), output
+            logic = keyed_logic(operator, to_milliseconds(ttl), transient, scale, time)
+            return behind_key_columns(logic, self.schema) if keyed.added else logic, output
 
-        return put(self, "process", make, location, name, key, wanted=kind.__name__)
+        return put(keyed.stream, "process", make, location, name, keyed.names, wanted=kind.__name__)
 
     def _process_elastic(
         self, operator: Any, by: Any, schema: Any, location: Location, name: str | None, concurrency: Any
