@@ -48,7 +48,7 @@ from anabranch.program.model import (
     State,
     declaration_of,
 )
-from anabranch.program.object_parts import reached
+from anabranch.program.object_reach import reached
 
 _MODES = {Map: "map", Filter: "filter", FlatMap: "flat_map", Process: "process", Keyed: "process"}
 
