@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.errors import AnabranchError
 from anabranch.operators.epoch_context import moment
-from anabranch.operators.guarding import LETTERS, Before, Guarding, as_written, may_give_up
+from anabranch.operators.guarding import LETTERS, Guarding, HeldBefore, as_written, may_give_up
 from anabranch.program.belongings import Belongings
 from anabranch.program.calling import exact, failing, operator_failed
 from anabranch.program.elastic import ElasticFunction
@@ -78,7 +78,7 @@ class Failures:
     @contextlib.contextmanager
     def of_key(self, node: Node, instance: Any) -> Iterator[None]:
         """Around a call of a key."""
-        with self._undoing(node, lambda: Before(instance, _states(node)).put_back):
+        with self._undoing(node, lambda: HeldBefore(instance, _states(node)).put_back):
             yield
 
     @contextlib.contextmanager
@@ -86,7 +86,7 @@ class Failures:
         """Around a call for a time or a punctuation, which is not made again if it failed."""
 
         def undo() -> Callable[[], None]:
-            before = Before(instance, _states(node))
+            before = HeldBefore(instance, _states(node))
 
             def undone() -> None:
                 before.put_back()

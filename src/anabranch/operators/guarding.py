@@ -5,7 +5,7 @@ before the call. So everything is as if the tuple had not come to this operator.
 and in tasks, which is why both use what is here:
 
     Guarding       an operator's name, its columns and its policy: makes outputs, or a letter, of a call
-    Before         what an instance held before a call, to be put back
+    HeldBefore     what an instance held before a call, to be put back
     guarded        an operator's logic with all that around it, as tasks run it
 
 Where somebody reads an operator's letters, it emits them beside its tuples in a column more, the last, as text; two
@@ -146,7 +146,7 @@ def _line(problem: BaseException) -> str:
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
-class Before:
+class HeldBefore:
     """What an instance held before a call. What can change in place is copied: that costs as much as there is of it."""
 
     __slots__ = ("_copies", "_held", "_instance")
@@ -234,7 +234,7 @@ def _guarded_prototype(logic: Keyed, guarding: Guarding) -> Any:
 
 def _taking(method: Callable[..., Any], guarding: Guarding, states: tuple[str, ...]) -> Callable[..., Any]:
     def take(self: Any, t: Any, *more: Any) -> Any:
-        before = Before(self, states)
+        before = HeldBefore(self, states)
         try:
             return guarding.made(t, method(self, t, *more))
         except AnabranchError:
@@ -252,7 +252,7 @@ def _waiting(method: Callable[..., Any], guarding: Guarding, states: tuple[str, 
     def call(self: Any, *arguments: Any) -> Any:
         if not may_give_up(self):
             return guarding.made(None, method(self, *arguments))
-        before = Before(self, states)
+        before = HeldBefore(self, states)
         try:
             return guarding.made(None, method(self, *arguments))
         except AnabranchError:
