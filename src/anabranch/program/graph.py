@@ -273,8 +273,25 @@ class Feedback:
         return self.target.node.name if self.target.node is not None else ""
 
 
+@dataclasses.dataclass(frozen=True)
+class DeadLetters:
+    """A letter for each call that failed of the operators that it reads: of none of their tuples."""
+
+
 Logic = (
-    Source | Map | Filter | FlatMap | Keyed | Process | Union | Spread | Route | Port | Punctuate | Watermark | Feedback
+    Source
+    | Map
+    | Filter
+    | FlatMap
+    | Keyed
+    | Process
+    | Union
+    | Spread
+    | Route
+    | Port
+    | Punctuate
+    | Watermark
+    | (Feedback | DeadLetters)
 )
 
 
@@ -309,6 +326,10 @@ class Node:
     unfollowed : str
         What of its code the compiler could not follow, and where: it must keep nothing beside its state, which is
         watched. Empty if there is nothing.
+    on_error : str
+        What a call that fails does: "fail" the epoch, "skip" the tuple, or make a "dead_letter" of it.
+    columns : Schema or None
+        The columns of its tuples, where letters are emitted beside them, in one more.
     """
 
     id: int
@@ -324,6 +345,8 @@ class Node:
     together: tuple[str | int, ...] = ()
     part_of: str = ""
     unfollowed: str = ""
+    on_error: str = "fail"
+    columns: Schema | None = None
 
     def key_of(self, place: int) -> tuple[str, ...]:
         """The columns of an input that hold the key."""

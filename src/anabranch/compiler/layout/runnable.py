@@ -14,6 +14,7 @@ from anabranch.compiler.layout.chains import PlannedOperator
 from anabranch.compiler.rewriting.doors import door_of
 from anabranch.compiler.rewriting.whole_object import whole
 from anabranch.errors import ProgramError, StateError
+from anabranch.operators.guarding import Guarding, guarded
 from anabranch.operators.library_operator import LibraryOperator
 from anabranch.program.graph import Feedback, Filter, FlatMap, Keyed, Logic, Map, Node, Process, Source
 from anabranch.program.model import Block, State
@@ -53,7 +54,10 @@ def runnable(operator: PlannedOperator, copies: Mapping[int, Node]) -> Node:
         logic, key = _taken_over(operator), ()
     if operator.model.unfollowed:
         _refuse_doors(operator, _watched_code(logic))
-    return dataclasses.replace(node, logic=logic, key=key, inputs=inputs, unfollowed=operator.model.unfollowed)
+    made = dataclasses.replace(node, logic=logic, key=key, inputs=inputs, unfollowed=operator.model.unfollowed)
+    if node.on_error == "fail":
+        return made
+    return dataclasses.replace(made, logic=guarded(logic, Guarding.of(made, node.columns)))
 
 
 def _watched_code(logic: Logic) -> Any:
