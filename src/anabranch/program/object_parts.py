@@ -385,8 +385,12 @@ _LIBRARIES = frozenset({*sys.stdlib_module_names} | {"builtins", "numpy", "pyarr
 
 def shown_path(path: Path) -> str:
     """A way through an object, as Python would write it."""
-    text = "self"
+    text, before = "self", ""
     for kind, name in path:
+        if before == "closure":  # the next step is into the cell
+            before = ""
+            continue
+        before = kind
         if kind in ("attribute", "method"):
             text += f".{name}"
         elif kind in ("item", "entry"):
