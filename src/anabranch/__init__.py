@@ -30,7 +30,7 @@ from anabranch.errors import AnabranchError
 from anabranch.operators import agg
 from anabranch.operators.pattern_matching import step
 from anabranch.operators.windows import count, delta, event_time, punctuation, sessions, sliding, time, tumbling
-from anabranch.program.model import model
+from anabranch.program.model import Load, model
 from anabranch.program.schema import Row, Schema
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "EpochEnded",
     "ExecutorsChanged",
     "FeedbackStream",
+    "Load",
     "Operator",
     "Rescaled",
     "Row",
