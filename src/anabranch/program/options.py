@@ -238,6 +238,13 @@ OPTIONS: tuple[Option, ...] = (
         "Which controller decides: ours, or that of the *Elastic* paper.",
     ),
     Option(
+        "bursts",
+        _one_of("peak", "mean"),
+        "peak",
+        "Of `policy=default`: where the load comes in bursts, rest at channels for the bursts, or for the mean of the "
+        "load, so that bursts are worked off in the pauses.",
+    ),
+    Option(
         "changeSensitivity",
         _number(0, 1, "a number from 0 to 1, such as 0.5"),
         "the paper's",
