@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from anabranch.api import branching, joining, stream_time, windowed
+from anabranch.api import branching, joining, selecting, stream_time, windowed
 from anabranch.api.building import must_be_callable, must_return, next_number, output_schema, put, remade
 from anabranch.api.concurrency import ConcurrencyOptions, check_elastic, elastic_function
 from anabranch.api.declarations import Operator, keyed_logic, state_fields, to_milliseconds
@@ -254,6 +254,9 @@ class Stream:
             operator.__name__ if inspect.isroutine(operator) or isinstance(operator, type) else type(operator).__name__
         )
         return put(self, "process", lambda _: (Process(operator, method), output), location, name, wanted=shown)
+
+    # Which columns.
+    select = selecting.select
 
     # Windows and patterns over the tuples of each key.
     aggregate = windowed.aggregate
