@@ -159,6 +159,13 @@ class Pools:
                 )
         return tuple(report for report in found.values() if report.calls)
 
+    def close(self) -> None:
+        """End all pools: no more calls."""
+        with self._lock:
+            for pool, calls in self._pools.values():
+                _closed(pool, calls)
+            self._pools.clear()
+
     def forget(self, node: Node) -> None:
         """A pool that can do nothing any more: the next one begins with threads of its own."""
         with self._lock:
