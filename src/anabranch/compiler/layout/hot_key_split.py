@@ -11,13 +11,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from anabranch.compiler.layout.pragmas import named_together
 from anabranch.program.graph import Feedback, Keyed, Loop, Node, named, upstream
 
 
 def has_parts(outputs: Sequence[Node]) -> bool:
     """Whether a program has an aggregation that can be two steps."""
     ends = named(outputs)
-    together = _together(upstream(*ends))
+    together = named_together(upstream(*ends))
     return any(_divides(node, together) for node in upstream(*ends))
 
 
@@ -26,15 +27,11 @@ def _divides(node: Node, together: set[str]) -> bool:
     return isinstance(node.logic, Keyed) and node.logic.parts is not None and node.name not in together
 
 
-def _together(nodes: Sequence[Node]) -> set[str]:
-    return {name for node in nodes if node.together for name in (node.name, *map(str, node.together))}
-
-
 def with_split_aggregations(outputs: Sequence[Node]) -> list[Node]:
     """The program with every aggregation that allows it in two steps; the second has the name of the whole."""
     nodes = upstream(*outputs)
     taken = {node.name for node in nodes}
-    together = _together(nodes)
+    together = named_together(nodes)
     copies: dict[int, Node] = {}
     loops: list[tuple[Loop, int]] = []
     count = 0

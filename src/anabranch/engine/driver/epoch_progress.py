@@ -233,6 +233,8 @@ class EpochProgress:
     """Why what has no state runs in channels of its own; empty: it runs where its source is read."""
     shuffled: str = ""
     """Why the epoch had a shuffle that a partitioned source should have spared; empty: it had none of the kind."""
+    read_by_spark: str = ""
+    """Why Spark read the sources; empty: tasks read their files themselves."""
     epoch_files: Mapping[str, FileProgress] = dataclasses.field(default_factory=dict)
     """Source → its files, for every source whose files per epoch are adapted."""
     epoch_size: str = ""
