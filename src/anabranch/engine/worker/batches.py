@@ -24,7 +24,7 @@ from anabranch.compiler.rewriting.inline import inlined
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.errors import AnabranchError
 from anabranch.program.calling import canonical, emitted, operator_failed, route_of
-from anabranch.program.elastic import ElasticFunction
+from anabranch.program.elastic import ElasticFunction, settings_of
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Port, Punctuate, Route
 from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
 
@@ -123,8 +123,8 @@ class Batch:
         return self._columns
 
 
-ElasticSteps = Callable[[Node, int, Callable[..., Batch]], Callable[[Batch, Node], Batch]]
-"""Makes the step of an elastic operator, for an epoch; the last argument checks outputs."""
+ElasticSteps = Callable[..., Callable[[Batch, Node], Batch]]
+"""Makes the step of an elastic operator: of a node, for an epoch, with what checks outputs, with its state if any."""
 
 
 class Keeper:
@@ -184,6 +184,8 @@ class BatchSteps:
             return self._guard(_run_map, timed(logic.function), keep)
         if isinstance(logic, FlatMap):
             return self._guard(_run_flat_map, emitting(logic.function), keep)
+        if self._elastic is not None and settings_of(logic) is not None:  # accumulators
+            return self._elastic(node, self._epoch, self.checked, self._tables[node.name])
         if isinstance(logic, Keyed):
             function = getattr(type(logic.prototype), logic.method)
             places = tuple(node.inputs[0].schema.names.index(name) for name in node.key)
