@@ -6,6 +6,7 @@ windowed.py    aggregate, sort, deduplicate, match  joining.py     union, join, 
 branching.py   split, route, spread, punctuate      building.py    how a method puts an operator behind a stream
 concurrency.py what is said of elastic operators   keys.py        what may be given for `by=`
 accumulating.py sums over all tuples, in blocks
+failing.py     on_error, dead_letters
 stream_time.py  event_time: what a stream's time is
 writer.py      where streams go                     query.py       the handle of what runs
 temporary_checkpoint.py   of queries whose output nobody keeps
