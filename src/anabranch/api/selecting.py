@@ -10,7 +10,7 @@ import pyarrow as pa
 from anabranch.api.building import put
 from anabranch.api.keys import field_of, type_of_result
 from anabranch.errors import SchemaError
-from anabranch.operators.selecting import select_logic
+from anabranch.operators.chosen_columns import select_logic
 from anabranch.program.ddl import parse_ddl
 from anabranch.program.graph import Location, caller_location
 from anabranch.program.schema import Schema
