@@ -31,7 +31,7 @@ from anabranch.engine.pool.level_controller import LevelController
 from anabranch.engine.pool.neighbours import Neighbours
 from anabranch.engine.pool.work import Crew
 from anabranch.engine.reports import ElasticReport
-from anabranch.engine.worker.batches import Batch
+from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.elastic_steps import Calls, elastic_step
 from anabranch.errors import OperatorError
 from anabranch.program.elastic import Concurrency
