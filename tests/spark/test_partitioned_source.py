@@ -94,6 +94,11 @@ def test_there_is_a_shuffle_fewer_and_the_output_is_that_of_one_thread(spark, tm
     slots = spark.sparkContext.defaultParallelism
     assert spark_jobs(spark, query) == [[2 * PARTITIONS], [slots, PARTITIONS]]
     assert "several tasks" in query.lastProgress["shuffled"]
+    capsys.readouterr()
+    query.explain("json")
+    said = json.loads(capsys.readouterr().out)
+    assert said["shuffles"] == 1 and [each["tasks"] for each in said["depths"]] == spark_jobs(spark, query)[-1]
+    assert said["shuffled_because"] == query.lastProgress["shuffled"]
 
 
 def test_a_key_in_the_wrong_file_is_an_error_and_without_the_declaration_it_runs(spark, tmp_path):
