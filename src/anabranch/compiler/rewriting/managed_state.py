@@ -23,7 +23,6 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
-import pickle
 import sys
 import types
 from typing import Any
@@ -35,7 +34,7 @@ from anabranch.compiler.rewriting.watched_dicts import ANY_INDEX, Watch, empty_l
 from anabranch.program.graph import Keyed, StateField
 from anabranch.program.object_graph import ObjectGraph
 from anabranch.program.object_parts import at_path, code_of, is_atom, is_plain_instance, path_to
-from anabranch.program.whole_copies import copied_with, pickled_whole
+from anabranch.program.whole_copies import copied_with, loaded, pickled_whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,7 +253,7 @@ def _with_own_dicts(target: Any, dicts: list[_Dict]) -> tuple[Any, list[_Dict]]:
     if plain is not None:
         return plain, dicts
     pickled, _ = pickled_whole((target, dicts), target)
-    target, dicts = pickle.loads(pickled)
+    target, dicts = loaded(pickled)
     for each in dicts:
         find_object(each.route, target).clear()
     return target, dicts

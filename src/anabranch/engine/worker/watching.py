@@ -21,7 +21,7 @@ from anabranch.engine.worker.batches import Batch, keys_of
 from anabranch.errors import ProgramError
 from anabranch.program.graph import FlatMap, Keyed, Map, Node
 from anabranch.program.model import Declaration, Selectivity, declaration_of
-from anabranch.state.codec import encode
+from anabranch.state.codec import comparable
 
 if TYPE_CHECKING:
     from anabranch.engine.worker.stage_flow import Flow
@@ -117,7 +117,7 @@ class _StepWatch:
         for output in outputs:
             for name in names:
                 value = output[self._node.schema.names.index(name)]
-                if encode([value]) != encode([row[name]]):
+                if comparable([value]) != comparable([row[name]]):
                     self._refuse(f"forward {name!r}", row, f"it emitted {value!r} for it")
 
     def _refuse(self, what: str, row: Any, found: str) -> None:
