@@ -6,12 +6,13 @@ event_time.py  times as whole numbers, watermarks, the keys that wait for a time
 model.py      what an operator does, with the reasons: state, key, selectivity, order
 calling.py    the contract with user code: what it may return, how its failure is told, its instances
 elastic.py    how the calls of an elastic operator are made
-hashing.py    the hash of keys, and key groups
 hashing.py    the hash of keys, and key groups               key_text.py   texts for computed keys
 options.py    every option of a query: name, what it may be, default, meaning
 origins.py    sources that need no Spark to be described
 object_parts.py   what objects of the user's hold, and the ways through them
 object_pieces.py  objects of the library that are kept in one piece
+set_tables.py     the order of a set, kept                  not_a_number.py   which NaN is which
+showing.py        values and errors as text, also those that cannot show themselves
 object_graph.py   such an object, kept whole as data        belongings.py   what user code keeps, put back
 whole_copies.py   copies with globals of their own          travelling.py   a program on its way to workers
 """
