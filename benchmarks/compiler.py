@@ -139,7 +139,7 @@ def look_for_differences(rounds: int, seed: int, plants_each: int | None) -> tup
     """Operators and mutants judged safe that differ; mutants made; mutants judged safe."""
     from pyspark import cloudpickle
 
-    from anabranch.compiler.models.analysis import analyse
+    from anabranch.compiler.layout.analysis import analyse
     from anabranch.program.model import State
     from tests.compiler import harness, mutants
     from tests.compiler.corpus import SCHEMA, Case, load
@@ -207,7 +207,7 @@ def main(arguments: list[str]) -> dict[str, Any]:
     seconds, processor_seconds = time_to_compile(size, repeats)
     print(f"{size} operators compiled in {seconds:.3f} s, {processor_seconds:.3f} s of the processor (medians)")
 
-    from anabranch.compiler.models.analysis import analyse
+    from anabranch.compiler.layout.analysis import analyse
     from tests.compiler.corpus import load
     from tests.compiler.harness import node_of
 

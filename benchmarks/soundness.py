@@ -209,7 +209,7 @@ def main(arguments: list[str]) -> dict[str, Any]:
 
     import cloudpickle
 
-    from anabranch.compiler.models.analysis import analyse
+    from anabranch.compiler.layout.analysis import analyse
     from tests.compiler import mutants
     from tests.compiler.corpus import load
     from tests.compiler.fuzzing import sources

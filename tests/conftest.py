@@ -20,6 +20,8 @@ settings.register_profile("anabranch", deadline=None)
 settings.load_profile("anabranch")
 
 
+# First, because pytest-xdist reads the groups in its own hook of this name.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What shares a JVM stays in one process: ``make test`` has two, and gives each whole groups (pytest-xdist).
 

@@ -22,6 +22,7 @@ import anabranch.state as _state_package  # noqa: F401
 from anabranch import errors
 from anabranch.api.declarations import Operator, state, store, stores
 from anabranch.api.events import Decided, EpochEnded, ExecutorsChanged, Rescaled
+from anabranch.api.keys import key
 from anabranch.api.partitions import partition_of, partitions_of
 from anabranch.api.progress import show_progress
 from anabranch.api.session import FeedbackStream, Session, feedback, from_rows, session
@@ -52,6 +53,7 @@ __all__ = [
     "event_time",
     "feedback",
     "from_rows",
+    "key",
     "model",
     "partition_of",
     "partitions_of",

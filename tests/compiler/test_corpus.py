@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.compiler.models.analysis import analyse
+from anabranch.compiler.layout.analysis import analyse
 from anabranch.compiler.reading.read_operator import INTERNAL
 from tests.compiler.corpus import load
 from tests.compiler.harness import node_of

@@ -58,7 +58,7 @@ def test_operators_with_changed_code(first):
 
 def test_the_fuzzer_would_see_a_wrong_verdict(monkeypatch):
     """A test of the test: without the proof, operators with state are told from stateless ones by what they emit."""
-    from anabranch.compiler.models import analysis
+    from anabranch.compiler.layout import analysis
 
     monkeypatch.setattr(analysis, "ordered_blocks", lambda found: [])
     seen = sum(bool(trial.difference) for trial in tried(map(generated, range(24)), ROWS, WAYS[:1]))

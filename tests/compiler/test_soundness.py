@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
-from anabranch.compiler.models.analysis import analyse
+from anabranch.compiler.layout.analysis import analyse
 from anabranch.program.model import State
 from tests.compiler import mutants
 from tests.compiler.corpus import SCHEMA, Case, load

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 import anabranch as ab
-from anabranch.compiler.models import analysis, built_in, inference
+from anabranch.compiler.layout import analysis
+from anabranch.compiler.models import built_in, inference
 from anabranch.compiler.reading.values import Text, column_text
 from anabranch.program.model import Key
 

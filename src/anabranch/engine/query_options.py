@@ -26,6 +26,7 @@ class QueryOptions:
     mergers: int = 0
     split_hot_keys: str = "auto"
     spread: str = "auto"
+    file_reading: str = "auto"
     durability: str = "process"
     end_of_input: str = "open"
     verify: VerifySettings = dataclasses.field(default_factory=VerifySettings)
@@ -47,6 +48,7 @@ class QueryOptions:
             values.get("mergers", 0),
             values.get("splitHotKeys", "auto"),
             values.get("spread", "auto"),
+            values.get("fileReading", "auto"),
             values.get("durability", "process"),
             values.get("endOfInput", "open"),
             VerifySettings(values.get("verify", 0.0), values.get("verifyAction", "fail")),

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
+import inspect
+import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -293,8 +296,10 @@ def declaration_of(*candidates: Any) -> Declaration | None:
     for found in candidates:
         if isinstance(found, Declaration):
             return found
-        for holder in (found, getattr(found, "func", None), type(found)):
-            declared = getattr(holder, DECLARATION, None) if holder is not None else None
+        inner = found.func if type(found) is functools.partial else found
+        for holder in (found, inner.__func__ if isinstance(inner, types.MethodType) else inner, type(found)):
+            # Not by getattr, which may run code of the user's.
+            declared = inspect.getattr_static(holder, DECLARATION, None)
             if isinstance(declared, Declaration):
                 return declared
     return None

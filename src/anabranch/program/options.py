@@ -302,6 +302,13 @@ OPTIONS: tuple[Option, ...] = (
         "source has too few pieces, or uneven ones, and takes them away when that does not pay; `off` leaves them "
         "where the source is read, but for `Stream.spread`.",
     ),
+    Option(
+        "fileReading",
+        _one_of("auto", "spark"),
+        "auto",
+        "Who reads the files of an epoch: `auto` lets tasks read Parquet files on this machine themselves, where they "
+        "read the same as Spark does, which saves the way of every row from Java to Python; `spark` never does.",
+    ),
     # -- trust
     Option(
         "verify",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import enum
 import functools
 import pickle
 import sys
@@ -12,16 +14,24 @@ from typing import Any
 import cloudpickle
 
 from anabranch.errors import StateError
+from anabranch.program.kept_cache import kept_cache
 from anabranch.program.not_a_number import NanNumbers, NumberedNans
-from anabranch.program.object_parts import code_of, modules_of
+from anabranch.program.object_parts import (
+    attributes_of,
+    built_in_base,
+    held_by_container,
+    is_library,
+    is_plain_instance,
+)
+from anabranch.program.object_reach import code_of, modules_of
 from anabranch.program.set_tables import SetTable, fill, frozen, table_of
 
 
-def pickled_whole(value: Any, target: Any) -> tuple[bytes, bool]:
+def pickled_whole(value: Any, target: Any, keeps_caches: bool = False) -> tuple[bytes, bool]:
     """Pickled so that each copy has classes and globals of its own: what user code keeps there is its own, too.
 
     `target` is what of the value is the user's. Where a global cannot be pickled they all stay those of their modules:
-    the second result says whether they came along.
+    the second result says whether they came along. With `keeps_caches` the caches of functions can be kept, too.
     """
     classes, functions = code_of(target)
     names = modules_of(classes.values(), functions) - {"__main__"}
@@ -29,7 +39,7 @@ def pickled_whole(value: Any, target: Any) -> tuple[bytes, bool]:
     try:
         for each in modules:
             cloudpickle.register_pickle_by_value(each)
-        found = _pickled(value)
+        found = _pickled(value, keeps_caches)
         loaded(found)  # not all that can be written can be read
         return found, True
     except Exception:  # said below, if it is no matter of the globals
@@ -38,9 +48,11 @@ def pickled_whole(value: Any, target: Any) -> tuple[bytes, bool]:
         for each in modules:
             cloudpickle.unregister_pickle_by_value(each)
     try:
-        found = _pickled(value)
+        found = _pickled(value, keeps_caches)
         loaded(found)
         return found, not modules
+    except StateError:
+        raise
     except Exception as problem:
         raise StateError(f"it cannot be sent to workers: {type(problem).__name__}: {problem}") from problem
 
@@ -57,7 +69,7 @@ def copied_with(value: Any, target: Any, others: Sequence[tuple[Any, Any]]) -> A
     try:
         for each in modules:
             cloudpickle.register_pickle_by_value(each)
-        _Pickler(into, {id(held): number for number, (held, _) in enumerate(others)}).dump_whole(value)
+        _Pickler(into, others={id(held): number for number, (held, _) in enumerate(others)}).dump_whole(value)
     finally:
         for each in modules:
             cloudpickle.unregister_pickle_by_value(each)
@@ -80,9 +92,10 @@ class _Pickler(cloudpickle.Pickler):
     come behind it. Frozen sets, and NaNs, are made when they are met, once each.
     """
 
-    def __init__(self, into: BytesIO, others: Mapping[int, int]) -> None:
+    def __init__(self, into: BytesIO, keeps_caches: bool = False, others: Mapping[int, int] | None = None) -> None:
         super().__init__(into)
-        self._others = others
+        self._keeps_caches = keeps_caches
+        self._others = others or {}
         self._nans = NanNumbers()
         self._met: dict[int, tuple[int, Any]] = {}
         self._lying: list[tuple[Any, ...]] = []
@@ -109,8 +122,14 @@ class _Pickler(cloudpickle.Pickler):
         return None
 
     def reducer_override(self, obj: Any) -> Any:
-        if type(obj) is functools.cached_property:  # it holds a lock
+        kind = type(obj)
+        if kind is functools.cached_property:  # it holds a lock
             return _cached_property, (obj.func, obj.attrname)
+        if kind is functools._lru_cache_wrapper and self._keeps_caches:
+            return kept_cache(obj)
+        if _is_copied_plainly(kind):
+            state = dict(attributes_of(obj)), [child for _, child in held_by_container(obj)]
+            return _blank, (kind,), state, None, None, _fill_blank
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
             make, arguments, *others = reduced
@@ -119,6 +138,12 @@ class _Pickler(cloudpickle.Pickler):
                 described[-1] = {**described[-1], "__qualname__": obj.__qualname__}
             return (make, (*described, None, extra), *others)
         return reduced
+
+
+def _cached_property(function: Any, name: str | None) -> Any:
+    made: Any = functools.cached_property(function)
+    made.attrname = name
+    return made
 
 
 class _Unpickler(pickle.Unpickler):
@@ -140,13 +165,40 @@ class _Unpickler(pickle.Unpickler):
         return self._made[number]
 
 
-def _cached_property(function: Any, name: str | None) -> Any:
-    made: Any = functools.cached_property(function)
-    made.attrname = name
-    return made
-
-
-def _pickled(value: Any) -> bytes:
+def _pickled(value: Any, keeps_caches: bool) -> bytes:
     into = BytesIO()
-    _Pickler(into, {}).dump_whole(value)
+    _Pickler(into, keeps_caches).dump_whole(value)
     return into.getvalue()
+
+
+def _is_copied_plainly(kind: type) -> bool:
+    """Whether objects of a class of the user's are their attributes and contents, and it says nothing of copies.
+
+    They are copied without running any of its code: reading an attribute may be what it counts.
+    """
+    if is_library(kind.__module__) or not is_plain_instance(kind) or issubclass(kind, (enum.Enum, type)):
+        return False
+    return not any(name in vars(base) for base in kind.__mro__[:-1] for name in _OF_COPIES)
+
+
+_OF_COPIES = ("__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
+
+
+def _blank(kind: Any) -> Any:
+    return built_in_base(kind).__new__(kind)
+
+
+def _fill_blank(made: Any, state: tuple[dict[str, Any], list[Any]]) -> None:
+    attributes, held = state
+    for name, each in attributes.items():
+        object.__setattr__(made, name, each)
+    if isinstance(made, list):
+        list.extend(made, held)
+    elif isinstance(made, set):
+        set.update(made, held)
+    elif isinstance(made, dict):
+        if isinstance(made, collections.defaultdict):
+            made.default_factory = held.pop(0)
+        base: Any = collections.OrderedDict if isinstance(made, collections.OrderedDict) else dict
+        for key, each in zip(held[::2], held[1::2], strict=True):
+            base.__setitem__(made, key, each)

@@ -6,5 +6,6 @@ stages.py        the layout: steps, edges, stages             laying_out.py   ho
 pragmas.py       isolate and colocate                         order_needs.py   which edges carry trails
 runnable.py      an operator as it runs                       hot_key_split.py   aggregations in two steps
 source_spread.py   sources dealt out to channels              computed_keys.py   keys that are no columns
-partitioned_source.py   sources that spare a shuffle
+partitioned_source.py   sources that spare a shuffle     analysis.py   from a node to its model, and its rewritten logic
+error_policies.py   dead letters as streams
 """

@@ -10,11 +10,13 @@ import dataclasses
 from collections.abc import Mapping
 
 from anabranch.compiler.layout.chains import PlannedOperator
+from anabranch.compiler.rewriting.doors import door_of
 from anabranch.compiler.rewriting.whole_object import whole
 from anabranch.errors import ProgramError, StateError
+from anabranch.operators.guarding import Guarding, guarded
 from anabranch.program.graph import Feedback, Filter, FlatMap, Keyed, Map, Node, Process, Source
 from anabranch.program.model import Block, State
-from anabranch.program.object_parts import changes_in_globals
+from anabranch.program.object_reach import changes_in_globals
 
 
 def is_single(operator: PlannedOperator) -> bool:
@@ -48,7 +50,10 @@ def runnable(operator: PlannedOperator, copies: Mapping[int, Node]) -> Node:
         logic = FlatMap(getattr(node.logic.operator, node.logic.method))
     elif operator.model.state.value is not State.STATELESS:
         logic, key = _taken_over(operator), ()
-    return dataclasses.replace(node, logic=logic, key=key, inputs=inputs)
+    made = dataclasses.replace(node, logic=logic, key=key, inputs=inputs)
+    if node.on_error == "fail":
+        return made
+    return dataclasses.replace(made, logic=guarded(logic, Guarding.of(made, node.columns)))
 
 
 def _taken_over(operator: PlannedOperator) -> Keyed:
@@ -70,6 +75,15 @@ def _taken_over(operator: PlannedOperator) -> Keyed:
     if model.out_of_reach:
         kept = ", ".join(model.out_of_reach)
         raise ProgramError(_explained(operator, f"{kept} could not be kept from one epoch to the next"))
+    door = door_of(target)
+    if door is not None:
+        what, where = door
+        raise ProgramError(
+            f"operator {node.title}: {what} at {where} leads to what is not the operator's own, and what it remembers "
+            "there could not be kept from one epoch to the next. Name what you need: globals by their names, "
+            "attributes by theirs; and keep what is to be remembered in attributes of self. Or, if it remembers "
+            f"nothing, declare it: @ab.model(state='stateless'). (It cannot be followed: {_reasons(operator)}.)"
+        )
     try:
         logic = whole(target, method, mode)
     except StateError as problem:
@@ -90,8 +104,12 @@ def _taken_over(operator: PlannedOperator) -> Keyed:
     return logic
 
 
+def _reasons(operator: PlannedOperator) -> str:
+    return "; ".join(dict.fromkeys(block.reason for block in operator.model.blocks)) or operator.blocked
+
+
 def _explained(operator: PlannedOperator, what: str) -> str:
-    reasons = "; ".join(dict.fromkeys(block.reason for block in operator.model.blocks)) or operator.blocked
+    reasons = _reasons(operator)
     where = next((f" (line {block.location.line})" for block in operator.model.blocks if block.location), "")
     text = f"operator {operator.node.title}: {what}: {reasons}{where}."
     return text + (f" To change that: {operator.remedy}." if operator.remedy else "")

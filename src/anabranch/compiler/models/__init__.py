@@ -7,7 +7,6 @@
     inference.py      reads an operator, first as if it had no state, then with its dicts as state
     built_in.py       models of sources, sinks and the library's own operators
     elastic_models.py what may have several calls under way at once
-    analysis.py       from a node of the graph to its model; declarations are checked against the code
 
 The models themselves are data of the program (`program/model.py`): what runs needs them, too.
 """

@@ -17,6 +17,7 @@ from anabranch.compiler.models.inference import infer
 from anabranch.compiler.reading.facts import KEEPING, TRUSTED, Fact, Facts, Kind
 from anabranch.operators.library_operator import LibraryOperator
 from anabranch.program.graph import (
+    DeadLetters,
     Feedback,
     FlatMap,
     Keyed,
@@ -59,8 +60,8 @@ def built_in_model(node: Node, read: list[Inference]) -> Model | None:
     if isinstance(logic, Spread):
         state = Property(State.STATELESS, "it deals tuples out and keeps nothing", here)
         return _model(node, state, Selectivity.ONE, everything)
-    if isinstance(logic, (Union, Port)):
-        word = "a union" if isinstance(logic, Union) else "one of several outputs"
+    if isinstance(logic, (Union, Port, DeadLetters)):
+        word = "one of several outputs" if isinstance(logic, Port) else "a union"
         state = Property(State.STATELESS, f"{word} keeps nothing", here)
         return _model(node, state, Selectivity.ONE, everything, ordering=Ordering.NEEDED)
     if isinstance(logic, Watermark):

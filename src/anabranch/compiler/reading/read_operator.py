@@ -45,7 +45,8 @@ from anabranch.compiler.reading.values import (
     is_plain_enum,
 )
 from anabranch.program.graph import Location, StateField
-from anabranch.program.object_parts import code_of, is_kept_whole, is_plain_instance, reached
+from anabranch.program.object_parts import is_kept_whole, is_plain_instance
+from anabranch.program.object_reach import code_of, reached
 from anabranch.program.schema import Schema
 
 _MOST_PASSES = 8

@@ -4,5 +4,6 @@ managed_state.py   dicts of the author's that become managed state
 watched_dicts.py   dicts that refuse what the proof says does not happen
 computed_key.py    keys that are computed become columns
 whole_object.py    operators in one channel, taken over whole
+doors.py           code that reaches what is not the operator's own
 inline.py          methods that run over columns
 """

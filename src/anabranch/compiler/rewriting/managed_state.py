@@ -33,7 +33,8 @@ from anabranch.compiler.reading.values import Text
 from anabranch.compiler.rewriting.watched_dicts import ANY_INDEX, Watch, empty_like, unwatch, watch
 from anabranch.program.graph import Keyed, StateField
 from anabranch.program.object_graph import ObjectGraph
-from anabranch.program.object_parts import at_path, code_of, is_atom, is_plain_instance, path_to
+from anabranch.program.object_parts import is_atom, is_plain_instance
+from anabranch.program.object_reach import at_path, code_of, path_to
 from anabranch.program.whole_copies import copied_with, loaded, pickled_whole
 
 

@@ -97,6 +97,10 @@ class Crew(Protocol):
         """Forget work that nobody has begun."""
 
     @property
+    def busy(self) -> int:
+        """How many calls are under way that were not given up, also of workers that are no longer active."""
+
+    @property
     def hanging(self) -> int:
         """How many workers are in calls that were given up."""
 

@@ -21,8 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.rewriting.inline import inlined
+from anabranch.engine.worker.guarded_steps import as_written, guarded_step, only_tuples_step
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.errors import AnabranchError
+from anabranch.operators.guarding import GuardedFunction
 from anabranch.program.calling import canonical, emitted, operator_failed, route_of
 from anabranch.program.elastic import ElasticFunction
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Port, Punctuate, Route
@@ -183,7 +185,7 @@ class BatchSteps:
                 return _adding_step(logic.function)
             return self._guard(_run_map, timed(logic.function), keep)
         if isinstance(logic, FlatMap):
-            return self._guard(_run_flat_map, emitting(logic.function), keep)
+            return self._flat_map_step(node, watch, self._guard(_run_flat_map, emitting(logic.function), keep))
         if isinstance(logic, Keyed):
             function = getattr(type(logic.prototype), logic.method)
             places = tuple(node.inputs[0].schema.names.index(name) for name in node.key)
@@ -203,6 +205,15 @@ class BatchSteps:
         if isinstance(logic, Port):
             return _port_step(logic.index)
         raise AssertionError(f"a channel cannot run a {node.kind}")
+
+    def _flat_map_step(self, node: Node, watch: Stopwatch | None, step: Any) -> Any:
+        """The step, or a faster one that does the same."""
+        function = node.logic.function  # type: ignore[union-attr]
+        if hasattr(function, "drops_letters"):
+            return only_tuples_step
+        if isinstance(function, GuardedFunction):
+            return guarded_step(node, self.step(as_written(node), watch), step, watch)
+        return step
 
     def _choosing_step(self, logic: Route | Punctuate) -> Any:
         """The same tuples, with what was chosen for each."""

@@ -29,8 +29,11 @@ from anabranch.engine.worker.exchange import (
     FAILURE,
     HEADER,
     MARKS,
+    Arriving,
     Outbox,
+    Payload,
     Row,
+    arriving_rows,
     batches_of,
     edge_of,
     is_relative,
@@ -152,7 +155,7 @@ class Task:
 
     def context(self) -> EpochContext:
         """The epoch as operators see it in this task."""
-        return EpochContext(self.clock_ms, self.parts)
+        return EpochContext(self.clock_ms, self.parts, number=self.epoch)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,14 +174,14 @@ class ChannelTask(Task):
 
     def run(self, batches: Iterator[pa.RecordBatch], index: int) -> Iterator[pa.RecordBatch]:
         """The task with an index, over its rows (order, payload), sorted by order."""
-        return batches_of(self.rows(_sorted_rows(batches), index))
+        return batches_of(self.rows(arriving_rows(batches), index))
 
-    def rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], index: int) -> Iterator[Row]:
+    def rows(self, arriving: Iterator[Arriving], index: int) -> Iterator[Row]:
         """What the task sends."""
         with running(self.context()):
             yield from self._rows(arriving, index)
 
-    def _rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], index: int) -> Iterator[Row]:
+    def _rows(self, arriving: Iterator[Arriving], index: int) -> Iterator[Row]:
         program = self.load()
         outbox = Outbox(program.layout, self.depth, self.functions, index, self.epoch)
         later = self.depth < program.layout.depth
@@ -220,11 +223,6 @@ class ChannelTask(Task):
                 yield outbox.result(part, number)
         elif not files.takes(leaving):
             yield from outbox.leaving(leaving)
-
-
-def _sorted_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.Scalar]]:
-    for batch in batches:
-        yield from zip(batch.column(0).to_pylist(), batch.column(1), strict=True)
 
 
 class ChannelRun:
@@ -286,10 +284,10 @@ class ChannelRun:
         """The error that was met while retracing."""
         return self._run.failure if isinstance(self._run, RetracedStage) else None
 
-    def add_pieces(self, payload: pa.Scalar) -> None:
+    def add_pieces(self, payload: pa.Scalar | Payload) -> None:
         self._positions.add(msgpack.unpackb(payload.as_buffer()))
 
-    def take(self, kind: int, number: int, place: bytes, payload: pa.Scalar) -> Iterator[Any]:
+    def take(self, kind: int, number: int, place: bytes, payload: pa.Scalar | Payload) -> Iterator[Any]:
         """Take rows that arrived; what leaves already."""
         edge = self._edges[number]
         buffer = payload.as_buffer()

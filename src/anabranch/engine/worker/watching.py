@@ -57,6 +57,8 @@ class StageWatch:
 def _declaration(node: Node) -> Declaration | None:
     """What the author declared of the tuples that an operator makes, if that can be seen at a batch."""
     logic = node.logic
+    if node.on_error != "fail":
+        return None  # a call that fails emits nothing, or a letter
     target: Any = None
     if isinstance(logic, (Map, FlatMap)):
         target = logic.function

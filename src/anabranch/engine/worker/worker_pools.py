@@ -26,7 +26,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine.pool.dispatch import LevelController, LoopBlocked, Pool
+from anabranch.engine.pool.dispatch import LoopBlocked, Pool
+from anabranch.engine.pool.level_controller import LevelController
 from anabranch.engine.pool.neighbours import Neighbours
 from anabranch.engine.pool.work import Crew
 from anabranch.engine.reports import ElasticReport

@@ -48,7 +48,7 @@ from anabranch.program.model import (
     State,
     declaration_of,
 )
-from anabranch.program.object_parts import reached
+from anabranch.program.object_reach import reached
 
 _MODES = {Map: "map", Filter: "filter", FlatMap: "flat_map", Process: "process", Keyed: "process"}
 
@@ -74,6 +74,7 @@ def analyse_with_facts(node: Node) -> tuple[Model, Inference | None]:
     target, method, mode, fields = _code_of(node)
     _check_method(node, target, method)
     schema = node.inputs[0].schema if node.inputs else None
+    schema = getattr(getattr(node.logic, "prototype", None), "schema_as_written", schema)
     found = infer(target, method, schema, node.schema, mode, fields, node.location)
     model = _from_code(node, found, target, method, mode)
     others = _called_between(node, target, fields)
@@ -127,7 +128,9 @@ def _code_of(node: Node) -> tuple[Any, str | None, str, tuple[Any, ...]]:
     if isinstance(logic, Keyed):
         # What takes the tuples of an operator that waits is ours, and calls the user's.
         method = logic.method if logic.method not in _TAKING else "process"
-        return logic.prototype, method, "process", logic.fields
+        as_written = getattr(logic.prototype, "operator_as_written", None)  # behind the columns of a computed key
+        target = logic.prototype if as_written is None else as_written()
+        return target, method, "process", logic.fields
     if isinstance(logic, Process):
         return logic.operator, None if _is_called(logic) else logic.method, "process", ()
     return user_function(logic.function), None, _MODES[type(logic)], ()  # type: ignore[union-attr]
