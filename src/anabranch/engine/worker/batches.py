@@ -26,7 +26,7 @@ from anabranch.engine.worker.timing import Stopwatch
 from anabranch.errors import AnabranchError
 from anabranch.operators.guarding import GuardedFunction
 from anabranch.program.calling import canonical, emitted, operator_failed, route_of
-from anabranch.program.elastic import ElasticFunction
+from anabranch.program.elastic import ElasticFunction, settings_of
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Port, Punctuate, Route
 from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
 
@@ -125,8 +125,8 @@ class Batch:
         return self._columns
 
 
-ElasticSteps = Callable[[Node, int, Callable[..., Batch]], Callable[[Batch, Node], Batch]]
-"""Makes the step of an elastic operator, for an epoch; the last argument checks outputs."""
+ElasticSteps = Callable[..., Callable[[Batch, Node], Batch]]
+"""Makes the step of an elastic operator: of a node, for an epoch, with what checks outputs, with its state if any."""
 
 
 class Keeper:
@@ -186,6 +186,8 @@ class BatchSteps:
             return self._guard(_run_map, timed(logic.function), keep)
         if isinstance(logic, FlatMap):
             return self._flat_map_step(node, watch, self._guard(_run_flat_map, emitting(logic.function), keep))
+        if self._elastic is not None and settings_of(logic) is not None:  # accumulators
+            return self._elastic(node, self._epoch, self.checked, self._tables[node.name])
         if isinstance(logic, Keyed):
             function = getattr(type(logic.prototype), logic.method)
             places = tuple(node.inputs[0].schema.names.index(name) for name in node.key)

@@ -131,6 +131,8 @@ class StageRun:
             arrived = entering if at == 0 else self._passed_on(made, step)
             self.entered[step.node.name] += _size(arrived)
             out = self._sampled(step, arrived, self._runs if watch is None else self._timed_runs)
+            if self._watch_declared is not None:
+                self._watch_declared.kept_nothing(step, arrived)
             if watch is not None and seconds is not None and isinstance(arrived, Flow) and arrived.origins is not None:
                 spent = watch.take()
                 if len(spent):  # a step of ours that looks at no single tuple has nothing to time

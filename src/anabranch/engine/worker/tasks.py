@@ -21,7 +21,7 @@ from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
 from anabranch.engine.reports import Anomaly, ChannelReport
-from anabranch.engine.worker.advances import Advances, EventTimes, rising
+from anabranch.engine.worker.advances import Advances, EventTimes, at_the_start, rising
 from anabranch.engine.worker.batches import Batch
 from anabranch.engine.worker.exchange import (
     ADVANCES,
@@ -414,9 +414,8 @@ class ChannelRun:
                 for number, trails, values in self._advances.get(name, ())
             ]
             if name in ticks:  # the input has ended: whoever made it says so at the start of the epoch
-                width = len(parts[0][0]) if parts else sum(digit is None for digit in wanted)
-                start = [np.full(1, ticks[name] if at == 0 else 0) for at in range(width)]
-                parts.append((start, np.full(1, END)))
+                came = [edge.digits for edge in self._edges.values() if name in edge.watermarks]
+                parts.append((at_the_start(ticks[name], came, wanted), np.full(1, END)))
             if parts:
                 yield rising(name, parts, self._times.value(name), name in self._times.idle)
 
