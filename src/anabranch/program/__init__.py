@@ -15,5 +15,6 @@ set_tables.py     the order of a set, kept                  not_a_number.py   wh
 object_graph.py   such an object, kept whole as data        object_filling.py   objects given what was kept of them
 belongings.py     what user code keeps, put back            elsewhere.py   what it names in other modules, watched
 whole_copies.py   copies with globals of their own          likeness.py   whether a copy is like its original
-travelling.py     a program on its way to workers           showing.py   values and errors as text
+travelling.py     a program on its way to workers          source_code.py   the syntax tree of a function
+showing.py        values and errors as text, also those that cannot show themselves
 """
