@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import ProgramError, SchemaError
+from anabranch.operators.guarding import POLICIES, can_fail
 from anabranch.program.graph import Location, Logic, Node
 from anabranch.program.hashing import is_hashable
 from anabranch.program.schema import Schema, schema_of_return
@@ -40,8 +41,10 @@ def put(
     others: Sequence[Stream] = (),
     keys: tuple[tuple[str, ...], ...] = (),
     part_of: str = "",
+    on_error: str | None = None,
 ) -> Stream:
     """Put an operator behind a stream (and others); `make` gets its name and gives its logic and schema."""
+    policy = error_policy(stream._on_error if on_error is None else on_error, kind, location)
     session, names = stream._session, stream._names
     for other in others:
         session = session or other._session
@@ -56,8 +59,31 @@ def put(
         names.discard(chosen)
         raise type(problem)(f"{kind} at {location}: {problem}") from None
     inputs = (stream._node, *(other._node for other in others))
-    node = Node(next_number(), kind, chosen, logic, inputs, schema, location, key, keys, part_of=part_of)
-    return type(stream)(session, node, names)
+    policy = policy if can_fail(logic) else "fail"
+    number = next_number()
+    node = Node(number, kind, chosen, logic, inputs, schema, location, key, keys, part_of=part_of, on_error=policy)
+    made = type(stream)(session, node, names)
+    return like(made, stream)
+
+
+def error_policy(given: Any, kind: str, location: Location) -> str:
+    """What a call that fails does; ProgramError if it is none of what it can do."""
+    if given not in POLICIES:
+        raise ProgramError(f"{kind} at {location}: on_error={given!r}; expected {', '.join(map(repr, POLICIES))}")
+    return str(given)
+
+
+def under(stream: Stream, on_error: str | None) -> Stream:
+    """The same stream, behind which operators follow a policy; None: that of the stream."""
+    made = copy.copy(stream)
+    made._on_error = stream._on_error if on_error is None else on_error
+    return made
+
+
+def like(made: Stream, stream: Stream) -> Stream:
+    """A stream behind which operators follow the policy that they follow behind another."""
+    made._on_error = stream._on_error
+    return made
 
 
 def remade(stream: Stream, **said: Any) -> Stream:

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.api.building import put
+from anabranch.api.building import like, put, under
 from anabranch.api.declarations import to_milliseconds
 from anabranch.api.keys import By, KeyedStream, both_keyed_by, keyed_by, pairs_of_key
 from anabranch.api.stream_time import scale_of
@@ -49,6 +49,7 @@ def join(
     *,
     ttl: float | datetime.timedelta | None = None,
     name: str | None = None,
+    on_error: str | None = None,
 ) -> Stream:
     """Pairs of tuples of two streams that agree on a key, within a window or however far apart.
 
@@ -76,7 +77,7 @@ def join(
     """
     location = caller_location()
     _must_be_streams("join", (other,), location)
-    left, right = both_keyed_by(stream, other, "join", by, location, name)
+    left, right = both_keyed_by(under(stream, on_error), under(other, on_error), "join", by, location, name)
     pairs, keys = _pairs("join", left, right, location)
 
     def make(called: str) -> tuple[Logic, Schema]:
@@ -85,7 +86,8 @@ def join(
         columns, written = (left.stream.schema, right.stream.schema), (stream.schema, other.schema)
         return join_logic(*columns, pairs, window, how, function, schema, called, ttl_ms, scales, written)
 
-    return put(left.stream, "join", make, location, name, keys[0], others=(right.stream,), keys=keys)
+    made = put(left.stream, "join", make, location, name, keys[0], others=(right.stream,), keys=keys)
+    return like(made, stream)
 
 
 def enrich(

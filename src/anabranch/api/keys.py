@@ -85,6 +85,7 @@ def without(result: Stream, gone: Sequence[str], location: Location) -> Stream:
         None,
         wanted=f"{called}-plain",
         part_of=called,
+        on_error="fail",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from anabranch.api.building import put
+from anabranch.api.building import like, put, under
 from anabranch.api.keys import By, KeyedStream, keyed_by
 from anabranch.api.stream_time import scale_of
 from anabranch.errors import ProgramError, SchemaError
@@ -32,6 +32,7 @@ def aggregate(
     name: str | None = None,
     null_key: str = "keep",
     reassociate: bool = False,
+    on_error: str | None = None,
     late: Literal["drop"] = "drop",
     **aggregations: Aggregation,
 ) -> Stream: ...
@@ -46,6 +47,7 @@ def aggregate(
     name: str | None = None,
     null_key: str = "keep",
     reassociate: bool = False,
+    on_error: str | None = None,
     late: Literal["stream"],
     **aggregations: Aggregation,
 ) -> tuple[Stream, Stream]: ...
@@ -59,6 +61,7 @@ def aggregate(
     name: str | None = None,
     null_key: str = "keep",
     reassociate: bool = False,
+    on_error: str | None = None,
     late: str = "drop",
     **aggregations: Aggregation,
 ) -> Stream | tuple[Stream, Stream]:
@@ -77,6 +80,9 @@ def aggregate(
     reassociate : bool
         Whether floats may be added in another order than by one thread, if that lets several channels work on a
         hot key (option ``splitHotKeys``): the last bits of a sum may then differ.
+    on_error : "fail", "skip" or "dead_letter", optional
+        What a tuple does for which a function of yours fails, or that has no key or time where it must have one; see
+        `Stream.on_error`. What fails when a window closes by itself fails the epoch.
     late : "drop" or "stream"
         With windows that follow the watermark of the stream, what becomes of tuples for which no window is open any
         more: they go; or they are a stream: then two streams are given back, the results and the late tuples. They are
@@ -95,7 +101,7 @@ def aggregate(
     [(total=1), (total=6), (total=7)]
     """
     location = caller_location()
-    keyed = _keyed(stream, "aggregate", by, location, name, shown=True)
+    keyed = _keyed(under(stream, on_error), "aggregate", by, location, name, shown=True)
     key = keyed.names
     chosen = tumbling(window) if isinstance(window, POLICIES) else window
     if not isinstance(chosen, (Tumbling, Sliding)):
@@ -114,15 +120,17 @@ def aggregate(
 
     if late not in ("drop", "stream"):
         raise ProgramError(f"aggregate at {location}: late={late!r}: expected 'drop' or 'stream'")
-    made = put(keyed.stream, "aggregate", make, location, name, key)
+    made = like(put(keyed.stream, "aggregate", make, location, name, key), stream)
     if late == "drop":
         return made
     called = made._node.name
-    results = put(
-        made, "results", lambda n: results_logic(made.schema, key, n), location, None, wanted=f"{called}_results"
-    )
     columns = keyed.stream.schema
-    gone = put(made, "late", lambda n: late_logic(columns, n), location, None, wanted=f"{called}_late")
+
+    def part(kind: str, logic: Callable[[str], tuple[Logic, Schema]]) -> Stream:
+        return put(made, kind, logic, location, None, wanted=f"{called}_{kind}", on_error="fail")
+
+    results = part("results", lambda n: results_logic(made.schema, key, n))
+    gone = part("late", lambda n: late_logic(columns, n))
     return results, keyed.plain(gone, location)
 
 
@@ -229,6 +237,7 @@ def match(
     schema: Any = None,
     null_key: str = "keep",
     name: str | None = None,
+    on_error: str | None = None,
 ) -> Stream:
     """Find a pattern in the tuples of each key.
 
@@ -262,11 +271,11 @@ def match(
     [(host='a', n=2)]
     """
     location = caller_location()
-    keyed = _keyed(stream, "match", by, location, name, shown=emit is None)
+    keyed = _keyed(under(stream, on_error), "match", by, location, name, shown=emit is None)
     key = keyed.names
 
     def make(called: str) -> tuple[Logic, Schema]:
         columns = keyed.stream.schema
         return match_logic(columns, key, pattern, within, contiguity, emit, schema, null_key, called, stream.schema)
 
-    return put(keyed.stream, "match", make, location, name, key)
+    return like(put(keyed.stream, "match", make, location, name, key), stream)

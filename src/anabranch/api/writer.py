@@ -13,7 +13,7 @@ from anabranch.compiler.layout.hot_key_split import has_parts
 from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.engine.query_options import QueryOptions
 from anabranch.errors import ProgramError, SinkError
-from anabranch.program.graph import Node, named
+from anabranch.program.graph import DeadLetters, Node, named, upstream
 from anabranch.program.model import OutputOrder
 from anabranch.program.options import check_names, is_ours, read_options
 
@@ -158,6 +158,7 @@ class DataStreamWriter:
                 raise SinkError("a checkpoint location is needed: .option('checkpointLocation', 'checkpoint/')")
             checkpoint = temporary_checkpoint()
         nodes = [writer._node for writer in writers]
+        _check_letters(nodes)
         splits = chosen.split_hot_keys == "on" or (chosen.balancing.enabled and has_parts(nodes))
         wanted = QueryDescription(
             lambda form: compiled(nodes, form.split_hot_keys, form.spread),
@@ -218,6 +219,19 @@ def _check_is_its_own(options: Iterable[str]) -> None:
                 f"also(…): option {name} is the query's: set it on the writer that is started. Of ours, writers of "
                 "more outputs have order and path; the options of their formats are their own"
             )
+
+
+def _check_letters(nodes: Sequence[Node]) -> None:
+    """Dead letters that nobody reads would be lost without a word."""
+    program = upstream(*nodes)
+    read = {each.id for node in program if isinstance(node.logic, DeadLetters) for each in node.inputs}
+    lost = [node for node in program if node.on_error == "dead_letter" and node.id not in read]
+    if lost:
+        raise ProgramError(
+            f"operator {lost[0].title}: nobody reads its dead letters. Write them, too: "
+            "….writeStream.also(stream.dead_letters().writeStream.option('path', 'letters/')); or let it skip what "
+            "fails, which is counted: on_error='skip'"
+        )
 
 
 def _check_places(sinks: Sequence[Any]) -> None:

@@ -128,6 +128,7 @@ class Belongings:
             self._keep(name, value, lambda: dict(vars(value)), functools.partial(_give_names, vars(value)))
         if type(value) in _ITERATORS:
             self._iterators[id(value)] = copy.copy(value)
+            self._keep(name, value, lambda: repr(value.__reduce__()), lambda _: None)
         own = not isinstance(value, types.FunctionType) and not is_library(type(value).__module__)
         if own:
             self._keep(name, value, lambda: list(attributes_of(value)), functools.partial(_give_attributes, value))

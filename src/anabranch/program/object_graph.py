@@ -20,6 +20,7 @@ What cannot be kept is refused, if it can be by `check` before anything starts, 
 from __future__ import annotations
 
 import collections
+import copy
 import enum
 import functools
 import itertools
@@ -145,10 +146,8 @@ class ObjectGraph:
         assert self._parts is not None, "nothing was ever asked of it"
         return self._parts
 
-    @staticmethod
-    def from_parts(parts: list[Any]) -> ObjectGraph:
-        """From plain data."""
-        return ObjectGraph(parts)
+    def __deepcopy__(self, memo: Any) -> ObjectGraph:
+        return ObjectGraph(copy.deepcopy(self.to_parts(), memo))
 
     def __repr__(self) -> str:
         return repr(shown(self.to_parts()))

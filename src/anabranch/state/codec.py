@@ -135,7 +135,7 @@ _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] 
     20: (Row, lambda v: [list(v._fields), list(v)], lambda p: restored_row(tuple(p[0]), tuple(p[1]))),
     21: (StateMap, StateMap.to_parts, StateMap.from_parts),
     22: (StateMaps, StateMaps.to_parts, StateMaps.from_parts),
-    23: (ObjectGraph, ObjectGraph.to_parts, ObjectGraph.from_parts),
+    23: (ObjectGraph, ObjectGraph.to_parts, ObjectGraph),
     24: (Reference, lambda v: v.number, Reference),
     25: (UserObject, UserObject.to_parts, UserObject.from_parts),
 }

@@ -23,8 +23,11 @@ def has_parts(outputs: Sequence[Node]) -> bool:
 
 
 def _divides(node: Node, together: set[str]) -> bool:
-    # What must run in one stage with others stays one step: its two would be in two stages.
-    return isinstance(node.logic, Keyed) and node.logic.parts is not None and node.name not in together
+    # What must run in one stage with others stays one step: its two would be in two stages. And a call that fails is
+    # undone where it was made: in two steps that would be the first, of which only a part of the key is known.
+    if not isinstance(node.logic, Keyed) or node.on_error != "fail":
+        return False
+    return node.logic.parts is not None and node.name not in together
 
 
 def with_split_aggregations(outputs: Sequence[Node]) -> list[Node]:

@@ -222,7 +222,7 @@ class EpochProgress:
     """Tuples that were fed back and wait for the next epoch."""
     anomalies: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
     """Bad input by operator, and what it was: tuples that came too late, nulls where a key or a time should be, steps
-    backwards."""
+    backwards, calls that failed and were skipped or became dead letters."""
     elastic: Mapping[str, ElasticProgress] = dataclasses.field(default_factory=dict)
     """Elastic operator → its calls."""
     changes: Sequence[Change] = ()

@@ -137,13 +137,17 @@ class Pool:
         if self._neighbours is not None:
             self._neighbours.close()
 
-    def run(self, rows: Sequence[Any], *, ordered: bool = True) -> Generator[tuple[int, list[Any]], None, None]:
+    def run(
+        self, rows: Sequence[Any], *, ordered: bool = True, keeps_failures: bool = False
+    ) -> Generator[tuple[int, list[Any]], None, None]:
         """The results for some rows: (place of the first, results of some in a row).
 
         Parameters
         ----------
         ordered : bool
             They come in the order of the rows; else as they are done, and a slow call holds up nobody.
+        keeps_failures : bool
+            A call that failed for good has a `Failed` as its result, and the others go on.
 
         Raises
         ------
@@ -151,7 +155,7 @@ class Pool:
             If a call failed for good, and all before it have ended.
         """
         with self._in_use:  # what one task learns counts for the next, but they come one after the other
-            run = _Run(self, rows, ordered)
+            run = _Run(self, rows, ordered, keeps_failures)
             try:
                 yield from run.results()
             finally:
@@ -224,8 +228,9 @@ class Pool:
 class _Run:
     """Rows on their way through a pool."""
 
-    def __init__(self, pool: Pool, rows: Sequence[Any], ordered: bool) -> None:
+    def __init__(self, pool: Pool, rows: Sequence[Any], ordered: bool, keeps_failures: bool) -> None:
         self._pool = pool
+        self._keeps_failures = keeps_failures
         self._crew, self._settings, self._time = pool._crew, pool._settings, pool._time
         self._rows = rows
         self._ordered = ordered
@@ -317,7 +322,8 @@ class _Run:
             if type(again.results[0]) is not Failed:
                 return
             result = again.results[0]
-        self._failure = CallFailed(chunk.first + place, result.problem)
+        if not self._keeps_failures:
+            self._failure = CallFailed(chunk.first + place, result.problem)
 
     # -- handing out ----------------------------------------------------------------------------------------
 
@@ -413,7 +419,7 @@ class _Run:
             whole.waiting += 1
             due = now + backoff_s(self._settings, attempt)
             heapq.heappush(self._late, (due, next(self._numbers), again))
-        elif self._failure is None or index < self._failure.index:
+        elif not self._keeps_failures and (self._failure is None or index < self._failure.index):
             self._failure = CallFailed(index, problem)
 
     def _make_again(self, now: float) -> None:

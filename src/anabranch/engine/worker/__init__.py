@@ -7,6 +7,8 @@ exchange.py        what crosses between tasks: packets, headers, results, report
 packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth
 elastic_steps.py   what an elastic operator does with a batch
+accumulating_step.py   what elastic accumulators do with a batch
+guarded_steps.py   what an operator whose calls may fail does with one
 worker_pools.py    the pools of a worker process, and what the processes of a host learnt
 stage.py, stage_flow.py, batches.py    a stage's operators over a batch at a time
 advances.py        watermarks on their way; timed_calls.py   operators whose keys wait for a time

@@ -21,10 +21,12 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.rewriting.inline import inlined
+from anabranch.engine.worker.guarded_steps import as_written, guarded_step, only_tuples_step
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.errors import AnabranchError
+from anabranch.operators.guarding import GuardedFunction
 from anabranch.program.calling import canonical, emitted, operator_failed, route_of
-from anabranch.program.elastic import ElasticFunction
+from anabranch.program.elastic import ElasticFunction, settings_of
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Port, Punctuate, Route
 from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
 
@@ -123,8 +125,8 @@ class Batch:
         return self._columns
 
 
-ElasticSteps = Callable[[Node, int, Callable[..., Batch]], Callable[[Batch, Node], Batch]]
-"""Makes the step of an elastic operator, for an epoch; the last argument checks outputs."""
+ElasticSteps = Callable[..., Callable[[Batch, Node], Batch]]
+"""Makes the step of an elastic operator: of a node, for an epoch, with what checks outputs, with its state if any."""
 
 
 class Keeper:
@@ -183,7 +185,9 @@ class BatchSteps:
                 return _adding_step(logic.function)
             return self._guard(_run_map, timed(logic.function), keep)
         if isinstance(logic, FlatMap):
-            return self._guard(_run_flat_map, emitting(logic.function), keep)
+            return self._flat_map_step(node, watch, self._guard(_run_flat_map, emitting(logic.function), keep))
+        if self._elastic is not None and settings_of(logic) is not None:  # accumulators
+            return self._elastic(node, self._epoch, self.checked, self._tables[node.name])
         if isinstance(logic, Keyed):
             function = getattr(type(logic.prototype), logic.method)
             places = tuple(node.inputs[0].schema.names.index(name) for name in node.key)
@@ -203,6 +207,15 @@ class BatchSteps:
         if isinstance(logic, Port):
             return _port_step(logic.index)
         raise AssertionError(f"a channel cannot run a {node.kind}")
+
+    def _flat_map_step(self, node: Node, watch: Stopwatch | None, step: Any) -> Any:
+        """The step, or a faster one that does the same."""
+        function = node.logic.function  # type: ignore[union-attr]
+        if hasattr(function, "drops_letters"):
+            return only_tuples_step
+        if isinstance(function, GuardedFunction):
+            return guarded_step(node, self.step(as_written(node), watch), step, watch)
+        return step
 
     def _choosing_step(self, logic: Route | Punctuate) -> Any:
         """The same tuples, with what was chosen for each."""

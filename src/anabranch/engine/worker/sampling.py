@@ -43,6 +43,8 @@ def not_sampled(node: Node) -> str:
         return f"a {node.kind} has no code of the user's"
     if hasattr(getattr(logic, "function", None), "added_column"):
         return "it deals tuples out as they come"
+    if node.on_error != "fail":
+        return "calls of it that fail are undone"
     if isinstance(logic, Keyed) and logic.per_input:
         return "each of its inputs has a time of its own"
     return ""

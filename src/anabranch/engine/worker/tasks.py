@@ -155,7 +155,7 @@ class Task:
 
     def context(self) -> EpochContext:
         """The epoch as operators see it in this task."""
-        return EpochContext(self.clock_ms, self.parts)
+        return EpochContext(self.clock_ms, self.parts, number=self.epoch)
 
 
 @dataclasses.dataclass(frozen=True)
