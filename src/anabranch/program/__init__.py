@@ -14,5 +14,5 @@ object_pieces.py  of the library, kept in one piece         kept_cache.py   cach
 object_graph.py   such an object, kept whole as data        object_filling.py   objects given what was kept of them
 belongings.py     what user code keeps, put back            elsewhere.py   what it names in other modules, watched
 whole_copies.py   copies with globals of their own          likeness.py   whether a copy is like its original
-travelling.py     a program on its way to workers
+travelling.py     a program on its way to workers          source_code.py   the syntax tree of a function
 """

@@ -162,19 +162,23 @@ class Schema:
 
     def exact(self, columns: list[Sequence[Any]]) -> list[Sequence[Any]]:
         """The same for columns."""
-        for place, field in enumerate(self.arrow):
-            exact = _EXACT.get(field.type)
-            found = set(map(type, columns[place]))
-            nulls = NoneType in found
-            if (nulls and not field.nullable) or (
-                exact is None or not found <= exact.types or (exact.check is not None and exact.check in found)
-            ):
-                columns[place] = [self._fit(place, value, at) for at, value in enumerate(columns[place])]
-            elif exact.range is not None:
-                columns[place] = self._in_range(place, columns[place], exact.range, nulls)
-            elif field.type == pa.string() and not _is_text(columns[place], nulls):
-                columns[place] = [self._fit(place, value, at) for at, value in enumerate(columns[place])]
-        return columns
+        return [self.exact_column(place, column) for place, column in enumerate(columns)]
+
+    def exact_column(self, place: int, column: Sequence[Any]) -> Sequence[Any]:
+        """The same for one of them."""
+        field = self.arrow.field(place)
+        exact = _EXACT.get(field.type)
+        found = set(map(type, column))
+        nulls = NoneType in found
+        if (nulls and not field.nullable) or (
+            exact is None or not found <= exact.types or (exact.check is not None and exact.check in found)
+        ):
+            return [self._fit(place, value, at) for at, value in enumerate(column)]
+        if exact.range is not None:
+            return self._in_range(place, column, exact.range, nulls)
+        if field.type == pa.string() and not _is_text(column, nulls):
+            return [self._fit(place, value, at) for at, value in enumerate(column)]
+        return column
 
     def _in_range(self, place: int, column: Sequence[Any], limits: tuple[int, int], nulls: bool) -> Sequence[Any]:
         present = [value for value in column if value is not None] if nulls else column
