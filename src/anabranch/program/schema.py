@@ -187,8 +187,6 @@ class Schema:
         present = [value for value in column if value is not None] if nulls else column
         if present and (min(present) < limits[0] or max(present) > limits[1]):
             return [self._fit(place, value, at) for at, value in enumerate(column)]
-        if field.type == pa.float64() and may_have_nan(column):
-            return list(map(one_nan, column))
         return column
 
     def _fit(self, place: int, value: Any, at: int = 0) -> Any:
