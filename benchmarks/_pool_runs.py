@@ -23,6 +23,7 @@ class Pinned:
     """A level that stays."""
 
     is_looking = False
+    collapsed_below = 0.0
     is_settled = True
     log: tuple[Any, ...] = ()
 

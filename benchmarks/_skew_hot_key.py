@@ -98,7 +98,9 @@ def run(spark: SparkSession, mode: str, source: Path, scratch: Path, setting: Ho
     outputs = [pq.read_table(path) for path in sorted((scratch / "output").glob("**/*.parquet"))]
     wanted = expected(source)
     assert pa.concat_tables(outputs).equals(wanted.cast(outputs[0].schema)), "not the output of the sequential run"
-    epochs = [each.durationMs["triggerExecution"] / 1000 for each in handle.recentProgress if each.numInputRows]
+    epochs = [
+        each.durationMs["triggerExecution"] / 1000 for each in handle.recentProgress if "addBatch" in each.durationMs
+    ]
     stages = query.recentProgress[-1]["stages"]
     slowest = [slowest_channels(epoch["stages"]) for epoch in query.recentProgress[setting.settling :]]
     return {

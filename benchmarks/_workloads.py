@@ -132,6 +132,8 @@ def compiler(size: Size, scratch: Path) -> Parts:
     exec(compile(text, str(path), "exec", dont_inherit=True), space)
     columns = "id int, name string, value double, count int, items array<double>, day date"
     used = []
+    with contextlib.redirect_stdout(io.StringIO()):
+        ab.from_rows([], columns).explain()  # loads the compiler, which some commits do with the package
     for _ in range(3):
         stream = ab.from_rows([], columns)
         for number in range(size.operators):

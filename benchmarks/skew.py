@@ -187,7 +187,9 @@ def run(spark: SparkSession, system: str, source: Path, scratch: Path, names: np
         handle = spark.streams.get(query.id)
         query.awaitTermination()
     check(scratch / "output", source)
-    spent = [each.durationMs["triggerExecution"] / 1000 for each in handle.recentProgress if each.numInputRows]
+    spent = [
+        each.durationMs["triggerExecution"] / 1000 for each in handle.recentProgress if "addBatch" in each.durationMs
+    ]
     epochs = query.recentProgress
     channels = [
         [stage for stage in epoch["stages"] if stage["kind"] == "channel"] for epoch in epochs[setting.settling :]

@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import agg, punctuation, tumbling
 from anabranch.compiler.layout import laying_out
+from anabranch.compiler.layout.compile import compiled
+from anabranch.compiler.layout.hot_key_split import has_parts
+from anabranch.compiler.layout.source_spread import spread_names
+from anabranch.engine.driver.switching import Form
 from anabranch.errors import ProgramError
+from anabranch.program.graph import named
 from anabranch.testing import ParallelRun, run_parallel, run_sequential
 from tests.graphs import build, cases, clocks
 from tests.programs import exact
@@ -48,6 +53,10 @@ def count(stream, key="k", name="count"):
 
 def total(stream):
     return stream.process(Total(), schema=COLUMNS, name="total")
+
+
+def timed(stream):
+    return stream.aggregate(by="k", window=tumbling(ab.time(1)), total=agg.sum("x"), name="sums")
 
 
 def stages(stream):
@@ -185,8 +194,9 @@ def test_names_that_nobody_has_are_refused():
 
 
 def test_an_aggregation_that_must_stay_with_others_is_not_two_steps(tmp_path):
-    before = source().filter(lambda t: t.x != 3, name="before").colocate("sums")
-    stream = before.aggregate(by="k", window=tumbling(3), total=agg.sum("x"), name="sums")
+    assert has_parts([timed(source()).filter(lambda t: t.total != 3)._node])
+    stream = timed(source()).filter(lambda t: t.total != 3).colocate("sums")
+    assert not has_parts([stream._node])
     run = ParallelRun(stream, str(tmp_path), channels=3, split_hot_keys=True)
     run.run_epochs()
     assert exact(run.output) == exact(stream.run_sequential())
@@ -199,6 +209,75 @@ def test_explain_shows_what_was_asked():
     assert "placed       in the stage of count: colocate()" in text
     assert "starts here: colocate() puts it into the stage of count" in text
     assert "placed       in a stage of its own: isolate()" in count(source()).isolate().plan().explain()
+
+
+# -- in every form of a program ------------------------------------------------------------------------------------
+
+
+def forms_of(nodes):
+    """The forms that a query may go over to while it runs."""
+    names = spread_names(named(nodes))
+    subsets = [frozenset(), frozenset(names), *(frozenset({name}) for name in names)]
+    return [Form(split, spread) for split in (False, True) for spread in dict.fromkeys(subsets)]
+
+
+def same(stream, name="same"):
+    return stream.map(lambda t: t.but(x=t.x), name=name)
+
+
+MARKED = {
+    "with its source": lambda: count(same(source()).colocate("source")),
+    "with its source, by way of another": lambda: count(same(same(source()), "b").colocate("same").colocate("source")),
+    "a source alone": lambda: count(same(source().isolate())),
+    "alone": lambda: count(same(source()).isolate()),
+    "with a key": lambda: count(same(source()).colocate("count")),
+    "a window alone": lambda: timed(source()).isolate(),
+    "behind a window": lambda: timed(source()).map(lambda t: (t.total,), schema="n long", name="n").colocate("sums"),
+    "before a window": lambda: timed(same(count(source())).colocate("count")),
+    "one of two sources": lambda: count(same(source()).colocate("source").union(same(source(), "b"))),
+}
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_what_may_run_as_written_may_run_in_every_form(name, tmp_path):
+    stream = MARKED[name]()
+    assert not compiled([stream._node]).refused
+    for at, form in enumerate(forms_of([stream._node])):
+        run = ParallelRun(stream, str(tmp_path / str(at)), channels=2, clocks_ms=[0, 900, 1800])
+        run.run_epochs(last=0)
+        run._switching._forms.spread_names = spread_names(named([stream._node]))
+        run._switching._go_over(form, "wanted" if form.split_hot_keys else "", "wanted")
+        assert run._switching.form == form
+        run.run_epochs(first=1)
+        assert exact(run.output) == exact(run_sequential([stream], clocks_ms=[0, 900, 1800])[0])
+
+
+def test_a_source_that_must_run_with_others_is_not_dealt_out():
+    assert spread_names(named([same(source())._node])) == {"source": "source-spread"}
+    assert spread_names(named([MARKED["with its source"]()._node])) == {}
+    spread = compiled([MARKED["a source alone"]()._node], spread={"source"}).layout
+    assert [[node.name for node in spread.nodes(stage)] for stage in spread.stages][1] == ["source-spread", "same"]
+
+
+def test_a_form_that_cannot_be_never_stops_a_query(tmp_path, caplog, monkeypatch):
+    """Whatever is wrong with it: the query goes on as it is, tries it no more, and says so."""
+    stream = count(same(source()))
+    run = ParallelRun(stream, str(tmp_path), channels=2, split_hot_keys="auto")
+    tried = []
+
+    def refuse(form):
+        tried.append(form)
+        raise KeyError("nobody knows why")
+
+    monkeypatch.setattr(run._switching._forms, "_make", refuse)
+    run._switching._forms._made.clear()
+    wants = property(lambda self: "a key is too hot", lambda self, value: None)
+    monkeypatch.setattr(type(run.runner.adaptation.balancing), "wants_split", wants, raising=False)
+    run.run_epochs()
+    assert tried == [Form(split_hot_keys=True)] and run._switching.form == Form()
+    assert exact(run.output) == exact(stream.run_sequential())
+    assert "stays as it is, though it should change (a key is too hot)" in caplog.text
+    assert "nobody knows why" in caplog.text
 
 
 # -- any program ---------------------------------------------------------------------------------------------------
@@ -224,6 +303,9 @@ def compare(case, marks, channels, seed, times, directory):
         for known in ("no source", "still fed back", "colocate: "):
             assume(known not in str(problem))
         raise
+    nodes = [stream._node for stream in streams]
+    for form in forms_of(nodes):
+        assert not compiled(nodes, form.split_hot_keys, form.spread).refused, form
     run.run_epochs()
     for got, wanted in zip(run.outputs, expected, strict=True):
         assert exact(got) == exact(wanted)

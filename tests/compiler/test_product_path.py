@@ -34,17 +34,6 @@ ROWS = [
 TRUSTED = {"TwoNamesForOneList"}
 #: Two sequential runs differ: clocks, chance, addresses, and names that only code in a text holds.
 UNSTEADY = {"reads_the_clock", "reads_now", "draws", "makes_identifier", "uses_address", "through_eval"}
-#: Wrong, and known: what they keep in functions' attributes, descriptors, metaclasses or iterators that all share is
-#: neither kept from one epoch to the next nor put back by the sequential run. To be kept or refused.
-KNOWN_WRONG = {
-    "SwapsItsClass",
-    "WithDescriptor",
-    "attribute_of_a_metaclass",
-    "function_attribute",
-    "iterates_a_list_subclass",
-    "metaclass_property",
-    "shared_iterator",
-}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -56,9 +45,6 @@ def test_no_operator_is_silently_different_on_the_products_path(case):
     except ProgramError as problem:
         pytest.skip(f"cannot be written as a program: {problem}")
     found = compare(program)
-    if case.name in KNOWN_WRONG:
-        assert found.verdict not in ("equal", "refused"), "good: take it out of KNOWN_WRONG"
-        pytest.xfail("its state is in a place that is not kept")
     if case.verdict != "unknown" and case.name not in TRUSTED:
         assert found.verdict == "equal", found.difference
     elif case.name not in UNSTEADY:

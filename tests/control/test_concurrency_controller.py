@@ -39,16 +39,8 @@ def test_it_follows_a_service_whose_best_concurrency_changes(loss: float, noise:
         controller = ConcurrencyController(1, 256)
         for best in (8, 64, 16):
             settled, share = settle(controller, service(best, loss), noise, seed, 40)
-            assert settled is not None and settled <= 17, (loss, noise, seed, best)
+            assert settled is not None and settled <= 15, (loss, noise, seed, best)
             assert share > 0.9
-
-
-def test_most_searches_end_within_fifteen_periods() -> None:
-    found = []
-    for seed in range(60):
-        controller = ConcurrencyController(1, 256)
-        found += [settle(controller, service(best, 0.5), 0.02, seed, 40)[0] or 99 for best in (8, 64, 16)]
-    assert sum(each > 15 for each in found) <= len(found) * 0.02
 
 
 def test_it_never_goes_beyond_twice_a_level_that_was_the_best_so_far() -> None:
@@ -134,43 +126,3 @@ def test_bounds_that_leave_nothing_are_refused(bounds: tuple[int, int]) -> None:
 def test_a_rate_that_is_none_is_refused(rate: float) -> None:
     with pytest.raises(ValueError, match="rate"):
         ConcurrencyController(0, 4).handle(rate)
-
-
-def competing(seed: int, cores: int = 16, operators: int = 4, periods: int = 80) -> tuple[float, float, float]:
-    """Operators that share cores: (fairness of their rates, levels of all, share of what the cores can do).
-
-    Each is told its rate times what became of the others', as pools tell it.
-    """
-    chance = random.Random(seed)
-    controllers = [ConcurrencyController(0, 128) for _ in range(operators)]
-    references: list[list[float] | None] = [None] * operators
-    history = []
-    for _ in range(periods):
-        levels = [max(each.level, 1) for each in controllers]
-        share = min(1.0, cores / sum(levels))
-        rates = [5.0 * level * share * (1 + chance.gauss(0, 0.02)) for level in levels]
-        history.append((rates, sum(levels)))
-        for at, controller in enumerate(controllers):
-            if chance.random() < 0.25:
-                continue  # their periods do not end together
-            reference = references[at]
-            factor = 1.0
-            if reference is None or (controller.is_settled and not controller.is_looking):
-                references[at] = rates
-            else:
-                for other in range(operators):
-                    factor *= rates[other] / reference[other] if other != at else 1.0
-            controller.is_shared = True
-            controller.handle(rates[at] * factor)
-    tail = history[-20:]
-    means = [statistics.mean(rates[at] for rates, _ in tail) for at in range(operators)]
-    fairness = sum(means) ** 2 / (operators * sum(mean * mean for mean in means))
-    return fairness, statistics.mean(levels for _, levels in tail), sum(means) / (cores * 5.0)
-
-
-def test_operators_that_compete_settle_and_share() -> None:
-    found = [competing(seed) for seed in range(15)]
-    assert statistics.median(fairness for fairness, _, _ in found) > 0.9
-    assert statistics.median(levels for _, levels, _ in found) < 80, "no race to the limit"
-    assert min(share for _, _, share in found) > 0.9
-    assert statistics.median(share for _, _, share in found) > 0.97

@@ -27,6 +27,7 @@ class Wandering:
     """A controller that goes anywhere at any time."""
 
     is_looking = False
+    collapsed_below = 0.0
     log = ()
 
     def __init__(self, seed: int, least: int, most: int) -> None:
@@ -322,12 +323,26 @@ def test_a_service_that_serves_the_last_first_does_not_look_fast() -> None:
     assert meter.rate() == pytest.approx(100, rel=0.02)
 
 
-def test_calls_begun_before_a_change_of_level_do_not_count() -> None:
-    meter = Meter(1.0)
-    meter.resume(0.0)
-    meter.new_level(2, 10.0)
-    meter.ended(9.0, 5.0, 1, 14.0)
-    assert meter.call_s is None
+def test_calls_begun_at_another_level_do_not_count() -> None:
+    """They took 0.2 s each, and those of the new level take 0.05 s."""
+
+    class Falls(Fixed):
+        def handle(self, rate: float) -> None:
+            self.rates = [*getattr(self, "rates", []), rate]
+            self.level = 4
+
+    controller = Falls(16)
+    crew = None
+
+    def many(rows, results):
+        time.sleep(0.2 if controller.level == 16 else 0.05)
+        results.extend(rows)
+
+    crew = ThreadCrew(many)
+    pool = Pool(crew, many, Concurrency(period_s=0.3), controller)
+    assert [row for _, some in pool.run(range(200)) for row in some] == list(range(200))
+    assert controller.rates[0] > 1.0 and all(50 < rate < 90 for rate in controller.rates[1:])
+    pool.close()
 
 
 def test_percentiles_are_accurate_to_a_tenth() -> None:

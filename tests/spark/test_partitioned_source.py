@@ -87,16 +87,18 @@ def test_there_is_a_shuffle_fewer_and_the_output_is_that_of_one_thread(spark, tm
     epochs.append(written(tmp_path / "in", rows, 2 * PARTITIONS, together=2))
     frame = spark.readStream.schema(COLUMNS).parquet(str(tmp_path / "in"))
     again = program(ab.session(spark).read(frame, partitioned_by=["k"], partitions=PARTITIONS, name="source"))
-    spark.conf.set("spark.sql.files.openCostInBytes", 1 << 40)  # a task for each file
-    try:
-        query = run(again, tmp_path / "checkpoint", "partitioned_again")
-        query.awaitTermination()
-    finally:
-        spark.conf.unset("spark.sql.files.openCostInBytes")
+    query = run(again, tmp_path / "checkpoint", "partitioned_again")
+    query.awaitTermination()
     done = len(expected(epochs[:2]))
     assert delivered(again, query) == expected(epochs)[done:]
-    assert spark_jobs(spark, query) == [[2 * PARTITIONS], [2 * PARTITIONS, PARTITIONS]]
+    slots = spark.sparkContext.defaultParallelism
+    assert spark_jobs(spark, query) == [[2 * PARTITIONS], [slots, PARTITIONS]]
     assert "several tasks" in query.lastProgress["shuffled"]
+    capsys.readouterr()
+    query.explain("json")
+    said = json.loads(capsys.readouterr().out)
+    assert said["shuffles"] == 1 and [each["tasks"] for each in said["depths"]] == spark_jobs(spark, query)[-1]
+    assert said["shuffled_because"] == query.lastProgress["shuffled"]
 
 
 def test_a_key_in_the_wrong_file_is_an_error_and_without_the_declaration_it_runs(spark, tmp_path):

@@ -1,13 +1,21 @@
 """The files at both ends of a query: rows that came from memory, output that is one query's, Spark's own log."""
 
+import datetime
+import urllib.parse
+
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch import faults
 from anabranch.api.session import from_epochs
 from anabranch.engine.driver.output_directory import MARK, OutputDirectory
+from anabranch.engine.driver.output_partitions import OutputPartitions
 from anabranch.engine.driver.sink import Holder
 from anabranch.errors import CheckpointError, SinkError
+from anabranch.program.schema import Schema
 from anabranch.spark.batch_log import BatchLog
 from anabranch.spark.row_files import INDEX, RowFiles, write_rows
 from anabranch.state.files import LocalFiles
@@ -151,6 +159,79 @@ def test_an_epoch_that_is_published_again_replaces_what_was_there(tmp_path):
     assert parts == {"part-000000000003-00000.json": b"ab", "part-000000000004-00000.json": b"c"}
     directory.publish(3, {})
     assert [path.name for path in tmp_path.glob("part-*")] == ["part-000000000004-00000.json"]
+
+
+def test_what_is_published_again_into_directories_is_there_once(tmp_path):
+    directory = OutputDirectory(LocalFiles(str(tmp_path), durable=True), "csv", "x bigint", "day, hour")
+    directory.prepare(Holder("here", "q", 1))
+    directory.publish(3, {"day=1/hour=2/00000.csv": b"a", "day=1/hour=3/00000.csv": b"b"})
+    directory.publish(4, {"day=1/hour=2/00000.csv": b"c"})
+    (tmp_path / "day=1" / "hour=2" / "_x.1.tmp").write_bytes(b"of a driver that died")
+    directory.prepare(Holder("here", "q", 2))
+    directory.publish(3, {"day=1/hour=2/00000.csv": b"ab"})
+    parts = {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    parts.pop(MARK)
+    assert parts == {
+        "day=1/hour=2/part-000000000003-00000.csv": b"ab",
+        "day=1/hour=2/part-000000000004-00000.csv": b"c",
+    }
+    with pytest.raises(SinkError, match=r"partitioned by day, hour.*writes x bigint,"):
+        OutputDirectory(LocalFiles(str(tmp_path)), "csv", "x bigint").check(Holder("here", "q"))
+
+
+values = st.fixed_dictionaries(
+    {
+        "s": st.one_of(st.none(), st.sampled_from(["", "a", "a=b/c", "ü:%", "[x]{y}^\x01"])),
+        "n": st.one_of(st.none(), st.integers(-3, 3)),
+        "on": st.booleans(),
+        "at": st.sampled_from([datetime.datetime(2024, 6, 1, 12), datetime.datetime(2024, 6, 1, 12, 0, 0, 5)]),
+    }
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(values, max_size=20), st.permutations(["s", "n", "on", "at"]), st.integers(1, 4))
+def test_output_is_taken_apart_in_order_and_put_together_again(rows, names, count):
+    """The oracle reads the directories' names as Hive's convention says."""
+    schema = Schema.of("s string, n long, on boolean, at timestamp_ntz, place long")
+    numbered = [(*row.values(), place) for place, row in enumerate(rows)]
+    table = pa.table([pa.array([r[at] for r in numbered], f.type) for at, f in enumerate(schema.arrow)], schema.arrow)
+    partitions = OutputPartitions(schema, names[:count])
+    found = {}
+    for folder, places in partitions.apart(table):
+        parts = dict(part.split("=", 1) for part in folder.split("/"))
+        assert list(parts) == names[:count]
+        told = {
+            name: None if text == "__HIVE_DEFAULT_PARTITION__" else urllib.parse.unquote(text)
+            for name, text in parts.items()
+        }
+        kept = partitions.kept(table).take(places).to_pylist()
+        assert [row["place"] for row in kept] == sorted(row["place"] for row in kept)
+        assert all(name not in row for row in kept for name in told)
+        found.update({row["place"]: told for row in kept})
+    told_of = {"s": lambda v: v or None, "n": str, "on": lambda v: str(v).lower()}
+    told_of["at"] = lambda v: str(v).rstrip("0") if v.microsecond else str(v)
+    expected = {
+        place: {name: None if row[name] is None else told_of[name](row[name]) for name in names[:count]}
+        for place, row in enumerate(rows)
+    }
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        (["nope"], "no such column; columns: s, x, n"),
+        (["x"], "double, which is no name"),
+        (["s", "s"], "twice"),
+        (["s", "n", "x"], "double"),
+    ],
+)
+def test_columns_that_name_no_directory_are_refused(columns, complaint):
+    with pytest.raises(SinkError, match=complaint):
+        OutputPartitions(Schema.of("s string, x double, n long"), columns)
+    with pytest.raises(SinkError, match="none is left"):
+        OutputPartitions(Schema.of("s string, n long"), ["s", "n"])
 
 
 def test_only_staged_files_of_this_driver_are_published_and_those_of_the_dead_are_removed(tmp_path):

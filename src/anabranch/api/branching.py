@@ -26,17 +26,21 @@ def spread(stream: Stream, *, name: str | None = None) -> Stream:
     return put(stream, "spread", lambda _: (Spread(), stream.schema), caller_location(), name)
 
 
-def route(stream: Stream, function: Callable[[Any], int], ways: int, *, name: str | None = None) -> tuple[Stream, ...]:
+def route(
+    stream: Stream, function: Callable[[Any], int], ways: int, *, name: str | None = None, on_error: str | None = None
+) -> tuple[Stream, ...]:
     """Send each tuple to one of several streams: the function gives its number, from 0 to ways - 1."""
     location = caller_location()
     if not callable(function):
         raise ProgramError(f"route at {location}: expected a function of one tuple, found {function!r}")
     if isinstance(ways, bool) or not isinstance(ways, int) or ways < 1:
         raise ProgramError(f"route at {location}: ways={ways!r}; expected how many streams come out, 1 or more")
-    return _ways(stream, "route", lambda _: (Route(function, ways), stream.schema), ways, location, name)
+    return _ways(stream, "route", lambda _: (Route(function, ways), stream.schema), ways, location, name, on_error)
 
 
-def split(stream: Stream, *predicates: Callable[[Any], Any], name: str | None = None) -> tuple[Stream, ...]:
+def split(
+    stream: Stream, *predicates: Callable[[Any], Any], name: str | None = None, on_error: str | None = None
+) -> tuple[Stream, ...]:
     """A stream for each predicate, of the tuples for which it is the first to hold; and one for the rest.
 
     Examples
@@ -57,7 +61,7 @@ def split(stream: Stream, *predicates: Callable[[Any], Any], name: str | None = 
         choice = configured(FirstOf, called, functions=functions, predicates=tuple(predicates))
         return Route(choice, ways), stream.schema
 
-    return _ways(stream, "split", make, ways, location, name)
+    return _ways(stream, "split", make, ways, location, name, on_error)
 
 
 def _ways(
@@ -67,8 +71,9 @@ def _ways(
     ways: int,
     location: Location,
     name: str | None,
+    on_error: str | None,
 ) -> tuple[Stream, ...]:
-    route = put(stream, kind, make, location, name)
+    route = put(stream, kind, make, location, name, on_error=on_error)
     named = route._node.name
     return tuple(_port(route, at, location, f"{named}_{at}") for at in range(ways))
 
@@ -77,7 +82,9 @@ def _port(stream: Stream, at: int, location: Location, wanted: str) -> Stream:
     return put(stream, "port", lambda _: (Port(at), stream.schema), location, None, wanted=wanted)
 
 
-def punctuate(stream: Stream, predicate: Callable[[Any], Any], *, name: str | None = None) -> Stream:
+def punctuate(
+    stream: Stream, predicate: Callable[[Any], Any], *, name: str | None = None, on_error: str | None = None
+) -> Stream:
     """The same tuples, with a punctuation behind each for which the predicate is true.
 
     Punctuations end the windows of operators that are told so: ``window=punctuation()``.
@@ -85,4 +92,4 @@ def punctuate(stream: Stream, predicate: Callable[[Any], Any], *, name: str | No
     location = caller_location()
     if not callable(predicate):
         raise ProgramError(f"punctuate at {location}: expected a function of one tuple, found {predicate!r}")
-    return put(stream, "punctuate", lambda _: (Punctuate(predicate), stream.schema), location, name)
+    return put(stream, "punctuate", lambda _: (Punctuate(predicate), stream.schema), location, name, on_error=on_error)

@@ -8,10 +8,11 @@ import dis
 import inspect
 import itertools
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import ProgramError, SchemaError
+from anabranch.operators.guarding import POLICIES, can_fail
 from anabranch.program.graph import Location, Logic, Node
 from anabranch.program.hashing import is_hashable
 from anabranch.program.schema import Schema, schema_of_return
@@ -39,8 +40,11 @@ def put(
     wanted: str = "",
     others: Sequence[Stream] = (),
     keys: tuple[tuple[str, ...], ...] = (),
+    part_of: str = "",
+    on_error: str | None = None,
 ) -> Stream:
     """Put an operator behind a stream (and others); `make` gets its name and gives its logic and schema."""
+    policy = error_policy(stream._on_error if on_error is None else on_error, kind, location)
     session, names = stream._session, stream._names
     for other in others:
         session = session or other._session
@@ -55,24 +59,48 @@ def put(
         names.discard(chosen)
         raise type(problem)(f"{kind} at {location}: {problem}") from None
     inputs = (stream._node, *(other._node for other in others))
-    node = Node(next_number(), kind, chosen, logic, inputs, schema, location, key, keys)
-    return type(stream)(session, node, names)
+    policy = policy if can_fail(logic) else "fail"
+    number = next_number()
+    node = Node(number, kind, chosen, logic, inputs, schema, location, key, keys, part_of=part_of, on_error=policy)
+    made = type(stream)(session, node, names)
+    return like(made, stream)
+
+
+def error_policy(given: Any, kind: str, location: Location) -> str:
+    """What a call that fails does; ProgramError if it is none of what it can do."""
+    if given not in POLICIES:
+        raise ProgramError(f"{kind} at {location}: on_error={given!r}; expected {', '.join(map(repr, POLICIES))}")
+    return str(given)
+
+
+def under(stream: Stream, on_error: str | None) -> Stream:
+    """The same stream, behind which operators follow a policy; None: that of the stream."""
+    made = copy.copy(stream)
+    made._on_error = stream._on_error if on_error is None else on_error
+    return made
+
+
+def like(made: Stream, stream: Stream) -> Stream:
+    """A stream behind which operators follow the policy that they follow behind another."""
+    made._on_error = stream._on_error
+    return made
 
 
 def remade(stream: Stream, **said: Any) -> Stream:
     """The same stream, of the same operator, of which something more is said."""
     other = copy.copy(stream)
-    other._node = dataclasses.replace(stream._node, **said)
+    other._node = _remade(stream._node, said)
     return other
+
+
+def _remade(node: Node, said: dict[str, Any]) -> Node:
+    if node.kind == "without_key":  # what only takes a column of ours away is none of the user's operators
+        return dataclasses.replace(node, inputs=(_remade(node.inputs[0], said),))
+    return dataclasses.replace(node, **said)
 
 
 def key_of(stream: Stream, method: str, by: str | Sequence[str], location: Location) -> tuple[str, ...]:
     """The columns of a key, if they can be one."""
-    if callable(by) or not isinstance(by, (str, Iterable)):
-        raise SchemaError(
-            f"{method} at {location}: by={by!r} is neither the name of a column nor a list of names. For a key that "
-            "is computed add a column before: stream.map(lambda t: (*t, …), schema='…, key long'), and then by='key'"
-        )
     names = (by,) if isinstance(by, str) else tuple(by)
     if not names:
         raise SchemaError(f"{method} at {location}: the key is empty; name at least one column: by='…'")

@@ -6,8 +6,9 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.api.building import key_of, put
+from anabranch.api.building import like, put, under
 from anabranch.api.declarations import to_milliseconds
+from anabranch.api.keys import By, KeyedStream, both_keyed_by, keyed_by, pairs_of_key
 from anabranch.api.stream_time import scale_of
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.operators.aligning import align_logic
@@ -48,6 +49,7 @@ def join(
     *,
     ttl: float | datetime.timedelta | None = None,
     name: str | None = None,
+    on_error: str | None = None,
 ) -> Stream:
     """Pairs of tuples of two streams that agree on a key, within a window or however far apart.
 
@@ -55,8 +57,9 @@ def join(
 
     Parameters
     ----------
-    by : str, pair of str, or list of these
-        The key. A tuple is a pair: the column here and the column there.
+    by : str, function, ab.key(…), pair of these, or list of these
+        The key: columns, fields of structs (``"bid.auction"``), functions of a tuple. A tuple is a pair: what it is
+        here and what it is there.
     window : count(n), delta(attribute, size) or event_time(attribute, size), or a pair of one kind
         What a side holds for the other's tuples to meet: its key's last n tuples; tuples whose attribute is at
         most `size` apart from that of the tuple that comes; the same with tuples that come late by up to the
@@ -74,14 +77,17 @@ def join(
     """
     location = caller_location()
     _must_be_streams("join", (other,), location)
-    pairs, keys = _pairs(stream, "join", by, other, location)
+    left, right = both_keyed_by(under(stream, on_error), under(other, on_error), "join", by, location, name)
+    pairs, keys = _pairs("join", left, right, location)
 
     def make(called: str) -> tuple[Logic, Schema]:
         scales = scale_of(stream._node), scale_of(other._node)
         ttl_ms = to_milliseconds(ttl)
-        return join_logic(stream.schema, other.schema, pairs, window, how, function, schema, called, ttl_ms, scales)
+        columns, written = (left.stream.schema, right.stream.schema), (stream.schema, other.schema)
+        return join_logic(*columns, pairs, window, how, function, schema, called, ttl_ms, scales, written)
 
-    return put(stream, "join", make, location, name, keys[0], others=(other,), keys=keys)
+    made = put(left.stream, "join", make, location, name, keys[0], others=(right.stream,), keys=keys)
+    return like(made, stream)
 
 
 def enrich(
@@ -94,8 +100,9 @@ def enrich(
     table : Stream, or list of rows, or dict
         A stream: the last tuple of each key counts, when a tuple comes. Rows, or a dict from keys to the other
         columns: a table that never changes; the operator then has no state.
-    by : str, pair of str, or list of these
-        The key. A tuple is a pair: the column here and the column of the table.
+    by : str, function, ab.key(…), pair of these, or list of these
+        The key: columns, fields of structs (``"bid.auction"``), functions of a tuple. A tuple is a pair: what it is
+        here and what it is in the table.
     how : "left" or "inner"
         What a tuple does for which there is no row: go on with nulls, or go.
     schema : str or class
@@ -114,31 +121,35 @@ def enrich(
     if isinstance(table, Stream):
         if schema is not None:
             raise SchemaError(f"enrich at {location}: the table is a stream and has its own schema; leave out schema=…")
-        pairs, keys = _pairs(stream, "enrich", by, table, location)
-        joined = table
+        left, right = both_keyed_by(stream, table, "enrich", by, location, name)
+        pairs, keys = _pairs("enrich", left, right, location)
 
         def make(called: str) -> tuple[Logic, Schema]:
-            return enrich_logic(stream.schema, joined.schema, pairs, how, called)
+            return enrich_logic(left.stream.schema, right.stream.schema, pairs, how, called)
 
-        return put(stream, "enrich", make, location, name, keys[0], others=(table,), keys=keys)
+        made = put(left.stream, "enrich", make, location, name, keys[0], others=(right.stream,), keys=keys)
+        return left.plain(made, location)
     if not isinstance(table, (Mapping, Iterable)) or isinstance(table, (str, bytes)):
         raise ProgramError(f"enrich at {location}: expected a stream, a list of rows or a dict, found {table!r}")
     if schema is None:
         raise SchemaError(f"enrich at {location}: the columns of the table are unknown; give schema='…'")
+    parts = pairs_of_key(by, "enrich", location)
+    here = keyed_by(stream, "enrich", [part for part, _ in parts], location, name, typed=True)
+    there = [other for _, other in parts]
 
     def make_static(called: str) -> tuple[Logic, Schema]:
         columns = Schema.of(schema)
-        pairs = key_pairs(by, stream.schema, columns)
-        return static_enrich_logic(stream.schema, table, pairs, how, columns, called)
+        pairs = key_pairs(list(zip(here.names, there, strict=True)), here.stream.schema, columns)
+        return static_enrich_logic(here.stream.schema, table, pairs, how, columns, called)
 
-    return put(stream, "enrich", make_static, location, name)
+    return here.plain(put(here.stream, "enrich", make_static, location, name), location)
 
 
 def align(
     stream: Stream,
     *others: Stream,
     on: str,
-    by: str | Sequence[str] | None = None,
+    by: By | None = None,
     nulls: str = "fail",
     name: str | None = None,
 ) -> Stream:
@@ -169,7 +180,8 @@ def align(
     """
     location = caller_location()
     _must_be_streams("align", others, location)
-    key = () if by is None else key_of(stream, "align", by, location)
+    sides = [_side(each, "align", by, location, name) for each in (stream, *others)]
+    key = sides[0].names
 
     def make(called: str) -> tuple[Logic, Schema]:
         for each in (stream, *others):
@@ -177,11 +189,12 @@ def align(
                 raise ProgramError("expected streams with event time; one has none: stream.event_time('…') before it")
         scale = scale_of(stream._node, *(other._node for other in others))
         assert scale is not None
-        schemas = [other.schema for other in others]
-        return align_logic(stream.schema, schemas, on, key, nulls, scale, called), stream.schema
+        first, *rest = (side.stream.schema for side in sides)
+        return align_logic(first, rest, on, key, nulls, scale, called), first
 
-    keys = (key,) * (1 + len(others))
-    return put(stream, "align", make, location, name, key, others=others, keys=keys)
+    keys = (key,) * len(sides)
+    streams = [side.stream for side in sides]
+    return sides[0].plain(put(streams[0], "align", make, location, name, key, others=streams[1:], keys=keys), location)
 
 
 def combine(
@@ -189,7 +202,7 @@ def combine(
     other: Stream,
     on: str,
     *,
-    by: str | Sequence[str] | None = None,
+    by: By | None = None,
     nulls: str = "fail",
     name: str | None = None,
 ) -> Stream:
@@ -210,24 +223,28 @@ def combine(
     """
     location = caller_location()
     _must_be_streams("combine", (other,), location)
-    key = () if by is None else key_of(stream, "combine", by, location)
+    left, right = (_side(each, "combine", by, location, name) for each in (stream, other))
+    key, schema = left.names, left.stream.schema
 
     def make(called: str) -> tuple[Logic, Schema]:
-        return combine_logic(stream.schema, other.schema, on, key, nulls, called), stream.schema
+        return combine_logic(schema, right.stream.schema, on, key, nulls, called), schema
 
-    return put(stream, "combine", make, location, name, key, others=(other,), keys=(key, key))
+    made = put(left.stream, "combine", make, location, name, key, others=(right.stream,), keys=(key, key))
+    return left.plain(made, location)
+
+
+def _side(stream: Stream, method: str, by: By | None, location: Location, name: str | None) -> KeyedStream:
+    return KeyedStream(stream, (), ()) if by is None else keyed_by(stream, method, by, location, name)
 
 
 def _pairs(
-    stream: Stream, method: str, by: Any, other: Stream, location: Location
+    method: str, left: KeyedStream, right: KeyedStream, location: Location
 ) -> tuple[list[tuple[str, str]], tuple[tuple[str, ...], tuple[str, ...]]]:
+    given = list(zip(left.names, right.names, strict=True))
     try:
-        pairs = key_pairs(by, stream.schema, other.schema)
+        return key_pairs(given, left.stream.schema, right.stream.schema), (left.names, right.names)
     except SchemaError as problem:
         raise SchemaError(f"{method} at {location}: {problem}") from None
-    left = key_of(stream, method, [one for one, _ in pairs], location)
-    right = key_of(other, method, [each for _, each in pairs], location)
-    return pairs, (left, right)
 
 
 def _must_be_streams(method: str, others: Sequence[Any], location: Location) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.api.building import unique_name
+from anabranch.api.building import error_policy, put, unique_name
 from anabranch.api.events import Listener, Listeners
 from anabranch.api.stream import Stream
 from anabranch.errors import ProgramError, SchemaError
+from anabranch.operators.guarding import readable, with_unreadable
 from anabranch.program.ddl import to_ddl
 from anabranch.program.graph import Feedback, Location, Loop, Node, Source, caller_location
 from anabranch.program.hashing import is_hashable
@@ -29,8 +30,9 @@ _OF_SELECTION = {
 class Session:
     """Streams on a SparkSession. Made by `session`."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, on_error: str = "fail") -> None:
         self.spark = spark
+        self.on_error = on_error
         self.listeners = Listeners()
 
     def addListener(self, listener: Listener) -> None:
@@ -99,6 +101,7 @@ class Session:
         partitioned_by: str | Sequence[str] | None = None,
         partitions: int | None = None,
         name: str | None = None,
+        on_error: str | None = None,
         **options: Any,
     ) -> Stream:
         """A stream of the files in a directory, in the order of modification time, path and row.
@@ -112,6 +115,9 @@ class Session:
         partitioned_by, partitions
             As for `read`: each file has rows of one partition only. Unless options say otherwise, an epoch takes as
             many files as there are partitions; an epoch that has several files of one is run with a shuffle.
+        on_error : "fail", "skip" or "dead_letter", optional
+            What a row does that cannot be read (JSON, CSV, XML), or has a null in a column that is ``not null``: see
+            `Stream.on_error`. What the session says by default. A file that is damaged as a whole fails the epoch.
         **options
             Options of Spark's reader, such as ``maxFilesPerTrigger=1`` or ``header=True``. Rows that cannot
             be read fail the epoch (``mode="FAILFAST"``); Spark's own default would turn them into nulls. Without
@@ -122,7 +128,12 @@ class Session:
         location = caller_location()
         columns = _columns("from_files", schema, location)
         parts = _partitioned(columns, partitioned_by, partitions, f"{name or 'source'} ({location})")
-        if format in ("json", "csv", "xml"):
+        policy = error_policy(self.on_error if on_error is None else on_error, "from_files", location)
+        wanted, has_mode = columns, any(option.lower() == "mode" for option in options)
+        if policy != "fail" and not has_mode:
+            columns = with_unreadable(columns)
+            options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": columns.names[-1]}
+        elif format in ("json", "csv", "xml"):
             options.setdefault("mode", "FAILFAST")
         from anabranch.spark.source import FOR_EVER, DataFrameOrigin, FilesOrigin
 
@@ -139,7 +150,11 @@ class Session:
         origin = DataFrameOrigin(load(), ())
         if not selects and not set(path) & set("*?[]{}"):
             origin = FilesOrigin(origin.dataframe, (), path, lambda files: load(maxFilesPerTrigger=files))
-        return _source(self, origin, columns, location, name, parts)
+        made = _source(self, origin, columns, location, name, parts)
+        if columns is wanted:
+            return made
+        called = f"{made._node.name}_readable"
+        return put(made, "readable", lambda n: (readable(n), wanted), location, None, wanted=called, on_error=policy)
 
     def read_state(self, checkpoint: str, operator: str | None = None, *, epoch: int | None = None) -> DataFrame:
         """What a checkpoint holds, as a DataFrame, without running its program.
@@ -217,8 +232,10 @@ def feedback(schema: Any, *, name: str | None = None, session: Session | None = 
     return FeedbackStream(session, Node(0, "feedback", chosen, Feedback(Loop()), (), columns, location), names)
 
 
-def session(spark: SparkSession | None = None) -> Session:
+def session(spark: SparkSession | None = None, *, on_error: str = "fail") -> Session:
     """A session over a SparkSession; without one, over a new local one (or the one that is running).
+
+    `on_error` is what calls that fail do in programs of this session, if nothing else is said: see `Stream.on_error`.
 
     Examples
     --------
@@ -226,11 +243,12 @@ def session(spark: SparkSession | None = None) -> Session:
     >>> streams = ab.session()                                            # doctest: +SKIP
     >>> usage = streams.read(spark.readStream.schema(s).json("in/"))      # doctest: +SKIP
     """
+    policy = error_policy(on_error, "session", caller_location())
     if spark is None:
         from anabranch.spark.spark_session import local_session
 
         spark = local_session()
-    return Session(spark)
+    return Session(spark, policy)
 
 
 def from_rows(
@@ -324,4 +342,6 @@ def _source(
     names = set[str]()
     chosen = unique_name(name or "source", names, location, explicit=name is not None)
     node = Node(0, "source", chosen, Source(origin, *partitioned), (), schema, location)
-    return Stream(session, node, names)
+    made = Stream(session, node, names)
+    made._on_error = "fail" if session is None else session.on_error
+    return made

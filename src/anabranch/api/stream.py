@@ -8,12 +8,14 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from anabranch.api import branching, joining, stream_time, windowed
-from anabranch.api.building import key_of, must_be_callable, must_return, next_number, output_schema, put, remade
+from anabranch.api import accumulating, branching, failing, joining, selecting, stream_time, windowed
+from anabranch.api.building import like, must_be_callable, must_return, next_number, output_schema, put, remade, under
 from anabranch.api.concurrency import ConcurrencyOptions, check_elastic, elastic_function
 from anabranch.api.declarations import Operator, keyed_logic, state_fields, to_milliseconds
+from anabranch.api.keys import By, keyed_by
 from anabranch.engine.sequential import SequentialRun, run_epochs
 from anabranch.errors import ProgramError
+from anabranch.operators.key_columns import behind_key_columns
 from anabranch.program.graph import (
     Filter,
     FlatMap,
@@ -44,6 +46,7 @@ class Stream:
         # Whoever makes a source may number it as he likes; here its number becomes one that no other operator has.
         self._node = node if node.inputs else dataclasses.replace(node, id=next_number())
         self._names = names
+        self._on_error = "fail"  # of the operators behind it that say nothing else
 
     # -- what it is -------------------------------------------------------------------------------------
 
@@ -68,6 +71,7 @@ class Stream:
         schema: Any = None,
         *,
         name: str | None = None,
+        on_error: str | None = None,
         elastic: bool = False,
         **concurrency: Unpack[ConcurrencyOptions],
     ) -> Stream:
@@ -80,6 +84,9 @@ class Stream:
         schema : str or class, optional
             The output's columns: a DDL string or a class with annotated fields. Not needed if the
             function's return annotation is such a class, or if it only returns its argument.
+        on_error : "fail", "skip" or "dead_letter", optional
+            What a call that fails does: it fails the epoch; or it has no effect, and the tuple is dropped and counted,
+            or is a dead letter. By default what was said of the stream, see `on_error`.
         elastic : bool
             Several calls are under way at once, as many as pay off; the output and its order stay the same. For
             functions that wait (for a service, a database, a model) or leave the interpreter; `async def` is awaited.
@@ -98,22 +105,23 @@ class Stream:
         output = output_schema(self, "map", function, schema, location)
         must_return("map", function, location)
         called = elastic_function("map", function, elastic, concurrency, location)
-        return put(self, "map", lambda _: (Map(called), output), location, name)
+        return put(self, "map", lambda _: (Map(called), output), location, name, on_error=on_error)
 
     def filter(
         self,
         function: Callable[[Any], Any],
         *,
         name: str | None = None,
+        on_error: str | None = None,
         elastic: bool = False,
         **concurrency: Unpack[ConcurrencyOptions],
     ) -> Stream:
-        """The tuples for which the function is true; `elastic` and its options as in `map`."""
+        """The tuples for which the function is true; `on_error`, `elastic` and its options as in `map`."""
         location = caller_location()
         must_be_callable("filter", function, location)
         must_return("filter", function, location)
         called = elastic_function("filter", function, elastic, concurrency, location)
-        return put(self, "filter", lambda _: (Filter(called), self.schema), location, name)
+        return put(self, "filter", lambda _: (Filter(called), self.schema), location, name, on_error=on_error)
 
     def flat_map(
         self,
@@ -121,29 +129,31 @@ class Stream:
         schema: Any = None,
         *,
         name: str | None = None,
+        on_error: str | None = None,
         elastic: bool = False,
         **concurrency: Unpack[ConcurrencyOptions],
     ) -> Stream:
         """Any number of tuples out for each in: the function yields them, or returns an iterable or None.
 
-        `elastic` and its options as in `map`.
+        `on_error`, `elastic` and its options as in `map`.
         """
         location = caller_location()
         must_be_callable("flat_map", function, location)
         output = output_schema(self, "flat_map", function, schema, location)
         called = elastic_function("flat_map", function, elastic, concurrency, location)
-        return put(self, "flat_map", lambda _: (FlatMap(called), output), location, name)
+        return put(self, "flat_map", lambda _: (FlatMap(called), output), location, name, on_error=on_error)
 
     def process(
         self,
         operator: Any,
-        by: str | Sequence[str] | None = None,
+        by: By | None = None,
         schema: Any = None,
         *,
         name: str | None = None,
         ttl: float | datetime.timedelta | None = None,
         persistence: str = "checkpointed",
         time: str | None = None,
+        on_error: str | None = None,
         elastic: bool = False,
         **concurrency: Unpack[ConcurrencyOptions],
     ) -> Stream:
@@ -155,8 +165,8 @@ class Stream:
             An instance of a class derived from `Operator`, with its state declared; or ordinary code that keeps its
             own dicts, for which the compiler finds the key and manages the dicts. What it cannot prove to be
             partitioned runs on one thread; `explain` says why.
-        by : str or sequence of str, optional
-            The key: one column or several; needed for declared state.
+        by : str, function, ab.key(…), or sequence of these, optional
+            The key: columns, fields of structs (``"bid.auction"``), functions of a tuple; needed for declared state.
         schema : str or class, optional
             The output's columns, as in `map`.
         ttl : seconds or timedelta, optional
@@ -164,6 +174,8 @@ class Stream:
         persistence : "checkpointed" or "transient"
             Transient state is not written to the checkpoint: it is faster to give up than to keep, and begins
             anew after a restart or the loss of a host.
+        on_error : "fail", "skip" or "dead_letter", optional
+            As in `map`. A call that fails leaves the key's state as it was before.
         elastic : bool
             For an operator without state, as in `map`. What its `open()` gets (a connection, a model) is there once
             for each worker process of a host, and its `close()` gives it back.
@@ -181,16 +193,18 @@ class Stream:
         if isinstance(operator, type):
             raise ProgramError(f"process at {location}: give an instance, {operator.__name__}(), not the class")
         kind = type(operator)
+        if accumulating.accumulators_of(kind):
+            raise ProgramError(f"process at {location}: {kind.__name__} has accumulators: write stream.accumulate(…)")
         if elastic:
-            return self._process_elastic(operator, by, schema, location, name, concurrency)
+            return self._process_elastic(operator, by, schema, location, name, concurrency, on_error)
         if by is None:
-            return self._process_as_it_is(operator, schema, location, name, ttl, persistence)
+            return self._process_as_it_is(operator, schema, location, name, ttl, persistence, on_error)
         if not isinstance(operator, Operator):
             raise ProgramError(
                 f"process at {location}: by=… needs an instance of an ab.Operator class, found {operator!r};"
                 " leave out by=… and the key of its own state is found"
             )
-        key = key_of(self, "process", by, location)
+        keyed = keyed_by(under(self, on_error), "process", by, location, name or kind.__name__)
         function = kind.process
         if function is Operator.process:
             raise ProgramError(f"process at {location}: {kind.__name__} has no process(self, t) method")
@@ -199,12 +213,14 @@ class Stream:
 
         def make(_: str) -> tuple[Logic, Schema]:
             scale = stream_time.scale_of(self._node)
-            return keyed_logic(operator, to_milliseconds(ttl), transient, scale, time), output
+            logic = keyed_logic(operator, to_milliseconds(ttl), transient, scale, time)
+            return behind_key_columns(logic, self.schema) if keyed.added else logic, output
 
-        return put(self, "process", make, location, name, key, wanted=kind.__name__)
+        made = put(keyed.stream, "process", make, location, name, keyed.names, wanted=kind.__name__)
+        return like(made, self)
 
     def _process_elastic(
-        self, operator: Any, by: Any, schema: Any, location: Location, name: str | None, concurrency: Any
+        self, operator: Any, by: Any, schema: Any, location: Location, name: str | None, concurrency: Any, on_error: Any
     ) -> Stream:
         """An operator without state, several calls of which are under way at once."""
         shown = getattr(operator, "__name__", type(operator).__name__)
@@ -224,13 +240,21 @@ class Stream:
         output = output_schema(self, "process", operator, schema, location, method)
         bound = operator.process if method == "process" else operator
         called = elastic_function("process", bound, True, concurrency, location)
-        return put(self, "process", lambda _: (FlatMap(called), output), location, name, wanted=shown)
+        made = FlatMap(called)
+        return put(self, "process", lambda _: (made, output), location, name, wanted=shown, on_error=on_error)
 
     def _process_as_it_is(
-        self, operator: Any, schema: Any, location: Location, name: str | None, ttl: Any, persistence: str
+        self,
+        operator: Any,
+        schema: Any,
+        location: Location,
+        name: str | None,
+        ttl: Any,
+        kept: str,
+        on_error: Any,
     ) -> Stream:
         """An operator that keeps its own state: the compiler finds out how it is partitioned."""
-        if ttl is not None or persistence != "checkpointed":
+        if ttl is not None or kept != "checkpointed":
             raise ProgramError(f"process at {location}: ttl and persistence need a declared key: by=…")
         if isinstance(operator, Operator):
             if state_fields(type(operator)):
@@ -250,16 +274,28 @@ class Stream:
         shown = (
             operator.__name__ if inspect.isroutine(operator) or isinstance(operator, type) else type(operator).__name__
         )
-        return put(self, "process", lambda _: (Process(operator, method), output), location, name, wanted=shown)
+        made = Process(operator, method)
+        return put(self, "process", lambda _: (made, output), location, name, wanted=shown, on_error=on_error)
+
+    # Which columns.
+    select = selecting.select
 
     # Windows and patterns over the tuples of each key.
     aggregate = windowed.aggregate
     sort = windowed.sort
     deduplicate = windowed.deduplicate
+    top = windowed.top
     match = windowed.match
+
+    # Sums over all tuples, several blocks at once.
+    accumulate = accumulating.accumulate
 
     # What its time is.
     event_time = stream_time.event_time
+
+    # What becomes of calls that fail.
+    on_error = failing.on_error
+    dead_letters = failing.dead_letters
 
     # Together with other streams.
     union = joining.union

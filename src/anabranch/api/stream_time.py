@@ -24,6 +24,7 @@ def event_time(
     idle: float | datetime.timedelta | None = None,
     nulls: str = "fail",
     name: str | None = None,
+    on_error: str | None = None,
 ) -> Stream:
     """The same tuples, with a watermark that all keys share: the largest time so far, less the lateness.
 
@@ -64,7 +65,7 @@ def event_time(
     step = step or _span(scale, "every", every, location, positive=True)
     idle_ms = _idle_ms(idle, location)
     logic = Watermark(attribute, scale.kind, late, step, idle_ms, nulls)
-    return put(stream, "event_time", lambda _: (logic, schema), location, name)
+    return put(stream, "event_time", lambda _: (logic, schema), location, name, on_error=on_error)
 
 
 def _idle_ms(idle: Any, location: Any) -> int | None:

@@ -1,11 +1,14 @@
-"""The methods of a stream that look at several tuples of a key: aggregate, sort, deduplicate, match."""
+"""The methods of a stream that look at several tuples of a key: aggregate, sort, deduplicate, top, match."""
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from anabranch.api.building import key_of, put
+from anabranch.api.building import like, put, under
+from anabranch.api.declarations import to_milliseconds
+from anabranch.api.keys import By, KeyedStream, keyed_by
 from anabranch.api.stream_time import scale_of
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.operators.agg import Aggregation
@@ -13,8 +16,9 @@ from anabranch.operators.aggregation import aggregate_logic
 from anabranch.operators.late_tuples import late_logic, results_logic
 from anabranch.operators.pattern_matching import match_logic
 from anabranch.operators.sorting import deduplicate_logic, sort_logic
+from anabranch.operators.top_tuples import top_logic
 from anabranch.operators.windows import POLICIES, Policy, Sliding, Tumbling, tumbling
-from anabranch.program.graph import Logic, caller_location
+from anabranch.program.graph import Location, Logic, caller_location
 from anabranch.program.hashing import is_hashable
 from anabranch.program.schema import Schema
 
@@ -25,12 +29,13 @@ if TYPE_CHECKING:
 @overload
 def aggregate(
     stream: Stream,
-    by: str | Sequence[str] | None,
+    by: By | None,
     window: Tumbling | Sliding | Policy,
     *,
     name: str | None = None,
     null_key: str = "keep",
     reassociate: bool = False,
+    on_error: str | None = None,
     late: Literal["drop"] = "drop",
     **aggregations: Aggregation,
 ) -> Stream: ...
@@ -39,12 +44,13 @@ def aggregate(
 @overload
 def aggregate(
     stream: Stream,
-    by: str | Sequence[str] | None,
+    by: By | None,
     window: Tumbling | Sliding | Policy,
     *,
     name: str | None = None,
     null_key: str = "keep",
     reassociate: bool = False,
+    on_error: str | None = None,
     late: Literal["stream"],
     **aggregations: Aggregation,
 ) -> tuple[Stream, Stream]: ...
@@ -52,12 +58,13 @@ def aggregate(
 
 def aggregate(
     stream: Stream,
-    by: str | Sequence[str] | None,
+    by: By | None,
     window: Tumbling | Sliding | Policy,
     *,
     name: str | None = None,
     null_key: str = "keep",
     reassociate: bool = False,
+    on_error: str | None = None,
     late: str = "drop",
     **aggregations: Aggregation,
 ) -> Stream | tuple[Stream, Stream]:
@@ -65,8 +72,9 @@ def aggregate(
 
     Parameters
     ----------
-    by : str, sequence of str, or None
-        The key; None for windows over the whole stream, which run on one thread.
+    by : str, function, ab.key(…), sequence of these, or None
+        The key: columns, fields of structs (``"bid.auction"``), functions of a tuple. None for windows
+        over the whole stream, which run on one thread.
     window : tumbling(…), sliding(…) or a policy
         Which tuples belong together: see `tumbling` and `sliding`.
     null_key : "keep", "drop" or "fail"
@@ -75,6 +83,9 @@ def aggregate(
     reassociate : bool
         Whether floats may be added in another order than by one thread, if that lets several channels work on a
         hot key (option ``splitHotKeys``): the last bits of a sum may then differ.
+    on_error : "fail", "skip" or "dead_letter", optional
+        What a tuple does for which a function of yours fails, or that has no key or time where it must have one; see
+        `Stream.on_error`. What fails when a window closes by itself fails the epoch.
     late : "drop" or "stream"
         With windows that follow the watermark of the stream, what becomes of tuples for which no window is open any
         more: they go; or they are a stream: then two streams are given back, the results and the late tuples. They are
@@ -93,7 +104,8 @@ def aggregate(
     [(total=1), (total=6), (total=7)]
     """
     location = caller_location()
-    key = () if by is None else key_of(stream, "aggregate", by, location)
+    keyed = _keyed(under(stream, on_error), "aggregate", by, location, name, shown=True)
+    key = keyed.names
     chosen = tumbling(window) if isinstance(window, POLICIES) else window
     if not isinstance(chosen, (Tumbling, Sliding)):
         raise ProgramError(
@@ -106,20 +118,29 @@ def aggregate(
     def make(called: str) -> tuple[Logic, Schema]:
         scale = scale_of(stream._node)
         return aggregate_logic(
-            stream.schema, key, chosen, aggregations, called, null_key, reassociate, scale, late == "stream"
+            keyed.stream.schema, key, chosen, aggregations, called, null_key, reassociate, scale, late == "stream"
         )
 
     if late not in ("drop", "stream"):
         raise ProgramError(f"aggregate at {location}: late={late!r}: expected 'drop' or 'stream'")
-    made = put(stream, "aggregate", make, location, name, key)
+    made = like(put(keyed.stream, "aggregate", make, location, name, key), stream)
     if late == "drop":
         return made
     called = made._node.name
-    results = put(
-        made, "results", lambda n: results_logic(made.schema, key, n), location, None, wanted=f"{called}_results"
-    )
-    gone = put(made, "late", lambda n: late_logic(stream.schema, n), location, None, wanted=f"{called}_late")
-    return results, gone
+    columns = keyed.stream.schema
+
+    def part(kind: str, logic: Callable[[str], tuple[Logic, Schema]]) -> Stream:
+        return put(made, kind, logic, location, None, wanted=f"{called}_{kind}", on_error="fail")
+
+    results = part("results", lambda n: results_logic(made.schema, key, n))
+    gone = part("late", lambda n: late_logic(columns, n))
+    return results, keyed.plain(gone, location)
+
+
+def _keyed(
+    stream: Stream, method: str, by: By | None, location: Location, name: str | None, shown: bool = False
+) -> KeyedStream:
+    return KeyedStream(stream, (), ()) if by is None else keyed_by(stream, method, by, location, name, shown)
 
 
 def sort(
@@ -127,7 +148,7 @@ def sort(
     columns: str | Sequence[str],
     window: Policy,
     *,
-    key: str | Sequence[str] | None = None,
+    key: By | None = None,
     descending: bool | Sequence[bool] = False,
     late: str = "pass",
     null_key: str = "keep",
@@ -156,18 +177,19 @@ def sort(
     [(x=1), (x=2), (x=3), (x=4)]
     """
     location = caller_location()
-    by = () if key is None else key_of(stream, "sort", key, location)
+    keyed = _keyed(stream, "sort", key, location, name)
+    by, schema = keyed.names, keyed.stream.schema
     chosen = (columns,) if isinstance(columns, str) else tuple(columns)
 
     def make(called: str) -> tuple[Logic, Schema]:
-        return sort_logic(stream.schema, chosen, window, by, descending, late, null_key, called), stream.schema
+        return sort_logic(schema, chosen, window, by, descending, late, null_key, called), schema
 
-    return put(stream, "sort", make, location, name, by)
+    return keyed.plain(put(keyed.stream, "sort", make, location, name, by), location)
 
 
 def deduplicate(
     stream: Stream,
-    by: str | Sequence[str] | None = None,
+    by: By | None = None,
     within: Policy | None = None,
     *,
     null_key: str = "keep",
@@ -177,7 +199,7 @@ def deduplicate(
 
     Parameters
     ----------
-    by : str or sequence of str, optional
+    by : str, function, ab.key(…), or sequence of these, optional
         What makes two tuples the same; all columns by default.
     within : count(n), delta(attribute, size) or time(seconds), optional
         How long a tuple is remembered: of each n tuples of the key the first goes through; or the first, and then
@@ -198,17 +220,68 @@ def deduplicate(
                 f"deduplicate at {location}: the column {unfit[0]!r} has the type {stream.schema.type_of(unfit[0])}, "
                 "which cannot be a key; name the columns that make tuples the same: by=…"
             )
-    key = key_of(stream, "deduplicate", stream.schema.names if by is None else by, location)
+    keyed = keyed_by(stream, "deduplicate", stream.schema.names if by is None else by, location, name)
+    key, schema = keyed.names, keyed.stream.schema
 
     def make(called: str) -> tuple[Logic, Schema]:
-        return deduplicate_logic(stream.schema, key, within, null_key, called), stream.schema
+        return deduplicate_logic(schema, key, within, null_key, called), schema
 
-    return put(stream, "deduplicate", make, location, name, key)
+    return keyed.plain(put(keyed.stream, "deduplicate", make, location, name, key), location)
+
+
+def top(
+    stream: Stream,
+    count: int,
+    columns: str | Sequence[str],
+    by: By | None = None,
+    *,
+    descending: bool | Sequence[bool] = True,
+    rank: str | None = None,
+    ttl: float | datetime.timedelta | None = None,
+    null_key: str = "keep",
+    name: str | None = None,
+) -> Stream:
+    """The first tuples of each key by some order, as they change: a stream of updates.
+
+    Parameters
+    ----------
+    count : int
+        How many tuples of each key; 1 is the best so far, or the latest.
+    columns : str or sequence of str
+        What they are ordered by. Of equals those that came first are first. Nulls are smaller than any value.
+    by : str, function, ab.key(…), or sequence of these, optional
+        The key; without one the whole stream is one, and runs on one thread.
+    descending : bool or sequence of bool
+        Whether the largest come first, for all columns or each.
+    rank : str, optional
+        The name of a column with the place, from 1. A tuple that enters is emitted, and so is each whose place it
+        changes, by their places: an update with the key and the rank. Without it a tuple is emitted as it enters.
+    ttl : seconds or timedelta, optional
+        A key whose first tuples did not change for so long, by the clock of the epochs, is forgotten.
+
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> bids = ab.from_rows([("a", 3), ("a", 9), ("a", 5), ("a", 1)], "item string, price long")
+    >>> bids.top(1, "price", by="item").run_sequential()
+    [(item='a', price=3), (item='a', price=9)]
+    >>> [(t.price, t.place) for t in bids.top(2, "price", by="item", rank="place").run_sequential()]
+    [(3, 1), (9, 1), (3, 2), (5, 2)]
+    """
+    location = caller_location()
+    keyed = _keyed(stream, "top", by, location, name)
+    key, schema = keyed.names, keyed.stream.schema
+    chosen = (columns,) if isinstance(columns, str) else tuple(columns)
+
+    def make(called: str) -> tuple[Logic, Schema]:
+        return top_logic(schema, count, chosen, key, descending, rank, null_key, to_milliseconds(ttl), called)
+
+    return keyed.plain(put(keyed.stream, "top", make, location, name, key), location)
 
 
 def match(
     stream: Stream,
-    by: str | Sequence[str] | None,
+    by: By | None,
     pattern: Any,
     within: Policy | None = None,
     *,
@@ -217,6 +290,7 @@ def match(
     schema: Any = None,
     null_key: str = "keep",
     name: str | None = None,
+    on_error: str | None = None,
 ) -> Stream:
     """Find a pattern in the tuples of each key.
 
@@ -225,8 +299,9 @@ def match(
 
     Parameters
     ----------
-    by : str, sequence of str, or None
-        The key; None for patterns over the whole stream, which run on one thread.
+    by : str, function, ab.key(…), sequence of these, or None
+        The key: columns, fields of structs (``"bid.auction"``), functions of a tuple. None for patterns
+        over the whole stream, which run on one thread.
     pattern : list of step(…)
         The steps in their order, each with a name, a condition and how many tuples it takes.
     within : count(n) or delta(attribute, size), optional
@@ -249,9 +324,11 @@ def match(
     [(host='a', n=2)]
     """
     location = caller_location()
-    key = () if by is None else key_of(stream, "match", by, location)
+    keyed = _keyed(under(stream, on_error), "match", by, location, name, shown=emit is None)
+    key = keyed.names
 
     def make(called: str) -> tuple[Logic, Schema]:
-        return match_logic(stream.schema, key, pattern, within, contiguity, emit, schema, null_key, called)
+        columns = keyed.stream.schema
+        return match_logic(columns, key, pattern, within, contiguity, emit, schema, null_key, called, stream.schema)
 
-    return put(stream, "match", make, location, name, key)
+    return like(put(keyed.stream, "match", make, location, name, key), stream)

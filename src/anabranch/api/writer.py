@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.query import StreamingQuery
@@ -13,7 +13,7 @@ from anabranch.compiler.layout.hot_key_split import has_parts
 from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.engine.query_options import QueryOptions
 from anabranch.errors import ProgramError, SinkError
-from anabranch.program.graph import Node, named
+from anabranch.program.graph import DeadLetters, Node, named, upstream
 from anabranch.program.model import OutputOrder
 from anabranch.program.options import check_names, is_ours, read_options
 
@@ -36,13 +36,14 @@ class DataStreamWriter:
         self._name: str | None = None
         self._function: Callable[[Any, int], Any] | None = None
         self._others: list[DataStreamWriter] = []
+        self._partitioned: tuple[str, ...] = ()
 
     def also(self, other: DataStreamWriter) -> DataStreamWriter:
         """Write another stream in the same query: ``a.writeStream.also(b.writeStream.option("path", "b")).start("a")``.
 
         The streams may share operators and sources, which then run once. Format, path, the format's options and
         ``order`` are each writer's own (``order`` is the first's where nothing is said); the checkpoint, the trigger,
-        the name and the channels are those of the first.
+        the name and all other options are those of the first, and refused on others.
         """
         if not isinstance(other, DataStreamWriter):
             raise ProgramError(f"also({other!r}): expected another stream's writer: also(stream.writeStream.format(…))")
@@ -79,6 +80,18 @@ class DataStreamWriter:
         """Only ``append`` exists: what has been delivered is never taken back."""
         if outputMode.lower() != "append":
             raise ProgramError(f"outputMode({outputMode!r}): the output of a stream program is only ever appended to")
+        return self
+
+    def partitionBy(self, *cols: str) -> DataStreamWriter:
+        """Write files into directories by the values of columns: ``day=2024-01-01/hour=7/part-…``.
+
+        For file formats. In each directory the files, in the order of their names, have its tuples in the order of one
+        thread, once. The columns are in the names of the directories, as Spark has them, and not in the files.
+        """
+        names = cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols
+        if not names or not all(isinstance(name, str) for name in names):
+            raise SinkError(f"partitionBy{cols!r}: expected names of columns")
+        self._partitioned = tuple(names)
         return self
 
     def queryName(self, queryName: str) -> DataStreamWriter:
@@ -128,7 +141,13 @@ class DataStreamWriter:
         writers = [self, *self._others]
         for writer in writers:
             check_names(writer._options)
+        for writer in self._others:
+            _check_is_its_own(writer._options)
         chosen = QueryOptions.parse(self._options)
+        if chosen.mergers and not any(writer._writes_parquet for writer in writers):
+            raise ProgramError(
+                "option mergers has no effect: no output of this query is written as parquet files; leave it out"
+            )
         checkpoint = chosen.checkpoint
         durable = chosen.durability == "power"
         sinks = [self._sink(path, durable), *(other._sink(None, durable) for other in self._others)]
@@ -139,6 +158,7 @@ class DataStreamWriter:
                 raise SinkError("a checkpoint location is needed: .option('checkpointLocation', 'checkpoint/')")
             checkpoint = temporary_checkpoint()
         nodes = [writer._node for writer in writers]
+        _check_letters(nodes)
         splits = chosen.split_hot_keys == "on" or (chosen.balancing.enabled and has_parts(nodes))
         wanted = QueryDescription(
             lambda form: compiled(nodes, form.split_hot_keys, form.spread),
@@ -157,6 +177,10 @@ class DataStreamWriter:
     def _is_durable(self) -> bool:
         return self._function is not None or self._format in _FILE_FORMATS
 
+    @property
+    def _writes_parquet(self) -> bool:
+        return self._function is None and self._format == "parquet"
+
     def _sink(self, path: str | None, durable: bool) -> Any:
         from anabranch.spark import sinks
 
@@ -165,6 +189,9 @@ class DataStreamWriter:
             raise SinkError(f"format {self._format!r} needs a path: .start('out/'), or .option('path', 'out/')")
 
         spark, schema = self._session.spark, self._node.schema
+        if self._partitioned and (self._function is not None or self._format not in _FILE_FORMATS):
+            where = "foreachBatch" if self._function is not None else f"the format {self._format!r}"
+            raise SinkError(f"partitionBy({', '.join(self._partitioned)}): {where} writes no files")
         if self._function is not None:
             return sinks.FunctionSink(spark, self._function, schema)
         if self._format == "console":
@@ -177,7 +204,34 @@ class DataStreamWriter:
             return sinks.MemorySink(spark, self._name, schema)
         assert path is not None, "checked above"
         own = {key: value for key, value in self._options.items() if not is_ours(key)}
-        return sinks.FileSink(spark, str(path), self._format, own, schema, durable)
+        partitions = None
+        if self._partitioned:
+            zone = spark.conf.get("spark.sql.session.timeZone", "UTC") or "UTC"
+            partitions = sinks.OutputPartitions(schema, self._partitioned, zone)
+        return sinks.FileSink(spark, str(path), self._format, own, schema, durable, partitions)
+
+
+def _check_is_its_own(options: Iterable[str]) -> None:
+    """Of our options, a stream that is written beside another has only those that say how it is written."""
+    for name in options:
+        if is_ours(name) and name.lower() not in ("order", "path"):
+            raise ProgramError(
+                f"also(…): option {name} is the query's: set it on the writer that is started. Of ours, writers of "
+                "more outputs have order and path; the options of their formats are their own"
+            )
+
+
+def _check_letters(nodes: Sequence[Node]) -> None:
+    """Dead letters that nobody reads would be lost without a word."""
+    program = upstream(*nodes)
+    read = {each.id for node in program if isinstance(node.logic, DeadLetters) for each in node.inputs}
+    lost = [node for node in program if node.on_error == "dead_letter" and node.id not in read]
+    if lost:
+        raise ProgramError(
+            f"operator {lost[0].title}: nobody reads its dead letters. Write them, too: "
+            "….writeStream.also(stream.dead_letters().writeStream.option('path', 'letters/')); or let it skip what "
+            "fails, which is counted: on_error='skip'"
+        )
 
 
 def _check_places(sinks: Sequence[Any]) -> None:

@@ -9,23 +9,41 @@ first, and remembers what each gave:
 
 It cannot overshoot badly: a level is at most twice one that was measured to be the best so far, for one period.
 
-Where more could be. Rates are taken to be concave in the level: the rate for each worker never grows. So below the best
-level nothing is looked for that even with the best rate per worker could not come up to it, and between two levels that
-differ by less than the resolution nothing is looked for at all. Of levels that give the same, within the tolerance, the
-lowest is taken: workers that bring nothing are a burden to others.
+Where more could be. On scales of ratios (log level, log rate) the rate is taken to be concave, and to rise no faster
+than the level. So between two measured levels it lies below the line through the two on the left, and below the line
+through the two on the right; where these meet, most could be had:
 
-Level 0 means that the calls are made where the tuples are, by nobody else.
+    log rate │         ╳  the kink: measure here, if that could be clearly more than the best so far
+             │       ╱ · ╲
+             │     ●       ●
+             │   ╱           ╲
+             │ ●               ●
+             └──────────────────── log level
+
+Of levels that give the same, within the tolerance, the lowest is taken: workers that bring nothing are a burden to
+others. Level 0 means that the calls are made where the tuples are, by nobody else.
+
+Where others compete for the same (`is_shared`), two that try levels at once would each see what the other does. So
+whoever wants to leave the level it holds waits for its turn (`wants_turn`, `has_turn`), takes a period to see how
+things stand, and lower levels are looked at, too: they may leave more for all.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import asdict, dataclass
 from typing import Any
 
 _BAD_SHARE = 0.7
 """A look that brings less than this share of the rate is expensive, and taken less often each time."""
+_COLLAPSED_SHARE = 0.5
+"""Less than this share of the rate, and the world has changed."""
 _WAIT_MAX = 64
+_SEARCH_MAX = 16
+"""Levels of one search; noise may suggest ever more."""
+_STEEP = 0.8
+"""Of the slope of a rate that rises with the level: from here on twice as many may well be better."""
 _UNSURE_MAX = 2
 """Periods in a row that must differ from the held rate, unless they differ greatly."""
 
@@ -71,7 +89,7 @@ class ConcurrencyController:
         level_max: int,
         *,
         tolerance: float = 0.04,
-        resolution: float = 0.15,
+        resolution: float = 0.08,
         drift: float = 0.12,
         probe_every: int = 4,
         log_length: int = 1000,
@@ -86,15 +104,20 @@ class ConcurrencyController:
         self._mode = "search"
         self._downwards = False
         self._rates: dict[int, float] = {}
+        self._mixed: int | None = None  # a level whose rate is from a period in which things changed
         self._held = 0.0  # the rate of the level that is held
         self._home = level_min  # the level that is held while another is looked at
         self._unsure = 0
         self._since_probe = 0
         self._wait = probe_every
         self._looked_down = True
-        self._seen_more = False
         self.is_shared = False
-        """Whether others compete for the same: then lower levels are looked at, too, and may leave more for all."""
+        """Whether others compete for the same."""
+        self.others_level = 0.0
+        """Their level, on average."""
+        self.has_turn = False
+        """Whether no other tries levels until this one is done: told by whoever asks, if it is shared."""
+        self._turn_used = False  # a period has shown how things stand since the turn came
         self._log: deque[LevelDecision] = deque(maxlen=log_length)
 
     @property
@@ -106,6 +129,11 @@ class ConcurrencyController:
     def is_looking(self) -> bool:
         """Whether this period is a look at a level that is probably worse: it may be short."""
         return self._mode == "probe"
+
+    @property
+    def collapsed_below(self) -> float:
+        """A rate that says even before the period is over that the world has changed; 0 if none does."""
+        return self._held * _COLLAPSED_SHARE if self.is_settled else 0.0
 
     @property
     def is_settled(self) -> bool:
@@ -127,12 +155,29 @@ class ConcurrencyController:
         self._log.append(decision)
         return decision
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether this period shows how things stand, and not what comes of a level that is tried."""
+        return self._mode == "hold" or (self._mode == "search" and not (self.has_turn and self._turn_used))
+
+    @property
+    def wants_turn(self) -> bool:
+        """Whether it tries levels, or would like to."""
+        return self._mode != "hold" or self._since_probe >= self._wait or self._unsure > 0
+
     # -- searching ------------------------------------------------------------------------------------------
 
     def _searched(self, rate: float) -> tuple[str, str]:
+        if self.is_shared and not self.has_turn:
+            return "waits", "others compete, and one of them tries levels"
+        if self.is_shared and not self._turn_used:
+            self._turn_used = True
+            self._rates = {self._level: rate}  # as things stand now
         self._rates[self._level] = rate
+        if self._level == self._mixed:
+            self._mixed = None
         following = self._next_level()
-        if following is not None:
+        if following is not None and len(self._rates) < _SEARCH_MAX:
             level, reason = following
             self._level = level
             return "search", reason
@@ -148,34 +193,67 @@ class ConcurrencyController:
 
     def _next_level(self) -> tuple[int, str] | None:
         best = self._best()
+        if best == self._mixed and len(self._rates) > 1:
+            return best, f"{best} was measured while things changed: once more"
         below = max((level for level in self._rates if level < best), default=None)
         above = min((level for level in self._rates if level > best), default=None)
-        sides = ("below", "above") if self._downwards else ("above", "below")
-        for side in sides:
-            if side == "above" and above is None and best < self._max:
-                return min(self._max, max(2, best * 2)), f"{best} is the best so far: twice as many may be better"
-            if side == "below" and below is None and best > self._min:
-                return max(self._min, best // 2), f"{best} is the best so far: half as many may do"
-        # The knee, if rates rise evenly up to it and are flat behind.
-        per_worker = self._rates[below] / below if below else 0.0
-        if per_worker and below is not None and above is not None:
-            knee = round(max(self._rates.values()) / per_worker)
-            if below < knee < above and all(self._differ(knee, level) for level in self._rates):
-                return knee, f"if all workers were as good as the first {below}, {knee} would do"
-        if above is not None and self._differ(best, above):
-            return _between(best, above), f"between {best} and {above} there may be more"
-        if below is not None and self._differ(below, best) and self._worth_below(best, below):
-            return _between(below, best), f"between {below} and {best} as much may be had with fewer"
+        if above is None and best < self._max and not self._downwards:
+            return self._further_up(best, below)
+        if below is None and best > self._min:
+            return max(self._min, best // 2), f"{best} is the best so far: half as many may do"
+        if above is None and best < self._max:
+            return self._further_up(best, below)
+        most = self._rates[best]
+        for low, high in ((below, best), (best, above)):
+            if low is not None and high is not None:
+                level, rate = self._kink(low, high)
+                if self._is_new(level) and rate > most * (1 + self._tolerance):
+                    return level, f"between {low} and {high} there may be more"
+        if below is not None:
+            level, rate = self._kink(below, best)
+            if self._is_new(level) and rate >= most * (1 - self._tolerance):
+                return level, f"between {below} and {best} as much may be had with fewer"
         return None
 
-    def _differ(self, one: int, other: int) -> bool:
-        return abs(one - other) > max(1.0, self._resolution * min(one, other))
+    def _further_up(self, best: int, below: int | None) -> tuple[int, str]:
+        if below is not None and best > 1.4 * below and self._slope(below, best) < _STEEP:
+            level, _ = self._kink(below, best, falling=0.0)
+            if self._is_new(level):
+                return (
+                    level,
+                    f"{best} is hardly better than {below}: if rates are flat from somewhere on, it is {level}",
+                )
+        return min(self._max, max(2, best * 2)), f"{best} is the best so far: twice as many may be better"
 
-    def _worth_below(self, best: int, below: int) -> bool:
-        """Whether a level between the two could come up to the best, with the rate per worker of the lower one."""
-        if not below:
-            return True
-        return self._rates[below] / below * (best - 1) >= self._rates[best] * (1 - self._tolerance)
+    def _kink(self, low: int, high: int, falling: float | None = None) -> tuple[int, float]:
+        """Where most could be had between two neighbours, and how much; outside of them nothing else is known."""
+        before = max((level for level in self._rates if level < low), default=None)
+        after = min((level for level in self._rates if level > high), default=None)
+        between = self._slope(low, high)
+        rising = max(between, min(1.0, self._slope(before, low)) if before is not None else 1.0)
+        if after is not None:
+            falling = min(between, self._slope(high, after))
+        if falling is None:
+            at = (_scale(low) * _scale(high)) ** 0.5
+        elif rising - falling < 1e-9:
+            at = _scale(low)
+        else:
+            left = math.log(self._seen(low)) - rising * math.log(_scale(low))
+            right = math.log(self._seen(high)) - falling * math.log(_scale(high))
+            at = math.exp((right - left) / (rising - falling))
+        at = min(max(at, _scale(low)), _scale(high))
+        return round(at), self._seen(low) * (at / _scale(low)) ** rising
+
+    def _slope(self, low: int, high: int) -> float:
+        """How much faster than the level the rate grows, as a power of it."""
+        return math.log(self._seen(high) / self._seen(low)) / math.log(_scale(high) / _scale(low))
+
+    def _seen(self, level: int) -> float:
+        return max(self._rates[level], 1e-9)
+
+    def _is_new(self, level: int) -> bool:
+        """Whether a level is far enough from all that were measured."""
+        return all(abs(level - other) >= max(1.0, self._resolution * min(level, other)) for other in self._rates)
 
     # -- holding --------------------------------------------------------------------------------------------
 
@@ -188,8 +266,20 @@ class ConcurrencyController:
         self._since_probe = 0
         self._wait = self._probe_every
         self._rates = {}
+        self._mixed = None
+        self._turn_used = False
 
     def _holding(self, rate: float) -> tuple[str, str]:
+        if self.is_shared and not self.has_turn:
+            # What another does while it tries levels is no change of the world.
+            self._held = rate
+            self._turn_used = False
+            self._since_probe += 1
+            return "stable", f"{rate:g}/s, others compete"
+        if self.is_shared and not self._turn_used:
+            self._turn_used = True
+            self._held, self._unsure = rate, 0
+            self._since_probe = max(self._since_probe, self._wait)
         change = rate / self._held - 1 if self._held else 0.0
         if abs(change) > self._drift:
             self._unsure += 1
@@ -199,60 +289,65 @@ class ConcurrencyController:
         self._unsure = 0
         self._held = self._held + 0.3 * (rate - self._held) if self._held else rate
         self._since_probe += 1
-        if self._since_probe >= self._wait and self.is_shared and not self._looked_down and self._home > 1:
-            self._mode = "probe"
-            self._looked_down = True
-            self._level = max(self._min, min(self._home - 1, round(self._home / 1.25)))
-            return "look", f"others compete: fewer than {self._home} may leave more for all"
+        if self._since_probe >= self._wait and self.is_shared:
+            return self._look_beside_others()
         if self._since_probe >= self._wait and self._level < self._max:
-            self._mode = "probe"
-            self._looked_down = False
-            self._level = min(self._max, max(self._home + 1, 2, round(self._home * 1.25)))
-            return "look", f"capacity may have appeared that {self._home} cannot show"
+            return self._look(
+                max(2, round(self._home * 1.25)), f"capacity may have appeared that {self._home} cannot show"
+            )
         return "stable", f"{rate:g}/s as before"
+
+    def _look(self, level: int, reason: str) -> tuple[str, str]:
+        self._mode = "probe"
+        self._level = max(self._min, min(self._max, level))
+        return "look", reason
+
+    def _look_beside_others(self) -> tuple[str, str]:
+        """Towards the level of the others; where it is much the same, up and down in turn."""
+        home, others = self._home, self.others_level
+        down = home > 1.15 * others or (home > others / 1.15 and not self._looked_down)
+        self._looked_down = down
+        factor = min(2.0, max(1.25, (max(home, others) / max(1, min(home, others))) ** 0.5))
+        if down and home > 1:
+            return self._look(min(home - 1, round(home / factor)), f"fewer than {home} may leave more for all")
+        return self._look(max(home + 1, round(home * factor)), f"others have {others:g} each: {home} may be too few")
 
     def _search_anew(self, rate: float, change: float) -> tuple[str, str]:
         self._mode = "search"
         self._downwards = change < 0
         self._rates = {self._level: rate}
+        self._mixed = self._level
         following = self._next_level()
         if following is None:  # the bounds leave one level
             self._hold(self._level, rate)
             return "changed", f"{change:+.0%}, and only one level is allowed"
         self._level = following[0]
-        return "changed", f"the rate at {self._home} changed by {change:+.0%}; {following[1]}"
+        return "changed", f"the rate changed by {change:+.0%}; {following[1]}"
 
     def _probed(self, rate: float) -> tuple[str, str]:
-        looked = self._level
-        if rate > self._held * (1 + max(self._tolerance, 0.25 * (looked / max(self._home, 1) - 1))):
-            if self.is_shared and looked > self._home and not self._seen_more:
-                home, held = self._home, self._held
-                self._hold(home, held)
-                self._held, self._wait, self._looked_down, self._seen_more = held, 1, True, True
-                return "more?", f"{looked} gives {rate:g}/s instead of {held:g}/s; others may have changed: once more"
-            self._seen_more = False
+        looked, home, held = self._level, self._home, self._held
+        needed = max(self._tolerance, 0.25 * (looked / max(home, 1) - 1))
+        if self.is_shared and looked > home:  # what is judged says already what the others lose
+            needed = self._tolerance / 2
+        if rate > held * (1 + needed):
             self._mode = "search"
-            self._downwards = looked < self._home
-            self._rates = {self._home: self._held, looked: rate}
+            self._downwards = looked < home
+            self._rates = {home: held, looked: rate}
             following = self._next_level()
             if following is not None:
                 self._level = following[0]
-                return "more", f"{looked} gives {rate:g}/s instead of {self._held:g}/s; {following[1]}"
+                return "more", f"{looked} gives {rate:g}/s instead of {held:g}/s; {following[1]}"
             self._hold(looked, rate)
-            return "more", f"{looked} gives {rate:g}/s instead of {self._held:g}/s"
-        self._seen_more = False
-        held = self._held
-        if looked < self._home and rate >= held * (1 - self._tolerance):
+            return "more", f"{looked} gives {rate:g}/s instead of {held:g}/s"
+        if looked < home and rate >= held * (1 - self._tolerance):
             self._hold(looked, rate)
             self._looked_down = False  # there may be more to give back
             return "fewer", f"{looked} is as good for all: {rate:g}/s with what others gain, {held:g}/s before"
-        wait = self._probe_every
-        if rate < self._held * _BAD_SHARE:
-            wait = min(_WAIT_MAX, self._wait * 2)
-        home = self._home
+        if looked > home > 1 and rate < held * _COLLAPSED_SHARE and not self.is_shared:
+            return self._search_anew(rate, rate / held - 1)
+        wait = min(_WAIT_MAX, self._wait * 2) if rate < held * _BAD_SHARE else self._probe_every
         self._hold(home, held)
-        self._held = held
-        self._wait = wait
+        self._held, self._wait = held, wait
         return "no more", f"{looked} gives {rate:g}/s instead of {held:g}/s"
 
     # -- restarting -----------------------------------------------------------------------------------------
@@ -275,7 +370,6 @@ class ConcurrencyController:
             self._level = level
 
 
-def _between(low: int, high: int) -> int:
-    """A level between two, in the middle of their ratio; never one of them if there is another."""
-    middle = round((max(low, 1) * high) ** 0.5)
-    return min(max(middle, low + 1), high - 1) if high - low > 1 else high
+def _scale(level: int) -> float:
+    """A level as a number of workers: inline there is one thread, which also receives the tuples."""
+    return max(level, 0.9)

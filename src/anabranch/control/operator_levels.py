@@ -14,6 +14,7 @@ class PaperLevels:
     """The controller of *Operators* as a pool asks it: it counts active workers, of which there is always one."""
 
     is_looking = False
+    collapsed_below = 0.0
 
     def __init__(self, workers_max: int) -> None:
         self.inner = OperatorController(workers_max)

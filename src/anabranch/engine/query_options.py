@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.verifying.verifier import VerifySettings
+from anabranch.errors import ProgramError
 from anabranch.program.options import Interval, read_options
 
 
@@ -26,6 +27,7 @@ class QueryOptions:
     mergers: int = 0
     split_hot_keys: str = "auto"
     spread: str = "auto"
+    file_reading: str = "auto"
     durability: str = "process"
     end_of_input: str = "open"
     verify: VerifySettings = dataclasses.field(default_factory=VerifySettings)
@@ -35,6 +37,8 @@ class QueryOptions:
     def parse(cls, given: Mapping[str, str]) -> QueryOptions:
         """From texts by name, others than ours passed over. ProgramError says which is wrong, and what is expected."""
         values = read_options(given)
+        if "verifyAction" in values and "verify" not in values:
+            raise ProgramError("option verifyAction has no effect without verify; give both, or neither")
         return cls(
             ElasticOptions.parse(given),
             BalancingSettings.of_options(given),
@@ -47,6 +51,7 @@ class QueryOptions:
             values.get("mergers", 0),
             values.get("splitHotKeys", "auto"),
             values.get("spread", "auto"),
+            values.get("fileReading", "auto"),
             values.get("durability", "process"),
             values.get("endOfInput", "open"),
             VerifySettings(values.get("verify", 0.0), values.get("verifyAction", "fail")),

@@ -8,6 +8,8 @@ An epoch begins with its time: operators that wait for time to pass are called, 
 Then come the tuples that were fed back in the epoch before, then the tuples of each source, both in the order
 of declaration. Punctuations and the advances of watermarks travel between the tuples (docs/time.md). At the end of an
 epoch the time to live of every key whose state is another than before begins anew.
+
+What becomes of calls that fail is in `sequential_failures.py`.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from anabranch.engine.sequential_failures import Failures
 from anabranch.engine.sequential_time import Idleness, WaitingKeys
 from anabranch.errors import InputError, ProgramError
 from anabranch.operators.epoch_context import EpochContext, count_anomaly, current, moment, running
 from anabranch.operators.library_operator import NULL_ATTRIBUTE
 from anabranch.program.belongings import Belongings
-from anabranch.program.calling import Instances, emitted, exact, failing, key_of, next_tuple, route_of
+from anabranch.program.calling import Instances, emitted, exact, key_of, next_tuple, route_of
 from anabranch.program.elastic import ElasticFunction
 from anabranch.program.event_time import (
     BEGINNING,
@@ -34,6 +37,7 @@ from anabranch.program.event_time import (
     watermarks_read,
 )
 from anabranch.program.graph import (
+    DeadLetters,
     Feedback,
     Filter,
     FlatMap,
@@ -54,7 +58,7 @@ from anabranch.program.graph import (
     upstream,
 )
 from anabranch.program.schema import MisfitError, Row, ShapeError
-from anabranch.state.codec import encode
+from anabranch.state.codec import comparable
 from anabranch.state.user_objects import UserClasses
 
 Consume = Callable[[Row], None]
@@ -97,6 +101,8 @@ class SequentialRun:
         self._behind = watermarks_behind(nodes)
         self._advancing: dict[int, list[Callable[[str, int], None]]] = {node.id: [] for node in nodes}
         self._idleness = Idleness(nodes)
+        self._failures = Failures(nodes, self._emit)
+        self._number = 0
         self._ending = False
         awaiting = awaiting_watermarks(nodes)
         for node in nodes:
@@ -106,7 +112,8 @@ class SequentialRun:
                     for source in {each.id: each for each in node.inputs}.values():
                         self._advancing[source.id].append(self._takes_advances[node.id])
                 for place, source in enumerate(node.inputs):
-                    self._consumers[source.id].append(consumers[place])
+                    if not isinstance(node.logic, DeadLetters):
+                        self._consumers[source.id].append(consumers[place])
                     if source.id in self._punctuated and node.id in self._punctuated:
                         self._listeners[source.id].append(punctuated)
         for output, end in zip(self.outputs, ends, strict=True):
@@ -139,7 +146,9 @@ class SequentialRun:
         """An epoch: the rows of each source, by its name."""
         around = current()
         # Whoever runs this within an epoch of his own says which keys are in parts, and gets the counts.
-        context = EpochContext(self.clock_ms) if around is None else dataclasses.replace(around, time_ms=self.clock_ms)
+        around = EpochContext() if around is None else around
+        context = dataclasses.replace(around, time_ms=self.clock_ms, number=self._number)
+        self._number += 1
         with self._as_user_left_it(), running(context):
             self._epoch(inputs)
 
@@ -242,14 +251,14 @@ class SequentialRun:
             return self._keyed(node, logic)
         if isinstance(logic, Filter):
             keeps = logic.function
-            call = failing(node, lambda row: bool(keeps(row)))
+            call = self._failures.calling(node, lambda row: bool(keeps(row)))
 
             def consume(row: Row) -> None:
                 if call(row):
                     self._emit(node, row)
 
         elif isinstance(logic, Map):
-            call = failing(node, lambda row: exact(schema, logic.function(row)))
+            call = self._failures.calling(node, lambda row: exact(schema, logic.function(row)))
 
             def consume(row: Row) -> None:
                 self._emit(node, call(row))
@@ -266,7 +275,7 @@ class SequentialRun:
                 self._emit_all(node, row, lambda: getattr(logic.operator, logic.method)(row))
 
         elif isinstance(logic, Route):
-            choose = failing(node, lambda row: route_of(logic, row))
+            choose = self._failures.calling(node, lambda row: route_of(logic, row))
 
             def consume(row: Row) -> None:
                 self._ways[node.id] = choose(row)
@@ -281,7 +290,7 @@ class SequentialRun:
 
         elif isinstance(logic, Punctuate):
             ends_here = logic.function
-            call = failing(node, lambda row: bool(ends_here(row)))
+            call = self._failures.calling(node, lambda row: bool(ends_here(row)))
 
             def consume(row: Row) -> None:
                 ends = call(row)
@@ -293,17 +302,17 @@ class SequentialRun:
             return [self._watermark(node, logic)], lambda: self._punctuate(node)
 
         else:
-            assert isinstance(logic, (Union, Spread)), f"a {node.kind} reads no stream"
+            assert isinstance(logic, (Union, Spread, DeadLetters)), f"a {node.kind} reads no stream"
 
             def consume(row: Row) -> None:
                 self._emit(node, row)
 
-        return [consume] * len(node.inputs), lambda: self._punctuate(node)
+        return [self._failures.skipping(node, consume)] * len(node.inputs), lambda: self._punctuate(node)
 
     def _watermark(self, node: Node, logic: Watermark) -> Consume:
         """The tuples as they are; behind one that raises the watermark, or that ends a silence, its value."""
         place, name = node.schema.names.index(logic.attribute), node.name
-        time_of = failing(node, lambda row: event_time_of(logic, tuple.__getitem__(row, place)))
+        time_of = self._failures.calling(node, lambda row: event_time_of(logic, tuple.__getitem__(row, place)))
         value = BEGINNING
 
         def consume(row: Row) -> None:
@@ -323,7 +332,7 @@ class SequentialRun:
                 self._advance(node, name, END)
 
         self._ticks.append(tick)
-        return consume
+        return self._failures.skipping(node, consume)
 
     def _keyed(self, node: Node, logic: Keyed) -> tuple[list[Consume], Callable[[], None]]:
         instances = Instances(node)
@@ -363,11 +372,12 @@ class SequentialRun:
                     instance = by_key[key] = instances.new()
                     expires.pop(key, None)
                 if ttl_ms is not None:
-                    touched.setdefault(key, encode(list(instances.values(instance)), classes))
+                    touched.setdefault(key, comparable(list(instances.values(instance)), classes))
                 now = watermark.least(own) if logic.per_input else watermark.value
                 arguments = (row, now) if takes_time else (row,)
                 before = functools.partial(_set_moment, watermark.value, None) if logic.timed else None
-                self._emit_all(node, row, lambda: getattr(instance, method)(*arguments), before)
+                with self._failures.of_key(node, instance):
+                    self._emit_all(node, row, lambda: getattr(instance, method)(*arguments), before)
                 settle(key, instance, row)
 
             return consume
@@ -378,7 +388,8 @@ class SequentialRun:
                 instance = by_key[key]
                 row: Any = f"the key {key!r}, which waits"
                 before = functools.partial(_set_moment, watermark.value, due)
-                self._emit_all(node, row, functools.partial(getattr(instance, logic.timed), due), before)
+                with self._failures.of_waiting(node, instance, key, due):
+                    self._emit_all(node, row, functools.partial(getattr(instance, logic.timed), due), before)
                 settle(key, instance, row)
 
         def takes_advance(name: str, value: int) -> None:
@@ -398,14 +409,15 @@ class SequentialRun:
             for key, row in list(waiting.items()):
                 instance = by_key[key]
                 if ttl_ms is not None:
-                    touched.setdefault(key, encode(list(instances.values(instance)), classes))
+                    touched.setdefault(key, comparable(list(instances.values(instance)), classes))
                 waits = f"the key {key!r}, which waits"
-                self._emit_all(node, waits, functools.partial(getattr(instance, method), *arguments))
+                with self._failures.of_waiting(node, instance, key):
+                    self._emit_all(node, waits, functools.partial(getattr(instance, method), *arguments))
                 settle(key, instance, row)
 
         def ended() -> None:
             for key, before in touched.items():
-                if encode(list(instances.values(by_key[key])), classes) != before:
+                if comparable(list(instances.values(by_key[key])), classes) != before:
                     expires[key] = self.clock_ms + (ttl_ms or 0)
             touched.clear()
 
@@ -433,8 +445,12 @@ class SequentialRun:
         # Each tuple goes down before the operator makes the next one: depth-first.
         if before is not None:
             before()
-        outputs = iter(failing(node, lambda _: emitted(call()))(row))
-        step = failing(node, lambda _: next_tuple(node.schema, outputs))
+        if node.on_error != "fail":  # a call that fails has emitted nothing: it is known only when all is made
+            for item in self._failures.calling(node, lambda _: [exact(node.schema, e) for e in emitted(call())])(row):
+                self._emit(node, item)
+            return
+        outputs = iter(self._failures.calling(node, lambda _: emitted(call()))(row))
+        step = self._failures.calling(node, lambda _: next_tuple(node.schema, outputs))
         while (item := step(row)) is not None:
             self._emit(node, item)
             if before is not None:

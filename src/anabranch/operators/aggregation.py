@@ -16,6 +16,7 @@ which several are open at a time. All write the same kind of class, with what `C
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -114,6 +115,13 @@ class CodeDraft:
         if aggregation.attribute is not None:
             return self.column(aggregation.attribute)
         return "t" if aggregation.functions else "None"
+
+    def needed(self, at: int) -> list[str]:
+        """The variables that an aggregation needs of a tuple."""
+        aggregation = self.aggregations[at]
+        found = [] if self.value(at) == "None" else [self.value(at)]
+        found += [] if aggregation.second is None else [self.column(aggregation.second)]
+        return list(dict.fromkeys([*found, "t"] if aggregation.is_filtered else found))
 
     def words(self, at: int, state: str, second: str, value: str = "") -> dict[str, str]:
         """What stands for the places in an aggregation's code."""
@@ -297,13 +305,16 @@ def _output(
         if name in key:
             raise ProgramError(f"aggregate({name}=…): {name!r} is a column of the key already; choose another name")
         attribute = aggregation.attribute
-        if aggregation.bound == "emission":
+        if aggregation.bound in ("emission", "time"):
             if not is_shared:
                 raise ProgramError(
                     f"aggregate({name}=agg.{aggregation}): expected windows of event_time(…) on a stream with event "
                     f"time: stream.event_time(…); found {window}"
                 )
-        elif aggregation.bound:
+        elif aggregation.bound and isinstance(window.policy, Time) and isinstance(window, Tumbling):
+            output.append(pa.field(name, pa.timestamp("us", tz="UTC")))
+            continue
+        if aggregation.bound in ("start", "end", "time"):
             if not isinstance(window.policy, (EventTime, Sessions)):
                 raise ProgramError(
                     f"aggregate({name}=agg.{aggregation}): expected windows of event_time(…), found {window}"
@@ -331,6 +342,10 @@ def write_tumbling(draft: CodeDraft) -> None:
     add: list[str] = []
     results: list[str] = []
     for at, aggregation in enumerate(draft.aggregations):
+        if aggregation.bound:
+            draft.names["MOMENT"] = _moment
+            results.append(f"MOMENT(self.anchor{' + SIZE' if aggregation.bound == 'end' else ''})")
+            continue
         words = draft.words(at, f"self.a{at}", f"self.b{at}")
         begin += aggregation.begin.format(**words).splitlines()
         add += aggregation.add.format(**words).splitlines()
@@ -382,6 +397,14 @@ def write_tumbling(draft: CodeDraft) -> None:
         lines += ["self.size += 1", "if self.size == SIZE:", "    self.open = False", f"    return {emit}"]
     lines.append("return closed" if isinstance(policy, Delta) else "return None")
     draft.methods["process(self, t)"] = lines
+
+
+def _moment(clock_ms: int) -> datetime.datetime:
+    """A time of the clock of the epochs as a timestamp."""
+    return _EPOCH + datetime.timedelta(milliseconds=clock_ms)
+
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def _tuple(values: Sequence[str]) -> str:

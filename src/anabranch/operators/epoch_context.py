@@ -18,6 +18,7 @@ import contextlib
 import contextvars
 import dataclasses
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from anabranch.operators.hot_key_parts import NO_PARTS, HotKeyParts
 
@@ -30,6 +31,8 @@ class Moment:
     """The watermark, or the clock: a whole number."""
     fired: int | None = None
     """The time that it is called for; None if it takes a tuple."""
+    key: Any = None
+    """The key that is called though it takes no tuple."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +46,8 @@ class EpochContext:
     anomalies: dict[tuple[str, str], int] = dataclasses.field(default_factory=dict)
     """Operator and what it met → how often."""
     moment: Moment = dataclasses.field(default_factory=Moment)
+    number: int = 0
+    """The epoch's own."""
 
 
 _running: contextvars.ContextVar[EpochContext | None] = contextvars.ContextVar("anabranch_epoch", default=None)
@@ -79,6 +84,12 @@ def epoch_time() -> int:
     """The time of the epoch that is running, in milliseconds since 1970; 0 in a sequential run without a clock."""
     context = _running.get()
     return 0 if context is None else context.time_ms
+
+
+def epoch_number() -> int:
+    """The number of the epoch that is running; 0 outside of any."""
+    context = _running.get()
+    return 0 if context is None else context.number
 
 
 def moment() -> Moment:

@@ -124,9 +124,13 @@ class WindowJoin(LibraryOperator):
             yield self._pair(side, held[0], None)
 
     def _pair(self, side: int, t: Any, other: Any) -> Any:
-        first = restored_row(self.names[side], t)
-        second = None if other is None else restored_row(self.names[1 - side], other)
+        first = self._row(side, t)
+        second = None if other is None else self._row(1 - side, other)
         return self.combine(first, second) if side == 0 else self.combine(second, first)
+
+    def _row(self, side: int, t: Any) -> Any:
+        names = self.names[side]  # a computed key stands behind what the user's function sees
+        return restored_row(names, t if len(t) == len(names) else t[: len(names)])
 
 
 def join_logic(
@@ -140,8 +144,14 @@ def join_logic(
     name: str,
     ttl_ms: int | None = None,
     scales: tuple[TimeScale | None, TimeScale | None] = (None, None),
+    written: tuple[Schema, Schema] | None = None,
 ) -> tuple[Keyed, Schema]:
-    """The operator of a join, and the schema of its results; `scales`: the kinds of event time of the two streams."""
+    """The operator of a join, and the schema of its results.
+
+    `scales`: the kinds of event time of the two streams. `written`: their columns as the user knows them; behind these
+    there may be those of a computed key.
+    """
+    written = written or (left, right)
     if how not in HOWS:
         raise ProgramError(f"how={how!r}: expected one of {', '.join(map(repr, HOWS))}")
     sides = window if isinstance(window, tuple) else (window, window)
@@ -156,7 +166,7 @@ def join_logic(
             "pair of one kind, (left, right)"
         )
     if function is None:
-        output, combine = _joined(left, right, keys, how)
+        output, combine = _joined(written[0], written[1], keys, how)
     elif not callable(function):
         raise ProgramError(f"function={function!r}: expected a function of two tuples")
     elif schema is None:
@@ -195,10 +205,10 @@ def join_logic(
     prototype = configured(
         WindowJoin if waits is None else waits[0],
         name,
-        forwards=[one for one, _ in keys] if function is None else [],
+        forwards=[one for one, _ in keys if one in output] if function is None else [],
         functions=[("its function", function)] if function is not None else [],
         guards=guards,
-        names=(left.names, right.names),
+        names=(left.names, right.names) if function is None else (written[0].names, written[1].names),
         keys=places_of_keys,
         pads=(how in ("left", "outer"), how in ("right", "outer")),
         combine=combine,
@@ -258,7 +268,7 @@ def _joined(
         if one is None:
             first = tuple(other[other_of[name]] if name in other_of else None for name in names)
         else:
-            first = tuple(one)
+            first = tuple(one)[: len(names)]
         return first + tuple(None if other is None else other[name] for name in added)
 
     return output, combine

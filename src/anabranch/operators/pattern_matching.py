@@ -158,6 +158,10 @@ class Match(LibraryOperator):
                 self.newest = at
         self.number += 1
         held = tuple(t)
+        whole = t
+        if len(held) > len(self.columns):  # behind them are columns of its key, which the user did not write
+            held = held[: len(self.columns)]
+            t = restored_row(self.columns, held)
         followed: list[Run] = []
         for run in self.runs:
             if not self._is_over(run, at):
@@ -168,7 +172,7 @@ class Match(LibraryOperator):
             if len(run[3][-1]) >= self.steps[run[0]].least and all(s.least == 0 for s in self.steps[run[0] + 1 :]):
                 # A relaxed run that skipped this tuple was not complete before either.
                 self.runs = []
-                return self._emitted(t, run)
+                return self._emitted(whole, run)
         self.runs = self._distinct(followed) if self.simple else followed
         return None
 
@@ -233,8 +237,9 @@ def match_logic(
     output: Any,
     null_key: str,
     name: str,
+    written: Schema | None = None,
 ) -> tuple[Keyed, Schema]:
-    """The operator of a pattern, and the schema of its matches."""
+    """The operator of a pattern, and the schema of its matches; `written`: the columns that the user's code sees."""
     steps = (pattern,) if isinstance(pattern, PatternStep) else tuple(pattern)
     if not steps or not all(isinstance(each, PatternStep) for each in steps):
         raise ProgramError(f"pattern={pattern!r}: expected steps: [step('first', …), step('then', …)]")
@@ -257,7 +262,7 @@ def match_logic(
     elif within is not None:
         raise ProgramError(f"within={within!r}: expected count(n), delta(attribute, size) or nothing")
     if emit is None:
-        columns = _default_columns(schema, key, names)
+        columns = _default_columns(schema, written or schema, key, names)
     elif not callable(emit):
         raise ProgramError(f"emit={emit!r}: expected a function of a match")
     elif output is None:
@@ -275,7 +280,7 @@ def match_logic(
         functions=functions,
         guard=guard(schema, key, null_key, attribute, nulls),
         steps=steps,
-        columns=schema.names,
+        columns=(written or schema).names,
         relaxed=contiguity == "relaxed",
         simple=within is None and not any(each.sees_matched for each in steps),
         key_places=tuple(schema.names.index(each) for each in key),
@@ -286,10 +291,10 @@ def match_logic(
     return Keyed(prototype, "take", fields(runs=list, number=0, newest=None)), columns
 
 
-def _default_columns(schema: Schema, key: Sequence[str], names: Sequence[str]) -> Schema:
+def _default_columns(schema: Schema, written: Schema, key: Sequence[str], names: Sequence[str]) -> Schema:
     """The key, and for each step an array of the tuples it took."""
     clash = [name for name in names if name in key]
     if clash:
         raise ProgramError(f"pattern: the step {clash[0]!r} has the name of a key column; choose another name")
-    record = pa.struct(list(schema.arrow))
+    record = pa.struct(list(written.arrow))
     return Schema(pa.schema([*(schema.arrow.field(each) for each in key), *((n, pa.list_(record)) for n in names)]))

@@ -110,6 +110,18 @@ class TimedOperator:
             called = self.on_end() if each == END else self.on_timer(self.timer_scale.value(each))
             yield from emitted(called)
 
+    def give_up(self, due: int | None = None) -> None:
+        """A call for a time, or for a punctuation, has failed and changed nothing: it is not made again."""
+        if due is None:
+            self.punctuation_open = False
+            return
+        gone = [each for when, each in self.timer_times if when == due]
+        self.timer_times = self.timer_times[len(gone) :]
+        self.timer_due = self.timer_times[0][0] if self.timer_times else None
+        for each in gone:
+            if each < _UNKNOWN:
+                self.timers._at(moment().reached + each - BEGINNING)
+
     def take_until_punctuation(self, t: Any) -> Any:
         """Take a tuple, for an operator that wants to be called at the next punctuation."""
         self.punctuation_open = True

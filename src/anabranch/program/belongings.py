@@ -17,17 +17,32 @@ from __future__ import annotations
 
 import array
 import collections
+import copy
 import dataclasses
 import functools
+import itertools
+import operator
 import types
 from collections.abc import Callable, Container, Iterable
 from io import StringIO
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from anabranch.program.object_parts import attributes_of, children, is_atom, is_filled, is_library, names_in
+from anabranch.program.object_parts import (
+    attributes_of,
+    children,
+    class_code,
+    class_data,
+    entries_of,
+    globals_in,
+    is_atom,
+    is_filled,
+    is_library,
+    names_in,
+)
+from anabranch.program.set_tables import SetTable, fill, table_of
 
 _MISSING = object()
 
@@ -49,6 +64,7 @@ class Belongings:
     def __init__(self, roots: Iterable[Any]) -> None:
         self._kept: list[_Kept] = []
         self._keeps: list[Any] = []  # an object that is gone would give its identity to another
+        self._iterators: dict[int, Any] = {}  # where they stood: they cannot be set back, so a copy takes their place
         seen: set[int] = set()
         waiting = [("self", root) for root in roots]
         while waiting:
@@ -62,11 +78,11 @@ class Belongings:
                     waiting.extend(self._class(value))
                 continue
             waiting.append((type(value).__name__, type(value)))
-            function = value.__func__ if isinstance(value, (types.MethodType, classmethod, staticmethod)) else value
-            function = function.fget if isinstance(function, property) else function
+            function = value.__func__ if isinstance(value, types.MethodType) else value
             if isinstance(function, types.FunctionType) and not is_library(function.__module__):
                 waiting.append((function.__name__, function))
                 if function is value:
+                    self._function(function)
                     waiting.extend(self._globals(function))
             self._contents(name, value)
             waiting.extend((_named(name, step), child) for step, child in children(value))
@@ -74,7 +90,20 @@ class Belongings:
     def put_back(self) -> None:
         """Give every object the contents it had."""
         for each in self._kept:
-            each.give(each.held)
+            each.give(self._as_it_stood(each.held) if self._iterators else each.held)
+
+    def _as_it_stood(self, held: Any, is_ours: bool = True) -> Any:
+        """Contents with the iterators in them where they stood. Lists and dicts in them are objects by themselves."""
+        if id(held) in self._iterators:
+            return copy.copy(self._iterators[id(held)])
+        if type(held) is tuple:
+            found = tuple(self._as_it_stood(each, is_ours) for each in held)
+            return held if all(map(operator.is_, found, held)) else found
+        if is_ours and type(held) is list:
+            return [self._as_it_stood(each, False) for each in held]
+        if is_ours and type(held) is dict:
+            return {name: self._as_it_stood(each, False) for name, each in held.items()}
+        return held
 
     def changed(self, without: Container[int] = ()) -> str | None:
         """The name of an object that holds something else than it held; None: there is none.
@@ -93,28 +122,48 @@ class Belongings:
             if isinstance(value, kind):
                 self._keep(name, value, functools.partial(take, value), functools.partial(give, value))
                 break
+        if isinstance(value, functools._lru_cache_wrapper):
+            was_empty = not value.cache_info().currsize
+            self._keep(name, value, lambda: was_empty, lambda empty: value.cache_clear() if empty else None)
+        if isinstance(value, functools.partial):
+            self._keep(name, value, lambda: dict(vars(value)), functools.partial(_give_names, vars(value)))
+        if type(value) in _ITERATORS:
+            self._iterators[id(value)] = copy.copy(value)
+            self._keep(name, value, lambda: repr(value.__reduce__()), lambda _: None)
         own = not isinstance(value, types.FunctionType) and not is_library(type(value).__module__)
         if own:
             self._keep(name, value, lambda: list(attributes_of(value)), functools.partial(_give_attributes, value))
+            self._keep(name, value, lambda: [type(value)], functools.partial(_give_class, value))
+
+    def _function(self, function: types.FunctionType) -> None:
+        def take() -> list[Any]:
+            named = function.__kwdefaults__
+            return [function.__defaults__, named and dict(named), dict(vars(function))]
+
+        def give(held: list[Any]) -> None:
+            function.__defaults__, function.__kwdefaults__ = held[0], held[1]
+            vars(function).clear()
+            vars(function).update(held[2])
+
+        self._keep(function.__qualname__, function, take, give)
 
     def _class(self, kind: type) -> list[tuple[str, Any]]:
         def take() -> dict[str, Any]:
-            return {name: value for name, value in vars(kind).items() if _is_data(name, value)}
+            return {**dict(class_data(kind, as_copied=True)), **dict(class_code(kind))}
 
         def give(data: dict[str, Any]) -> None:
             for name in [name for name in take() if name not in data]:
-                delattr(kind, name)
+                type.__delattr__(kind, name)
             for name, value in data.items():
                 if vars(kind).get(name, _MISSING) is not value:
-                    setattr(kind, name, value)
+                    type.__setattr__(kind, name, value)
 
         data = self._keep(f"the class {kind.__qualname__}", kind, take, give)
-        code = [(kind.__name__, each) for each in vars(kind).values() if isinstance(each, _CODE)]
         held = [(f"{kind.__qualname__}.{name}", value) for name, value in data.items()]
-        return [*held, *code, *((base.__name__, base) for base in kind.__mro__[1:])]
+        return [*held, (type(kind).__name__, type(kind)), *((base.__name__, base) for base in kind.__mro__[1:])]
 
     def _globals(self, function: types.FunctionType) -> list[tuple[str, Any]]:
-        space, names = function.__globals__, sorted(names_in(function))
+        space, names = function.__globals__, sorted(globals_in(function))
 
         def take() -> dict[str, Any]:
             return {name: space.get(name, _MISSING) for name in names}
@@ -132,7 +181,7 @@ class Belongings:
         modules = [
             value for _, value in found if isinstance(value, types.ModuleType) and not is_library(value.__name__)
         ]
-        inner = [(f"the global {n}", vars(module)[n]) for module in modules for n in names if n in vars(module)]
+        inner = [(f"the global {n}", vars(each)[n]) for each in modules for n in names_in(function) if n in vars(each)]
         return [*found, *inner]
 
 
@@ -157,19 +206,13 @@ def _is_same(now: Any, held: Any) -> bool:
         return bool(now == held or now != now)
     if isinstance(now, np.ndarray):
         return now.shape == held.shape and now.dtype == held.dtype and now.tobytes() == held.tobytes()
+    if isinstance(now, _HeldSet):
+        return set(now.members) == set(held.members)
     if isinstance(now, (list, tuple)):
         return len(now) == len(held) and all(map(_is_same, now, held))
     if type(now) is dict:
         return now.keys() == held.keys() and all(_is_same(value, held[name]) for name, value in now.items())
-    return isinstance(now, (set, frozenset, array.array)) and bool(now == held)
-
-
-_CODE = (types.FunctionType, classmethod, staticmethod, property)
-
-
-def _is_data(name: str, value: Any) -> bool:
-    special = name.startswith("__") and name.endswith("__")
-    return not special and not isinstance(value, _CODE) and not hasattr(value, "__get__")
+    return isinstance(now, (frozenset, array.array)) and bool(now == held)
 
 
 def _give_attributes(value: Any, attributes: list[tuple[str, Any]]) -> None:
@@ -179,9 +222,27 @@ def _give_attributes(value: Any, attributes: list[tuple[str, Any]]) -> None:
         object.__setattr__(value, name, each)
 
 
-def _give_set(value: set[Any], members: set[Any]) -> None:
-    set.clear(value)
-    set.update(value, members)
+def _give_names(space: dict[str, Any], held: dict[str, Any]) -> None:
+    space.clear()
+    space.update(held)
+
+
+def _give_class(value: Any, kinds: list[type]) -> None:
+    if type(value) is not kinds[0]:
+        object.__setattr__(value, "__class__", kinds[0])
+
+
+class _HeldSet(NamedTuple):
+    members: list[Any]
+    table: SetTable | None
+
+
+def _take_set(value: set[Any]) -> _HeldSet:
+    return _HeldSet(list(set.__iter__(value)), table_of(value))
+
+
+def _give_set(value: set[Any], held: _HeldSet) -> None:
+    fill(value, held.members, held.table)
 
 
 def _give_queue(value: collections.deque[Any], items: list[Any]) -> None:
@@ -221,9 +282,9 @@ def _fill_cell(cell: types.CellType, held: Any) -> None:
 
 # Type, how its contents are taken down, how they are given back.
 _CONTENTS: tuple[tuple[type, Callable[[Any], Any], Callable[[Any, Any], None]], ...] = (
-    (list, list, lambda value, items: list.__setitem__(value, slice(None), items)),
-    (dict, lambda value: list(value.items()), _fill),
-    (set, set, _give_set),
+    (list, lambda value: list(list.__iter__(value)), lambda value, items: list.__setitem__(value, slice(None), items)),
+    (dict, entries_of, _fill),
+    (set, _take_set, _give_set),
     (collections.deque, list, _give_queue),
     (bytearray, bytes, lambda value, content: bytearray.__setitem__(value, slice(None), content)),
     (array.array, lambda value: value[:], lambda value, numbers: value.__setitem__(slice(None), numbers)),
@@ -233,3 +294,5 @@ _CONTENTS: tuple[tuple[type, Callable[[Any], Any], Callable[[Any, Any], None]], 
     (StringIO, lambda value: (value.getvalue(), value.tell()), _give_text),
     (types.CellType, lambda value: value.cell_contents if is_filled(value) else _MISSING, _fill_cell),
 )
+# Of these a copy goes on where the original stood.
+_ITERATORS = (itertools.count, *(type(iter(each)) for each in ("", b"", range(0))), type(iter([])), type(iter(())))

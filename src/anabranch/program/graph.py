@@ -273,8 +273,25 @@ class Feedback:
         return self.target.node.name if self.target.node is not None else ""
 
 
+@dataclasses.dataclass(frozen=True)
+class DeadLetters:
+    """A letter for each call that failed of the operators that it reads: of none of their tuples."""
+
+
 Logic = (
-    Source | Map | Filter | FlatMap | Keyed | Process | Union | Spread | Route | Port | Punctuate | Watermark | Feedback
+    Source
+    | Map
+    | Filter
+    | FlatMap
+    | Keyed
+    | Process
+    | Union
+    | Spread
+    | Route
+    | Port
+    | Punctuate
+    | Watermark
+    | (Feedback | DeadLetters)
 )
 
 
@@ -306,6 +323,13 @@ class Node:
         Operators that must run in its stage: by name or, before `named`, by number.
     part_of : str
         The operator of the user's that it is one of several steps of; empty if it is the whole.
+    unfollowed : str
+        What of its code the compiler could not follow, and where: it must keep nothing beside its state, which is
+        watched. Empty if there is nothing.
+    on_error : str
+        What a call that fails does: "fail" the epoch, "skip" the tuple, or make a "dead_letter" of it.
+    columns : Schema or None
+        The columns of its tuples, where letters are emitted beside them, in one more.
     """
 
     id: int
@@ -320,6 +344,9 @@ class Node:
     isolated: bool = False
     together: tuple[str | int, ...] = ()
     part_of: str = ""
+    unfollowed: str = ""
+    on_error: str = "fail"
+    columns: Schema | None = None
 
     def key_of(self, place: int) -> tuple[str, ...]:
         """The columns of an input that hold the key."""

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
+import inspect
+import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -154,6 +157,8 @@ class Model:
         Which of the three levels of state transparency applies; 0 if none.
     logic : Logic or None
         What runs instead of the node's own logic, if the compiler rewrote it.
+    unfollowed : str
+        What of its code could not be followed though it has a key, and where: it is watched where it runs.
     in_globals, out_of_reach : tuple of str
         For an operator that runs in one channel, what it writes outside of its own object: in globals and classes,
         which its copy has of its own; and where no copy leads, as in another module.
@@ -173,6 +178,7 @@ class Model:
     logic: Any = None
     in_globals: tuple[str, ...] = ()
     out_of_reach: tuple[str, ...] = ()
+    unfollowed: str = ""
 
     @property
     def is_safe(self) -> bool:
@@ -332,8 +338,10 @@ def declaration_of(*candidates: Any) -> Declaration | None:
     for found in candidates:
         if isinstance(found, Declaration):
             return found
-        for holder in (found, getattr(found, "func", None), type(found)):
-            declared = getattr(holder, DECLARATION, None) if holder is not None else None
+        inner = found.func if type(found) is functools.partial else found
+        for holder in (found, inner.__func__ if isinstance(inner, types.MethodType) else inner, type(found)):
+            # Not by getattr, which may run code of the user's.
+            declared = inspect.getattr_static(holder, DECLARATION, None)
             if isinstance(declared, Declaration):
                 return declared
     return None

@@ -20,6 +20,7 @@ What cannot be kept is refused, if it can be by `check` before anything starts, 
 from __future__ import annotations
 
 import collections
+import copy
 import enum
 import functools
 import itertools
@@ -27,27 +28,33 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
 from anabranch.errors import StateError
+from anabranch.program.belongings import Belongings
+from anabranch.program.elsewhere import Elsewhere, named_elsewhere
+from anabranch.program.likeness import unlike
+from anabranch.program.not_a_number import NanNumbers, NumberedNans
+from anabranch.program.object_filling import refilled
 from anabranch.program.object_parts import (
-    LASTING,
     Path,
+    attribute_dict,
     attributes_of,
     built_in_base,
     children,
-    class_data,
-    code_of,
+    entries_of,
     is_atom,
     is_filled,
     is_lasting,
+    is_lasting_object,
     is_plain_instance,
     shown_path,
 )
-from anabranch.program.object_pieces import LIBRARY_CLASSES, PIECES, RESTORED, code_name, filled_text, random_of
+from anabranch.program.object_pieces import LIBRARY_CLASSES, PIECES, RESTORED, code_name
+from anabranch.program.object_reach import code_of
 from anabranch.program.schema import Row, restored_row
-from anabranch.program.whole_copies import pickled_whole
+from anabranch.program.set_tables import SetTable, frozen, table_of
+from anabranch.program.whole_copies import loaded, pickled_whole
 
 
 class Reference:
@@ -72,18 +79,28 @@ class Prototype:
     """
 
     def __init__(self, target: Any) -> None:
-        self.name = getattr(target, "__name__", type(target).__name__)
-        classes, _ = code_of(target, in_globals=True)
+        self.name = target.__name__ if isinstance(target, _NAMED) else type(target).__name__
+        classes, functions = code_of(target, in_globals=True)
+        elsewhere = named_elsewhere(functions)
         _refuse_overlaps([each for each in Live(target, classes).objects() if isinstance(each, np.ndarray)])
-        self._pickled, self.has_own_globals = pickled_whole((target, classes), target)
+        before = Belongings([target])
+        self._pickled, self.has_own_globals = pickled_whole((target, classes, elsewhere), target, keeps_caches=True)
+        before.put_back()  # pickling looks at attributes of classes, and a descriptor may count that
+        way = unlike(target, self.fresh().target, self.has_own_globals)
+        if way is not None:
+            raise StateError(
+                f"{shown_path(way)} is another thing in a copy of the operator than in the operator itself, so that it "
+                "cannot be taken over whole. Keep what it remembers in plain attributes of self: not in a dict of "
+                "attributes that objects share, nor behind hooks that run when a class or an object is made or copied."
+            )
 
     def __repr__(self) -> str:
         return f"Prototype({self.name})"
 
     def fresh(self) -> Live:
         """A copy of its own."""
-        target, classes = cloudpickle.loads(self._pickled)
-        return Live(target, classes)
+        target, classes, elsewhere = loaded(self._pickled)
+        return Live(target, classes, elsewhere=Elsewhere(elsewhere) if elsewhere else None)
 
     def check(self) -> None:
         """StateError if something the object holds now could not be kept."""
@@ -130,10 +147,8 @@ class ObjectGraph:
         assert self._parts is not None, "nothing was ever asked of it"
         return self._parts
 
-    @staticmethod
-    def from_parts(parts: list[Any]) -> ObjectGraph:
-        """From plain data."""
-        return ObjectGraph(parts)
+    def __deepcopy__(self, memo: Any) -> ObjectGraph:
+        return ObjectGraph(copy.deepcopy(self.to_parts(), memo))
 
     def __repr__(self) -> str:
         return repr(shown(self.to_parts()))
@@ -142,20 +157,24 @@ class ObjectGraph:
 class Live:
     """A copy of a prototype, with where its objects were at first; or a value that has no such beginning."""
 
-    def __init__(self, target: Any, classes: dict[str, type], is_anchored: bool = True) -> None:
+    def __init__(
+        self, target: Any, classes: dict[str, type], is_anchored: bool = True, elsewhere: Elsewhere | None = None
+    ) -> None:
+        self._elsewhere = elsewhere
         self.target = target
         self._classes = classes
         self._anchors: dict[int, Path] = {}
         self._by_path: dict[Path, Any] = {}
         if is_anchored:
             self._anchor(target)
+        self._nans = NanNumbers()
         self._codes: dict[str, tuple[types.CodeType, types.FunctionType]] | None = None
 
     def _anchor(self, target: Any) -> None:
         waiting: list[tuple[Path, Any]] = [((), target)]
         while waiting:
             path, value = waiting.pop()
-            if is_atom(value) or id(value) in self._anchors:
+            if _is_without_identity(value) or id(value) in self._anchors:
                 continue
             self._anchors[id(value)] = path
             self._by_path[path] = value  # also keeps it alive, so that its id stays its own
@@ -175,7 +194,7 @@ class Live:
         waiting: list[tuple[Path, Any, int]] = []
 
         def place(value: Any, path: Path) -> Any:
-            if is_atom(value):
+            if _is_without_identity(value):
                 return value
             number = numbers.get(id(value))
             if number is None:
@@ -185,6 +204,12 @@ class Live:
                 waiting.append((path, value, number))
             return Reference(number)
 
+        lost = self._elsewhere.changed() if self._elsewhere is not None else None
+        if lost is not None:
+            raise StateError(
+                f"{lost} was changed, which belongs to another module and is not kept from one epoch to the next; keep "
+                "it in an attribute of self"
+            )
         place(self.target, ())
         while waiting:
             path, value, number = waiting.pop()
@@ -193,6 +218,7 @@ class Live:
             kind, contents = self._node(value, path, anchor, place)
             nodes[number] = [None if anchor is None else [list(step) for step in anchor], kind, contents]
         _refuse_overlaps([each for each in keeps if isinstance(each, np.ndarray)])
+        _refuse_shared_attributes(keeps)
         return nodes
 
     def _node(self, value: Any, path: Path, anchor: Path | None, place: Callable[[Any, Path], Any]) -> tuple[str, Any]:
@@ -201,14 +227,18 @@ class Live:
 
         def pairs(items: Any) -> list[Any]:
             return [
-                [place(key, (*path, ("key", key))), place(item, (*path, ("entry", key)))] for key, item in items.items()
+                [place(key, (*path, ("key", key))), place(item, (*path, ("entry", key)))]
+                for key, item in entries_of(items)
             ]
 
         kind = type(value)
+        if kind is float:
+            return "nan", self._nans.number_of(value)
         if kind in _SEQUENCES:
             return _SEQUENCES[kind], all_of(value)
         if kind in (set, frozenset):
-            return kind.__name__, all_of(value)
+            table = table_of(value)
+            return (kind.__name__, all_of(value)) if table is None else (_LYING[kind], [all_of(value), *table])
         if kind is dict or kind is collections.OrderedDict or kind is collections.Counter:
             return kind.__name__, pairs(value)
         if kind is collections.defaultdict:
@@ -230,10 +260,10 @@ class Live:
             return "same", [[*step, place(child, (*path, step))] for step, child in children(value)]
         if kind is types.MethodType and getattr(value.__self__, value.__name__, None) == value:
             return "method", [place(value.__self__, (*path, ("self", None))), value.__name__]
-        if kind is functools.partial:
+        if kind is functools.partial and not vars(value):
             held = [value.func, value.args, value.keywords]
             return "partial", [place(each, (*path, ("partial", at))) for at, each in enumerate(held)]
-        if anchor is not None and (isinstance(value, LASTING) or kind.__module__ == "logging"):
+        if anchor is not None and (is_lasting_object(value) or kind.__module__ == "logging"):
             # Names may have been bound anew: in the class, or among the globals of a function.
             return "same", [[*step, place(child, (*path, step))] for step, child in children(value)]
         if kind is types.FunctionType and self._code(value.__code__) is not None:
@@ -253,11 +283,13 @@ class Live:
         if is_plain_instance(kind):
             attributes = [[name, place(item, (*path, ("attribute", name)))] for name, item in attributes_of(value)]
             inherited = next((base for base in (list, dict, set) if isinstance(value, base)), None)
-            inner = None
+            inner: Any = None
             if inherited is dict:
                 inner = pairs(value)
+            elif inherited is set:
+                inner = [all_of(set.__iter__(value)), *(table_of(value) or ())]
             elif inherited is not None:
-                inner = all_of(value)
+                inner = all_of(inherited.__iter__(value))
             held = [place(kind, (*path, ("class", None)))] if id(kind) in self._anchors else []
             return "instance", [self._class(kind, path), attributes, inner, *held]
         raise StateError(
@@ -325,7 +357,8 @@ class Live:
         for hashing in (False, True):
             for number, (_, kind, contents) in enumerate(nodes):
                 if isinstance(made[number], (dict, set)) is hashing:
-                    _refilled(made[number], kind, contents, value_of)
+                    made_of = self._known_class(contents[0]) if kind == "instance" else None
+                    refilled(made[number], kind, contents, value_of, made_of)
         return made[0]
 
     def _made(self, kind: str, contents: Any, value_of: Callable[[Any], Any], made: list[Any], number: int) -> Any:
@@ -335,11 +368,15 @@ class Live:
         if kind == "tuple":
             return tuple(value_of(each) for each in contents)
         if kind == "frozenset":
-            return frozenset(value_of(each) for each in contents)
+            return frozenset(tuple(value_of(each) for each in contents))
+        if kind == "frozenset with a table":
+            return frozen([value_of(each) for each in contents[0]], SetTable(*contents[1:]))
         if kind == "defaultdict":
             return collections.defaultdict(value_of(contents[0]))
         if kind == "deque":
             return collections.deque(maxlen=contents[0])
+        if kind == "nan":
+            return NumberedNans().nan(contents)
         if kind in RESTORED:
             return RESTORED[kind](contents)
         if kind == "ndarray":
@@ -371,93 +408,27 @@ class Live:
         raise StateError(f"the state was written by another version of the program: it has a {kind} that this has not")
 
 
+_NAMED = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, type)
 _NOTHING = object()
+
+
+def _is_without_identity(value: Any) -> bool:
+    """Nobody can tell two of them apart; a NaN is found in a list, or as a key, only if it is the same."""
+    return is_atom(value) and not (type(value) is float and value != value)
+
+
 _SEQUENCES: dict[type, str] = {list: "list", tuple: "tuple"}
+_LYING: dict[type, str] = {set: "set with a table", frozenset: "frozenset with a table"}
 _EMPTY: dict[str, Callable[[], Any]] = {
     "list": list,
     "dict": dict,
     "set": set,
+    "set with a table": set,
     "OrderedDict": collections.OrderedDict,
     "Counter": collections.Counter,
     "namespace": types.SimpleNamespace,
 }
 _NO_CODE = compile("", "", "exec")
-
-
-def _refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], Any]) -> None:
-    """Put contents into an object that can be changed in place; others are as they were made."""
-    if kind == "list":
-        value[:] = [value_of(each) for each in contents]
-    elif kind in ("dict", "OrderedDict", "Counter"):
-        _fill_dict(value, contents, value_of)
-    elif kind == "defaultdict":
-        _fill_dict(value, contents[1], value_of)
-    elif kind == "set":
-        value.clear()
-        value.update(value_of(each) for each in contents)
-    elif kind == "deque":
-        value.clear()
-        value.extend(value_of(each) for each in contents[1])
-    elif kind == "cell":
-        if contents:
-            value.cell_contents = value_of(contents[0])
-    elif kind == "same":
-        _bind_anew(value, contents, value_of)
-    elif kind == "namespace":
-        vars(value).clear()
-        vars(value).update((name, value_of(each)) for name, each in contents)
-    elif kind == "bytearray":
-        value[:] = contents
-    elif kind == "array":
-        del value[:]
-        value.frombytes(contents[1])
-    elif kind == "random":
-        value.setstate(random_of(contents).getstate())
-    elif kind == "generator":
-        value.bit_generator.state = contents
-    elif kind == "text":
-        filled_text(value, contents)
-    elif kind == "ndarray":
-        if list(value.shape) != contents[1]:
-            value.resize(contents[1], refcheck=False)
-        value[...] = np.frombuffer(contents[2], np.dtype(contents[0])).reshape(contents[1], order=contents[3])
-    elif kind == "instance":
-        _, attributes, inner, *_ = contents
-        if isinstance(value, dict):
-            _fill_dict(value, inner, value_of)
-        elif isinstance(value, list):
-            list.__setitem__(value, slice(None), [value_of(each) for each in inner])
-        elif isinstance(value, set):
-            set.clear(value)
-            set.update(value, [value_of(each) for each in inner])
-        for name, _ in list(attributes_of(value)):
-            object.__delattr__(value, name)
-        for name, each in attributes:
-            object.__setattr__(value, name, value_of(each))
-
-
-def _bind_anew(value: Any, contents: list[Any], value_of: Callable[[Any], Any]) -> None:
-    """The names that a class or a function's globals hold; what they lead to is filled in its own place."""
-    if isinstance(value, type):
-        kept = {name for step, name, _ in contents if step == "attribute"}
-        for name in [name for name, _ in class_data(value) if name not in kept]:
-            type.__delattr__(value, name)
-    for step, name, each in contents:
-        if step == "global":
-            value.__globals__[name] = value_of(each)
-        elif step == "attribute" and isinstance(value, type):
-            if vars(value).get(name, _NOTHING) is not value_of(each):
-                type.__setattr__(value, name, value_of(each))
-        elif step == "attribute" and isinstance(value, types.FunctionType):
-            setattr(value, name, value_of(each))
-
-
-def _fill_dict(value: Any, contents: list[Any], value_of: Callable[[Any], Any]) -> None:
-    # Not the methods of a subclass: a Counter's update would count, a user's may do anything.
-    base: Any = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
-    base.clear(value)
-    for key, item in contents:
-        base.__setitem__(value, value_of(key), value_of(item))
 
 
 def _refuse_overlaps(arrays: list[np.ndarray]) -> None:
@@ -469,6 +440,20 @@ def _refuse_overlaps(arrays: list[np.ndarray]) -> None:
                     f"two arrays of its state share their memory (shapes {one.shape} and {other.shape}); read back "
                     "they would not. Keep one of them, or a copy."
                 )
+
+
+def _refuse_shared_attributes(objects: list[Any]) -> None:
+    """Objects that have one dict of attributes, or whose dict is held elsewhere, would have their own, once read."""
+    owners = {id(each) for each in objects if isinstance(each, dict)}
+    for each in objects:
+        held = attribute_dict(each) if is_plain_instance(type(each)) else None
+        if held and id(held) in owners:
+            raise StateError(
+                f"the attributes of a {type(each).__qualname__} are in a dict that others hold, too (its __dict__); "
+                "read back they would not be. Keep what is shared in one object that all of them have as an attribute."
+            )
+        if held:
+            owners.add(id(held))
 
 
 def shown(nodes: list[Any]) -> Any:
@@ -484,6 +469,8 @@ def shown(nodes: list[Any]) -> Any:
         _, kind, contents = nodes[each.number]
         if kind in ("list", "tuple", "set", "frozenset", "cell"):
             return [plain(item) for item in contents]
+        if kind in _LYING.values():
+            return [plain(item) for item in contents[0]]
         if kind in ("dict", "OrderedDict", "Counter"):
             return {plain(key) if not isinstance(key, Reference) else repr(plain(key)): plain(v) for key, v in contents}
         if kind == "defaultdict":

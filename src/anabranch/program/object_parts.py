@@ -9,6 +9,7 @@ import dis
 import enum
 import fractions
 import functools
+import gc
 import operator
 import re
 import struct
@@ -61,12 +62,22 @@ LASTING = (
     range,
     slice,
     property,
+    staticmethod,
+    classmethod,
+    functools.cached_property,
+    functools.partialmethod,
+    functools.singledispatchmethod,
 )
 
 
 def is_atom(value: Any) -> bool:
     kind = type(value)
     return kind in _ATOMS or (isinstance(value, np.generic) and not value.dtype.hasobject and value.dtype.names is None)
+
+
+def is_lasting_object(value: Any) -> bool:
+    """Whether nothing in an object changes but what `children` finds in it; a subclass of the user's may hold more."""
+    return isinstance(value, type) or (isinstance(value, LASTING) and is_library(type(value).__module__))
 
 
 def is_filled(cell: types.CellType) -> bool:
@@ -84,11 +95,25 @@ def is_lasting(step: Step) -> bool:
 
 
 def attributes_of(value: Any) -> Iterator[tuple[str, Any]]:
-    yield from getattr(value, "__dict__", {}).items()
+    """Its attributes; no code of its class runs to find them."""
+    yield from attribute_dict(value).items()
     for base in type(value).__mro__:
         for name in _slots(base):
-            if hasattr(value, name):
-                yield name, getattr(value, name)
+            slot = vars(base).get(name)
+            if isinstance(slot, types.MemberDescriptorType):
+                try:
+                    yield name, slot.__get__(value)
+                except AttributeError:
+                    continue  # nothing was ever put there
+
+
+def attribute_dict(value: Any) -> dict[str, Any]:
+    """The dict that holds an object's attributes: the object's own, not a copy; empty if it has none."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _slots(kind: type) -> list[str]:
@@ -103,22 +128,22 @@ def _slots(kind: type) -> list[str]:
 
 def built_in_base(kind: type) -> Any:
     """The first class below a user's that is not written in Python."""
-    return next(base for base in kind.__mro__ if not base.__flags__ & _HEAP_TYPE)
+    return next(base for base in kind.__mro__ if not base.__flags__ & HEAP_TYPE)
 
 
-_HEAP_TYPE = 1 << 9
+HEAP_TYPE = 1 << 9
 
 
 def is_plain_instance(kind: type) -> bool:
     """Whether an object of a class is its attributes, and what a list, dict or set holds if it is one, and no more."""
-    below = [base for base in kind.__mro__ if not base.__flags__ & _HEAP_TYPE]
+    below = [base for base in kind.__mro__ if not base.__flags__ & HEAP_TYPE]
     special = any(
         name in vars(base)
         for base in kind.__mro__
-        if base.__flags__ & _HEAP_TYPE and base.__module__ not in ("typing", "abc", "collections.abc")
+        if base.__flags__ & HEAP_TYPE and base.__module__ not in ("typing", "abc", "collections.abc")
         for name in ("__reduce__", "__reduce_ex__")
     )
-    return bool(kind.__flags__ & _HEAP_TYPE) and set(below) <= {object, list, dict, set} and not special
+    return bool(kind.__flags__ & HEAP_TYPE) and set(below) <= {object, list, dict, set} and not special
 
 
 def is_kept_whole(kind: type, classes: Iterable[type]) -> bool:
@@ -130,51 +155,41 @@ def is_kept_whole(kind: type, classes: Iterable[type]) -> bool:
 
 
 def children(value: Any, as_copied: bool = False) -> Iterator[tuple[Step, Any]]:
-    """What an object holds, with the step that leads there.
+    """What an object holds, with the step that leads there. No code of the user's runs on the way.
 
     Globals and classes are held where they are a copy's own; with `as_copied` as if they were.
     """
     kind = type(value)
     if isinstance(value, types.FunctionType):
-        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-            yield ("closure", name), cell
-        for at, each in enumerate(value.__defaults__ or ()):
-            yield ("default", at), each
-        for name, each in (value.__kwdefaults__ or {}).items():
-            yield ("default", name), each
-        for name, each in vars(value).items():
-            yield ("attribute", name), each
-        if has_own_globals(value) or (as_copied and not is_library(value.__module__)):
-            for name in sorted(names_in(value)):
-                if name in value.__globals__ and _is_held(value.__globals__[name], as_copied):
-                    yield ("global", name), value.__globals__[name]
+        yield from _held_by_function(value, as_copied)
     elif kind is types.CellType:
         if is_filled(value):
             yield ("item", 0), value.cell_contents
     elif kind is types.MethodType:
         yield ("self", None), value.__self__
         yield ("function", None), value.__func__
+    elif kind in (types.BuiltinMethodType, types.MethodWrapperType):
+        if value.__self__ is not None and not isinstance(value.__self__, (types.ModuleType, type)):
+            yield ("self", None), value.__self__
     elif kind is functools.partial:
         for at, each in enumerate((value.func, value.args, value.keywords)):
             yield ("partial", at), each
+        yield from ((("attribute", name), each) for name, each in vars(value).items())
+    elif kind is functools._lru_cache_wrapper:
+        yield ("wrapped", None), value.__wrapped__
+    elif kind in _DESCRIPTORS:
+        for name in _DESCRIPTORS[kind]:
+            yield ("part", name), getattr(value, name)
+    elif kind in _REFERRING:
+        for at, each in enumerate(gc.get_referents(value)):
+            yield ("part", at), each
     elif isinstance(value, type):
         if is_own_class(value, as_copied):
             yield from _held_by_class(value, as_copied)
     elif isinstance(value, types.ModuleType):
         return
     else:
-        if isinstance(value, (list, tuple, collections.deque)):
-            for at, each in enumerate(value):
-                yield ("item", at), each
-        elif isinstance(value, (set, frozenset)):
-            for each in value:
-                yield ("key", None), each
-        elif isinstance(value, dict):
-            if isinstance(value, collections.defaultdict):
-                yield ("factory", None), value.default_factory
-            for key, each in value.items():
-                yield ("key", None), key
-                yield ("entry", key), each
+        yield from held_by_container(value)
         if is_plain_instance(kind) and not isinstance(value, enum.Enum):
             for name, each in attributes_of(value):
                 yield ("attribute", name), each
@@ -182,30 +197,125 @@ def children(value: Any, as_copied: bool = False) -> Iterator[tuple[Step, Any]]:
                 yield ("class", None), kind
 
 
+# Of the library's descriptors, what they hold; and small objects that hold what only the interpreter can tell.
+_DESCRIPTORS: dict[type, tuple[str, ...]] = {
+    property: ("fget", "fset", "fdel"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    functools.cached_property: ("func",),
+    functools.partialmethod: ("func", "args", "keywords"),
+    functools.singledispatchmethod: ("dispatcher", "func"),
+}
+_REFERRING = (operator.methodcaller, types.MappingProxyType, slice)
+
+
+def _held_by_function(function: types.FunctionType, as_copied: bool) -> Iterator[tuple[Step, Any]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield ("closure", name), cell
+    for at, each in enumerate(function.__defaults__ or ()):
+        yield ("default", at), each
+    for name, each in (function.__kwdefaults__ or {}).items():
+        yield ("default", name), each
+    for name, each in vars(function).items():
+        yield ("attribute", name), each
+    if has_own_globals(function) or (as_copied and not is_library(function.__module__)):
+        for name in sorted(globals_in(function)):
+            if name in function.__globals__ and _is_held(function.__globals__[name], as_copied):
+                yield ("global", name), function.__globals__[name]
+
+
+def held_by_container(value: Any) -> Iterator[tuple[Step, Any]]:
+    """What is in it as a list, tuple, set or dict; by their own methods, not by those of a subclass."""
+    base = next((base for base in (list, tuple, collections.deque) if isinstance(value, base)), None)
+    if base is not None:
+        for at, each in enumerate(base.__iter__(value)):
+            yield ("item", at), each
+    elif isinstance(value, (set, frozenset)):
+        members: Any = set if isinstance(value, set) else frozenset
+        for each in members.__iter__(value):
+            yield ("key", None), each
+    elif isinstance(value, dict):
+        if isinstance(value, collections.defaultdict):
+            yield ("factory", None), value.default_factory
+        for key, each in entries_of(value):
+            yield ("key", None), key
+            yield ("entry", key), each
+
+
+def entries_of(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    """The entries of a dict, by its own methods, not by those of a subclass."""
+    base: Any = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+    return list(base.items(value))
+
+
 def _held_by_class(kind: type, as_copied: bool) -> Iterator[tuple[Step, Any]]:
-    """What a class of the user's holds: its data, and what its methods close over, name and have for defaults."""
+    """What a class of the user's holds: its data, its descriptors, its methods, its own class."""
+    if is_own_class(type(kind), as_copied):
+        yield ("metaclass", None), type(kind)
     for at, base in enumerate(kind.__mro__[1:]):
         if is_own_class(base, as_copied):
             yield ("base", at), base
     for name, each in class_data(kind, as_copied):
         yield ("attribute", name), each
+    for name, each in class_code(kind):
+        yield ("method", name), each
+
+
+def class_code(kind: type) -> Iterator[tuple[str, Any]]:
+    """The methods of a class, and what of the library stands for some: properties, static methods."""
     for name, each in vars(kind).items():
-        if isinstance(each, (staticmethod, classmethod)):
-            each = each.__func__
-        if isinstance(each, property):
-            for step, function in (("getter", each.fget), ("setter", each.fset)):
-                if isinstance(function, types.FunctionType) and not is_library(function.__module__):
-                    yield (step, name), function
-        elif isinstance(each, types.FunctionType) and not is_library(each.__module__):
-            yield ("method", name), each
+        if isinstance(each, types.FunctionType):
+            if not is_library(each.__module__):
+                yield name, each
+        elif type(each) in _DESCRIPTORS and name not in _OF_PYTHON:
+            yield name, each
 
 
 def class_data(kind: type, as_copied: bool = False) -> Iterator[tuple[str, Any]]:
     """The attributes of a class that are neither code nor Python's own business."""
     for name, each in vars(kind).items():
-        ours = name.startswith("__") or name in ("_abc_impl", "_is_protocol", "_fields", "_field_defaults")
-        if not ours and not hasattr(type(each), "__get__") and _is_held(each, as_copied):
+        if name in _OF_PYTHON or (name.startswith("__dataclass_") and name.endswith("__")):
+            continue
+        code = _is_interpreters(each) or type(each) in _DESCRIPTORS
+        if not code and _is_held(each, as_copied):
             yield name, each
+
+
+def _is_interpreters(value: Any) -> bool:
+    """A descriptor that the interpreter has made: of slots, of the fields of a named tuple, of methods in C."""
+    kind = type(value)
+    return not kind.__flags__ & HEAP_TYPE and hasattr(kind, "__get__") and kind is not functools._lru_cache_wrapper
+
+
+# Names in a class that Python and its library put there.
+_OF_PYTHON = frozenset(
+    {
+        "__module__",
+        "__qualname__",
+        "__name__",
+        "__doc__",
+        "__dict__",
+        "__weakref__",
+        "__slots__",
+        "__annotations__",
+        "__abstractmethods__",
+        "__hash__",
+        "__orig_bases__",
+        "__parameters__",
+        "__match_args__",
+        "__static_attributes__",
+        "__firstlineno__",
+        "__type_params__",
+        "__classcell__",
+        "__protocol_attrs__",
+        "__final__",
+        "_abc_impl",
+        "_is_protocol",
+        "_is_runtime_protocol",
+        "_fields",
+        "_field_defaults",
+    }
+)
 
 
 def _is_held(value: Any, as_copied: bool) -> bool:
@@ -217,114 +327,15 @@ def _is_held(value: Any, as_copied: bool) -> bool:
 
 def is_own_class(kind: type, as_copied: bool = False) -> bool:
     """Whether a class is a copy that came with the program: what is kept in it is the program's own."""
-    if is_library(kind.__module__) or isinstance(kind, enum.EnumMeta) or not kind.__flags__ & _HEAP_TYPE:
+    if is_library(kind.__module__) or isinstance(kind, enum.EnumMeta) or not kind.__flags__ & HEAP_TYPE:
         return False
     if as_copied:
         return True
     found: Any = sys.modules.get(kind.__module__)
     for name in kind.__qualname__.split("."):
-        found = getattr(found, name, None)
+        # Not by getattr: a class may have a class of its own, with a __getattr__.
+        found = vars(found).get(name) if isinstance(found, (types.ModuleType, type)) else None
     return found is not kind
-
-
-def reached(target: Any, as_copied: bool) -> dict[int, Any]:
-    """All that an object holds and leads to, by identity; for functions of the user's, their globals too."""
-    found: dict[int, Any] = {}
-    waiting = [target]
-    while waiting:
-        value = waiting.pop()
-        if is_atom(value) or id(value) in found:
-            continue
-        found[id(value)] = value
-        if as_copied and isinstance(value, types.FunctionType) and not is_library(value.__module__):
-            found[id(value.__globals__)] = value.__globals__
-        waiting.extend(child for _, child in children(value, as_copied))
-    return found
-
-
-def changes_in_globals(target: Any) -> bool:
-    """Whether something that can change is held by the globals which the user's code names, or by its classes."""
-    fixed = (*LASTING, tuple, frozenset, enum.Enum)
-    own, found = reached(target, as_copied=False), reached(target, as_copied=True)
-    functions = [value for value in found.values() if isinstance(value, types.FunctionType)]
-    spaces = {id(value.__globals__) for value in functions}
-    if any(_STORE_GLOBAL in value.__code__.co_code[::2] for value in functions):
-        return True
-    others = (value for identity, value in found.items() if identity not in own and identity not in spaces)
-    return any(not isinstance(value, fixed) for value in others)
-
-
-_STORE_GLOBAL = dis.opmap["STORE_GLOBAL"]
-
-
-def path_to(target: Any, identity: int) -> Path:
-    """The shortest way from an object to another that it leads to."""
-    seen = {id(target)}
-    waiting: list[tuple[Path, Any]] = [((), target)]
-    for path, value in waiting:
-        if id(value) == identity:
-            return path
-        for step, child in children(value):
-            if not is_atom(child) and id(child) not in seen:
-                seen.add(id(child))
-                waiting.append(((*path, step), child))
-    raise LookupError("there is no way to the object")
-
-
-def at_path(target: Any, path: Path) -> Any:
-    """What a way leads to."""
-    for wanted in path:
-        target = next(child for step, child in children(target) if step == wanted)
-    return target
-
-
-def code_of(target: Any, in_globals: bool = False) -> tuple[dict[str, type], list[types.FunctionType]]:
-    """The classes that an object's parts have and that its code names, by module and name; the user's functions.
-
-    With `in_globals` also those of what the code's globals and classes hold.
-    """
-    found: dict[str, type] = {}
-    functions: list[types.FunctionType] = []
-    seen: set[int] = set()
-    keeps: list[Any] = []
-    waiting: list[Any] = [target]
-    while waiting:
-        value = waiting.pop()
-        if is_atom(value) or id(value) in seen:
-            continue
-        seen.add(id(value))
-        keeps.append(value)
-        if isinstance(value, type):
-            if not value.__flags__ & _HEAP_TYPE:
-                continue
-            found.setdefault(f"{value.__module__}.{value.__qualname__}", value)
-            if is_library(value.__module__):
-                continue
-            waiting.extend(value.__mro__[1:])
-            waiting.extend(each for each in vars(value).values() if isinstance(each, _CODE))
-            if in_globals:
-                waiting.extend(each for _, each in class_data(value, as_copied=True))
-            continue
-        waiting.append(type(value))
-        function = _function_of(value)
-        if function is not None:
-            functions.append(function)
-            waiting.extend(_named_in(function))
-        waiting.extend(child for _, child in children(value, as_copied=in_globals))
-    return found, functions
-
-
-_CODE = (types.FunctionType, classmethod, staticmethod, property, type)
-
-
-def _function_of(value: Any) -> types.FunctionType | None:
-    if isinstance(value, (classmethod, staticmethod)):
-        value = value.__func__
-    elif isinstance(value, property):
-        value = value.fget
-    elif isinstance(value, types.MethodType):
-        value = value.__func__
-    return value if isinstance(value, types.FunctionType) and not is_library(value.__module__) else None
 
 
 def names_in(function: types.FunctionType) -> set[str]:
@@ -338,26 +349,24 @@ def names_in(function: types.FunctionType) -> set[str]:
     return names
 
 
+def globals_in(function: types.FunctionType) -> frozenset[str]:
+    """The names of globals in the code of a function, inner functions included: not those of attributes."""
+    return _globals_in(function.__code__)
+
+
+@functools.lru_cache(maxsize=4096)
+def _globals_in(code: types.CodeType) -> frozenset[str]:
+    own = {each.argval for each in dis.get_instructions(code) if each.opname in _OF_GLOBALS}
+    return frozenset(own).union(*(_globals_in(each) for each in code.co_consts if isinstance(each, types.CodeType)))
+
+
+_OF_GLOBALS = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_NAME"})
+
+
 def has_own_globals(function: types.FunctionType) -> bool:
     """Whether a function is a copy that brought its globals along: they are not those of a module."""
     module = sys.modules.get(function.__module__ or "")
     return module is None or vars(module) is not function.__globals__
-
-
-def modules_of(classes: Iterable[type], functions: Iterable[types.FunctionType]) -> set[str]:
-    """The user's own modules among those that define these."""
-    return {each.__module__ for each in (*classes, *functions) if not is_library(each.__module__)}
-
-
-def _named_in(function: types.FunctionType) -> Iterator[Any]:
-    """The classes, and functions of the user's, that the code of a function names."""
-    names = names_in(function)
-    for name in names:
-        value = function.__globals__.get(name)
-        if isinstance(value, types.ModuleType):
-            yield from (each for each in (vars(value).get(inner) for inner in names) if isinstance(each, type))
-        elif isinstance(value, (type, types.FunctionType)):
-            yield value
 
 
 def is_library(module: str | None) -> bool:
@@ -378,10 +387,18 @@ def shown_path(path: Path) -> str:
     """A way through an object, as Python would write it."""
     text = "self"
     for kind, name in path:
-        if kind == "attribute":
+        if kind in ("attribute", "method"):
             text += f".{name}"
         elif kind in ("item", "entry"):
             text += f"[{name!r}]"
         elif kind == "closure":
             text += f" (closed over as {name})"
+        elif kind == "global":
+            text = f"the global {name}"
+        elif kind == "default":
+            text += f" (its default {name})"
+        elif kind == "class":
+            text = f"type({text})"
+        elif kind == "metaclass":
+            text += ".__class__"
     return text

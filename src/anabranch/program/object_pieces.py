@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.errors import StateError
+from anabranch.program.kept_cache import KeptCache
 
 
 def _random_state(value: Random) -> list[Any]:
@@ -70,7 +71,7 @@ LIBRARY_CLASSES: dict[str, type] = {
     f"{kind.__module__}.{kind.__qualname__}": kind
     for kind in (
         *(bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, object),
-        *(collections.defaultdict, collections.Counter, collections.OrderedDict, collections.deque),
+        *(collections.defaultdict, collections.Counter, collections.OrderedDict, collections.deque, KeptCache),
     )
 }
 

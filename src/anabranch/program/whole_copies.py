@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import enum
 import functools
 import pickle
 import sys
@@ -12,14 +14,24 @@ from typing import Any
 import cloudpickle
 
 from anabranch.errors import StateError
-from anabranch.program.object_parts import code_of, modules_of
+from anabranch.program.kept_cache import kept_cache
+from anabranch.program.not_a_number import NanNumbers, NumberedNans
+from anabranch.program.object_parts import (
+    attributes_of,
+    built_in_base,
+    held_by_container,
+    is_library,
+    is_plain_instance,
+)
+from anabranch.program.object_reach import code_of, modules_of
+from anabranch.program.set_tables import SetTable, fill, frozen, table_of
 
 
-def pickled_whole(value: Any, target: Any) -> tuple[bytes, bool]:
+def pickled_whole(value: Any, target: Any, keeps_caches: bool = False) -> tuple[bytes, bool]:
     """Pickled so that each copy has classes and globals of its own: what user code keeps there is its own, too.
 
     `target` is what of the value is the user's. Where a global cannot be pickled they all stay those of their modules:
-    the second result says whether they came along.
+    the second result says whether they came along. With `keeps_caches` the caches of functions can be kept, too.
     """
     classes, functions = code_of(target)
     names = modules_of(classes.values(), functions) - {"__main__"}
@@ -27,8 +39,8 @@ def pickled_whole(value: Any, target: Any) -> tuple[bytes, bool]:
     try:
         for each in modules:
             cloudpickle.register_pickle_by_value(each)
-        found = _pickled(value)
-        cloudpickle.loads(found)  # not all that can be written can be read
+        found = _pickled(value, keeps_caches)
+        loaded(found)  # not all that can be written can be read
         return found, True
     except Exception:  # said below, if it is no matter of the globals
         pass
@@ -36,9 +48,11 @@ def pickled_whole(value: Any, target: Any) -> tuple[bytes, bool]:
         for each in modules:
             cloudpickle.unregister_pickle_by_value(each)
     try:
-        found = _pickled(value)
-        cloudpickle.loads(found)
+        found = _pickled(value, keeps_caches)
+        loaded(found)
         return found, not modules
+    except StateError:
+        raise
     except Exception as problem:
         raise StateError(f"it cannot be sent to workers: {type(problem).__name__}: {problem}") from problem
 
@@ -55,27 +69,73 @@ def copied_with(value: Any, target: Any, others: Sequence[tuple[Any, Any]]) -> A
     try:
         for each in modules:
             cloudpickle.register_pickle_by_value(each)
-        _ReplacingPickler(into, {id(held): number for number, (held, _) in enumerate(others)}).dump(value)
+        _Pickler(into, others={id(held): number for number, (held, _) in enumerate(others)}).dump_whole(value)
     finally:
         for each in modules:
             cloudpickle.unregister_pickle_by_value(each)
-    into.seek(0)
-    return _ReplacingUnpickler(into, [other for _, other in others]).load()
+    return loaded(into.getvalue(), [other for _, other in others])
+
+
+def loaded(data: bytes, others: Sequence[Any] = ()) -> Any:
+    """A copy of what was pickled; `others` stand where `copied_with` puts them."""
+    value, lying = _Unpickler(BytesIO(data), others).load()
+    for each, members, table in lying:
+        fill(each, members, table and SetTable(*table))
+    return value
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Gives every copy classes of its own.
+    """Gives every copy classes of its own, and keeps what pickle does not.
 
     Otherwise reading a class in the process that wrote it finds the original, and gives that the methods of the copy.
+    Sets keep their order: those that do not lie as pickle would make them are noted while the value is written, and
+    come behind it. Frozen sets, and NaNs, are made when they are met, once each.
     """
 
+    def __init__(self, into: BytesIO, keeps_caches: bool = False, others: Mapping[int, int] | None = None) -> None:
+        super().__init__(into)
+        self._keeps_caches = keeps_caches
+        self._others = others or {}
+        self._nans = NanNumbers()
+        self._met: dict[int, tuple[int, Any]] = {}
+        self._lying: list[tuple[Any, ...]] = []
+
+    def dump_whole(self, value: Any) -> None:
+        self.dump((value, self._lying))
+
+    def persistent_id(self, obj: Any) -> Any:
+        if type(obj) is float:
+            return None if obj == obj else ("nan", self._nans.number_of(obj))
+        if id(obj) in self._others:
+            return "other", self._others[id(obj)]
+        if not isinstance(obj, (set, frozenset)):
+            return None
+        if id(obj) in self._met:
+            return ("again", self._met[id(obj)][0]) if type(obj) is frozenset else None
+        table = table_of(obj)
+        if table is not None and type(obj) is frozenset:
+            number, _ = self._met[id(obj)] = len(self._met), obj
+            return "frozenset", number, list(obj), tuple(table)
+        if isinstance(obj, set) and (table is not None or type(obj).__iter__ is not set.__iter__):
+            self._met[id(obj)] = len(self._met), obj
+            self._lying.append((obj, list(set.__iter__(obj)), table and tuple(table)))
+        return None
+
     def reducer_override(self, obj: Any) -> Any:
-        if type(obj) is functools.cached_property:  # it holds a lock
+        kind = type(obj)
+        if kind is functools.cached_property:  # it holds a lock
             return _cached_property, (obj.func, obj.attrname)
+        if kind is functools._lru_cache_wrapper and self._keeps_caches:
+            return kept_cache(obj)
+        if _is_copied_plainly(kind):
+            state = dict(attributes_of(obj)), [child for _, child in held_by_container(obj)]
+            return _blank, (kind,), state, None, None, _fill_blank
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
             make, arguments, *others = reduced
             *described, _tracked, extra = arguments
+            if isinstance(described[-1], dict):  # a class within a function would lose the longer half of its name
+                described[-1] = {**described[-1], "__qualname__": obj.__qualname__}
             return (make, (*described, None, extra), *others)
         return reduced
 
@@ -86,25 +146,59 @@ def _cached_property(function: Any, name: str | None) -> Any:
     return made
 
 
-class _ReplacingPickler(_Pickler):
-    def __init__(self, into: BytesIO, numbers: Mapping[int, int]) -> None:
-        super().__init__(into)
-        self._numbers = numbers
-
-    def persistent_id(self, obj: Any) -> int | None:
-        return self._numbers.get(id(obj))
-
-
-class _ReplacingUnpickler(pickle.Unpickler):
+class _Unpickler(pickle.Unpickler):
     def __init__(self, source: BytesIO, others: Sequence[Any]) -> None:
         super().__init__(source)
         self._others = others
+        self._nans = NumberedNans()
+        self._made: dict[int, Any] = {}
 
-    def persistent_load(self, number: int) -> Any:
-        return self._others[number]
+    def persistent_load(self, known: tuple[Any, ...]) -> Any:
+        kind, number, *held = known
+        if kind == "nan":
+            return self._nans.nan(number)
+        if kind == "other":
+            return self._others[number]
+        if kind == "frozenset":
+            members, table = held
+            self._made[number] = frozen(members, SetTable(*table))
+        return self._made[number]
 
 
-def _pickled(value: Any) -> bytes:
+def _pickled(value: Any, keeps_caches: bool) -> bytes:
     into = BytesIO()
-    _Pickler(into).dump(value)
+    _Pickler(into, keeps_caches).dump_whole(value)
     return into.getvalue()
+
+
+def _is_copied_plainly(kind: type) -> bool:
+    """Whether objects of a class of the user's are their attributes and contents, and it says nothing of copies.
+
+    They are copied without running any of its code: reading an attribute may be what it counts.
+    """
+    if is_library(kind.__module__) or not is_plain_instance(kind) or issubclass(kind, (enum.Enum, type)):
+        return False
+    return not any(name in vars(base) for base in kind.__mro__[:-1] for name in _OF_COPIES)
+
+
+_OF_COPIES = ("__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
+
+
+def _blank(kind: Any) -> Any:
+    return built_in_base(kind).__new__(kind)
+
+
+def _fill_blank(made: Any, state: tuple[dict[str, Any], list[Any]]) -> None:
+    attributes, held = state
+    for name, each in attributes.items():
+        object.__setattr__(made, name, each)
+    if isinstance(made, list):
+        list.extend(made, held)
+    elif isinstance(made, set):
+        set.update(made, held)
+    elif isinstance(made, dict):
+        if isinstance(made, collections.defaultdict):
+            made.default_factory = held.pop(0)
+        base: Any = collections.OrderedDict if isinstance(made, collections.OrderedDict) else dict
+        for key, each in zip(held[::2], held[1::2], strict=True):
+            base.__setitem__(made, key, each)

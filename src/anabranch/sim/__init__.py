@@ -11,6 +11,7 @@ General layout, in the order of a run:
     job_time.py          how long tasks take and where they run (hosts.py); virtual_time.py has the clocks
     simulated_run.py     what a run has shown
     ledger.py, checks.py, owners.py    what an outsider saw, and what must hold of it
+    operators/           elastic operators: pools and their controllers in virtual time
     swarm/               thousands of random worlds; printing.py and smallest.py make of one that fails a small test,
                          swarm_command.py runs them, and those of the papers' machine
 """

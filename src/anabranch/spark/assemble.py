@@ -29,6 +29,7 @@ from anabranch.program.model import OutputOrder
 from anabranch.program.options import seconds_of
 from anabranch.spark.batch_log import BatchLog
 from anabranch.spark.cluster import QueryExecutors, executors_of
+from anabranch.spark.direct_files import DirectFiles
 from anabranch.spark.hadoop_files import local_path, open_files, qualified
 from anabranch.spark.read_limits import SparkReadLimits, sizing_of
 from anabranch.spark.row_files import RowFiles
@@ -145,6 +146,7 @@ def start(
     written = rows.written(spark, f"{files.root}/sources", held.query)
     sources = OrderedSources(spark, inputs, written, None if sizing is None else sizing.limits)
     read_limits = _read_limits(spark, sources, sizing)
+    direct = DirectFiles(spark, inputs, sources.leaves, options.file_reading)
     running = _Running()
     executors = executors_of(context, options.elastic.executor_bounds, executors_changed, running.is_active)
     surroundings = SparkSurroundings(
@@ -155,9 +157,10 @@ def start(
         slots_now=lambda: slots_now(context),
         executors=executors,
         last_progress=running.last_progress,
+        read_by_spark=lambda: direct.why_not or "",
     )
     backend = Backend(
-        SparkExecutor(spark, sources),
+        SparkExecutor(spark, sources, direct),
         SparkCompactions(spark),
         wanted.sinks,
         surroundings,
@@ -182,6 +185,7 @@ def start(
     if wanted.trigger:
         writer = writer.trigger(**wanted.trigger)
     query = writer.start()
+    direct.attach(query)
     if read_limits is not None:
         read_limits.attach(query)
     closes = options.end_of_input == "close"

@@ -10,17 +10,21 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.engine.driver.output_directory import OutputDirectory
+from anabranch.engine.driver.output_partitions import OutputPartitions
 from anabranch.engine.driver.sink import Holder, TableSink
 from anabranch.engine.worker.output_files import Target
 from anabranch.program.ddl import to_ddl
 from anabranch.program.schema import Schema
 from anabranch.spark.hadoop_files import local_path, open_files, qualified
 from anabranch.state.files import cannot_write, storage_problem
+
+_NUMBERS = ("partition~", "place~")
 
 
 def to_dataframe(spark: SparkSession, table: pa.Table, schema: Schema) -> DataFrame:
@@ -32,7 +36,10 @@ def to_dataframe(spark: SparkSession, table: pa.Table, schema: Schema) -> DataFr
 
 
 class FileSink:
-    """A directory of files, ``part-<epoch>-<number>``; in the order of their names they are the stream."""
+    """A directory of files, ``part-<epoch>-<number>``; in the order of their names they are the stream.
+
+    With `partitions`, a directory for each combination of values of some columns; in each the same holds.
+    """
 
     def __init__(
         self,
@@ -42,13 +49,16 @@ class FileSink:
         options: Mapping[str, str],
         schema: Schema,
         durable: bool = False,
+        partitions: OutputPartitions | None = None,
     ) -> None:
         self._spark = spark
+        self._partitions = partitions
         self._path = qualified(spark, path)
         self._format = format_name
         self._options = dict(options)
         self._schema = schema
-        self._directory = OutputDirectory(open_files(spark, path, durable), format_name, to_ddl(schema.arrow))
+        columns, by = to_ddl(schema.arrow), str(partitions or "")
+        self._directory = OutputDirectory(open_files(spark, path, durable), format_name, columns, by)
 
     @property
     def place(self) -> str:
@@ -67,7 +77,7 @@ class FileSink:
 
     def target(self) -> Target | None:
         local = local_path(self._path)
-        if local is None or self._format != "parquet" or self._options.keys() - {"compression"}:
+        if local is None or not self._is_plain_parquet or self._partitions is not None:
             return None
         return Target(local, self._options.get("compression", "snappy"))
 
@@ -76,18 +86,40 @@ class FileSink:
 
     def _content(self, table: pa.Table, epoch: int) -> dict[str, bytes | memoryview]:
         """The files of an epoch, by the ends of their names."""
-        if self._format == "parquet" and not self._options.keys() - {"compression"}:
-            # A whole Spark job to write one small file costs more than the file.
-            compression = self._options.get("compression", "snappy")
-            sink = pa.BufferOutputStream()
-            pq.write_table(table, sink, compression=compression, store_schema=False)
-            return {"00000.parquet": memoryview(sink.getvalue())}
-        return self._written_by_spark(table, epoch)
+        if self._partitions is None:
+            if self._is_plain_parquet:
+                return {"00000.parquet": self._parquet(table)}
+            return self._written_by_spark(to_dataframe(self._spark, table, self._schema).coalesce(1), epoch)
+        apart, kept = self._partitions.apart(table), self._partitions.kept(table)
+        if self._is_plain_parquet:
+            return {f"{folder}/00000.parquet": self._parquet(kept.take(places)) for folder, places in apart}
+        # One task for each directory, which writes one file: Spark's own way does not say that it keeps the order.
+        owner = np.empty(kept.num_rows, np.int32)
+        for number, (_, places) in enumerate(apart):
+            owner[places.to_numpy()] = number
+        numbered = pa.table([*kept.columns, owner, np.arange(kept.num_rows)], names=[*kept.column_names, *_NUMBERS])
+        schema = Schema(numbered.schema)
+        frame = to_dataframe(self._spark, numbered, schema).repartitionById(len(apart), _NUMBERS[0])
+        written = self._written_by_spark(frame.sortWithinPartitions(_NUMBERS[1]).drop(*_NUMBERS), epoch)
+        assert len(written) == len(apart), "each task of Spark writes one file"
+        return {
+            f"{folder}/00000{end[5:]}": data
+            for (folder, _), (end, data) in zip(apart, sorted(written.items()), strict=True)
+        }
 
-    def _written_by_spark(self, table: pa.Table, epoch: int) -> dict[str, bytes | memoryview]:
+    @property
+    def _is_plain_parquet(self) -> bool:
+        """Whether the files can be written without Spark: a job to write one small file costs more than the file."""
+        return self._format == "parquet" and not self._options.keys() - {"compression"}
+
+    def _parquet(self, table: pa.Table) -> memoryview:
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression=self._options.get("compression", "snappy"), store_schema=False)
+        return memoryview(sink.getvalue())
+
+    def _written_by_spark(self, frame: DataFrame, epoch: int) -> dict[str, bytes | memoryview]:
         staging = self._directory.staging(epoch)
         files = self._directory.files
-        frame = to_dataframe(self._spark, table, self._schema).coalesce(1)
         writer = frame.write.mode("overwrite").format(self._format).options(**self._options)
         try:
             writer.save(f"{self._path}/{staging}")

@@ -59,9 +59,13 @@ def has_dynamic_allocation(context: Any) -> bool:
 
 def takes_requests(context: Any) -> bool:
     """There are executors, and Spark does not manage their number itself."""
+    return not is_local(context) and not has_dynamic_allocation(context)
+
+
+def is_local(context: Any) -> bool:
+    """Tasks run in the driver's JVM: there is no executor that could be lost."""
     master = str(context.master)
-    is_local = master.startswith("local") and not master.startswith("local-cluster")
-    return not is_local and not has_dynamic_allocation(context)
+    return master.startswith("local") and not master.startswith("local-cluster")
 
 
 def _task_cores(context: Any) -> int:

@@ -1,17 +1,29 @@
-"""The tasks of an epoch as one Spark job."""
+"""The tasks of an epoch as one Spark job.
+
+Where tasks read files themselves and all of them run on this machine, the job is one of RDDs: it needs no plan, no
+generated code, and half the processor time. Elsewhere it is one of DataFrames: if an executor is lost, their shuffles
+notice tasks that give other rows when they are repeated.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.engine.job import Job
-from anabranch.engine.worker.exchange import ROW_COLUMNS
-from anabranch.engine.worker.tasks import CompactTask
+from anabranch.engine.worker.exchange import ROW_COLUMNS, Payload, Row, batches_of, table_of
+from anabranch.engine.worker.file_pieces import FilePiece
+from anabranch.engine.worker.output_mergers import MergerTask
+from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
+from anabranch.engine.worker.tasks import ChannelTask, CompactTask
+from anabranch.spark.direct_files import DirectFiles
+from anabranch.spark.slots import is_local
 from anabranch.spark.source import OrderedSources
 from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
@@ -23,6 +35,7 @@ from anabranch.state.records import SegmentRecord
 # well for programs that are functions of their input, and mix two runs of those that are not.
 _NO_ROLLBACK = "cannot rollback the ResultStage"
 _JOBS_MAX = 4  # as spark.task.maxFailures
+FED_BACK = pa.schema([("loop", pa.int32()), ("first", pa.int64()), ("payload", pa.binary())])
 
 
 def _numbered(
@@ -41,11 +54,16 @@ def _numbered(
 class SparkExecutor:
     """The tasks as one Spark job. A shuffle places each row exactly; what is sorted are packets, not tuples."""
 
-    def __init__(self, spark: SparkSession, sources: OrderedSources) -> None:
+    def __init__(self, spark: SparkSession, sources: OrderedSources, files: DirectFiles) -> None:
         self._spark = spark
         self._sources = sources
+        self._files = files
+        self._is_local = is_local(spark.sparkContext)
 
     def __call__(self, batch: DataFrame | None, job: Job) -> pa.Table:
+        read = None if batch is None else self._files.partitions(whole_files=job.split.state is not None)
+        if self._is_local and (batch is None or read is not None):
+            return table_of(_job_of_rows(self._spark.sparkContext, read, job))
         # A batch's session belongs to the query: the user's own is not touched.
         session = batch.sparkSession if batch is not None else self._spark.newSession()
         session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
@@ -53,38 +71,90 @@ class SparkExecutor:
         session.conf.set("spark.sql.adaptive.enabled", "false")
         for _ in range(_JOBS_MAX - 1):
             try:
-                return self._results(session, batch, job).toArrow()
+                return self._results(session, batch, read, job).toArrow()
             except Exception as problem:
                 if _NO_ROLLBACK not in str(problem):
                     raise
-        return self._results(session, batch, job).toArrow()
+        return self._results(session, batch, read, job).toArrow()
 
-    def _results(self, session: SparkSession, batch: DataFrame | None, job: Job) -> DataFrame:
-        parts = [each.mapInArrow(_numbered(job.split.run), ROW_COLUMNS) for each in self._sources.sorted(batch)]
+    def _results(
+        self, session: SparkSession, batch: DataFrame | None, read: list[list[FilePiece]] | None, job: Job
+    ) -> DataFrame:
+        if read is not None:
+            numbers = session.range(0, len(read), 1, len(read))
+            parts = [numbers.mapInArrow(_numbered(partial(_split_files, job.split, read)), ROW_COLUMNS)]
+        else:
+            parts = [each.mapInArrow(_numbered(job.split.run), ROW_COLUMNS) for each in self._sources.sorted(batch)]
         if job.fed_back or not parts:
             table = pa.Table.from_pylist(
-                [{"loop": loop, "first": first, "payload": data} for loop, first, data in job.fed_back],
-                pa.schema([("loop", pa.int32()), ("first", pa.int64()), ("payload", pa.binary())]),
+                [{"loop": loop, "first": first, "payload": data} for loop, first, data in job.fed_back], FED_BACK
             )
             parts.append(session.createDataFrame(table).mapInArrow(_numbered(job.feedback.run), ROW_COLUMNS))
         rows = parts[0]
         for part in parts[1:]:
             rows = rows.unionAll(part)
-        for task in job.depths:
+        for task in _behind_shuffles(job):
             rows = (
                 rows.repartitionById(task.count, "task")
                 .select("order", "payload")
                 .sortWithinPartitions("order")
                 .mapInArrow(_numbered(task.run), ROW_COLUMNS)
             )
-        if job.merger is not None:
-            rows = (
-                rows.repartitionById(job.merger.count, "task")
-                .select("order", "payload")
-                .sortWithinPartitions("order")
-                .mapInArrow(_numbered(job.merger.run), ROW_COLUMNS)
-            )
         return rows
+
+
+def _behind_shuffles(job: Job) -> list[ChannelTask | MergerTask]:
+    return [*job.depths, *([] if job.merger is None else [job.merger])]
+
+
+def _split_files(
+    task: SplitTask, read: Sequence[Sequence[FilePiece]], batches: Iterator[pa.RecordBatch], number: int
+) -> Iterator[pa.RecordBatch]:
+    """The task of a partition of a DataFrame that only counts."""
+    return batches_of(task.rows_of_files(read[number], number))
+
+
+_Pair = tuple[tuple[int, bytes], bytes]
+"""A row as a shuffle of RDDs takes it: task and order are its key."""
+
+
+def _job_of_rows(context: Any, read: list[list[FilePiece]] | None, job: Job) -> Iterator[Row]:
+    """What the tasks of a job of RDDs give the driver."""
+    parts = []
+    if read is not None:
+        parts.append(context.parallelize(read, len(read)).mapPartitionsWithIndex(partial(_from_files, job.split)))
+    if job.fed_back or not parts:
+        fed_back = context.parallelize([job.fed_back], 1)
+        parts.append(fed_back.mapPartitionsWithIndex(partial(_from_feedback, job.feedback)))
+    rows = parts[0] if len(parts) == 1 else context.union(parts)
+    for task in _behind_shuffles(job):
+        # Sorted outside of memory if need be.
+        placed = rows.repartitionAndSortWithinPartitions(task.count, _task_of)
+        rows = placed.mapPartitionsWithIndex(partial(_from_shuffle, task))
+    for (number, order), payload in rows.collect():
+        yield number, order, payload
+
+
+def _task_of(key: tuple[int, bytes]) -> int:
+    return key[0]
+
+
+def _from_files(task: SplitTask, number: int, shares: Iterator[Sequence[FilePiece]]) -> Iterator[_Pair]:
+    return _keyed(task.rows_of_files([piece for share in shares for piece in share], number))
+
+
+def _from_feedback(task: FeedbackTask, number: int, given: Iterator[list[tuple[int, int, bytes]]]) -> Iterator[_Pair]:
+    rows = [dict(zip(FED_BACK.names, row, strict=True)) for part in given for row in part]
+    return _keyed(task.rows(iter(pa.Table.from_pylist(rows, FED_BACK).to_batches()), number))
+
+
+def _from_shuffle(task: ChannelTask | MergerTask, number: int, pairs: Iterator[_Pair]) -> Iterator[_Pair]:
+    return _keyed(task.rows(((order, Payload(payload)) for (_, order), payload in pairs), number))
+
+
+def _keyed(rows: Iterator[Row]) -> Iterator[_Pair]:
+    for number, order, payload in rows:
+        yield (number, order), payload
 
 
 class SparkCompactions:

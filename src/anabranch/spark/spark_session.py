@@ -33,6 +33,8 @@ def local_session(cores: int | str = "*") -> SparkSession:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.session.timeZone", "UTC")
+        # Some 40 ms less for every Python stage of a job than by TCP; since Spark 4.1.
+        .config("spark.python.unix.domain.socket.enabled", "true")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

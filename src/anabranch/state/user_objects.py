@@ -14,7 +14,8 @@ from typing import Any
 
 from anabranch.errors import StateError
 from anabranch.program.graph import Node
-from anabranch.program.object_parts import attributes_of, code_of, is_plain_instance
+from anabranch.program.object_parts import attributes_of, is_plain_instance
+from anabranch.program.object_reach import code_of
 from anabranch.program.schema import Row
 
 

@@ -7,12 +7,12 @@ import json
 from typing import Any
 
 from anabranch.compiler.explaining.drawing import mermaid, svg
-from anabranch.compiler.explaining.layout_data import layout_data
+from anabranch.compiler.explaining.layout_data import Merged, layout_data
 from anabranch.compiler.explaining.running import RunningQuery
 from anabranch.compiler.layout.chains import PlannedOperator
 from anabranch.compiler.layout.plan import Plan
-from anabranch.compiler.models.elastic_models import is_elastic
 from anabranch.errors import ProgramError
+from anabranch.program.elastic import settings_of
 from anabranch.program.graph import Keyed, Location
 from anabranch.program.model import Model, Property
 
@@ -104,7 +104,7 @@ def _stage(data: dict[str, Any], stage: dict[str, Any]) -> list[str]:
         number = "their number is decided at the start" if stage["channels"] is None else f"{stage['channels']} now"
         lines.append(f"  {_KINDS[stage['kind']]}; {number}")
     for edge in stage["inputs"]:
-        if stage["partitioned_by"]:
+        if not stage["shuffled"]:
             columns = ", ".join(stage["partitioned_by"])
             lines.append(
                 f"  no shuffle: partitioned by the source, by {columns}; runs where {edge['operator']} (stage "
@@ -115,6 +115,11 @@ def _stage(data: dict[str, Any], stage: dict[str, Any]) -> list[str]:
             f"  shuffle from {edge['operator']} (stage {edge['from']}){_routed(stage, edge)}; {_ordered(edge)}"
             + ("; with punctuations" if edge["punctuated"] else "")
             + (f"; with the watermark of {' and '.join(edge['watermarks'])}" if edge["watermarks"] else "")
+        )
+    if stage["partitioned_by"] and stage["shuffled"]:
+        columns = ", ".join(stage["partitioned_by"])
+        lines.append(
+            f"  partitioned by the source, by {columns}, and shuffled all the same: {data['shuffled_because']}"
         )
     lines.append(f"  starts here: {stage['reason']}")
     return lines
@@ -133,11 +138,11 @@ def _ordered(edge: dict[str, Any]) -> str:
 
 
 def _output(data: dict[str, Any], found: dict[str, Any]) -> str:
-    if found["merged"].startswith("not at all"):
+    if found["merged"] in (Merged.NOT_AT_ALL, Merged.WRITTEN_WHERE_MADE):
         return f"output {found['operator']}: merged {found['merged']}"
     trails = " and ".join(str(each) for each in sorted(set(found["trails"])))
     numbers = "number" if trails == "1" else "numbers"
-    who = f"by {_count(data['mergers'], 'merger')}" if found["merged"] == "by mergers" else found["merged"]
+    who = f"by {_count(data['mergers'], 'merger')}" if found["merged"] is Merged.BY_MERGERS else found["merged"]
     return f"output {found['operator']}: merged {who}, by trails of {trails} {numbers}"
 
 
@@ -148,8 +153,9 @@ def _operator(operator: PlannedOperator) -> list[str]:
         lines.append(f"    {'does':<12} {description(operator)}")
     for name, found in properties(model):
         lines.append(f"    {name:<12} {value_text(found):<14} {found.reason}  {place(found.location)}".rstrip())
-    if is_elastic(operator.node):
-        lines.append(f"    {'elastic':<12} {operator.node.logic.function.settings.text}")  # type: ignore[union-attr]
+    settings = settings_of(operator.node.logic)
+    if settings is not None:
+        lines.append(f"    {'elastic':<12} {settings.text}")
     if operator.node.isolated:
         lines.append(f"    {'placed':<12} in a stage of its own: isolate()")
     if operator.node.together:
@@ -253,7 +259,7 @@ def _operator_data(operator: PlannedOperator, stages: list[int]) -> dict[str, An
         "stages": stages,
         "chain": operator.chain,
         "isolated": operator.node.isolated,
-        "elastic": dataclasses.asdict(operator.node.logic.function.settings) if is_elastic(operator.node) else None,  # type: ignore[union-attr]
+        "elastic": dataclasses.asdict(settings) if (settings := settings_of(operator.node.logic)) is not None else None,
         "together": list(operator.node.together),
         "properties": {
             name: {

@@ -5,12 +5,22 @@ Text, JSON and drawings are made of it, so that they say the same.
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 from anabranch.compiler.explaining.running import RunningQuery
 from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.stages import Edge, Exit, Layout, Stage
 from anabranch.program.graph import Union
+
+
+class Merged(enum.StrEnum):
+    """Who puts an output in order, in the words of the explanation."""
+
+    IN_DRIVER = "in the driver"
+    BY_MERGERS = "by mergers"
+    NOT_AT_ALL = "not at all"
+    WRITTEN_WHERE_MADE = "not at all: written where it is made"
 
 
 def layout_data(plan: Plan, running: RunningQuery | None = None) -> dict[str, Any] | None:
@@ -23,16 +33,18 @@ def layout_data(plan: Plan, running: RunningQuery | None = None) -> dict[str, An
         its channels (None: decided at the start), the edges it is entered by, whether these are shuffled, and the
         columns that its source is partitioned by, if that spares the shuffle. ``depths``: what runs side by side as
         one stage of Spark, with its tasks. ``outputs`` and ``loops``: what leaves, and who puts it in order.
-        ``shuffles``: of an epoch. ``no_steps``: operators that run nowhere.
+        ``shuffles``: of an epoch; ``shuffled_because``: why the last had one that a partitioned source should have
+        spared. ``no_steps``: operators that run nowhere.
     """
     layout = running.layout if running is not None else plan.laid_out
     if layout is None:
         return None
     stages = [_stage(layout, stage, running) for stage in layout.stages]
     exits = [_exit(layout, number, each, running) for number, each in enumerate(layout.exits)]
-    merging = any(each["merged"] == "by mergers" for each in exits)
+    merging = any(each["merged"] is Merged.BY_MERGERS for each in exits)
     return {
         "shuffles": layout.depth + merging,
+        "shuffled_because": "" if running is None else running.shuffled_because,
         "depths": [_depth(stages, depth, running) for depth in range(layout.depth + 1)],
         "stages": stages,
         "outputs": [each for each in exits if not each["loop"]],
@@ -88,13 +100,13 @@ def _depth(stages: list[dict[str, Any]], depth: int, running: RunningQuery | Non
 
 def _exit(layout: Layout, number: int, found: Exit, running: RunningQuery | None) -> dict[str, Any]:
     edges = [layout.edges[each] for each in found.edges]
-    merged = "in the driver"
+    merged = Merged.IN_DRIVER
     if not all(edge.ordered for edge in edges):
-        merged = "not at all"
+        merged = Merged.NOT_AT_ALL
         if running is not None and number in running.direct:
-            merged = "not at all: written where it is made"
+            merged = Merged.WRITTEN_WHERE_MADE
     elif running is not None and number in running.merged:
-        merged = "by mergers"
+        merged = Merged.BY_MERGERS
     return {
         "operator": found.node.name,
         "loop": found.loop,

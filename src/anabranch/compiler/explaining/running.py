@@ -26,6 +26,8 @@ class RunningQuery:
         The outputs that they do it for, by number; the driver does it for the others.
     direct : frozenset of int
         The outputs that whoever makes their tuples writes, because they need no order.
+    shuffled_because : str
+        Why the last epoch had a shuffle that its partitioned source should have spared; empty: it had none of the kind.
     """
 
     layout: Layout
@@ -34,3 +36,4 @@ class RunningQuery:
     mergers: int = 0
     merged: frozenset[int] = frozenset()
     direct: frozenset[int] = frozenset()
+    shuffled_because: str = ""

@@ -7,4 +7,5 @@ pragmas.py       isolate and colocate                         order_needs.py   w
 runnable.py      an operator as it runs                       hot_key_split.py   aggregations in two steps
 source_spread.py   sources dealt out to channels              computed_keys.py   keys that are no columns
 partitioned_source.py   sources that spare a shuffle     analysis.py   from a node to its model, and its rewritten logic
+error_policies.py   dead letters as streams
 """

@@ -15,6 +15,7 @@ from anabranch.compiler.models.built_in import (
     ordered_blocks,
     remedy_of,
     together,
+    told_unfollowed,
 )
 from anabranch.compiler.models.elastic_models import elastic_model, is_elastic
 from anabranch.compiler.models.findings import Inference
@@ -48,7 +49,7 @@ from anabranch.program.model import (
     State,
     declaration_of,
 )
-from anabranch.program.object_parts import reached
+from anabranch.program.object_reach import reached
 
 _MODES = {Map: "map", Filter: "filter", FlatMap: "flat_map", Process: "process", Keyed: "process"}
 
@@ -74,6 +75,7 @@ def analyse_with_facts(node: Node) -> tuple[Model, Inference | None]:
     target, method, mode, fields = _code_of(node)
     _check_method(node, target, method)
     schema = node.inputs[0].schema if node.inputs else None
+    schema = getattr(getattr(node.logic, "prototype", None), "schema_as_written", schema)
     found = infer(target, method, schema, node.schema, mode, fields, node.location)
     model = _from_code(node, found, target, method, mode)
     others = _called_between(node, target, fields)
@@ -127,7 +129,9 @@ def _code_of(node: Node) -> tuple[Any, str | None, str, tuple[Any, ...]]:
     if isinstance(logic, Keyed):
         # What takes the tuples of an operator that waits is ours, and calls the user's.
         method = logic.method if logic.method not in _TAKING else "process"
-        return logic.prototype, method, "process", logic.fields
+        as_written = getattr(logic.prototype, "operator_as_written", None)  # behind the columns of a computed key
+        target = logic.prototype if as_written is None else as_written()
+        return target, method, "process", logic.fields
     if isinstance(logic, Process):
         return logic.operator, None if _is_called(logic) else logic.method, "process", ()
     return user_function(logic.function), None, _MODES[type(logic)], ()  # type: ignore[union-attr]
@@ -158,9 +162,9 @@ def _emitting_between(node: Node, model: Model, others: list[Inference]) -> Mode
     """The model of an operator that also emits between tuples: it has no tuple then whose columns it could copy."""
     assert isinstance(node.logic, Keyed)
     here = node.location
-    blocks = model.blocks + tuple(
-        block_of(fact) for found in others for fact in ordered_blocks(found) if fact.kind not in TRUSTED
-    )
+    facts = [fact for found in others for fact in ordered_blocks(found)]
+    blocks = model.blocks + tuple(block_of(fact) for fact in facts if fact.kind not in TRUSTED)
+    trusted = [fact for fact in facts if fact.kind in TRUSTED]
     when = "at punctuations" if node.logic.punctuated else "when a time has come"
     inputs = model.inputs
     if node.logic.punctuated:
@@ -171,6 +175,7 @@ def _emitting_between(node: Node, model: Model, others: list[Inference]) -> Mode
         model,
         blocks=blocks,
         inputs=inputs,
+        unfollowed=model.unfollowed or told_unfollowed(trusted, node.logic.prototype),
         notes=tuple(note for note in model.notes if not _is_about_timers(note)),
         selectivity=Property(Selectivity.ANY, f"it may emit {when}", here),
         forwarding=Property({}, f"what it emits {when} comes from no tuple", here),
@@ -194,13 +199,15 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
     here = node.location
     facts = ordered_blocks(found)
     notes = tuple(Property("note", fact.text, fact.location) for fact in found.facts.of(Kind.NOTE))
+    unfollowed = ""
     if isinstance(node.logic, Keyed) and node.key:
-        # The author declared state and key. What cannot be followed does not speak against that; what is seen to
-        # keep more than was declared does.
+        # The author declared state and key. What cannot be followed does not speak against that, but is watched where
+        # it runs; what is seen to keep more than was declared does.
+        trusted = [fact for fact in facts if fact.kind in TRUSTED]
+        unfollowed = told_unfollowed(trusted, target)
+        how = "watched where it runs" if unfollowed else "taken on trust"
         notes += tuple(
-            Property("note", f"taken on trust, because the key is declared: {fact.text}", fact.location)
-            for fact in facts
-            if fact.kind in TRUSTED
+            Property("note", f"{how}, because the key is declared: {fact.text}", fact.location) for fact in trusted
         )
         facts = [fact for fact in facts if fact.kind not in TRUSTED]
     blocks: tuple[Property, ...] = tuple(block_of(fact) for fact in facts)
@@ -237,6 +244,7 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
     return Model(
         in_globals=in_globals,
         out_of_reach=out_of_reach,
+        unfollowed=unfollowed,
         state=state,
         selectivity=selectivity,
         forwarding=Property(found.forwarding, found.forwarding_reason, found.selectivity_location or here),

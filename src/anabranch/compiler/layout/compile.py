@@ -9,6 +9,7 @@ from typing import Any
 from anabranch.compiler.layout.analysis import analyse_with_facts
 from anabranch.compiler.layout.chains import Chain, Graph, PlannedOperator, form_chains
 from anabranch.compiler.layout.computed_keys import with_computed_keys
+from anabranch.compiler.layout.error_policies import with_error_policies
 from anabranch.compiler.layout.hot_key_split import with_split_aggregations
 from anabranch.compiler.layout.laying_out import lay_out
 from anabranch.compiler.layout.order_needs import with_needed_order
@@ -56,6 +57,7 @@ def compile_program(outputs: Sequence[Node]) -> Plan:
     order = in_order(list(outputs))
     models = models_of(order)
     outputs, order, models = with_computed_keys(outputs, order, models)
+    outputs, order, models = with_error_policies(outputs, order, models)
     check_punctuations(order, models)
     formation = form_chains(Graph(order, outputs, models))
     chains = tuple(

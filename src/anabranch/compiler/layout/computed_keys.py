@@ -20,7 +20,9 @@ def with_computed_keys(
 ) -> tuple[list[Node], list[Node], dict[int, Model]]:
     """The outputs, operators and models of the program with its computed keys as columns."""
     together = {name for node in order if node.together for name in (node.name, *map(str, node.together))}
-    computed = {node.id for node in order if _is_computed(models[node.id]) and node.name not in together}
+    # A key that cannot be computed is a call that fails: the operator's policy is for the call, so it computes the key.
+    alone = {node.id for node in order if node.name in together or node.on_error != "fail"}
+    computed = {node.id for node in order if _is_computed(models[node.id]) and node.id not in alone}
     if not computed:
         return list(outputs), list(order), dict(models)
     taken = {node.name for node in order}

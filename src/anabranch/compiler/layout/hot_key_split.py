@@ -11,30 +11,30 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from anabranch.compiler.layout.pragmas import named_together
 from anabranch.program.graph import Feedback, Keyed, Loop, Node, named, upstream
 
 
 def has_parts(outputs: Sequence[Node]) -> bool:
     """Whether a program has an aggregation that can be two steps."""
     ends = named(outputs)
-    together = _together(upstream(*ends))
+    together = named_together(upstream(*ends))
     return any(_divides(node, together) for node in upstream(*ends))
 
 
 def _divides(node: Node, together: set[str]) -> bool:
-    # What must run in one stage with others stays one step: its two would be in two stages.
-    return isinstance(node.logic, Keyed) and node.logic.parts is not None and node.name not in together
-
-
-def _together(nodes: Sequence[Node]) -> set[str]:
-    return {name for node in nodes if node.together for name in (node.name, *map(str, node.together))}
+    # What must run in one stage with others stays one step: its two would be in two stages. And a call that fails is
+    # undone where it was made: in two steps that would be the first, of which only a part of the key is known.
+    if not isinstance(node.logic, Keyed) or node.on_error != "fail":
+        return False
+    return node.logic.parts is not None and node.name not in together
 
 
 def with_split_aggregations(outputs: Sequence[Node]) -> list[Node]:
     """The program with every aggregation that allows it in two steps; the second has the name of the whole."""
     nodes = upstream(*outputs)
     taken = {node.name for node in nodes}
-    together = _together(nodes)
+    together = named_together(nodes)
     copies: dict[int, Node] = {}
     loops: list[tuple[Loop, int]] = []
     count = 0

@@ -10,7 +10,7 @@ either so anyway or cannot be; then the error says what is in the way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from anabranch.compiler.layout.chains import PlannedOperator
@@ -51,6 +51,11 @@ def groups(plan: Plan) -> list[list[PlannedOperator]]:
     for names in {id(each): each for each in group_of.values()}.values():
         found.append([operator for operator in plan.operators if operator.name in names])
     return found
+
+
+def named_together(nodes: Iterable[Node]) -> set[str]:
+    """The names of all operators that must run in one stage with others."""
+    return {name for node in nodes if node.together for name in (node.name, *map(str, node.together))}
 
 
 def parted(plan: Plan, layout: Layout) -> list[list[PlannedOperator]]:

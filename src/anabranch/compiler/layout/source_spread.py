@@ -11,18 +11,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
+from anabranch.compiler.layout.pragmas import named_together
 from anabranch.program.graph import Feedback, Loop, Node, Source, Spread, upstream
 
 
 def spread_names(outputs: Sequence[Node]) -> dict[str, str]:
-    """Source → what the operator behind it is called that deals its tuples out; without sources that have one."""
+    """Source → what the operator behind it is called that deals its tuples out; only of sources that may be dealt out.
+
+    They may not if they have such an operator, are partitioned by key, or must run in one stage with others.
+    """
     nodes = upstream(*outputs)
     taken = {node.name for node in nodes}
+    together = named_together(nodes)
     found = {}
     for node in nodes:
         readers = [each for each in nodes if node in each.inputs]
-        if not isinstance(node.logic, Source) or node.logic.partitioned_by:
-            continue  # what is partitioned by key stays where it is
+        if not isinstance(node.logic, Source) or node.logic.partitioned_by or node.name in together:
+            continue
         if not all(isinstance(each.logic, Spread) for each in readers):
             name = f"{node.name}-spread"
             while name in taken:
@@ -46,7 +51,15 @@ def with_spread_sources(outputs: Sequence[Node], sources: Collection[str], names
         count += 1
         if node.name in sources:
             made = dataclasses.replace(
-                made, id=count, kind="spread", name=names[node.name], logic=Spread(), inputs=(made,), key=()
+                made,
+                id=count,
+                kind="spread",
+                name=names[node.name],
+                logic=Spread(),
+                inputs=(made,),
+                key=(),
+                isolated=False,  # what the user said of the source was said of the source alone
+                together=(),
             )
             count += 1
         copies[node.id] = made

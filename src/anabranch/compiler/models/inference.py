@@ -22,7 +22,8 @@ from anabranch.compiler.reading.read_operator import read
 from anabranch.compiler.reading.reading_state import KEYED_TYPES, Reading
 from anabranch.compiler.reading.values import ROW_TYPES, TUPLE, NoneType, is_scalar_type
 from anabranch.program.graph import Location, StateField
-from anabranch.program.object_parts import class_data, is_library, names_in, reached
+from anabranch.program.object_parts import class_data, globals_in, is_library
+from anabranch.program.object_reach import reached
 from anabranch.program.schema import Schema
 
 
@@ -160,7 +161,7 @@ def _reached_from_modules(target: Any) -> set[int]:
     found: set[int] = set()
     for each in reached(target, as_copied=True).values():
         if isinstance(each, types.FunctionType) and not is_library(each.__module__):
-            names = [name for name in names_in(each) if name in each.__globals__]
+            names = [name for name in globals_in(each) if name in each.__globals__]
             held = [each.__globals__[name] for name in names]
         elif isinstance(each, type):
             held = [value for _, value in class_data(each, as_copied=True)]
@@ -208,6 +209,26 @@ def infer_output_schema(
             if part.types is None or expected is None or not part.types <= expected | _widened(expected):
                 return None
     return schema if rows else None
+
+
+def infer_scalar_type(function: Any, schema: Schema) -> type | None:
+    """The one type of all values that a function of a tuple returns, if it is a scalar's; None may be among them.
+
+    Examples
+    --------
+    >>> infer_scalar_type(lambda t: t.id % 10, Schema.of("id long not null"))
+    <class 'int'>
+    """
+    found = infer(function, None, schema, None, "map")
+    if not found.emissions:
+        return None
+    kinds: set[type] = set()
+    for each in found.emissions:
+        if each.value.types is None or each.many:
+            return None
+        kinds |= each.value.types - {NoneType}
+    only = kinds.pop() if len(kinds) == 1 else None
+    return only if only is not None and is_scalar_type(only) else None
 
 
 def _widened(expected: frozenset[type]) -> frozenset[type]:

@@ -47,6 +47,7 @@ from anabranch.compiler.reading.values import (
     join,
     join_all,
 )
+from anabranch.program.object_parts import is_library
 
 
 def _read_call(reading: Reading, node: ast.Call) -> Value:
@@ -261,10 +262,7 @@ def _call_bound(
             return reading.unknown(node, f"calls {qualified(found.function)} with arguments that are not known")
         return _call_descriptor(reading, found.function, [found.receiver, *arguments], keywords, node)
     if getattr(found.function, "__module__", None) == "logging":
-        for value in (*arguments, *keywords.values()):
-            show_value(reading, value, node)
-        reading.facts.add(Kind.NOTE, "writes to a log", reading.place(node))
-        return NONE
+        return _log(reading, found, [*arguments, *keywords.values()], node)
     owner = found.receiver.only
     if owner is not UNKNOWN and not isinstance(owner, (SuperProxy, BoundMethod, LocalFunction)):
         why = known.impurity_of(types.MethodType(found.function, owner)) if not isinstance(owner, type) else None
@@ -280,6 +278,30 @@ def _call_bound(
             reading.shared(found.function, found.name), [found.receiver, *arguments], keywords, node, extra
         )
     return call_function(reading, found.function, [found.receiver, *arguments], keywords, node, extra)
+
+
+def _log(reading: Reading, found: BoundMethod, values: list[Value], node: ast.AST) -> Value:
+    """A method of a logger: what it writes no tuple shows, unless the user's own code takes it."""
+    if found.name not in _WRITING:
+        return reading.unknown(node, f"calls .{found.name}() of a logger, which all of the process share")
+    assert found.function is not None
+    root, at = found.function.__globals__["root"], found.receiver.only
+    loggers: list[Any] = [root, *root.manager.loggerDict.values()]
+    if at is not UNKNOWN:  # those that pass on what it is given
+        loggers = [at]
+        while getattr(loggers[-1], "propagate", False) and loggers[-1].parent is not None:
+            loggers.append(loggers[-1].parent)
+    taking = [getattr(each, name, []) for each in loggers for name in ("handlers", "filters")]
+    own = next((each for some in taking for each in some if not is_library(type(each).__module__)), None)
+    if own is not None:
+        return reading.unknown(node, f"writes to a log, which a {type(own).__qualname__} takes: it may keep something")
+    for value in values:
+        show_value(reading, value, node)
+    reading.facts.add(Kind.NOTE, "writes to a log", reading.place(node))
+    return NONE
+
+
+_WRITING = frozenset({"debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log"})
 
 
 def _call_descriptor(

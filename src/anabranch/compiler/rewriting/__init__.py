@@ -4,5 +4,7 @@ managed_state.py   dicts of the author's that become managed state
 watched_dicts.py   dicts that refuse what the proof says does not happen
 computed_key.py    keys that are computed become columns
 whole_object.py    operators in one channel, taken over whole
-inline.py          methods that run over columns
+doors.py           code that reaches what is not the operator's own
+inline.py          methods of keyed operators over columns
+over_columns.py    functions of a tuple over the columns they read
 """

@@ -79,7 +79,7 @@ class BalancingSettings:
     def of_options(options: Mapping[str, str]) -> BalancingSettings:
         """From a query's options; ProgramError for what they cannot mean."""
         said = read_options(options)
-        for name in ("partitioning", "partitioningSigma", "partitioningUtility"):
+        for name in ("partitioning", "partitioningSigma", "partitioningUtility", "imbalanceTolerance"):
             if name in said and said.get("balancing") == "off":
                 raise ProgramError(f"option {name} has no effect with balancing='off'; leave one of them out")
         construction = Construction(said.get("partitioning", Construction.WEIGH.value))

@@ -222,7 +222,7 @@ class EpochProgress:
     """Tuples that were fed back and wait for the next epoch."""
     anomalies: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
     """Bad input by operator, and what it was: tuples that came too late, nulls where a key or a time should be, steps
-    backwards."""
+    backwards, calls that failed and were skipped or became dead letters."""
     elastic: Mapping[str, ElasticProgress] = dataclasses.field(default_factory=dict)
     """Elastic operator → its calls."""
     changes: Sequence[Change] = ()
@@ -233,6 +233,8 @@ class EpochProgress:
     """Why what has no state runs in channels of its own; empty: it runs where its source is read."""
     shuffled: str = ""
     """Why the epoch had a shuffle that a partitioned source should have spared; empty: it had none of the kind."""
+    read_by_spark: str = ""
+    """Why Spark read the sources; empty: tasks read their files themselves."""
     epoch_files: Mapping[str, FileProgress] = dataclasses.field(default_factory=dict)
     """Source → its files, for every source whose files per epoch are adapted."""
     epoch_size: str = ""

@@ -2,6 +2,7 @@
 
     _anabranch.json                        whose it is, made when the first epoch is about to be written
     part-000000000007-00000.parquet        epoch 7; again, if the epoch runs again: replaced by the same
+    day=7/part-000000000007-00000.parquet  the same where output is in directories by columns (`output_partitions.py`)
     _staged-…  _staging-…                  what tasks and Spark have written and nobody reads: renamed when all is there
 
 Files are staged under names that no other driver has and only one's own are published; the next owner removes the
@@ -14,14 +15,14 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from anabranch.engine.driver.sink import Holder
 from anabranch.engine.worker.output_files import STAGED
 from anabranch.errors import CheckpointError, SinkError, StorageError
 from anabranch.faults import reach
 from anabranch.state.envelope import opened, seal, to_json
-from anabranch.state.files import Files, cannot_write, remove_passing, sync
+from anabranch.state.files import Files, LocalFiles, cannot_write, remove_passing, sync
 
 MARK = "_anabranch.json"
 _KIND = "output"
@@ -40,12 +41,15 @@ class OutputDirectory:
         What the files hold.
     columns : str
         … and their columns: files of different ones in one directory could not be read as one table.
+    partitioned : str
+        The columns that are in the names of directories.
     """
 
-    def __init__(self, files: Files, format_name: str, columns: str) -> None:
+    def __init__(self, files: Files, format_name: str, columns: str, partitioned: str = "") -> None:
         self.files = files
         self._format = format_name
-        self._columns = columns
+        self._columns = f"{columns} partitioned by {partitioned}" if partitioned else columns
+        self._partitioned = bool(partitioned)
         self._holder = Holder("", None)
 
     def check(self, holder: Holder) -> None:
@@ -105,7 +109,8 @@ class OutputDirectory:
         self.check(holder)
         assert holder.query is not None, "a query has an id when it begins to write"
         self._holder = holder
-        remove_passing(self.files, "")
+        for folder in self._folders():
+            remove_passing(self.files, folder)
         for name in self.files.names(""):
             if name.startswith(STAGED):
                 self.files.delete(name)
@@ -120,12 +125,18 @@ class OutputDirectory:
         return f"{STAGING}{self._holder.token:06d}-{uuid.uuid4().hex[:12]}-part-{epoch:012d}-"
 
     def publish(self, epoch: int, content: Mapping[str, bytes | memoryview]) -> None:
-        """Make contents, by the ends of their names, an epoch's output; there may be none."""
-        names = {f"part-{epoch:012d}-{end}": data for end, data in content.items()}
+        """Make contents, by the ends of their names, an epoch's output; there may be none.
+
+        Before the end of a name there may be directories, of partitions.
+        """
+        names = {_part_name(epoch, end): data for end, data in content.items()}
         self._holder.check()
         reach("files checked", epoch=epoch)
         for name, data in names.items():
             self.files.write(name, data)
+        if self.files.durable and isinstance(self.files, LocalFiles):
+            for folder in sorted({above for name in names for above in _folders_above(name)}, reverse=True):
+                sync(f"{self.files.root}/{folder}")
         self._remove_others(epoch, names)
 
     def publish_staged(self, epoch: int, staged: Sequence[str], end: str) -> None:
@@ -157,12 +168,33 @@ class OutputDirectory:
         if self._holder.is_again(epoch) if self._holder.is_owner else self._holder.is_committed(epoch):
             # What attempts of tasks left that were repeated goes with it.
             superseded = (f"part-{epoch:012d}-", f"{STAGED}{epoch:012d}-")
-            for name in self.files.names(""):
-                if name.startswith(superseded) and name not in mine:
-                    self.files.delete(name)
+            for folder in self._folders():
+                for name in self.files.names(folder):
+                    if name.startswith(superseded) and f"{folder}{'/' if folder else ''}{name}" not in mine:
+                        self.files.delete(f"{folder}/{name}" if folder else name)
+
+    def _folders(self, above: str = "") -> Iterator[str]:
+        """The directory itself and those of partitions in it."""
+        yield above
+        if not above and not self._partitioned:
+            return
+        for name in self.files.names(above):
+            if "=" in name and not name.startswith(("part-", "_", ".")):
+                yield from self._folders(f"{above}/{name}" if above else name)
 
     def _sweep(self, epoch: int) -> None:
         """Remove files of attempts of tasks that were repeated."""
         for name in self.files.names(""):
             if name.startswith(STAGED) and name < f"{STAGED}{epoch + 1:012d}-":
                 self.files.delete(name)
+
+
+def _part_name(epoch: int, end: str) -> str:
+    folder, _, own = end.rpartition("/")
+    return f"{folder}{'/' if folder else ''}part-{epoch:012d}-{own}"
+
+
+def _folders_above(name: str) -> list[str]:
+    """The directories in which something new may have a name, the root as the empty text."""
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[:count]) for count in range(len(parts))]

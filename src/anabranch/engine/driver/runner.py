@@ -382,6 +382,7 @@ class EpochRunner:
                 hot_keys=self.adaptation.balancing.split_because,
                 spread=self.adaptation.spread_because,
                 shuffled=self._jobs.shuffled_because,
+                read_by_spark=self._backend.surroundings.read_by_spark(),
                 epoch_files={} if sizing is None else sizing.shown(facts.taken_files),
                 epoch_size="" if sizing is None else sizing.reason,
                 executors=executors,

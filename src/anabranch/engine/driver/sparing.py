@@ -11,6 +11,7 @@ are run with it at once: one, then two, four, … of them.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -54,8 +55,11 @@ class SparingJobs:
         """Why the last epoch was run with the shuffle; empty: it was not."""
 
     def running(self, channels: Mapping[str, int], source_tasks: int | None) -> RunningQuery:
-        """What is decided about the layout, with the channels of now."""
-        return self._spared.running(channels, source_tasks)
+        """What is decided about the layout, with the channels of now: as the last epoch was run."""
+        if not self.shuffled_because:
+            return self._spared.running(channels, source_tasks)
+        found = self._shuffled.running(channels, source_tasks)
+        return dataclasses.replace(found, shuffled_because=self.shuffled_because)
 
     def run(
         self,

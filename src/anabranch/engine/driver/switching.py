@@ -16,7 +16,8 @@ Going over is what a restarted driver does, with another program. Operators with
 route in all forms, so their state is where it was; in two steps the second has the name and the state of the whole, and
 takes what partial windows hand over as if it were tuples, so windows that are open stay open. From spread sources there
 is a way back. From two steps there is none: partial windows hold what only they know. The checkpoint is tied to the
-form before its first epoch, so a restarted query, wherever it died, goes on with the form its checkpoint has.
+form before its first epoch, so a restarted query, wherever it died, goes on with the form its checkpoint has. A form
+that the program cannot have is not taken, whatever it would gain: the query stays in the one it runs in.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class Forms:
     ) -> None:
         self._make = make
         self._made: dict[Form, Program] = {}
+        self._impossible: set[Form] = set()
         self.split_hot_keys = split_hot_keys
         self.spread_names = dict(spread_names or {})
         self.settings = settings or SpreadSettings()
@@ -82,15 +84,26 @@ class Forms:
             self._made[form] = self._make(form)
         return self._made[form]
 
+    def other(self, form: Form, why: str) -> Program | None:
+        """The program in a form that it need not have; None if it cannot, for whatever reason: a query that runs goes
+        on as it is. It is tried, and complained of, once."""
+        if form in self._impossible:
+            return None
+        try:
+            return self.program(form)
+        except Exception as problem:
+            self._impossible.add(form)
+            _log.warning("the query stays as it is, though it should change (%s): %s", why, problem)
+            return None
+
     def first(self, held: Checkpoint) -> Form:
         """The form that a query begins with: that of its checkpoint, if it has one."""
         before = held.operators()
         spread = frozenset(source for source, name in self.spread_names.items() if name in before)
         if self.split_hot_keys == "auto" and before:
-            written, split = (
-                {step.node.name for step in self.program(Form(each)).layout.steps} for each in (False, True)
-            )
-            return Form(bool((split - written) & before), spread)
+            divided = self.other(Form(split_hot_keys=True), "its checkpoint may have aggregations in two steps")
+            split = set() if divided is None else _names(divided) - _names(self.program(Form()))
+            return Form(bool(split & before), spread)
         return Form(self.split_hot_keys == "on", spread)
 
 
@@ -181,7 +194,9 @@ class SwitchingRunner:
     def _go_over(self, form: Form, split_because: str, spread_because: str) -> None:
         before = {each.name: each.channels for each in self._current.status()}
         earlier = self._current.adaptation
-        program = self._forms.program(form)
+        program = self._forms.other(form, "; ".join(filter(None, (split_because, spread_because))))
+        if program is None:
+            return
         self._held.bind(describe_program(program))
         reach("program replaced", epoch=self._current.epochs_done)
         self._current, self.form = self._make(program), form
@@ -231,6 +246,10 @@ class SwitchingRunner:
     def epochs_done(self) -> int:
         """How many epochs are committed."""
         return self._current.epochs_done
+
+
+def _names(program: Program) -> set[str]:
+    return {step.node.name for step in program.layout.steps}
 
 
 def _work_of(facts: EpochFacts, source: str, spread: str) -> SourceWork:

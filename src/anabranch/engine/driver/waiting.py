@@ -95,6 +95,10 @@ class Surroundings:
         """An epoch was committed, and the next one needs this; what is to be told about executors, if anything."""
         return None
 
+    def read_by_spark(self) -> str:
+        """Why it was not tasks that read the sources; empty: they did."""
+        return ""
+
 
 class SparkSurroundings(Surroundings):
     """What Spark tells: how many tasks run at once, what its last trigger left behind and took for itself.
@@ -115,6 +119,8 @@ class SparkSurroundings(Surroundings):
         What follows the channels; None: nothing does.
     last_progress : callable
         What Spark told of the query's last trigger; None: nothing yet.
+    read_by_spark : callable
+        Why it was not tasks that read the sources; empty: they did.
     """
 
     def __init__(
@@ -127,6 +133,7 @@ class SparkSurroundings(Surroundings):
         executors: QueryExecutors | None = None,
         clock: Clock = MACHINE_CLOCK,
         last_progress: Callable[[], Mapping[str, Any] | None] = lambda: None,
+        read_by_spark: Callable[[], str] = lambda: "",
     ) -> None:
         self._slots = slots
         self._slots_now = slots_now if slots_now is not None else slots
@@ -136,6 +143,7 @@ class SparkSurroundings(Surroundings):
         self._sizing = sizing
         self._since_ms = clock.now_s() * 1000
         self._last_progress = last_progress
+        self._read_by_spark = read_by_spark
         self._seen: Any = None
         self._bookkeeping: list[float] = []
         self._outstanding: int | None = None
@@ -149,6 +157,9 @@ class SparkSurroundings(Surroundings):
     def settled(self, need: SlotNeed) -> ExecutorProgress | None:
         return self._executors.settled(need) if self._executors is not None else None
 
+    def read_by_spark(self) -> str:
+        return self._read_by_spark()
+
     def at_start(self, reads: bool = True) -> Ready:
         if self._executors is not None:
             self._executors.begins()
@@ -157,8 +168,9 @@ class SparkSurroundings(Surroundings):
             first, self._seen = self._seen is None, progress.get("batchId")
             self._outstanding = outstanding_rows(progress)
             times = progress.get("durationMs", {})
-            # The first trigger loads and compiles what later ones only use.
-            if not first and progress.get("numInputRows", 0) > 0 and _TRIGGER in times and _BATCH in times:
+            # The first trigger loads and compiles what later ones only use. One without input has no batch; rows that
+            # tasks read are none that Spark counts.
+            if not first and _TRIGGER in times and _BATCH in times:
                 self._bookkeeping = [*self._bookkeeping, max(0, times[_TRIGGER] - times[_BATCH]) / 1000][-_RECENT:]
         # The median of a few: a pause in one of them is not what Spark always takes.
         middle = sorted(self._bookkeeping)[len(self._bookkeeping) // 2] if self._bookkeeping else 0.0

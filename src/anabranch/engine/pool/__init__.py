@@ -11,6 +11,7 @@ thread_crew.py       workers that are threads: created, suspended, woken, never 
 process_crew.py      workers that are processes, for code that holds the interpreter's lock
 process_worker.py    what runs in such a process
 loop_crew.py         calls in flight on one event loop
+level_controller.py  what a pool asks of whoever decides on its level
 metering.py          periods that mean something, the rate of each, how long calls take
 pool_time.py         the clock and the waiting, real or simulated
 neighbours.py        other pools of the host, and what this one does to them

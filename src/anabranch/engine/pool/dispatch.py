@@ -21,9 +21,10 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from anabranch.engine.pool.elastic_call import CallTimeout, backoff_s
+from anabranch.engine.pool.level_controller import LevelController, SharingController
 from anabranch.engine.pool.metering import Latencies, Meter
 from anabranch.engine.pool.neighbours import Neighbours
 from anabranch.engine.pool.pool_time import MACHINE_TIME, PoolTime
@@ -41,42 +42,12 @@ _CHUNK_MAX = 512
 _INLINE_MAX = 1 << 16
 _GRACE_S = 2.0
 """How long after its timeout a call that must stop by itself may take."""
+_DRAIN_PERIODS = 4
+"""How long calls of another level are waited for, before a period of the new one begins."""
 _LOOK_SHARE = 0.25
 """Of a period that is enough for a look at a level, where calls are short."""
 FINAL = (ShapeError, MisfitError)
 """What another attempt would not change: the call succeeded, and gave something that is no tuple of the output."""
-
-
-class LevelController(Protocol):
-    """What decides on the level, from the rate of each period."""
-
-    @property
-    def level(self) -> int: ...
-
-    @property
-    def is_looking(self) -> bool: ...
-
-    @property
-    def log(self) -> tuple[Any, ...]: ...
-
-    def handle(self, rate: float) -> Any: ...
-
-    def to_dict(self) -> dict[str, Any]: ...
-
-    def restore(self, memory: dict[str, Any]) -> None: ...
-
-
-@runtime_checkable
-class SharingController(Protocol):
-    """One that looks after other pools, too."""
-
-    is_shared: bool
-
-    @property
-    def is_settled(self) -> bool: ...
-
-    @property
-    def is_looking(self) -> bool: ...
 
 
 class CallFailed(Exception):  # noqa: N818 - what happened to a call, for whoever runs the pool
@@ -143,6 +114,8 @@ class Pool:
         self._counts = PoolCounts()
         self._chunk_rows = 1
         self._level = -1
+        self._changed_at = 0.0  # the level
+        self._old_left = 0  # calls that were under way then, and are still
         self.rate = 0.0
         """Tuples per second in the last period that counted."""
         self._in_use = threading.Lock()
@@ -164,13 +137,17 @@ class Pool:
         if self._neighbours is not None:
             self._neighbours.close()
 
-    def run(self, rows: Sequence[Any], *, ordered: bool = True) -> Generator[tuple[int, list[Any]], None, None]:
+    def run(
+        self, rows: Sequence[Any], *, ordered: bool = True, keeps_failures: bool = False
+    ) -> Generator[tuple[int, list[Any]], None, None]:
         """The results for some rows: (place of the first, results of some in a row).
 
         Parameters
         ----------
         ordered : bool
             They come in the order of the rows; else as they are done, and a slow call holds up nobody.
+        keeps_failures : bool
+            A call that failed for good has a `Failed` as its result, and the others go on.
 
         Raises
         ------
@@ -178,7 +155,7 @@ class Pool:
             If a call failed for good, and all before it have ended.
         """
         with self._in_use:  # what one task learns counts for the next, but they come one after the other
-            run = _Run(self, rows, ordered)
+            run = _Run(self, rows, ordered, keeps_failures)
             try:
                 yield from run.results()
             finally:
@@ -188,43 +165,58 @@ class Pool:
 
     def _change_level(self) -> None:
         if self.controller.level != self._level:
+            self._old_left = self._crew.busy
+            self._changed_at = now = self._time.passing_s()  # after that: those have all begun by now
             self._level = self.controller.level
             # Worker 0 is never suspended: it works off what was handed out before the level became 0.
             self._crew.set_level(max(1, self._level))
-            self._meter.new_level(self._level, self._time.passing_s())
+            self._meter.new_level(self._level, now)
             self._chunk_rows = 1
 
     def _evaluate(self, now: float) -> None:
         """The alarm: if the period is over, the controller decides."""
-        if not self._meter.is_over(now, _LOOK_SHARE if self.controller.is_looking else 1.0):
+        if self._meter.is_over(now, _LOOK_SHARE if self.controller.is_looking else 1.0):
+            self.rate = self._meter.rate()
+        elif self._meter.has_collapsed(now, self.controller.collapsed_below):
+            self.rate = self._meter.mean_rate(now)
+        else:
             return
-        self.rate = self._meter.rate()
         self._counts.periods += 1
-        self.controller.handle(self._judged(self.rate))
-        before = self._level
+        self._decide(now)
+        self._meter.new_level(self._level, now)
         self._change_level()
-        if before == self._level:
-            self._meter.new_level(self._level, now)
         if self._neighbours is not None:
             self._neighbours.begin()
         if self._learnt is not None:
             self._learnt(self)
 
-    def _judged(self, rate: float) -> float:
-        """The rate as the controller is told it: less if others paid for it."""
-        if self._neighbours is None or not isinstance(self.controller, SharingController):
-            return rate
-        is_held = self.controller.is_settled and not self.controller.is_looking
-        found = rate * self._neighbours.factor(is_held)
-        self.controller.is_shared = self._neighbours.are_there
-        return found
+    def _decide(self, now: float) -> None:
+        controller, others = self.controller, self._neighbours
+        if others is None or not isinstance(controller, SharingController):
+            controller.handle(self.rate)
+            return
+        # The rate is less if others paid for it.
+        rate = self.rate * others.factor(controller.is_at_rest)
+        controller.is_shared, controller.others_level = others.are_there, others.level
+        controller.handle(rate)
+        if controller.wants_turn:
+            controller.has_turn = others.take_turn(now)
+        elif controller.has_turn:
+            controller.has_turn = False
+            others.give_turn()
 
     def _ended(self, chunk: Chunk, now: float) -> None:
         calls = len(chunk.rows)
         self._counts.calls += calls
         if self._neighbours is not None:
-            self._neighbours.tell(calls, now)
+            self._neighbours.tell(calls, now, self._level)
         self._counts.latencies.add(chunk.seconds / calls, calls)
+        if self._old_left:
+            self._old_left -= chunk.began <= self._changed_at
+            if self._old_left <= 0 or now > self._changed_at + _DRAIN_PERIODS * self._settings.period_s:
+                self._old_left = 0
+                self._meter.new_level(self._level, now)
+            return  # what was begun at another level, or beside such calls, says little
         self._meter.ended(chunk.began, chunk.seconds, calls, now)
         call_s = self._meter.call_s
         if call_s is not None and self._settings.timeout_s is None:
@@ -236,8 +228,9 @@ class Pool:
 class _Run:
     """Rows on their way through a pool."""
 
-    def __init__(self, pool: Pool, rows: Sequence[Any], ordered: bool) -> None:
+    def __init__(self, pool: Pool, rows: Sequence[Any], ordered: bool, keeps_failures: bool) -> None:
         self._pool = pool
+        self._keeps_failures = keeps_failures
         self._crew, self._settings, self._time = pool._crew, pool._settings, pool._time
         self._rows = rows
         self._ordered = ordered
@@ -329,7 +322,8 @@ class _Run:
             if type(again.results[0]) is not Failed:
                 return
             result = again.results[0]
-        self._failure = CallFailed(chunk.first + place, result.problem)
+        if not self._keeps_failures:
+            self._failure = CallFailed(chunk.first + place, result.problem)
 
     # -- handing out ----------------------------------------------------------------------------------------
 
@@ -396,6 +390,7 @@ class _Run:
         self._queued -= 1
         self._running.pop(chunk, None)
         self._pool._ended(chunk, now)
+        chunk.is_taken = True
         whole = chunk.whole or chunk
         if chunk.whole is not None:
             whole.results[chunk.first - whole.first] = chunk.results[0]
@@ -406,14 +401,14 @@ class _Run:
         return whole if self._is_finished(whole) else None
 
     def _is_finished(self, chunk: Chunk) -> bool:
-        return len(chunk.results) == len(chunk.rows) and not chunk.waiting
+        return chunk.is_taken and not chunk.waiting
 
     def _is_settled(self, chunk: Chunk) -> bool:
         """Whether nothing of a chunk is awaited any more: it is finished, or all is that stands before the failure."""
         if self._failure is None or self._failure.index >= chunk.first + len(chunk.rows):
             return self._is_finished(chunk)
         before = chunk.results[: self._failure.index - chunk.first]
-        return len(chunk.results) == len(chunk.rows) and not any(type(result) is Failed for result in before)
+        return chunk.is_taken and not any(type(result) is Failed for result in before)
 
     def _failed(self, whole: Chunk, index: int, row: Any, attempt: int, problem: BaseException, now: float) -> None:
         if isinstance(problem, CallTimeout):
@@ -425,7 +420,7 @@ class _Run:
             whole.waiting += 1
             due = now + backoff_s(self._settings, attempt)
             heapq.heappush(self._late, (due, next(self._numbers), again))
-        elif self._failure is None or index < self._failure.index:
+        elif not self._keeps_failures and (self._failure is None or index < self._failure.index):
             self._failure = CallFailed(index, problem)
 
     def _make_again(self, now: float) -> None:

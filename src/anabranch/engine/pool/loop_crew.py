@@ -53,6 +53,10 @@ class LoopCrew:
         self._told = False
 
     @property
+    def busy(self) -> int:
+        return len(self._flying)
+
+    @property
     def hanging(self) -> int:
         return 0
 

@@ -58,6 +58,10 @@ class ThreadCrew:
         return len(self._workers)
 
     @property
+    def busy(self) -> int:
+        return len(self._in_hand)
+
+    @property
     def hanging(self) -> int:
         return len(self._lost)
 

@@ -1,12 +1,16 @@
 """What runs in the tasks of an epoch, in the order the data flows.
 
-splitters.py       reads a source's pieces, runs what needs no state, routes
+file_pieces.py     files that tasks read themselves, where that is what Spark reads
+splitters.py       takes a source's pieces, runs what needs no state, routes
 local_channels.py  channels that run where their source is read
 exchange.py        what crosses between tasks: packets, headers, results, reports
 packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth
-stage.py, batches.py    a stage's operators over a batch at a time
+batch.py           tuples as rows or columns, whichever is asked for
+column_steps.py    functions that read single columns, and needed_columns.py   what nobody reads of a source
 elastic_steps.py   what an elastic operator does with a batch
+accumulating_step.py   what elastic accumulators do with a batch
+guarded_steps.py   what an operator whose calls may fail does with one
 worker_pools.py    the pools of a worker process, and what the processes of a host learnt
 stage.py, stage_flow.py, batches.py    a stage's operators over a batch at a time
 advances.py        watermarks on their way; timed_calls.py   operators whose keys wait for a time

@@ -7,13 +7,17 @@ failed or a result that does not fit.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
 
 from anabranch.engine.pool.dispatch import CallFailed, Pool
 from anabranch.engine.pool.elastic_call import awaited
-from anabranch.engine.worker.batches import Batch, Keeper
+from anabranch.engine.pool.work import Failed
+from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batches import Keeper
+from anabranch.operators.guarding import GuardedElastic, Guarding
 from anabranch.program.calling import emitted, operator_failed
 from anabranch.program.elastic import ElasticFunction
 from anabranch.program.graph import Filter, Map, Node
@@ -34,8 +38,10 @@ class Calls:
         self._owner = function.owner
         self._kind = "filter" if isinstance(node.logic, Filter) else "map" if isinstance(node.logic, Map) else "many"
         self._schema: Schema = node.schema
+        if isinstance(function, GuardedElastic):
+            self._kind, self._schema = function.guarding.kind, function.guarding.schema
         self._input: Schema = node.inputs[0].schema
-        self._keep = Keeper(node.schema)
+        self._keep = Keeper(self._schema)
         self._is_open = False
 
     def open(self) -> None:
@@ -91,11 +97,13 @@ def elastic_step(pool: Pool, calls: Calls, epoch: int, check: Callable[..., Batc
         rows = batch.rows
         results: list[Any] = []
         failure: CallFailed | None = None
+        function = getattr(node.logic, "function", None)
         try:
             calls.open()
         except Exception as problem:
             raise operator_failed(node, "none yet: it was raised by open()", problem, epoch) from problem
-        with contextlib.closing(pool.run(rows)) as run:
+        guarding = function.guarding if isinstance(function, GuardedElastic) else None
+        with contextlib.closing(pool.run(rows, keeps_failures=guarding is not None)) as run:
             try:
                 for _, some in run:
                     if results:
@@ -104,12 +112,28 @@ def elastic_step(pool: Pool, calls: Calls, epoch: int, check: Callable[..., Batc
                         results = some  # all there is, mostly
             except CallFailed as found:
                 failure = found
-        made = _batch(batch, node, results, check)
+        made = batch if guarding is not None else _batch(batch, node, results, check)
         if failure is not None:
             raise operator_failed(node, rows[failure.index], failure.problem, epoch) from failure.problem
-        return made
+        return made if guarding is None else _guarded(batch, node, results, guarding, check)
 
     return step
+
+
+def _guarded(batch: Batch, node: Node, results: list[Any], guarding: Guarding, check: Callable[..., Batch]) -> Batch:
+    """The output of an operator whose calls may fail: what failed is told where its result would be."""
+    made: list[list[Any]] = []
+    for row, result in zip(batch.rows, results, strict=True):
+        if type(result) is Failed and isinstance(result.problem, Exception):
+            made.append(guarding.failed(row, result.problem))
+        else:
+            made.append(guarding.outputs(row, functools.partial(_given, result)))
+    positions = [at for at, each in zip(batch.positions, made, strict=True) for _ in each]
+    return check(node, positions, [output for each in made for output in each], batch)
+
+
+def _given(result: Any) -> Any:
+    return result
 
 
 def _batch(batch: Batch, node: Node, results: list[Any], check: Callable[..., Batch]) -> Batch:

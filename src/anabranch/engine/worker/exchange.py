@@ -51,6 +51,8 @@ _RESULT = struct.Struct(">BHH")
 _LATER = struct.Struct(">BBI")
 
 Row = tuple[int, bytes, bytes]
+Arriving = tuple[bytes, "pa.Scalar | Payload"]
+"""A row that arrives at a task: its order and its payload."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,6 +255,32 @@ def needs_pieces(layout: Layout, depth: int) -> bool:
             if at >= depth:
                 return True
     return False
+
+
+class Payload:
+    """A payload that came as bytes, as tasks take it: like Arrow's own scalars, without a copy."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def as_buffer(self) -> pa.Buffer:
+        return pa.py_buffer(self._data)
+
+    def as_py(self) -> bytes:
+        return self._data
+
+
+def arriving_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Arriving]:
+    """Rows (order, payload) that came as Arrow batches."""
+    for batch in batches:
+        yield from zip(batch.column(0).to_pylist(), batch.column(1), strict=True)
+
+
+def table_of(rows: Iterator[Row]) -> pa.Table:
+    """Rows as the driver takes them."""
+    return pa.Table.from_batches(batches_of(rows), ROWS)
 
 
 def batches_of(rows: Iterator[Row], size: int = 16) -> Iterator[pa.RecordBatch]:

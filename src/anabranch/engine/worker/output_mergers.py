@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from anabranch.compiler.layout.stages import Exit, Layout
 from anabranch.engine.reports import MergerReport, WrittenFile
-from anabranch.engine.worker.exchange import RESULT, Row, batches_of, report_row, result_of
+from anabranch.engine.worker.exchange import RESULT, Arriving, Row, arriving_rows, batches_of, report_row, result_of
 from anabranch.engine.worker.output_files import Target, staged_name
 from anabranch.engine.worker.packets import merge, unpack
 from anabranch.engine.worker.tasks import Task
@@ -45,19 +45,18 @@ class MergerTask(Task):
 
     def run(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
         """The merger of a range."""
-        return batches_of(self.rows(batches, number))
+        return batches_of(self.rows(arriving_rows(batches), number))
 
-    def rows(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[Row]:
+    def rows(self, arriving: Iterator[Arriving], number: int) -> Iterator[Row]:
         """What the task sends to the driver."""
         layout = self.load().layout
         parts: dict[int, list[tuple[int, pa.Buffer]]] = {}
-        for batch in batches:
-            for order, payload in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
-                if order[0] == RESULT and result_of(order)[0] in self.targets:
-                    exit_number, edge, _ = result_of(order)
-                    parts.setdefault(exit_number, []).append((edge, payload.as_buffer()))
-                else:
-                    yield number, order, payload.as_py()
+        for order, payload in arriving:
+            if order[0] == RESULT and result_of(order)[0] in self.targets:
+                exit_number, edge, _ = result_of(order)
+                parts.setdefault(exit_number, []).append((edge, payload.as_buffer()))
+            else:
+                yield number, order, payload.as_py()
         for exit_number, found in parts.items():
             target = self.targets[exit_number]
             started = self.clock.passing_s()

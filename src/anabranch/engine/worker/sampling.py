@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anabranch.compiler.layout.stages import Layout, Stage, Step
-from anabranch.engine.worker.batches import Batch, keys_of
+from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batches import keys_of
 from anabranch.errors import ProgramError, StateError
 from anabranch.program.calling import canonical_key, emitted
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Punctuate, Route
@@ -43,6 +44,8 @@ def not_sampled(node: Node) -> str:
         return f"a {node.kind} has no code of the user's"
     if hasattr(getattr(logic, "function", None), "added_column"):
         return "it deals tuples out as they come"
+    if node.on_error != "fail":
+        return "calls of it that fail are undone"
     if isinstance(logic, Keyed) and logic.per_input:
         return "each of its inputs has a time of its own"
     return ""

@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.engine.reports import ElasticReport, SplitReport
-from anabranch.engine.worker.batches import Batch
+from anabranch.engine.worker.batch import ColumnBatch
 from anabranch.engine.worker.exchange import Outbox, Row, batches_of
+from anabranch.engine.worker.file_pieces import FilePiece, SourceRows, read_pieces
 from anabranch.engine.worker.local_channels import LocalChannels
+from anabranch.engine.worker.needed_columns import everything, needed_of
 from anabranch.engine.worker.output_files import OutputFiles
 from anabranch.engine.worker.packets import number_place, text_place, unpack
 from anabranch.engine.worker.retracing import Failure, RetracedStage
@@ -27,7 +29,6 @@ from anabranch.engine.worker.worker_pools import POOLS
 from anabranch.errors import AnabranchError, OrderError
 from anabranch.operators.epoch_context import running
 from anabranch.program.graph import Node
-from anabranch.program.schema import to_values
 from anabranch.state.store import StateVersion
 
 
@@ -73,7 +74,7 @@ class _Splitter:
         if piece in self.failures:
             return
         numbers = np.arange(first, first + count)
-        batch = _ArrowBatch(self.source.schema, range(count), columns)
+        batch = ColumnBatch(self.source.schema, range(count), columns)
         begun = self._clock.passing_s()
         leaving = self._run.run(Flow(batch, [numbers]))
         self.busy_seconds += self._clock.passing_s() - begun
@@ -83,47 +84,6 @@ class _Splitter:
             self._run.failure = None
         for each in leaving:
             yield piece, each
-
-
-class _ArrowBatch(Batch):
-    """A batch as it was read: what no operator looks at stays as Arrow has it."""
-
-    __slots__ = ("_arrow",)
-
-    def __init__(self, schema: Any, positions: Sequence[int], arrow: Sequence[pa.Array]) -> None:
-        super().__init__(schema, positions)
-        self._arrow = arrow
-
-    @property
-    def columns(self) -> Sequence[Sequence[Any]]:
-        if self._columns is None:
-            self._columns = [to_values(column) for column in self._arrow]
-        return self._columns
-
-    @property
-    def rows(self) -> list[Any]:
-        if self._rows is None:
-            self._rows = list(map(self.schema.row_class, zip(*self.columns, strict=True)))
-        return self._rows
-
-    def picked(self, places: Sequence[int]) -> list[tuple[Any, ...]]:
-        if self._rows is not None or self._columns is not None:
-            return super().picked(places)
-        return list(zip(*(to_values(column.take(pa.array(places, pa.int64()))) for column in self._arrow), strict=True))
-
-    def arrays(self) -> list[pa.Array]:
-        return list(self._arrow)
-
-    def array(self, place: int) -> pa.Array:
-        return self._arrow[place]
-
-    def with_column(self, schema: Any, column: np.ndarray) -> Batch:
-        return _ArrowBatch(schema, self.positions, [*self._arrow, pa.array(column)])
-
-    def placed(self, positions: Sequence[int]) -> Batch:
-        other = _ArrowBatch(self.schema, positions, self._arrow)
-        other._rows, other._columns, other.ways = self._rows, self._columns, self.ways
-        return other
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,11 +101,24 @@ class SplitTask(Task):
         return batches_of(self.rows(batches, number))
 
     def rows(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[Row]:
-        """What the task with this number sends."""
-        with running(self.context()):
-            yield from self._rows(batches, whom)
+        """What the task with this number sends for what Spark read."""
+        return self.rows_of(self._pieces(batches, whom), whom)
 
-    def _rows(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[Row]:
+    def rows_of_files(self, pieces: Sequence[FilePiece], whom: int) -> Iterator[Row]:
+        """What the task with this number sends for pieces of files that it reads itself."""
+        program = self.load()
+        if self.retraces:  # an error shows all of its tuple
+            needed = [everything(source.schema) for source in program.inputs]
+        else:
+            needed = [needed_of(program.layout, source) for source in program.inputs]
+        return self.rows_of(read_pieces(pieces, needed), whom)
+
+    def rows_of(self, read: Iterator[SourceRows], whom: int) -> Iterator[Row]:
+        """What the task with this number sends for what is read."""
+        with running(self.context()):
+            yield from self._rows(read, whom)
+
+    def _rows(self, read: Iterator[SourceRows], whom: int) -> Iterator[Row]:
         began, started = self.clock.now_s(), self.clock.passing_s()
         oldest: float | None = None
         program = self.load()
@@ -156,20 +129,14 @@ class SplitTask(Task):
         splitters = [_Splitter(self, program, source, pieces) for source in program.inputs]
         rows_out = 0
         try:
-            for number, batch in self._by_source(batches, len(splitters)):
-                splitter = splitters[number]
-                schema = splitter.source.schema
-                if program.orders[splitter.source.name] == "files" and batch.num_rows:
-                    modified = pc.min(batch.column(len(schema.names))).as_py() / 1000
-                    oldest = modified if oldest is None else min(oldest, modified)
-                for piece, start, stop in _pieces(splitter.source, program.orders[splitter.source.name], batch, whom):
-                    part = batch.slice(start, stop - start)
-                    columns = [part.column(at).cast(field.type) for at, field in enumerate(schema.arrow)]
-                    for place, each in splitter.leaving(piece, columns):
-                        rows_out += len(each.trails[0])
-                        for sent in local.through(each, place):
-                            if not files.takes(sent):
-                                yield from outbox.leaving(sent, place)
+            for part in read:
+                if part.modified_ms is not None:
+                    oldest = part.modified_ms if oldest is None else min(oldest, part.modified_ms)
+                for place, each in splitters[part.source].leaving(part.place, part.columns):
+                    rows_out += len(each.trails[0])
+                    for sent in local.through(each, place):
+                        if not files.takes(sent):
+                            yield from outbox.leaving(sent, place)
             local.finish()
         except AnabranchError as error:
             files.abandon()
@@ -180,17 +147,29 @@ class SplitTask(Task):
         written = files.close()
         yield from _samples(splitters, outbox)
         yield from outbox.header(list(pieces.items()))
-        read = {s.source.name: s.rows_in for s in splitters}
+        rows_in = {s.source.name: s.rows_in for s in splitters}
         seconds = self.clock.passing_s() - started
         entered = _entered(splitters)
         busy = {s.source.name: s.busy_seconds for s in splitters}
-        report = SplitReport(began, seconds, rows_out, read, oldest, entered, busy, written)
+        report = SplitReport(began, seconds, rows_out, rows_in, oldest, entered, busy, written)
         report = dataclasses.replace(report, watermarks=_reached(splitters), elastic=_elastic(splitters))
         yield outbox.report(dataclasses.replace(report, anomalies=met()))
         for each in local.reports():
             yield outbox.passed(each)
         for data in local.samples():
             yield outbox.sample(data)
+
+    def _pieces(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[SourceRows]:
+        """What Spark read, piece by piece."""
+        program = self.load()
+        for number, batch in self._by_source(batches, len(program.inputs)):
+            source = program.inputs[number]
+            order = program.orders[source.name]
+            for place, start, stop in _pieces(source, order, batch, whom):
+                part = batch.slice(start, stop - start)
+                columns = [part.column(at).cast(field.type) for at, field in enumerate(source.schema.arrow)]
+                modified = part.column(len(columns))[0].as_py() / 1000 if order == "files" else None
+                yield SourceRows(number, place, columns, modified)
 
     def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:

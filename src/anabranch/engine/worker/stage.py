@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, Step
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
-from anabranch.engine.worker.batches import Batch, BatchSteps, ElasticSteps, Keeper, StateTable, keys_of
+from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batches import BatchSteps, ElasticSteps, Keeper, StateTable, keys_of
 from anabranch.engine.worker.sampling import PUNCTUATION, TICK, StageSampler, StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.timed_calls import TimedCalls
@@ -23,7 +24,7 @@ from anabranch.engine.worker.timing import LONG_CALL_SECONDS, TIMED_BATCHES, Sto
 from anabranch.engine.worker.trails import LAST, Trails, emission_index, refined, taken
 from anabranch.engine.worker.watching import StageWatch
 from anabranch.errors import AnabranchError, ProgramError
-from anabranch.operators.epoch_context import count_anomaly
+from anabranch.operators.epoch_context import count_anomaly, moment
 from anabranch.operators.library_operator import NULL_ATTRIBUTE
 from anabranch.program.calling import emitted, operator_failed
 from anabranch.program.event_time import END, TimeScale, event_time_of, idle_watermarks
@@ -131,6 +132,8 @@ class StageRun:
             arrived = entering if at == 0 else self._passed_on(made, step)
             self.entered[step.node.name] += _size(arrived)
             out = self._sampled(step, arrived, self._runs if watch is None else self._timed_runs)
+            if self._watch_declared is not None:
+                self._watch_declared.kept_nothing(step, arrived)
             if watch is not None and seconds is not None and isinstance(arrived, Flow) and arrived.origins is not None:
                 spent = watch.take()
                 if len(spent):  # a step of ours that looks at no single tuple has nothing to time
@@ -436,8 +439,8 @@ class ArrivalCalls:
                 continue
             arguments = (self._clock_ms,) if is_ticked else ()
             for key, opened in sorted(waiting.items(), key=lambda item: item[1]):
-                instance = live[key]
-                row = rows.waiting(key)
+                instance, row = live[key], rows.waiting(key)
+                moment().key = key
                 called = getattr(type(instance), method)
                 if self._sampler is not None:
                     place = TICK if is_ticked else PUNCTUATION

@@ -21,16 +21,19 @@ from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
 from anabranch.engine.reports import Anomaly, ChannelReport
-from anabranch.engine.worker.advances import Advances, EventTimes, rising
-from anabranch.engine.worker.batches import Batch
+from anabranch.engine.worker.advances import Advances, EventTimes, at_the_start, rising
+from anabranch.engine.worker.batch import Batch, ColumnBatch
 from anabranch.engine.worker.exchange import (
     ADVANCES,
     DATA,
     FAILURE,
     HEADER,
     MARKS,
+    Arriving,
     Outbox,
+    Payload,
     Row,
+    arriving_rows,
     batches_of,
     edge_of,
     is_relative,
@@ -52,7 +55,6 @@ from anabranch.operators.hot_key_parts import HotKeyParts
 from anabranch.program.event_time import END
 from anabranch.program.graph import Feedback, Keyed, Node, Watermark
 from anabranch.program.model import OutputOrder
-from anabranch.program.schema import to_values
 from anabranch.program.travelling import run_under, unpacked
 from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
@@ -152,7 +154,7 @@ class Task:
 
     def context(self) -> EpochContext:
         """The epoch as operators see it in this task."""
-        return EpochContext(self.clock_ms, self.parts)
+        return EpochContext(self.clock_ms, self.parts, number=self.epoch)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,14 +173,14 @@ class ChannelTask(Task):
 
     def run(self, batches: Iterator[pa.RecordBatch], index: int) -> Iterator[pa.RecordBatch]:
         """The task with an index, over its rows (order, payload), sorted by order."""
-        return batches_of(self.rows(_sorted_rows(batches), index))
+        return batches_of(self.rows(arriving_rows(batches), index))
 
-    def rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], index: int) -> Iterator[Row]:
+    def rows(self, arriving: Iterator[Arriving], index: int) -> Iterator[Row]:
         """What the task sends."""
         with running(self.context()):
             yield from self._rows(arriving, index)
 
-    def _rows(self, arriving: Iterator[tuple[bytes, pa.Scalar]], index: int) -> Iterator[Row]:
+    def _rows(self, arriving: Iterator[Arriving], index: int) -> Iterator[Row]:
         program = self.load()
         outbox = Outbox(program.layout, self.depth, self.functions, index, self.epoch)
         later = self.depth < program.layout.depth
@@ -220,11 +222,6 @@ class ChannelTask(Task):
                 yield outbox.result(part, number)
         elif not files.takes(leaving):
             yield from outbox.leaving(leaving)
-
-
-def _sorted_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.Scalar]]:
-    for batch in batches:
-        yield from zip(batch.column(0).to_pylist(), batch.column(1), strict=True)
 
 
 class ChannelRun:
@@ -286,10 +283,10 @@ class ChannelRun:
         """The error that was met while retracing."""
         return self._run.failure if isinstance(self._run, RetracedStage) else None
 
-    def add_pieces(self, payload: pa.Scalar) -> None:
+    def add_pieces(self, payload: pa.Scalar | Payload) -> None:
         self._positions.add(msgpack.unpackb(payload.as_buffer()))
 
-    def take(self, kind: int, number: int, place: bytes, payload: pa.Scalar) -> Iterator[Any]:
+    def take(self, kind: int, number: int, place: bytes, payload: pa.Scalar | Payload) -> Iterator[Any]:
         """Take rows that arrived; what leaves already."""
         edge = self._edges[number]
         buffer = payload.as_buffer()
@@ -416,9 +413,8 @@ class ChannelRun:
                 for number, trails, values in self._advances.get(name, ())
             ]
             if name in ticks:  # the input has ended: whoever made it says so at the start of the epoch
-                width = len(parts[0][0]) if parts else sum(digit is None for digit in wanted)
-                start = [np.full(1, ticks[name] if at == 0 else 0) for at in range(width)]
-                parts.append((start, np.full(1, END)))
+                came = [edge.digits for edge in self._edges.values() if name in edge.watermarks]
+                parts.append((at_the_start(ticks[name], came, wanted), np.full(1, END)))
             if parts:
                 yield rising(name, parts, self._times.value(name), name in self._times.idle)
 
@@ -469,7 +465,12 @@ def column_batch(
     table = pa.Table.from_batches(records)
     if order is not None:
         table = table.combine_chunks().take(pa.array(order))
-    return Batch(schema, positions, columns=[to_values(table.column(name)) for name in schema.names])
+    return ColumnBatch(schema, positions, [_whole(table.column(name)) for name in schema.names])
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _sorted_batch(parts: list[tuple[np.ndarray, list[pa.RecordBatch], Any]]) -> Batch:
@@ -483,7 +484,7 @@ def _sorted_batch(parts: list[tuple[np.ndarray, list[pa.RecordBatch], Any]]) -> 
     if len(positions) > 1 and not (positions[1:] > positions[:-1]).all():
         order = np.argsort(positions, kind="stable")
         table, positions = table.take(pa.array(order)), positions[order]
-    return Batch(schema, positions.tolist(), columns=[to_values(table.column(n)) for n in schema.names])
+    return ColumnBatch(schema, positions.tolist(), [_whole(table.column(name)) for name in schema.names])
 
 
 @dataclasses.dataclass(frozen=True)

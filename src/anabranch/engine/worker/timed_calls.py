@@ -270,7 +270,7 @@ class TimedCalls:
             instance = self._live[key]
             if instance.timer_due != due or self._padded(instance.timer_since) != since:
                 continue  # it waits for another time now
-            self._moment.reached, self._moment.fired = now, due
+            self._moment.reached, self._moment.fired, self._moment.key = now, due, key
             self._call_waiting(position, key, instance, due, since)
             again = instance.timer_due
             if again is None:

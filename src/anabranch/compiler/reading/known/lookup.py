@@ -38,6 +38,8 @@ def impurity_of(function: Any) -> str | None:
     """What makes a library function's result depend on more than its arguments, if it is known for that."""
     if isinstance(function, _PYTHON_OWN) and function in IMPURE:
         return IMPURE[function]
+    if any("__getattr__" in vars(base) for base in type(function).__mro__):  # asking it for a name runs its code
+        return impurity_of_module(type(function).__module__)
     owner = getattr(function, "__self__", None)
     if isinstance(owner, type):
         for base in owner.__mro__:
@@ -75,8 +77,9 @@ def effect_of(function: Any) -> Effect | None:
         return Effect(only(dict), text=False)
     if isinstance(function, np.ufunc):
         return Effect(PLAIN, text=False)
-    owner = getattr(function, "__self__", None)
-    if isinstance(owner, type) and isinstance(function, (types.BuiltinMethodType, types.MethodType)):
+    is_bound = isinstance(function, (types.BuiltinMethodType, types.MethodType))
+    owner = function.__self__ if is_bound else None
+    if isinstance(owner, type):
         for base in owner.__mro__:
             found = CLASS_METHODS.get((base, function.__name__))
             # A subclass may override what the class method calls.

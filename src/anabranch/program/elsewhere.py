@@ -1,0 +1,51 @@
+"""What the code of an operator names in other modules of the user's: not the operator's own, so it must not change.
+
+A copy of an operator brings along the globals of the modules that its code is written in. What it reaches by another
+module's name (`settings.TABLE`, `helpers.count()`) is that of the process it runs in, and nobody keeps it. Mostly it is
+only read. So it is watched: what it holds when an epoch begins it must hold at its end.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+import types
+from collections.abc import Iterable
+
+from anabranch.program.belongings import Belongings
+from anabranch.program.object_parts import globals_in, is_library, names_in
+
+
+def named_elsewhere(functions: Iterable[types.FunctionType]) -> list[tuple[types.ModuleType, str]]:
+    """The names that functions use of other modules of the user's: (module, name)."""
+    found: dict[tuple[str, str], types.ModuleType] = {}
+    for function in functions:
+        held = [function.__globals__.get(name) for name in globals_in(function)]
+        modules = {each.__name__ for each in held if isinstance(each, types.ModuleType)} | _imported(function.__code__)
+        for name in modules - {function.__module__}:
+            module = sys.modules.get(name)
+            if module is not None and not is_library(name):
+                found.update(((name, each), module) for each in names_in(function) & vars(module).keys())
+    return [(module, name) for (_, name), module in sorted(found.items(), key=lambda each: each[0])]
+
+
+@functools.lru_cache(maxsize=4096)
+def _imported(code: types.CodeType) -> frozenset[str]:
+    own = frozenset(each.argval for each in dis.get_instructions(code) if each.opname == "IMPORT_NAME")
+    return own.union(*(_imported(each) for each in code.co_consts if isinstance(each, types.CodeType)))
+
+
+class Elsewhere:
+    """What these names lead to, as it is now."""
+
+    def __init__(self, names: Iterable[tuple[types.ModuleType, str]]) -> None:
+        self._bound = [(module, name, getattr(module, name, None)) for module, name in names]
+        self._belongings = Belongings([held for _, _, held in self._bound])
+
+    def changed(self) -> str | None:
+        """The name of what is something else now; None: nothing is."""
+        for module, name, held in self._bound:
+            if getattr(module, name, None) is not held:
+                return f"{module.__name__}.{name}"
+        return self._belongings.changed()
