@@ -20,6 +20,7 @@ General layout. Users touch what is named below; everything else is private.
 # first time: so that must happen before, or the function would be replaced by the module.
 import anabranch.state as _state_package  # noqa: F401
 from anabranch import errors
+from anabranch.api.accumulating import accumulator
 from anabranch.api.declarations import Operator, state, store, stores
 from anabranch.api.events import Decided, EpochEnded, ExecutorsChanged, Rescaled
 from anabranch.api.keys import key
@@ -31,7 +32,7 @@ from anabranch.errors import AnabranchError
 from anabranch.operators import agg
 from anabranch.operators.pattern_matching import step
 from anabranch.operators.windows import count, delta, event_time, punctuation, sessions, sliding, time, tumbling
-from anabranch.program.model import model
+from anabranch.program.model import Load, model
 from anabranch.program.schema import Row, Schema
 
 __all__ = [
@@ -40,12 +41,14 @@ __all__ = [
     "EpochEnded",
     "ExecutorsChanged",
     "FeedbackStream",
+    "Load",
     "Operator",
     "Rescaled",
     "Row",
     "Schema",
     "Session",
     "Stream",
+    "accumulator",
     "agg",
     "count",
     "delta",

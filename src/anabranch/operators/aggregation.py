@@ -16,6 +16,7 @@ which several are open at a time. All write the same kind of class, with what `C
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,7 +48,7 @@ from anabranch.operators.windows import (
 )
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed
-from anabranch.program.model import Selectivity
+from anabranch.program.model import Load, Selectivity
 from anabranch.program.schema import Schema
 
 LATE_COLUMN = "late_tuple"
@@ -115,6 +116,13 @@ class CodeDraft:
             return self.column(aggregation.attribute)
         return "t" if aggregation.functions else "None"
 
+    def needed(self, at: int) -> list[str]:
+        """The variables that an aggregation needs of a tuple."""
+        aggregation = self.aggregations[at]
+        found = [] if self.value(at) == "None" else [self.value(at)]
+        found += [] if aggregation.second is None else [self.column(aggregation.second)]
+        return list(dict.fromkeys([*found, "t"] if aggregation.is_filtered else found))
+
     def words(self, at: int, state: str, second: str, value: str = "") -> dict[str, str]:
         """What stands for the places in an aggregation's code."""
         functions = {f"f{place}": f"F{at}_{place}" for place in range(len(self.aggregations[at].functions))}
@@ -179,17 +187,17 @@ class CodeDraft:
     def kept_key(self) -> list[str]:
         return [f"self.k{at}" for at in range(len(self.key))]
 
-    def _load(self) -> str:
+    def _load(self) -> Load:
         """State and computation of a key by its frequency: only windows over a span of time hold more of a hot key."""
         if isinstance(self.window.policy, Count):
-            return "CC"
+            return Load()
         if isinstance(self.window, Sliding) and not isinstance(self.window.policy, EventTime):
             kinds = [None if a.attribute is None else self.schema.type_of(a.attribute) for a in self.aggregations]
             slides = [
                 a.slide(pa.null() if kind is None else kind) for a, kind in zip(self.aggregations, kinds, strict=True)
             ]
-            return "LL" if None in slides else "LC"
-        return "LC" if any(a.name == "collect" for a in self.aggregations) else "CC"
+            return Load("linear", "linear" if None in slides else "constant")
+        return Load("linear" if any(a.name == "collect" for a in self.aggregations) else "constant")
 
     def build(self, name: str) -> Keyed:
         """The operator."""
@@ -297,13 +305,16 @@ def _output(
         if name in key:
             raise ProgramError(f"aggregate({name}=…): {name!r} is a column of the key already; choose another name")
         attribute = aggregation.attribute
-        if aggregation.bound == "emission":
+        if aggregation.bound in ("emission", "time"):
             if not is_shared:
                 raise ProgramError(
                     f"aggregate({name}=agg.{aggregation}): expected windows of event_time(…) on a stream with event "
                     f"time: stream.event_time(…); found {window}"
                 )
-        elif aggregation.bound:
+        elif aggregation.bound and isinstance(window.policy, Time) and isinstance(window, Tumbling):
+            output.append(pa.field(name, pa.timestamp("us", tz="UTC")))
+            continue
+        if aggregation.bound in ("start", "end", "time"):
             if not isinstance(window.policy, (EventTime, Sessions)):
                 raise ProgramError(
                     f"aggregate({name}=agg.{aggregation}): expected windows of event_time(…), found {window}"
@@ -331,6 +342,10 @@ def write_tumbling(draft: CodeDraft) -> None:
     add: list[str] = []
     results: list[str] = []
     for at, aggregation in enumerate(draft.aggregations):
+        if aggregation.bound:
+            draft.names["MOMENT"] = _moment
+            results.append(f"MOMENT(self.anchor{' + SIZE' if aggregation.bound == 'end' else ''})")
+            continue
         words = draft.words(at, f"self.a{at}", f"self.b{at}")
         begin += aggregation.begin.format(**words).splitlines()
         add += aggregation.add.format(**words).splitlines()
@@ -382,6 +397,14 @@ def write_tumbling(draft: CodeDraft) -> None:
         lines += ["self.size += 1", "if self.size == SIZE:", "    self.open = False", f"    return {emit}"]
     lines.append("return closed" if isinstance(policy, Delta) else "return None")
     draft.methods["process(self, t)"] = lines
+
+
+def _moment(clock_ms: int) -> datetime.datetime:
+    """A time of the clock of the epochs as a timestamp."""
+    return _EPOCH + datetime.timedelta(milliseconds=clock_ms)
+
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def _tuple(values: Sequence[str]) -> str:

@@ -15,6 +15,8 @@ from typing import Any
 from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.inference import infer
 from anabranch.compiler.reading.facts import KEEPING, TRUSTED, Fact, Facts, Kind
+from anabranch.errors import ProgramError
+from anabranch.operators.accumulation import Accumulate, accumulation_of
 from anabranch.operators.library_operator import LibraryOperator
 from anabranch.program.graph import (
     DeadLetters,
@@ -28,6 +30,7 @@ from anabranch.program.graph import (
     Route,
     Source,
     Spread,
+    StateField,
     Union,
     Watermark,
 )
@@ -114,10 +117,48 @@ def _library_operator(node: Node, logic: Keyed, read: list[Inference]) -> Model:
     else:
         state = Property(State.UNKNOWN, f"{node.kind} has no key: it keeps one state for the whole stream", here)
     made = _library_model(node, logic.prototype, state, read)
+    accumulation = accumulation_of(logic)
+    if accumulation is not None:
+        made = dataclasses.replace(made, notes=(*made.notes, *_accumulating(node, accumulation, read)))
     if logic.punctuated:
         inputs = Property((Input.EXPECTING,) * max(1, len(logic.methods)), "its windows end with punctuations", here)
         made = dataclasses.replace(made, inputs=inputs)
     return dataclasses.replace(made, case=1) if made.is_safe else made
+
+
+def _accumulating(node: Node, found: Accumulate, read: list[Inference]) -> tuple[Property, ...]:
+    """What is to be said of an operator with accumulators; ProgramError if it keeps anything else."""
+    notes = []
+    declared = tuple(StateField(name, factory=first) for name, first in zip(found.names, found.firsts, strict=True))
+    for method in ("process", "result"):
+        seen = infer(
+            found.user,
+            method,
+            node.inputs[0].schema,
+            node.schema,
+            "process",
+            declared,
+            node.location,
+            method == "process",
+        )
+        read.append(seen)
+        writes = seen.facts.of(Kind.WRITE)
+        if writes or seen.dicts:
+            what = f"{writes[0].text} ({writes[0].location})" if writes else ", ".join(sorted(seen.dicts.values()))
+            raise ProgramError(
+                f"{node.title}: {method}() keeps something beside its accumulators: {what}. Each block has copies of "
+                "accumulators only, so it would be lost, or changed in no certain order. Make it an accumulator, with "
+                "the merge of two; or keep it in an operator of its own"
+            )
+        notes += [
+            Property("note", f"taken on trust: {method}(): {fact.text}", fact.location)
+            for fact in ordered_blocks(seen)
+            if fact.kind in TRUSTED
+        ]
+    if found.commutative:
+        text = "declared commutative: blocks are merged as they are done, which may differ from one thread's order"
+        notes.append(Property("note", text, node.location))
+    return tuple(notes)
 
 
 def _library_model(
