@@ -12,8 +12,6 @@ import decimal
 from collections.abc import Iterable
 from typing import Any
 
-import cloudpickle
-
 from anabranch.errors import ProgramError, StateError
 from anabranch.program.graph import Node
 from anabranch.program.whole_copies import loaded, pickled_whole
