@@ -20,6 +20,7 @@ General layout. Users touch what is named below; everything else is private.
 # first time: so that must happen before, or the function would be replaced by the module.
 import anabranch.state as _state_package  # noqa: F401
 from anabranch import errors
+from anabranch.api.accumulating import accumulator
 from anabranch.api.declarations import Operator, state, store, stores
 from anabranch.api.events import Decided, EpochEnded, ExecutorsChanged, Rescaled
 from anabranch.api.keys import key
@@ -47,6 +48,7 @@ __all__ = [
     "Schema",
     "Session",
     "Stream",
+    "accumulator",
     "agg",
     "count",
     "delta",

@@ -23,6 +23,7 @@ class Clock:
         self.now_s += seconds
 
 
+@ab.model(state="partitioned", key="k")
 class Slow(ab.Operator):
     """Takes as many milliseconds as its key says."""
 

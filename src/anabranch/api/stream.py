@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from anabranch.api import branching, failing, joining, stream_time, windowed
+from anabranch.api import accumulating, branching, failing, joining, selecting, stream_time, windowed
 from anabranch.api.building import like, must_be_callable, must_return, next_number, output_schema, put, remade, under
 from anabranch.api.concurrency import ConcurrencyOptions, check_elastic, elastic_function
 from anabranch.api.declarations import Operator, keyed_logic, state_fields, to_milliseconds
@@ -193,6 +193,8 @@ class Stream:
         if isinstance(operator, type):
             raise ProgramError(f"process at {location}: give an instance, {operator.__name__}(), not the class")
         kind = type(operator)
+        if accumulating.accumulators_of(kind):
+            raise ProgramError(f"process at {location}: {kind.__name__} has accumulators: write stream.accumulate(…)")
         if elastic:
             return self._process_elastic(operator, by, schema, location, name, concurrency, on_error)
         if by is None:
@@ -275,11 +277,17 @@ class Stream:
         made = Process(operator, method)
         return put(self, "process", lambda _: (made, output), location, name, wanted=shown, on_error=on_error)
 
+    # Which columns.
+    select = selecting.select
+
     # Windows and patterns over the tuples of each key.
     aggregate = windowed.aggregate
     sort = windowed.sort
     deduplicate = windowed.deduplicate
     match = windowed.match
+
+    # Sums over all tuples, several blocks at once.
+    accumulate = accumulating.accumulate
 
     # What its time is.
     event_time = stream_time.event_time

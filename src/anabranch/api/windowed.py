@@ -15,7 +15,7 @@ from anabranch.operators.agg import Aggregation
 from anabranch.operators.aggregation import aggregate_logic
 from anabranch.operators.late_tuples import late_logic, results_logic
 from anabranch.operators.pattern_matching import match_logic
-from anabranch.operators.running import Running
+from anabranch.operators.running import RunningWindow
 from anabranch.operators.sorting import deduplicate_logic, sort_logic
 from anabranch.operators.windows import POLICIES, Policy, Sliding, Tumbling, tumbling
 from anabranch.program.graph import Location, Logic, caller_location
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def aggregate(
     stream: Stream,
     by: By | None,
-    window: Tumbling | Sliding | Running | Policy,
+    window: Tumbling | Sliding | RunningWindow | Policy,
     *,
     name: str | None = None,
     null_key: str = "keep",
@@ -46,7 +46,7 @@ def aggregate(
 def aggregate(
     stream: Stream,
     by: By | None,
-    window: Tumbling | Sliding | Running | Policy,
+    window: Tumbling | Sliding | RunningWindow | Policy,
     *,
     name: str | None = None,
     null_key: str = "keep",
@@ -61,7 +61,7 @@ def aggregate(
 def aggregate(
     stream: Stream,
     by: By | None,
-    window: Tumbling | Sliding | Running | Policy,
+    window: Tumbling | Sliding | RunningWindow | Policy,
     *,
     name: str | None = None,
     null_key: str = "keep",
@@ -113,7 +113,7 @@ def aggregate(
     keyed = _keyed(under(stream, on_error), "aggregate", by, location, name, shown=True)
     key = keyed.names
     chosen = tumbling(window) if isinstance(window, POLICIES) else window
-    if not isinstance(chosen, (Tumbling, Sliding, Running)):
+    if not isinstance(chosen, (Tumbling, Sliding, RunningWindow)):
         raise ProgramError(
             f"aggregate at {location}: expected a window such as tumbling(count(10)), "
             f"tumbling(delta('time', 60)), sliding(count(10), every=count(1)) or running(), found {window!r}"

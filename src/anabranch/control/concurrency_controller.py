@@ -104,6 +104,7 @@ class ConcurrencyController:
         self._mode = "search"
         self._downwards = False
         self._rates: dict[int, float] = {}
+        self._mixed: int | None = None  # a level whose rate is from a period in which things changed
         self._held = 0.0  # the rate of the level that is held
         self._home = level_min  # the level that is held while another is looked at
         self._unsure = 0
@@ -173,6 +174,8 @@ class ConcurrencyController:
             self._turn_used = True
             self._rates = {self._level: rate}  # as things stand now
         self._rates[self._level] = rate
+        if self._level == self._mixed:
+            self._mixed = None
         following = self._next_level()
         if following is not None and len(self._rates) < _SEARCH_MAX:
             level, reason = following
@@ -190,6 +193,8 @@ class ConcurrencyController:
 
     def _next_level(self) -> tuple[int, str] | None:
         best = self._best()
+        if best == self._mixed and len(self._rates) > 1:
+            return best, f"{best} was measured while things changed: once more"
         below = max((level for level in self._rates if level < best), default=None)
         above = min((level for level in self._rates if level > best), default=None)
         if above is None and best < self._max and not self._downwards:
@@ -261,6 +266,7 @@ class ConcurrencyController:
         self._since_probe = 0
         self._wait = self._probe_every
         self._rates = {}
+        self._mixed = None
         self._turn_used = False
 
     def _holding(self, rate: float) -> tuple[str, str]:
@@ -310,6 +316,7 @@ class ConcurrencyController:
         self._mode = "search"
         self._downwards = change < 0
         self._rates = {self._level: rate}
+        self._mixed = self._level
         following = self._next_level()
         if following is None:  # the bounds leave one level
             self._hold(self._level, rate)

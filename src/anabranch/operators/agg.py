@@ -61,7 +61,7 @@ class Aggregation:
     at : int or None
         The result is simply the value of the window's tuple at this place: 0 the first, -1 the last.
     bound : str
-        The result is a bound of the window: "start" or "end"; or why it is given: "emission".
+        The result is a bound of the window: "start", "end" or "time"; or why it is given: "emission".
     functions : tuple of callable
         What a user wrote; the compiler reads it.
     combine : callable
@@ -69,6 +69,8 @@ class Aggregation:
         to exactly the result (but for that), or None.
     second : str or None
         A second attribute that it needs.
+    is_filtered : bool
+        Its code looks at whole tuples, to leave some out.
     """
 
     name: str
@@ -84,6 +86,37 @@ class Aggregation:
     functions: tuple[Callable[..., Any], ...] = ()
     combine: Callable[[pa.DataType, bool], PartialResults | None] = lambda _, __: None
     second: str | None = None
+    is_filtered: bool = False
+
+    def where(self, predicate: Callable[[Any], Any]) -> Aggregation:
+        """The same over those tuples of the window for which the predicate is true.
+
+        Examples
+        --------
+        >>> import anabranch as ab
+        >>> sales = ab.from_rows([("a", 1), ("a", 9), ("a", 5)], "shop string, amount long")
+        >>> large = ab.agg.count().where(lambda t: t.amount > 3)
+        >>> sales.aggregate(by="shop", window=ab.tumbling(3), large=large).run_sequential()
+        [(shop='a', large=2)]
+        """
+        if not callable(predicate):
+            raise ProgramError(f"agg.{self.name}(…).where({predicate!r}): expected a function of a tuple")
+        if self.bound:
+            raise ProgramError(f"agg.{self.name}().where(…): a bound of the window has no tuples to leave out")
+        begin, add = self.begin, self.add
+        if self.at == 0:  # the first of those, which need not be the window's first
+            begin, add = "{s} = None; {u} = False", "if not {u}:\n    {s} = {v}; {u} = True"
+        guarded = [f"if {{f{len(self.functions)}}}(t):", *(f"    {line}" for line in add.splitlines())]
+        return dataclasses.replace(
+            self,
+            begin=begin,
+            add="\n".join(guarded),
+            functions=(*self.functions, predicate),
+            slide=lambda _: None,
+            combine=self.combine if self.at is None else lambda _, __: None,
+            at=None,
+            is_filtered=True,
+        )
 
     def output_type(self, found: pa.DataType | None) -> pa.DataType:
         """The type of the result; SchemaError if the attribute's type does not fit."""
@@ -93,7 +126,7 @@ class Aggregation:
         return kind
 
     def __str__(self) -> str:
-        return f"{self.name}({self.attribute or ''})"
+        return f"{self.name}({self.attribute or ''}){' where …' if self.is_filtered else ''}"
 
 
 def _sum_type(kind: pa.DataType) -> pa.DataType | None:
@@ -272,13 +305,28 @@ def top(attribute: str, n: int, by: str | None = None) -> Aggregation:
 
 
 def window_start() -> Aggregation:
-    """The start of an event-time window: the smallest value of the attribute that belongs to it."""
+    """The start of an event-time window: the smallest value of the attribute that belongs to it.
+
+    Of a window of `time` the moment at which it began, by the clock of the epochs.
+    """
     return Aggregation("window_start", None, "", "", "", _same, bound="start")
 
 
 def window_end() -> Aggregation:
-    """The end of an event-time window: the smallest value of the attribute that lies beyond it."""
+    """The end of an event-time window: the smallest value of the attribute that lies beyond it.
+
+    Of a window of `time` the moment from which on it closes.
+    """
     return Aggregation("window_end", None, "", "", "", _same, bound="end")
+
+
+def window_time() -> Aggregation:
+    """The last moment of a window that follows the watermark: what comes of it keeps this time.
+
+    It is the end less the smallest step of the column (a microsecond, a day, or 1). Results come out just before the
+    watermark reaches the end, so that windows and joins of results by this time are never late.
+    """
+    return Aggregation("window_time", None, "", "", "", _same, bound="time")
 
 
 def emission() -> Aggregation:

@@ -16,6 +16,7 @@ which several are open at a time. All write the same kind of class, with what `C
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ from anabranch.operators.library_operator import (
     configured,
     fields,
 )
-from anabranch.operators.running import Running, write_running
+from anabranch.operators.running import RunningWindow, write_running
 from anabranch.operators.windows import (
     Count,
     Delta,
@@ -83,7 +84,7 @@ class CodeDraft:
 
     schema: Schema
     key: tuple[str, ...]
-    window: Tumbling | Sliding | Running
+    window: Tumbling | Sliding | RunningWindow
     aggregations: list[Aggregation]
     null_key: str
     names: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -116,6 +117,13 @@ class CodeDraft:
         if aggregation.attribute is not None:
             return self.column(aggregation.attribute)
         return "t" if aggregation.functions else "None"
+
+    def needed(self, at: int) -> list[str]:
+        """The variables that an aggregation needs of a tuple."""
+        aggregation = self.aggregations[at]
+        found = [] if self.value(at) == "None" else [self.value(at)]
+        found += [] if aggregation.second is None else [self.column(aggregation.second)]
+        return list(dict.fromkeys([*found, "t"] if aggregation.is_filtered else found))
 
     def words(self, at: int, state: str, second: str, value: str = "") -> dict[str, str]:
         """What stands for the places in an aggregation's code."""
@@ -239,7 +247,7 @@ class CodeDraft:
 def aggregate_logic(
     schema: Schema,
     key: Sequence[str],
-    window: Tumbling | Sliding | Running,
+    window: Tumbling | Sliding | RunningWindow,
     aggregations: Mapping[str, Aggregation],
     name: str = "aggregate",
     null_key: str = "keep",
@@ -279,7 +287,7 @@ def aggregate_logic(
         draft.late_stream, draft.forwards = True, ()
         output = Schema(pa.schema([*output.arrow, pa.field(LATE_COLUMN, pa.struct(list(schema.arrow)))]))
     draft.configuration["description"] = f"{window}: {results}"
-    if isinstance(window, Running):
+    if isinstance(window, RunningWindow):
         write_running(draft)
         return draft.build(name), output
     if is_shared:
@@ -300,7 +308,7 @@ def aggregate_logic(
 def _output(
     schema: Schema,
     key: Sequence[str],
-    window: Tumbling | Sliding | Running,
+    window: Tumbling | Sliding | RunningWindow,
     aggregations: Mapping[str, Aggregation],
     is_shared: bool,
 ) -> Schema:
@@ -311,13 +319,16 @@ def _output(
         if name in key:
             raise ProgramError(f"aggregate({name}=…): {name!r} is a column of the key already; choose another name")
         attribute = aggregation.attribute
-        if aggregation.bound == "emission":
+        if aggregation.bound in ("emission", "time"):
             if not is_shared:
                 raise ProgramError(
                     f"aggregate({name}=agg.{aggregation}): expected windows of event_time(…) on a stream with event "
                     f"time: stream.event_time(…); found {window}"
                 )
-        elif aggregation.bound:
+        elif aggregation.bound and isinstance(window.policy, Time) and isinstance(window, Tumbling):
+            output.append(pa.field(name, pa.timestamp("us", tz="UTC")))
+            continue
+        if aggregation.bound in ("start", "end", "time"):
             if not isinstance(window.policy, (EventTime, Sessions)):
                 raise ProgramError(
                     f"aggregate({name}=agg.{aggregation}): expected windows of event_time(…), found {window}"
@@ -345,6 +356,10 @@ def write_tumbling(draft: CodeDraft) -> None:
     add: list[str] = []
     results: list[str] = []
     for at, aggregation in enumerate(draft.aggregations):
+        if aggregation.bound:
+            draft.names["MOMENT"] = _moment
+            results.append(f"MOMENT(self.anchor{' + SIZE' if aggregation.bound == 'end' else ''})")
+            continue
         words = draft.words(at, f"self.a{at}", f"self.b{at}")
         begin += aggregation.begin.format(**words).splitlines()
         add += aggregation.add.format(**words).splitlines()
@@ -396,6 +411,14 @@ def write_tumbling(draft: CodeDraft) -> None:
         lines += ["self.size += 1", "if self.size == SIZE:", "    self.open = False", f"    return {emit}"]
     lines.append("return closed" if isinstance(policy, Delta) else "return None")
     draft.methods["process(self, t)"] = lines
+
+
+def _moment(clock_ms: int) -> datetime.datetime:
+    """A time of the clock of the epochs as a timestamp."""
+    return _EPOCH + datetime.timedelta(milliseconds=clock_ms)
+
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def _tuple(values: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Running:
+class RunningWindow:
     """All tuples of a key so far."""
 
     policy: None = None
@@ -26,7 +26,7 @@ class Running:
         return "running()"
 
 
-def running() -> Running:
+def running() -> RunningWindow:
     """A window of all tuples so far, which gives its result each time that it changes.
 
     Each result of a key replaces the one before it: the output is a stream of updates with that key. State grows with
@@ -39,7 +39,7 @@ def running() -> Running:
     >>> bids.aggregate(by="item", window=ab.running(), best=ab.agg.max("price")).run_sequential()
     [(item='a', best=3), (item='b', best=9), (item='a', best=5)]
     """
-    return Running()
+    return RunningWindow()
 
 
 def write_running(draft: CodeDraft) -> None:

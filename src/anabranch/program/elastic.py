@@ -86,6 +86,15 @@ def user_function(function: Any) -> Any:
     return function.function if isinstance(function, ElasticFunction) else function
 
 
+def settings_of(logic: Any) -> Concurrency | None:
+    """How the calls of an elastic function, or of elastic accumulators, are made; None if it is neither."""
+    function = getattr(logic, "function", None)
+    if isinstance(function, ElasticFunction):
+        return function.settings
+    found = getattr(getattr(logic, "prototype", None), "concurrency", None)
+    return found if isinstance(found, Concurrency) else None
+
+
 def is_async(function: Any) -> bool:
     """Whether calls of a function are awaited: a coroutine, or an asynchronous generator."""
     called = function if inspect.isroutine(function) else getattr(type(function), "__call__", function)  # noqa: B004

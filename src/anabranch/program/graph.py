@@ -323,6 +323,9 @@ class Node:
         Operators that must run in its stage: by name or, before `named`, by number.
     part_of : str
         The operator of the user's that it is one of several steps of; empty if it is the whole.
+    unfollowed : str
+        What of its code the compiler could not follow, and where: it must keep nothing beside its state, which is
+        watched. Empty if there is nothing.
     on_error : str
         What a call that fails does: "fail" the epoch, "skip" the tuple, or make a "dead_letter" of it.
     columns : Schema or None
@@ -341,6 +344,7 @@ class Node:
     isolated: bool = False
     together: tuple[str | int, ...] = ()
     part_of: str = ""
+    unfollowed: str = ""
     on_error: str = "fail"
     columns: Schema | None = None
 

@@ -157,6 +157,8 @@ class Model:
         Which of the three levels of state transparency applies; 0 if none.
     logic : Logic or None
         What runs instead of the node's own logic, if the compiler rewrote it.
+    unfollowed : str
+        What of its code could not be followed though it has a key, and where: it is watched where it runs.
     in_globals, out_of_reach : tuple of str
         For an operator that runs in one channel, what it writes outside of its own object: in globals and classes,
         which its copy has of its own; and where no copy leads, as in another module.
@@ -176,6 +178,7 @@ class Model:
     logic: Any = None
     in_globals: tuple[str, ...] = ()
     out_of_reach: tuple[str, ...] = ()
+    unfollowed: str = ""
 
     @property
     def is_safe(self) -> bool:

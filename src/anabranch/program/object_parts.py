@@ -168,7 +168,7 @@ def children(value: Any, as_copied: bool = False) -> Iterator[tuple[Step, Any]]:
     elif kind is types.MethodType:
         yield ("self", None), value.__self__
         yield ("function", None), value.__func__
-    elif kind is types.BuiltinMethodType:
+    elif kind in (types.BuiltinMethodType, types.MethodWrapperType):
         if value.__self__ is not None and not isinstance(value.__self__, (types.ModuleType, type)):
             yield ("self", None), value.__self__
     elif kind is functools.partial:

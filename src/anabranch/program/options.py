@@ -344,7 +344,14 @@ _OF_FORMATS = """
     locale maxRecordsPerFile mergeSchema mode multiLine nullValue numRows pathGlobFilter pretty quote quoteAll
     recursiveFileLookup sep timestampFormat timestampNTZFormat timeZone truncate wholetext
 """.lower().split()
-_CLOSE = 0.8
+_CLOSE = 0.7
+_ENDINGS = re.compile(r"(?<=...)(ing|ed|es|s|e)$")
+
+
+def _words(name: str) -> frozenset[str]:
+    """The words of a name, without case and endings: ``snapshots`` has those of ``snapshotInterval``, and fewer."""
+    found = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^A-Za-z_\-]+", name)
+    return frozenset(_ENDINGS.sub("", word.lower()) for word in found)
 
 
 def is_ours(name: str) -> bool:
@@ -353,7 +360,7 @@ def is_ours(name: str) -> bool:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """ProgramError for a name that is neither ours nor the format's but close to one of ours: a slip of the pen.
+    """ProgramError for a name that is neither ours nor the format's but looks like one of ours: a slip of the pen.
 
     Examples
     --------
@@ -366,10 +373,19 @@ def check_names(names: Iterable[str]) -> None:
     for name in names:
         if is_ours(name) or name.lower() in _OF_FORMATS:
             continue
-        close = difflib.get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=_CLOSE)
-        if close:
-            meant = _BY_NAME[close[0]].name
+        meant = _meant(name)
+        if meant:
             raise ProgramError(f"unknown option {name!r}: did you mean {meant!r}? docs/options.md has all")
+
+
+def _meant(name: str) -> str:
+    """The option of ours that a name looks like: its letters, or its words and perhaps some more; empty: none."""
+    close = difflib.get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=_CLOSE)
+    if close:
+        return _BY_NAME[close[0]].name
+    said = _words(name)
+    holding = [option.name for option in OPTIONS if said and said <= _words(option.name)]
+    return min(holding, key=lambda each: len(_words(each)), default="")
 
 
 def read_options(given: Mapping[str, str]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from anabranch.errors import SchemaError
 from anabranch.program.ddl import parse_ddl, to_ddl, type_name
+from anabranch.program.not_a_number import NAN, may_have_nan, one_nan
 
 UTC = datetime.UTC
 
@@ -166,19 +167,25 @@ class Schema:
 
     def exact(self, columns: list[Sequence[Any]]) -> list[Sequence[Any]]:
         """The same for columns."""
-        for place, field in enumerate(self.arrow):
-            exact = _EXACT.get(field.type)
-            found = set(map(type, columns[place]))
-            nulls = NoneType in found
-            if (nulls and not field.nullable) or (
-                exact is None or not found <= exact.types or (exact.check is not None and exact.check in found)
-            ):
-                columns[place] = [self._fit(place, value, at) for at, value in enumerate(columns[place])]
-            elif exact.range is not None:
-                columns[place] = self._in_range(place, columns[place], exact.range, nulls)
-            elif field.type == pa.string() and not _is_text(columns[place], nulls):
-                columns[place] = [self._fit(place, value, at) for at, value in enumerate(columns[place])]
-        return columns
+        return [self.exact_column(place, column) for place, column in enumerate(columns)]
+
+    def exact_column(self, place: int, column: Sequence[Any]) -> Sequence[Any]:
+        """The same for one of them."""
+        field = self.arrow.field(place)
+        exact = _EXACT.get(field.type)
+        found = set(map(type, column))
+        nulls = NoneType in found
+        if (nulls and not field.nullable) or (
+            exact is None or not found <= exact.types or (exact.check is not None and exact.check in found)
+        ):
+            return [self._fit(place, value, at) for at, value in enumerate(column)]
+        if exact.range is not None:
+            return self._in_range(place, column, exact.range, nulls)
+        if field.type == pa.string() and not _is_text(column, nulls):
+            return [self._fit(place, value, at) for at, value in enumerate(column)]
+        if field.type == pa.float64() and may_have_nan(column):
+            return list(map(one_nan, column))
+        return column
 
     def _in_range(self, place: int, column: Sequence[Any], limits: tuple[int, int], nulls: bool) -> Sequence[Any]:
         present = [value for value in column if value is not None] if nulls else column
@@ -277,7 +284,10 @@ def to_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """Exact Python values of an Arrow column; the fast way where it gives the same values."""
     kind = column.type
     if column.null_count == 0 and (pa.types.is_integer(kind) or kind in (pa.float64(), pa.bool_())):
-        return column.to_numpy(zero_copy_only=False).tolist()
+        numbers = column.to_numpy(zero_copy_only=False)
+        if numbers.dtype.kind == "f" and np.isnan(numbers).any():
+            return list(map(one_nan, numbers.tolist()))
+        return numbers.tolist()
     correct = _correction(kind)
     values = column.to_pylist()
     return values if correct is None else [None if value is None else correct(value) for value in values]
@@ -287,6 +297,10 @@ def _correction(kind: pa.DataType) -> Callable[[Any], Any] | None:
     """What must be done to the values Arrow gives for a type, at any depth, to make them those of `fit_value`."""
     if pa.types.is_timestamp(kind) and kind.tz:
         return lambda value: value.replace(tzinfo=UTC)  # Arrow's own is another object for the same zone
+    if pa.types.is_floating(kind):
+        return one_nan
+    if pa.types.is_list(kind) and pa.types.is_floating(kind.value_type):
+        return lambda value: [NAN if v != v else v for v in value] if may_have_nan(value) else value
     if pa.types.is_list(kind):
         each = _correction(kind.value_type) or _same
         return None if each is _same else lambda value: [None if v is None else each(v) for v in value]
@@ -358,7 +372,7 @@ def fit_value(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_floating(kind):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise TypeError("expected a float")
-        return pa.scalar(float(value), kind).as_py()
+        return one_nan(pa.scalar(float(value), kind).as_py())
     if pa.types.is_string(kind):
         if not isinstance(value, str):
             raise TypeError("expected a str")

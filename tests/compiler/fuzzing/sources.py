@@ -59,8 +59,11 @@ def _of_case(case: Case) -> Program | None:
     return Program(case.name, text, target.__name__, makes, case.mode, case.by, truth, names=names)
 
 
-def planted() -> Iterator[Program]:
-    """Safe functions of the corpus with hidden state planted into them, by every way there is."""
+def planted(every: int = 12, seed: int = 0) -> Iterator[Program]:
+    """Safe functions of the corpus with hidden state planted into them, by every way there is.
+
+    Each way is tried with one of so many functions; which, depends on the seed.
+    """
     plants = [{"expression": each} for each in mutants.SNEAKY] + [{"statement": each} for each in mutants.STATEMENTS]
     functions = [
         (case, case.make())
@@ -68,7 +71,7 @@ def planted() -> Iterator[Program]:
         if case.verdict != "unknown" and isinstance(case.make(), types.FunctionType)
     ]
     for number, plant in enumerate(plants):
-        for at in range(number % _EVERY, len(functions), _EVERY):
+        for at in range((number + seed) % every, len(functions), every):
             case, function = functions[at]
             text = mutants.text_of_mutant(function, **plant)
             if text is None or mutants.takes_emit(function):
@@ -77,10 +80,6 @@ def planted() -> Iterator[Program]:
             mode = "map" if case.mode == "filter" else case.mode
             names = functools.partial(_with_hidden_names, function)
             yield Program(title, text, function.__name__, False, mode, truth="", names=names)
-
-
-#: Each way of planting is tried with one of so many functions.
-_EVERY = 12
 
 
 def _with_hidden_names(function: types.FunctionType) -> dict[str, Any]:

@@ -108,8 +108,9 @@ class Trial:
     @property
     def is_refused_late(self) -> bool:
         """Not wrong, but refused by the first epoch only: what it keeps turned out to be what cannot be kept."""
-        believed = bool(self.program.by)  # where a key is declared, what cannot be followed is taken on trust
-        return (not self.is_safe or believed) and "but got raises StateError" in self.difference
+        believed = bool(self.program.by)  # where a key is declared, what cannot be followed is watched where it runs
+        stopped = re.search("but got raises (StateError|ProgramError)", self.difference)
+        return (not self.is_safe or believed) and stopped is not None
 
     @property
     def is_held_back(self) -> bool:
@@ -194,6 +195,20 @@ def tried(
                 trial.difference = trial.difference or other.difference
                 trial.fault = trial.fault or other.fault
         yield from found
+
+
+def check(programs: Iterable[Program], rows: Sequence[Any], ways: Sequence[Way] = WAYS[:1]) -> set[str]:
+    """No program is wrong, and none that is unsafe by construction is called safe; the verdicts there were."""
+    verdicts = set()
+    for trial in tried(programs, rows, ways):
+        told = f"{trial.program.title}, {trial.verdict} {trial.reasons}\n{trial.program.text}"
+        assert not trial.difference or trial.is_refused_late, f"{trial.difference}\n{told}"
+        assert not trial.fault, f"{trial.fault}\n{told}"
+        assert not (trial.is_safe and trial.program.truth == "unsafe"), told
+        if trial.program.culprits and trial.is_held_back:
+            assert trial.reason_is_true, told
+        verdicts.add(trial.verdict)
+    return verdicts
 
 
 def _batched(programs: Iterable[Program], size: int) -> Iterator[list[Program]]:

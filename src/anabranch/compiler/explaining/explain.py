@@ -11,8 +11,8 @@ from anabranch.compiler.explaining.layout_data import Merged, layout_data
 from anabranch.compiler.explaining.running import RunningQuery
 from anabranch.compiler.layout.chains import PlannedOperator
 from anabranch.compiler.layout.plan import Plan
-from anabranch.compiler.models.elastic_models import is_elastic
 from anabranch.errors import ProgramError
+from anabranch.program.elastic import settings_of
 from anabranch.program.graph import Keyed, Location
 from anabranch.program.model import Model, Property
 
@@ -153,8 +153,9 @@ def _operator(operator: PlannedOperator) -> list[str]:
         lines.append(f"    {'does':<12} {description(operator)}")
     for name, found in properties(model):
         lines.append(f"    {name:<12} {value_text(found):<14} {found.reason}  {place(found.location)}".rstrip())
-    if is_elastic(operator.node):
-        lines.append(f"    {'elastic':<12} {operator.node.logic.function.settings.text}")  # type: ignore[union-attr]
+    settings = settings_of(operator.node.logic)
+    if settings is not None:
+        lines.append(f"    {'elastic':<12} {settings.text}")
     if operator.node.isolated:
         lines.append(f"    {'placed':<12} in a stage of its own: isolate()")
     if operator.node.together:
@@ -258,7 +259,7 @@ def _operator_data(operator: PlannedOperator, stages: list[int]) -> dict[str, An
         "stages": stages,
         "chain": operator.chain,
         "isolated": operator.node.isolated,
-        "elastic": dataclasses.asdict(operator.node.logic.function.settings) if is_elastic(operator.node) else None,  # type: ignore[union-attr]
+        "elastic": dataclasses.asdict(settings) if (settings := settings_of(operator.node.logic)) is not None else None,
         "together": list(operator.node.together),
         "properties": {
             name: {

@@ -15,6 +15,7 @@ from anabranch.compiler.models.built_in import (
     ordered_blocks,
     remedy_of,
     together,
+    told_unfollowed,
 )
 from anabranch.compiler.models.elastic_models import elastic_model, is_elastic
 from anabranch.compiler.models.findings import Inference
@@ -161,9 +162,9 @@ def _emitting_between(node: Node, model: Model, others: list[Inference]) -> Mode
     """The model of an operator that also emits between tuples: it has no tuple then whose columns it could copy."""
     assert isinstance(node.logic, Keyed)
     here = node.location
-    blocks = model.blocks + tuple(
-        block_of(fact) for found in others for fact in ordered_blocks(found) if fact.kind not in TRUSTED
-    )
+    facts = [fact for found in others for fact in ordered_blocks(found)]
+    blocks = model.blocks + tuple(block_of(fact) for fact in facts if fact.kind not in TRUSTED)
+    trusted = [fact for fact in facts if fact.kind in TRUSTED]
     when = "at punctuations" if node.logic.punctuated else "when a time has come"
     inputs = model.inputs
     if node.logic.punctuated:
@@ -174,6 +175,7 @@ def _emitting_between(node: Node, model: Model, others: list[Inference]) -> Mode
         model,
         blocks=blocks,
         inputs=inputs,
+        unfollowed=model.unfollowed or told_unfollowed(trusted, node.logic.prototype),
         notes=tuple(note for note in model.notes if not _is_about_timers(note)),
         selectivity=Property(Selectivity.ANY, f"it may emit {when}", here),
         forwarding=Property({}, f"what it emits {when} comes from no tuple", here),
@@ -197,13 +199,15 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
     here = node.location
     facts = ordered_blocks(found)
     notes = tuple(Property("note", fact.text, fact.location) for fact in found.facts.of(Kind.NOTE))
+    unfollowed = ""
     if isinstance(node.logic, Keyed) and node.key:
-        # The author declared state and key. What cannot be followed does not speak against that; what is seen to
-        # keep more than was declared does.
+        # The author declared state and key. What cannot be followed does not speak against that, but is watched where
+        # it runs; what is seen to keep more than was declared does.
+        trusted = [fact for fact in facts if fact.kind in TRUSTED]
+        unfollowed = told_unfollowed(trusted, target)
+        how = "watched where it runs" if unfollowed else "taken on trust"
         notes += tuple(
-            Property("note", f"taken on trust, because the key is declared: {fact.text}", fact.location)
-            for fact in facts
-            if fact.kind in TRUSTED
+            Property("note", f"{how}, because the key is declared: {fact.text}", fact.location) for fact in trusted
         )
         facts = [fact for fact in facts if fact.kind not in TRUSTED]
     blocks: tuple[Property, ...] = tuple(block_of(fact) for fact in facts)
@@ -240,6 +244,7 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
     return Model(
         in_globals=in_globals,
         out_of_reach=out_of_reach,
+        unfollowed=unfollowed,
         state=state,
         selectivity=selectivity,
         forwarding=Property(found.forwarding, found.forwarding_reason, found.selectivity_location or here),

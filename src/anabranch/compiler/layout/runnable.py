@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from anabranch.compiler.layout.chains import PlannedOperator
 from anabranch.compiler.rewriting.doors import door_of
 from anabranch.compiler.rewriting.whole_object import whole
 from anabranch.errors import ProgramError, StateError
 from anabranch.operators.guarding import Guarding, guarded
-from anabranch.program.graph import Feedback, Filter, FlatMap, Keyed, Map, Node, Process, Source
+from anabranch.operators.library_operator import LibraryOperator
+from anabranch.program.graph import Feedback, Filter, FlatMap, Keyed, Logic, Map, Node, Process, Source
 from anabranch.program.model import Block, State
 from anabranch.program.object_reach import changes_in_globals
 
@@ -50,10 +52,32 @@ def runnable(operator: PlannedOperator, copies: Mapping[int, Node]) -> Node:
         logic = FlatMap(getattr(node.logic.operator, node.logic.method))
     elif operator.model.state.value is not State.STATELESS:
         logic, key = _taken_over(operator), ()
-    made = dataclasses.replace(node, logic=logic, key=key, inputs=inputs)
+    if operator.model.unfollowed:
+        _refuse_doors(operator, _watched_code(logic))
+    made = dataclasses.replace(node, logic=logic, key=key, inputs=inputs, unfollowed=operator.model.unfollowed)
     if node.on_error == "fail":
         return made
     return dataclasses.replace(made, logic=guarded(logic, Guarding.of(made, node.columns)))
+
+
+def _watched_code(logic: Logic) -> Any:
+    """The user's part of an operator: functions that the library calls, or all of it."""
+    target = logic.prototype if isinstance(logic, Keyed) else getattr(logic, "function", logic)
+    functions = getattr(target, "functions", None) if isinstance(target, LibraryOperator) else None
+    return target if functions is None else [function for _, function in functions]
+
+
+def _refuse_doors(operator: PlannedOperator, target: Any) -> None:
+    door = door_of(target)
+    if door is not None:
+        what, where = door
+        why = operator.model.unfollowed or _reasons(operator)
+        raise ProgramError(
+            f"operator {operator.node.title}: {what} at {where} leads to what is not the operator's own, and what it "
+            "remembers there could not be kept from one epoch to the next. Name what you need: globals by their names, "
+            "attributes by theirs; and keep what is to be remembered in attributes of self. Or, if it remembers "
+            f"nothing, declare it: @ab.model(state=…). (It cannot be followed: {why}.)"
+        )
 
 
 def _taken_over(operator: PlannedOperator) -> Keyed:
@@ -75,15 +99,7 @@ def _taken_over(operator: PlannedOperator) -> Keyed:
     if model.out_of_reach:
         kept = ", ".join(model.out_of_reach)
         raise ProgramError(_explained(operator, f"{kept} could not be kept from one epoch to the next"))
-    door = door_of(target)
-    if door is not None:
-        what, where = door
-        raise ProgramError(
-            f"operator {node.title}: {what} at {where} leads to what is not the operator's own, and what it remembers "
-            "there could not be kept from one epoch to the next. Name what you need: globals by their names, "
-            "attributes by theirs; and keep what is to be remembered in attributes of self. Or, if it remembers "
-            f"nothing, declare it: @ab.model(state='stateless'). (It cannot be followed: {_reasons(operator)}.)"
-        )
+    _refuse_doors(operator, target)
     try:
         logic = whole(target, method, mode)
     except StateError as problem:

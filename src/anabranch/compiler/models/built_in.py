@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.inference import infer
 from anabranch.compiler.reading.facts import KEEPING, TRUSTED, Fact, Facts, Kind
+from anabranch.errors import ProgramError
+from anabranch.operators.accumulation import Accumulate, accumulation_of
 from anabranch.operators.library_operator import LibraryOperator
 from anabranch.program.graph import (
     DeadLetters,
@@ -28,6 +30,7 @@ from anabranch.program.graph import (
     Route,
     Source,
     Spread,
+    StateField,
     Union,
     Watermark,
 )
@@ -114,10 +117,48 @@ def _library_operator(node: Node, logic: Keyed, read: list[Inference]) -> Model:
     else:
         state = Property(State.UNKNOWN, f"{node.kind} has no key: it keeps one state for the whole stream", here)
     made = _library_model(node, logic.prototype, state, read)
+    accumulation = accumulation_of(logic)
+    if accumulation is not None:
+        made = dataclasses.replace(made, notes=(*made.notes, *_accumulating(node, accumulation, read)))
     if logic.punctuated:
         inputs = Property((Input.EXPECTING,) * max(1, len(logic.methods)), "its windows end with punctuations", here)
         made = dataclasses.replace(made, inputs=inputs)
     return dataclasses.replace(made, case=1) if made.is_safe else made
+
+
+def _accumulating(node: Node, found: Accumulate, read: list[Inference]) -> tuple[Property, ...]:
+    """What is to be said of an operator with accumulators; ProgramError if it keeps anything else."""
+    notes = []
+    declared = tuple(StateField(name, factory=first) for name, first in zip(found.names, found.firsts, strict=True))
+    for method in ("process", "result"):
+        seen = infer(
+            found.user,
+            method,
+            node.inputs[0].schema,
+            node.schema,
+            "process",
+            declared,
+            node.location,
+            method == "process",
+        )
+        read.append(seen)
+        writes = seen.facts.of(Kind.WRITE)
+        if writes or seen.dicts:
+            what = f"{writes[0].text} ({writes[0].location})" if writes else ", ".join(sorted(seen.dicts.values()))
+            raise ProgramError(
+                f"{node.title}: {method}() keeps something beside its accumulators: {what}. Each block has copies of "
+                "accumulators only, so it would be lost, or changed in no certain order. Make it an accumulator, with "
+                "the merge of two; or keep it in an operator of its own"
+            )
+        notes += [
+            Property("note", f"taken on trust: {method}(): {fact.text}", fact.location)
+            for fact in ordered_blocks(seen)
+            if fact.kind in TRUSTED
+        ]
+    if found.commutative:
+        text = "declared commutative: blocks are merged as they are done, which may differ from one thread's order"
+        notes.append(Property("note", text, node.location))
+    return tuple(notes)
 
 
 def _library_model(
@@ -127,26 +168,27 @@ def _library_model(
     declared = declaration_of(target) or Declaration()
     if forwarding is None:
         forwarding = {name: name for name in declared.forwards or () if name in node.schema}
-    blocks, notes = _user_functions(node, target, read)
+    blocks, notes, unfollowed = _user_functions(node, target, read)
     remedy = "name a key, and each key has its own: by=… (for sort: key=…)"
     if blocks:
         state, remedy = blocks[0], "let the function only look at its arguments"
     selectivity = declared.selectivity or (Selectivity.ONE if isinstance(node.logic, Route) else Selectivity.ANY)
     key = Key(node.key) if state.value is State.PARTITIONED else None
     made = _model(node, state, selectivity, forwarding, key=key, remedy=remedy)
-    return dataclasses.replace(made, blocks=blocks or made.blocks, notes=notes)
+    return dataclasses.replace(made, blocks=blocks or made.blocks, notes=notes, unfollowed=unfollowed)
 
 
 def _user_functions(
     node: Node, target: Any, read: list[Inference]
-) -> tuple[tuple[Property, ...], tuple[Property, ...]]:
-    """What the user's functions do beside what they return: writes, which block; and what is taken on trust.
+) -> tuple[tuple[Property, ...], tuple[Property, ...], str]:
+    """What the user's functions do beside what they return: writes, which block; notes; what is watched.
 
     A function of several arguments gets a tuple for the last and nothing for the others, so some of it cannot be
     followed. That does not speak against it: it is a function of what it is given, by the contract of the operator.
     """
     blocks: list[Property] = []
     notes: list[Property] = []
+    unfollowed = ""
     schema = node.inputs[0].schema
     for what, function in getattr(target, "functions", ()):
         one, takes_tuple = _with_one_argument(function)
@@ -156,11 +198,23 @@ def _user_functions(
             if fact.kind in (Kind.WRITE, Kind.WHOLE):
                 blocks.append(block_of(fact, f"{what}: "))
             elif fact.kind in TRUSTED:
-                notes.append(Property("note", f"taken on trust: {what}: {fact.text}", fact.location))
+                watched = told_unfollowed([fact], function)
+                unfollowed = unfollowed or watched
+                how = "watched where it runs" if watched else "taken on trust"
+                notes.append(Property("note", f"{how}: {what}: {fact.text}", fact.location))
         if found.dicts and not blocks:
             names = ", ".join(sorted(found.dicts.values()))
             blocks.append(Property(State.UNKNOWN, f"{what} keeps state of its own: {names}", node.location))
-    return tuple(blocks), tuple(notes)
+    return tuple(blocks), tuple(notes), unfollowed
+
+
+def told_unfollowed(facts: Sequence[Fact], target: Any) -> str:
+    """What of an operator's code could not be followed, and where; empty if its author declared what it does."""
+    found = next((fact for fact in facts if fact.kind in (Kind.UNKNOWN, Kind.IMPURE)), None)
+    declared = declaration_of(target)
+    if found is None or (declared is not None and declared.state is not None):
+        return ""
+    return f"{found.text} ({found.location})"
 
 
 def together(read: list[Inference]) -> Inference | None:

@@ -15,7 +15,6 @@ from typing import Any
 from anabranch.compiler.reading import known
 from anabranch.compiler.reading.kinds import interceptor_of, is_plain_class, is_record, static_attribute
 from anabranch.compiler.reading.reading_state import ExpressionHandlers, Reading
-from anabranch.compiler.reading.source_code import mangled
 from anabranch.compiler.reading.values import (
     ANYTHING,
     NOTHING,
@@ -45,6 +44,7 @@ from anabranch.compiler.reading.values import (
     scalar,
 )
 from anabranch.program.schema import Row
+from anabranch.program.source_code import mangled
 
 
 def _read_attribute(reading: Reading, node: ast.Attribute) -> Value:

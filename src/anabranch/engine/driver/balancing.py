@@ -65,8 +65,9 @@ class BalancingSettings:
     def of_options(options: Mapping[str, str]) -> BalancingSettings:
         """From a query's options; ProgramError for what they cannot mean."""
         said = read_options(options)
-        if "partitioning" in said and said.get("balancing") == "off":
-            raise ProgramError("option partitioning has no effect with balancing='off'; leave one of them out")
+        for name in ("partitioning", "imbalanceTolerance"):
+            if name in said and said.get("balancing") == "off":
+                raise ProgramError(f"option {name} has no effect with balancing='off'; leave one of them out")
         return BalancingSettings(
             said.get("balancing", "auto") == "auto",
             said.get("imbalanceTolerance", TOLERANCE_DEFAULT),

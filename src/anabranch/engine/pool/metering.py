@@ -103,7 +103,7 @@ class Meter:
         call_s = self.call_s
         if call_s is None or self._active(now) < self._period_s * share:
             return False
-        if call_s < self._period_s * LONG_SHARE:
+        if not self._are_long(call_s):
             return len(self._window) > 2
         return len(self._ends) > max(_CALLS_MIN, self._level) and self._active(now) >= _WAVES_MIN * call_s
 
@@ -121,12 +121,16 @@ class Meter:
     def rate(self) -> float:
         """Tuples per second of the period so far."""
         call_s = self.call_s or self._period_s
-        if call_s >= self._period_s * LONG_SHARE and self._ends:
+        if self._are_long(call_s):
             found = _slope(self._whole_waves(call_s))
             if found is not None:
                 return found
         (first, before), (last, total) = self._window[0], self._window[-1]
         return (total - before) / (last - first) if last > first else 0.0
+
+    def _are_long(self, call_s: float) -> bool:
+        """Whether calls take so long that each one's end matters, and were made alone, so that it is known."""
+        return call_s >= self._period_s * LONG_SHARE and 2 * len(self._ends) > self._calls
 
     def _whole_waves(self, call_s: float) -> list[float]:
         ends = sorted(self._ends)

@@ -27,7 +27,8 @@ import numpy as np
 
 from anabranch.compiler.layout.stages import Layout, Stage, Step
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
-from anabranch.engine.worker.batches import Batch, keys_of
+from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batches import keys_of
 from anabranch.engine.worker.retraced_calls import RetracedCalls, RetracedTimedCalls
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.trails import LAST, Trails

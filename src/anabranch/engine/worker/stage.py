@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, Step
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
-from anabranch.engine.worker.batches import Batch, BatchSteps, ElasticSteps, Keeper, StateTable, keys_of
+from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batches import BatchSteps, ElasticSteps, Keeper, StateTable, keys_of
 from anabranch.engine.worker.sampling import PUNCTUATION, TICK, StageSampler, StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.timed_calls import TimedCalls
@@ -131,6 +132,8 @@ class StageRun:
             arrived = entering if at == 0 else self._passed_on(made, step)
             self.entered[step.node.name] += _size(arrived)
             out = self._sampled(step, arrived, self._runs if watch is None else self._timed_runs)
+            if self._watch_declared is not None:
+                self._watch_declared.kept_nothing(step, arrived)
             if watch is not None and seconds is not None and isinstance(arrived, Flow) and arrived.origins is not None:
                 spent = watch.take()
                 if len(spent):  # a step of ours that looks at no single tuple has nothing to time

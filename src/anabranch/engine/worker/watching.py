@@ -3,6 +3,9 @@
     forwards       a column of what is emitted is that of the tuple
     selectivity    as many tuples come out as were declared
     a key          an operator inside a stage is given keys of its own channel only: those that were forwarded
+    nothing else   what the compiler could not follow, under a key or in a function that the library calls, keeps
+                   nothing beside its state: whatever it leads to (`program/belongings.py`) holds after a batch what
+                   it held before; on all tuples
 
 What was proven of dicts is watched by the dicts themselves (`compiler/rewriting/watched_dicts.py`). Whether something
 is kept that was declared not to be is found by running keys again (`engine/verifying`).
@@ -17,14 +20,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anabranch.compiler.layout.stages import Layout, Stage, Step
-from anabranch.engine.worker.batches import Batch, keys_of
+from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batches import keys_of
 from anabranch.errors import ProgramError
+from anabranch.program.belongings import Belongings
 from anabranch.program.graph import FlatMap, Keyed, Map, Node
 from anabranch.program.model import Declaration, Selectivity, declaration_of
-from anabranch.state.codec import encode
+from anabranch.program.object_parts import is_library
+from anabranch.state.codec import comparable
 
 if TYPE_CHECKING:
-    from anabranch.engine.worker.stage_flow import Flow
+    from anabranch.engine.worker.stage_flow import Arrival, Flow
     from anabranch.state.table import Table
 
 
@@ -33,6 +39,12 @@ class StageWatch:
 
     def __init__(self, layout: Layout, stage: Stage, tables: Mapping[str, Any], epoch: int, tuples: int) -> None:
         self._steps: dict[int, _StepWatch] = {}
+        self._unfollowed = {
+            number: Belongings(_code_of(layout.steps[number].node.logic))
+            for number in stage.steps
+            if layout.steps[number].node.unfollowed
+        }
+        self._epoch = epoch
         for place, number in enumerate(stage.steps):
             step = layout.steps[number]
             declared = _declaration(step.node)
@@ -52,6 +64,32 @@ class StageWatch:
         watch = self._steps.get(step.number)
         if watch is not None and watch.left > 0:
             watch.after(arrived.batch, made)
+
+    def kept_nothing(self, step: Step, arrived: Flow | Arrival) -> None:
+        """A step has taken what arrived: ProgramError if something beside its state is changed, which nobody keeps."""
+        belongings = self._unfollowed.get(step.number)
+        changed = belongings.changed() if belongings is not None else None
+        if changed is None:
+            return
+        arrivals: Any = arrived
+        batches = [arrivals.batch] if hasattr(arrived, "batch") else list(arrivals.batches.values())
+        rows = [batch.rows[at] for batch in batches if len(batch) for at in (0, -1)]
+        which = f"for the tuple {rows[0]!r}" if len(set(map(id, rows))) == 1 else f"between the tuples {rows!r:.400}"
+        raise ProgramError(
+            f"operator {step.node.title}, epoch {self._epoch}: it changed {changed} {which}, which is not kept for its "
+            "key: every channel has its own, and it is forgotten. Keep it in a field declared with ab.state(…). "
+            f"The compiler could not see it: {step.node.unfollowed}."
+        )
+
+
+def _code_of(logic: Any) -> list[Any]:
+    """What of an operator is the user's: functions that the library calls; or its object, and what makes its state."""
+    target = logic.prototype if isinstance(logic, Keyed) else getattr(logic, "function", logic)
+    functions = getattr(target, "functions", None)
+    if functions is not None and is_library(type(target).__module__):
+        return [function for _, function in functions]
+    fields = logic.fields if isinstance(logic, Keyed) else ()
+    return [target, *(field.factory for field in fields), *(field.default for field in fields)]
 
 
 def _declaration(node: Node) -> Declaration | None:
@@ -119,7 +157,7 @@ class _StepWatch:
         for output in outputs:
             for name in names:
                 value = output[self._node.schema.names.index(name)]
-                if encode([value]) != encode([row[name]]):
+                if comparable([value]) != comparable([row[name]]):
                     self._refuse(f"forward {name!r}", row, f"it emitted {value!r} for it")
 
     def _refuse(self, what: str, row: Any, found: str) -> None:

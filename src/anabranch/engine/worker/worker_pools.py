@@ -31,10 +31,13 @@ from anabranch.engine.pool.level_controller import LevelController
 from anabranch.engine.pool.neighbours import Neighbours
 from anabranch.engine.pool.work import Crew
 from anabranch.engine.reports import ElasticReport
-from anabranch.engine.worker.batches import Batch
+from anabranch.engine.worker.accumulating_step import BlockCalls, accumulating_step
+from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batches import StateTable
 from anabranch.engine.worker.elastic_steps import Calls, elastic_step
 from anabranch.errors import OperatorError
-from anabranch.program.elastic import Concurrency
+from anabranch.operators.accumulation import accumulation_of
+from anabranch.program.elastic import Concurrency, settings_of
 from anabranch.program.graph import Node
 
 if TYPE_CHECKING:
@@ -100,8 +103,7 @@ class HostNotes:
 
 def note_name(node: Node) -> str:
     """What notes call an operator: the same in all processes, and after a restart of the same program."""
-    function = getattr(node.logic, "function", None)
-    parts = (node.name, node.kind, str(node.location), str(node.schema), repr(getattr(function, "settings", "")))
+    parts = (node.name, node.kind, str(node.location), str(node.schema), repr(settings_of(node.logic)))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
 
@@ -113,9 +115,9 @@ class Pools:
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._loop: EventLoop | None = None
-        self._pools: weakref.WeakKeyDictionary[Node, tuple[Pool, Calls]] = weakref.WeakKeyDictionary()
+        self._pools: weakref.WeakKeyDictionary[Node, tuple[Pool, Calls | BlockCalls]] = weakref.WeakKeyDictionary()
 
-    def of(self, node: Node) -> tuple[Pool, Calls]:
+    def of(self, node: Node) -> tuple[Pool, Calls | BlockCalls]:
         """The pool of an operator; it is made when it is first asked for."""
         with self._lock:
             found = self._pools.get(node)
@@ -124,11 +126,16 @@ class Pools:
                 weakref.finalize(node, _closed, *found)
             return found
 
-    def step(self, node: Node, epoch: int, check: Callable[..., Batch]) -> Callable[[Batch, Node], Batch]:
-        """What an elastic operator does with a batch."""
+    def step(
+        self, node: Node, epoch: int, check: Callable[..., Batch], table: StateTable | None = None
+    ) -> Callable[[Batch, Node], Batch]:
+        """What an elastic operator does with a batch; accumulators have a table of state."""
 
         def step(batch: Batch, node: Node) -> Batch:
             pool, calls = self.of(node)
+            if isinstance(calls, BlockCalls):
+                assert table is not None
+                return accumulating_step(pool, calls, table, epoch, check)(batch, node)
             try:
                 return elastic_step(pool, calls, epoch, check)(batch, node)
             except OperatorError as error:
@@ -159,14 +166,21 @@ class Pools:
                 )
         return tuple(report for report in found.values() if report.calls)
 
+    def close(self) -> None:
+        """End all pools: no more calls."""
+        with self._lock:
+            for pool, calls in self._pools.values():
+                _closed(pool, calls)
+            self._pools.clear()
+
     def forget(self, node: Node) -> None:
         """A pool that can do nothing any more: the next one begins with threads of its own."""
         with self._lock:
             self._pools.pop(node, None)
             self._loop = None
 
-    def _made(self, node: Node) -> tuple[Pool, Calls]:
-        calls = Calls(node)
+    def _made(self, node: Node) -> tuple[Pool, Calls | BlockCalls]:
+        calls: Calls | BlockCalls = BlockCalls(node) if accumulation_of(node.logic) is not None else Calls(node)
         settings = calls.settings
         controller = controller_for(settings)
         name = note_name(node)
@@ -180,7 +194,9 @@ class Pools:
         from anabranch.engine.pool.thread_crew import ThreadCrew
 
         crew: Crew
-        if settings.kind == "async":
+        if isinstance(calls, BlockCalls):
+            crew = ThreadCrew(calls.many, node.name)
+        elif settings.kind == "async":
             self._loop = self._loop or EventLoop()
             crew = LoopCrew(calls.one, self._loop.get())
         elif settings.kind == "processes" and has_lock():
@@ -206,7 +222,7 @@ def has_lock() -> bool:
     return asked is None or asked()
 
 
-def _closed(pool: Pool, calls: Calls) -> None:
+def _closed(pool: Pool, calls: Calls | BlockCalls) -> None:
     pool.close()
     with contextlib.suppress(Exception):  # nobody is left to tell it to
         calls.close()

@@ -1,0 +1,145 @@
+"""Under a declared key, and in functions that the library calls, what cannot be followed is watched where it runs."""
+
+import itertools
+import random
+import time
+
+import pytest
+
+import anabranch as ab
+from anabranch.errors import ProgramError
+from anabranch.testing import ParallelRun
+from tests.compiler.product_path import compare, parallel
+
+ROWS = [(n, "abc"[n % 3]) for n in range(24)]
+SCHEMA = "x long, k string"
+_ids = itertools.count()
+_generator = random.Random(3)
+_table = {"a": 1, "b": 2, "c": 3}
+
+
+class Total:
+    """A descriptor that keeps one number for all."""
+
+    n = 0
+
+    def __get__(self, instance, owner=None):
+        Total.n += 1
+        return Total.n
+
+
+class Holder:
+    total = Total()
+
+
+_holder = Holder()
+
+
+def number(each):
+    return _holder.total
+
+
+class NumberedKeys(ab.Operator):
+    number = ab.state(factory=_ids.__next__)
+
+    def process(self, t):
+        yield t.x, self.number
+
+
+class SharedGenerator(ab.Operator):
+    n = ab.state(0)
+
+    def process(self, t):
+        self.n += _generator.randrange(9)
+        yield t.x, self.n
+
+
+class BehindADescriptor(ab.Operator):
+    n = ab.state(0)
+
+    def process(self, t):
+        self.n += _holder.total
+        yield t.x, self.n
+
+
+class WithATable(ab.Operator):
+    """Cannot be followed (`vars`), and keeps nothing."""
+
+    n = ab.state(0)
+
+    def process(self, t):
+        self.n += _table[t.k] + len(vars(_holder))
+        yield t.x, self.n
+
+
+class WithTheClock(ab.Operator):
+    n = ab.state(0)
+
+    def process(self, t):
+        self.n += time.time() > 0
+        yield t.x, self.n
+
+
+class ThroughGlobals(ab.Operator):
+    n = ab.state(0)
+
+    def process(self, t):
+        globals()["_seen"] = self.n = globals().get("_seen", 0) + 1
+        yield t.x, self.n
+
+
+@ab.model(state="partitioned", key="k")
+class Declared(BehindADescriptor):
+    pass
+
+
+def stream():
+    return ab.from_rows(ROWS, SCHEMA, rows_per_epoch=7)
+
+
+def keyed(operator):
+    return stream().process(operator(), by="k", schema="x long, n long")
+
+
+@pytest.mark.parametrize("operator", [NumberedKeys, SharedGenerator, BehindADescriptor, ThroughGlobals])
+def test_what_all_keys_share_is_refused_under_a_key(operator):
+    found = compare(keyed(operator))
+    assert found.verdict in ("refused", "stopped"), found.difference
+    text = found.parallel[-1].refused or found.parallel[-1].error
+    assert "test_watched_keys.py" in text and ("ab.state(" in text or "attributes of self" in text), text
+
+
+@pytest.mark.parametrize("operator", [WithATable, WithTheClock])
+def test_what_keeps_nothing_runs_in_channels(operator):
+    program = keyed(operator)
+    assert [each.model.state.value.value for each in program.plan().operators][-1] == "partitioned"
+    assert compare(program).verdict == "equal"
+
+
+def test_the_author_may_declare_it():
+    assert not keyed(Declared).plan().operators[-1].model.unfollowed
+    assert keyed(BehindADescriptor).plan().operators[-1].model.unfollowed
+
+
+def test_the_watch_can_be_switched_off():
+    assert parallel([keyed(BehindADescriptor)]).error
+    assert not parallel([keyed(BehindADescriptor)], watch="off").error
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda: stream().split(lambda t: _generator.random() < 0.5)[0],
+        lambda: stream().split(lambda t: number(t) % 2)[0],
+        lambda: stream().match(by="k", pattern=[ab.step("a", lambda t: number(t) % 2), ab.step("b", lambda t: True)]),
+    ],
+)
+def test_conditions_that_remember_are_refused(program):
+    found = compare(program())
+    assert found.verdict in ("refused", "stopped"), found.difference
+
+
+def test_the_error_names_what_was_changed_and_the_tuples(tmp_path):
+    what = r"it changed the class Total .*\(x=.*The compiler could not see it: .*\d\)"
+    with pytest.raises(ProgramError, match=what):
+        ParallelRun([keyed(BehindADescriptor)], tmp_path, channels=2).run_epochs()
