@@ -15,7 +15,7 @@ from anabranch.operators.agg import Aggregation
 from anabranch.operators.aggregation import aggregate_logic
 from anabranch.operators.late_tuples import late_logic, results_logic
 from anabranch.operators.pattern_matching import match_logic
-from anabranch.operators.running import RunningWindow
+from anabranch.operators.running_windows import RunningWindow
 from anabranch.operators.sorting import deduplicate_logic, sort_logic
 from anabranch.operators.windows import POLICIES, Policy, Sliding, Tumbling, tumbling
 from anabranch.program.graph import Location, Logic, caller_location

@@ -34,7 +34,7 @@ from anabranch.operators.library_operator import (
     configured,
     fields,
 )
-from anabranch.operators.running import RunningWindow, write_running
+from anabranch.operators.running_windows import RunningWindow, write_running
 from anabranch.operators.windows import (
     Count,
     Delta,
