@@ -1,4 +1,4 @@
-"""The methods of a stream that look at several tuples of a key: aggregate, sort, deduplicate, match."""
+"""The methods of a stream that look at several tuples of a key: aggregate, sort, deduplicate, top, match."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from anabranch.operators.late_tuples import late_logic, results_logic
 from anabranch.operators.pattern_matching import match_logic
 from anabranch.operators.running_windows import RunningWindow
 from anabranch.operators.sorting import deduplicate_logic, sort_logic
+from anabranch.operators.top_tuples import top_logic
 from anabranch.operators.windows import POLICIES, Policy, Sliding, Tumbling, tumbling
 from anabranch.program.graph import Location, Logic, caller_location
 from anabranch.program.hashing import is_hashable
@@ -235,6 +236,56 @@ def deduplicate(
         return deduplicate_logic(schema, key, within, null_key, called), schema
 
     return keyed.plain(put(keyed.stream, "deduplicate", make, location, name, key), location)
+
+
+def top(
+    stream: Stream,
+    count: int,
+    columns: str | Sequence[str],
+    by: By | None = None,
+    *,
+    descending: bool | Sequence[bool] = True,
+    rank: str | None = None,
+    ttl: float | datetime.timedelta | None = None,
+    null_key: str = "keep",
+    name: str | None = None,
+) -> Stream:
+    """The first tuples of each key by some order, as they change: a stream of updates.
+
+    Parameters
+    ----------
+    count : int
+        How many tuples of each key; 1 is the best so far, or the latest.
+    columns : str or sequence of str
+        What they are ordered by. Of equals those that came first are first. Nulls are smaller than any value.
+    by : str, function, ab.key(…), or sequence of these, optional
+        The key; without one the whole stream is one, and runs on one thread.
+    descending : bool or sequence of bool
+        Whether the largest come first, for all columns or each.
+    rank : str, optional
+        The name of a column with the place, from 1. A tuple that enters is emitted, and so is each whose place it
+        changes, by their places: an update with the key and the rank. Without it a tuple is emitted as it enters.
+    ttl : seconds or timedelta, optional
+        A key whose first tuples did not change for so long, by the clock of the epochs, is forgotten.
+
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> bids = ab.from_rows([("a", 3), ("a", 9), ("a", 5), ("a", 1)], "item string, price long")
+    >>> bids.top(1, "price", by="item").run_sequential()
+    [(item='a', price=3), (item='a', price=9)]
+    >>> [(t.price, t.place) for t in bids.top(2, "price", by="item", rank="place").run_sequential()]
+    [(3, 1), (9, 1), (3, 2), (5, 2)]
+    """
+    location = caller_location()
+    keyed = _keyed(stream, "top", by, location, name)
+    key, schema = keyed.names, keyed.stream.schema
+    chosen = (columns,) if isinstance(columns, str) else tuple(columns)
+
+    def make(called: str) -> tuple[Logic, Schema]:
+        return top_logic(schema, count, chosen, key, descending, rank, null_key, to_milliseconds(ttl), called)
+
+    return keyed.plain(put(keyed.stream, "top", make, location, name, key), location)
 
 
 def match(
