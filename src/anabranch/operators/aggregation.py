@@ -49,7 +49,7 @@ from anabranch.operators.windows import (
 )
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed
-from anabranch.program.model import Selectivity
+from anabranch.program.model import Load, Selectivity
 from anabranch.program.schema import Schema
 
 LATE_COLUMN = "late_tuple"
@@ -189,17 +189,17 @@ class CodeDraft:
     def kept_key(self) -> list[str]:
         return [f"self.k{at}" for at in range(len(self.key))]
 
-    def _load(self) -> str:
+    def _load(self) -> Load:
         """State and computation of a key by its frequency: only windows over a span of time hold more of a hot key."""
         if isinstance(self.window.policy, Count):
-            return "CC"
+            return Load()
         if isinstance(self.window, Sliding) and not isinstance(self.window.policy, EventTime):
             kinds = [None if a.attribute is None else self.schema.type_of(a.attribute) for a in self.aggregations]
             slides = [
                 a.slide(pa.null() if kind is None else kind) for a, kind in zip(self.aggregations, kinds, strict=True)
             ]
-            return "LL" if None in slides else "LC"
-        return "LC" if any(a.name == "collect" for a in self.aggregations) else "CC"
+            return Load("linear", "linear" if None in slides else "constant")
+        return Load("linear" if any(a.name == "collect" for a in self.aggregations) else "constant")
 
     def build(self, name: str) -> Keyed:
         """The operator."""

@@ -32,7 +32,7 @@ from anabranch.operators.windows import Count, Delta, EventTime, amount
 from anabranch.program.calling import canonical
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import FlatMap, Keyed, Logic, Map
-from anabranch.program.model import Selectivity
+from anabranch.program.model import Load, Selectivity
 from anabranch.program.schema import Schema, restored_row
 
 HOWS = ("inner", "left", "right", "outer")
@@ -213,7 +213,7 @@ def join_logic(
         keys=places_of_keys,
         pads=(how in ("left", "outer"), how in ("right", "outer")),
         combine=combine,
-        load="CC" if configuration["window"] == "count" else "LQ",
+        load=Load() if configuration["window"] == "count" else Load("linear", "quadratic"),
         **configuration,
         **({} if waits is None else waits[1]),
     )
