@@ -233,9 +233,13 @@ def test_a_slow_sink_adds_no_channels_and_is_recognised(seed: int, sink_rate: fl
         generator=np.random.default_rng(seed),
     )
     controller = Controller(DefaultPolicy(BOUNDS))
-    for _ in range(50):
-        assert controller.channels == 1
-        controller.handle(world.advance([1]).observations[0])
+    channels = []
+    for _ in range(60):
+        channels.append(controller.channels)
+        controller.handle(world.advance([controller.channels]).observations[0])
+    # One trial, after long: the region may only say that it is hardly busy.
+    assert set(channels) <= {1, 2} and channels[:16] == [1] * 16 and sum(n == 2 for n in channels) <= 5
+    assert channels[-20:] == [1] * 20
     assert sum(decision.branch == "remote" for decision in controller.log) >= 45
 
 

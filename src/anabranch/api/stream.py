@@ -284,6 +284,7 @@ class Stream:
     aggregate = windowed.aggregate
     sort = windowed.sort
     deduplicate = windowed.deduplicate
+    top = windowed.top
     match = windowed.match
 
     # Sums over all tuples, several blocks at once.

@@ -16,7 +16,7 @@ import cloudpickle
 
 from anabranch.errors import ProgramError, StateError
 from anabranch.program.graph import Node
-from anabranch.program.whole_copies import pickled_whole
+from anabranch.program.whole_copies import loaded, pickled_whole
 
 
 def packed(program: Any, nodes: Iterable[Node]) -> bytes:
@@ -46,7 +46,7 @@ def _problem_of(logic: Any) -> str | None:
 
 def unpacked(data: bytes) -> tuple[Any, decimal.Context]:
     """The program, and the decimal context it runs under."""
-    program, context = cloudpickle.loads(data)
+    program, context = loaded(data)
     return program, context
 
 
