@@ -3,10 +3,12 @@
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.engine.sequential import SequentialRun
-from anabranch.errors import ProgramError
+from anabranch.errors import ProgramError, SchemaError
 from anabranch.testing import run_parallel
 
 ROWS = [("abc"[n % 3], n * 7 % 11, float("nan") if n % 20 < 12 else float(n % 2)) for n in range(60)]
@@ -90,3 +92,49 @@ def test_tuples_that_wait_for_a_table_do_not_depend_on_who_comes_first():
 def test_mistakes_are_told(build, message):
     with pytest.raises(ProgramError, match=message):
         build(ab.from_rows(ROWS, COLUMNS))
+
+
+# -- updates of a table -------------------------------------------------------------------------------------
+
+TABLES = {
+    "taken out": {"n": ab.agg.count(), "total": ab.agg.sum("x"), "mean": ab.agg.avg("x")},
+    "counted": {"n": ab.agg.count()},
+    "anew": {"n": ab.agg.count(), "most": ab.agg.max("x"), "all": ab.agg.collect("y"), "first": ab.agg.first("x")},
+    "some": {"n": ab.agg.count().where(lambda t: t.x > 4), "total": ab.agg.sum("y")},
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+@settings(max_examples=12, deadline=None)
+@given(
+    given=st.lists(
+        st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 9), st.floats(0, 9)), max_size=25
+    ),
+    channels=st.integers(1, 3),
+    size=st.integers(3, 30),
+)
+def test_an_aggregate_of_updates_is_that_of_the_table(name, given, channels, size):
+    columns = "k string, id long, x long, y double"
+    stream = ab.from_rows(given, columns, rows_per_epoch=size)
+    made = stream.aggregate(by="k", window=ab.running(latest_of="id"), **TABLES[name])
+    found = made.run_sequential()
+    expected, tables, shown = [], {"a": {}, "b": {}}, {}
+    for row in given:
+        table = tables[row[0]]
+        table[row[1]] = row
+        whole = ab.from_rows(list(table.values()), columns).aggregate(
+            by="k", window=ab.tumbling(len(table)), **TABLES[name]
+        )
+        (now,) = whole.run_sequential()
+        if shown.get(row[0]) != now:
+            shown[row[0]] = now
+            expected.append(now)
+    assert found == expected
+    assert run_parallel(made, channels=channels) == found
+
+
+def test_updates_are_told_apart_by_columns_that_can():
+    stream = ab.from_rows(ROWS, COLUMNS)
+    for column, message in (("nope", "no such column"), ("y", "does not tell tuples apart")):
+        with pytest.raises(SchemaError, match=message):
+            stream.aggregate(by="k", window=ab.running(latest_of=column), n=ab.agg.count())

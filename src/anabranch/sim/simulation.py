@@ -332,9 +332,7 @@ class Simulation:
             state_bytes=progress.state_bytes,
         )
         for change in progress.changes:
-            self.ledger.scaled.append(
-                Scaled(change.region, change.epoch, change.channels, change.reason == "asked for by hand")
-            )
+            self.ledger.scaled.append(Scaled(change.region, change.epoch, change.channels))
 
     def delivered(self, table: pa.Table) -> None:
         """Writing output takes time."""
