@@ -11,5 +11,6 @@ chosen_columns.py     which columns a stream has     top_tuples.py    the first 
 guarding.py           calls that fail: skipped, or dead letters
 timers.py             timers of users' operators
 epoch_context.py      the epoch that runs: its time, counts of bad input
+sketches.py           distinct values and quantiles, about
 hot_key_parts.py      keys that several channels work on
 """

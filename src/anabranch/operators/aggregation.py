@@ -106,6 +106,7 @@ class CodeDraft:
         self.names |= {"NOTE": count_anomaly, "NOW": epoch_time}
         for at, aggregation in enumerate(self.aggregations):
             self.names |= {f"F{at}_{place}": function for place, function in enumerate(aggregation.functions)}
+            self.names |= {f"H{at}_{place}": helper for place, helper in enumerate(aggregation.helpers)}
 
     def column(self, name: str) -> str:
         """The variable that holds a column of the tuple."""
@@ -128,6 +129,7 @@ class CodeDraft:
     def words(self, at: int, state: str, second: str, value: str = "") -> dict[str, str]:
         """What stands for the places in an aggregation's code."""
         functions = {f"f{place}": f"F{at}_{place}" for place in range(len(self.aggregations[at].functions))}
+        functions |= {f"h{place}": f"H{at}_{place}" for place in range(len(self.aggregations[at].helpers))}
         by = self.aggregations[at].second
         more = {} if by is None else {"w": self.column(by)}
         return {"s": state, "u": second, "v": value or self.value(at), **functions, **more}
