@@ -25,7 +25,8 @@ from typing import Any
 
 import anabranch as ab
 from anabranch.engine.pool.neighbours import Neighbours
-from anabranch.engine.worker.batches import Batch, BatchSteps
+from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batches import BatchSteps
 from anabranch.engine.worker.worker_pools import HostNotes, Pools
 from benchmarks._http_service import RunningService
 from benchmarks._pool_runs import (

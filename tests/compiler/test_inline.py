@@ -180,7 +180,7 @@ def test_a_method_is_read_once_and_runs_with_the_globals_of_its_function(monkeyp
         columns, positions = ([], []), []
         rewritten = inlined(each, ["k", "x"], ["k", "x"])
         assert rewritten is not None
-        rewritten(*(column.append for column in columns), positions.append, None)(7, None, 1, 2.0)
+        rewritten.make(*(column.append for column in columns), positions.append, None)(7, None, 1, 2.0)
         assert (columns, positions) == (([1], [2.0 + limit]), [7])
 
 
@@ -192,4 +192,4 @@ def test_equal_code_of_two_files_keeps_the_name_of_its_own(tmp_path):
         names: dict = {}
         exec(compile(path.read_text(), str(path), "exec"), names)
         makers.append((str(path), inlined(names["process"], ["k", "x"], ["k", "x"])))
-    assert [maker.__code__.co_filename for _, maker in makers] == [path for path, _ in makers]
+    assert [maker.make.__code__.co_filename for _, maker in makers] == [path for path, _ in makers]

@@ -34,6 +34,23 @@ def test_at_the_end_all_time_has_come_in_parallel_as_in_one_thread(data, chosen,
     assert found == stream.run_sequential(clocks_ms=clocks, ends=True)
 
 
+@settings(max_examples=EXAMPLES, deadline=None, print_blob=True)
+@given(data=st.data(), one=steps, other=steps, channels=st.integers(1, 4), joined=st.booleans())
+def test_at_the_end_streams_that_part_and_meet_again_are_as_in_one_thread(data, one, other, channels, joined):
+    stream = source(data.draw(cuts(data.draw(rows()))), lateness=2)
+    first, second = stream.filter(lambda t: t.x % 2), stream.filter(lambda t: t.x % 3)
+    for step in one[:2]:
+        first = PROGRAMS[step](first)
+    for step in other[:2]:
+        second = PROGRAMS[step](second)
+    if joined and first.schema == second.schema:
+        both = first.select("k", "at", "x").join(second.select("k", then="at"), by="k")
+    else:
+        both = first.select("k", "at").union(second.select("k", "at"))
+    found = run_parallel(both, channels=channels, clocks_ms=[1000], ends=True)
+    assert found == both.run_sequential(clocks_ms=[1000], ends=True)
+
+
 def test_every_tuple_is_in_some_window_at_the_end():
     rows = [(k % 5, k, 1) for k in range(100)]
     stream = source([rows]).aggregate(by="k", window=ab.event_time("at", 10), n=ab.agg.count())

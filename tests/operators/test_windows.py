@@ -403,7 +403,7 @@ def stream():
     [
         (lambda: time(0), "positive number of seconds"),
         (lambda: time("1"), "positive number of seconds"),
-        (lambda: event_time("at", 0), "expected more than 0"),
+        (lambda: tumbling(event_time("at", 0)), "expected more than 0"),
         (lambda: event_time("at", 1, lateness=-1), "expected 0 or more"),
         (lambda: event_time(3, 1), "expected the name of an attribute"),
         (lambda: delta("at", 1, nulls="skip"), "expected 'fail' or 'drop'"),

@@ -99,6 +99,58 @@ def test_options_of_formats_pass(name):
     check_names([name])
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("ordering", "order"),
+        ("checkpoint", "checkpointLocation"),
+        ("snapshots", "snapshotInterval"),
+        ("hotKeys", "splitHotKeys"),
+        ("balance", "balancing"),
+        ("idleTimeout", "executorIdleTimeout"),
+        ("tolerance", "imbalanceTolerance"),
+        ("max_channels", "maxChannels"),
+        ("stateLoss", "allowStateLoss"),
+        ("watching", "watch"),
+        ("period", "adaptationPeriod"),
+        ("targetEpoch", "epochTarget"),
+    ],
+)
+def test_what_people_call_an_option_is_refused_with_its_name(name, meant):
+    with pytest.raises(ProgramError, match=f"unknown option {name!r}: did you mean {meant!r}"):
+        check_names([name])
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"verifyAction": "report"}, "verifyAction has no effect without verify"),
+        ({"imbalanceTolerance": "1.5", "balancing": "off"}, "imbalanceTolerance has no effect with balancing='off'"),
+        ({"partitioning": "scan", "balancing": "off"}, "partitioning has no effect with balancing='off'"),
+        ({"levels": "single"}, "levels has no effect without policy='paper'"),
+        ({"minExecutors": "2"}, "minExecutors has no effect without maxExecutors"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(given, why):
+    with pytest.raises(ProgramError, match=why):
+        QueryOptions.parse(given)
+
+
+@pytest.mark.parametrize("form", ["noop", "json", "memory"])
+def test_mergers_where_nothing_is_written_as_parquet_are_refused(form):
+    node = from_epochs([[]], "k string")._node
+    with pytest.raises(ProgramError, match="mergers has no effect"):
+        DataStreamWriter(None, node).format(form).option("mergers", 2).queryName("q").start("out")
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if name not in ("order", "path")])
+def test_an_output_beside_another_has_no_options_of_the_query(name):
+    node = from_epochs([[]], "k string")._node
+    second = DataStreamWriter(None, node).option(name, "whatever it is")
+    with pytest.raises(ProgramError, match=rf"also\(…\): option {name} is the query's"):
+        DataStreamWriter(None, node).also(second).start("out")
+
+
 def test_a_query_with_a_slip_of_the_pen_is_not_started():
     node = from_epochs([[]], "k string")._node
     second = DataStreamWriter(None, node).option("ordre", "none")

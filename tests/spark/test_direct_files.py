@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import agg, tumbling
 from anabranch.engine.worker.file_pieces import ListedFile, cut, dealt, examined, read_pieces
+from anabranch.engine.worker.needed_columns import everything
 from anabranch.program.ddl import to_ddl
 from anabranch.program.schema import Schema
 from tests.programs import exact
@@ -90,7 +91,7 @@ def by_tasks(path: Path, schema: Schema, size_max: int | None = None) -> pa.Tabl
     read = [
         pa.RecordBatch.from_arrays(each.columns, schema=schema.arrow)
         for share in dealt(cut(listed, found, size_max), 3)
-        for each in sorted(read_pieces(share, [schema]), key=lambda rows: rows.place)
+        for each in sorted(read_pieces(share, [everything(schema)]), key=lambda rows: rows.place)
     ]
     return pa.Table.from_batches(read, schema.arrow)
 
@@ -182,7 +183,11 @@ def write_files(place: Path, count: int = 6) -> list[tuple]:
     written = []
     for number in range(count):
         rows = [
-            (f"app {chance.randrange(9)}", chance.random(), {"a": chance.randrange(5), "b": [1] * chance.randrange(3)})
+            (
+                f"app {chance.randrange(9)}",
+                chance.random(),
+                {"a": chance.randrange(5), "b": [1] * chance.randrange(3)},
+            )
             for _ in range(chance.choice([0, 1, 300]))
         ]
         path = place / f"{'zy xwv'[number]}-{number}.parquet"
@@ -193,6 +198,12 @@ def write_files(place: Path, count: int = 6) -> list[tuple]:
         os.utime(path, (1_700_000_000 + number // 2, 1_700_000_000 + number // 2))
         written.append((number // 2, path.as_uri(), rows))
     return [row for _, _, rows in sorted(written, key=lambda each: each[:2]) for row in rows]
+
+
+def picked(stream: ab.Stream) -> ab.Stream:
+    """Reads two columns, and one field of a third."""
+    chosen = stream.filter(lambda t: t.at is not None and t.at["a"] > 1)
+    return chosen.map(lambda t: (t.flow * 2, t.at["a"], t.app), schema="twice double, a long, app string")
 
 
 def totals(stream: ab.Stream) -> ab.Stream:
@@ -215,6 +226,8 @@ def test_whoever_reads_the_output_is_that_of_one_thread(spark, tmp_path, reading
         ab.session(spark).read(dataframe),
         ab.session(spark).from_files(str(tmp_path / "in"), "parquet", COLUMNS),
     ):
+        found, progress = run(picked(stream), fileReading=reading)
+        assert exact(found) == exact(picked(stream).run_sequential(rows))
         found, progress = run(totals(stream), channels=3, fileReading=reading)
         assert exact(found) == exact(totals(stream).run_sequential(rows))
         assert {each["read_by_spark"] for each in progress} == {

@@ -16,8 +16,9 @@ import pyarrow as pa
 from anabranch.api.building import key_of, put
 from anabranch.errors import SchemaError
 from anabranch.operators.key_columns import AsText, Field, key_columns_logic, without_columns_logic
+from anabranch.program.annotations import arrow_type_of
 from anabranch.program.graph import Location
-from anabranch.program.schema import Schema, arrow_type_of
+from anabranch.program.schema import Schema
 
 if TYPE_CHECKING:
     from anabranch.api.stream import Stream
@@ -239,7 +240,7 @@ def _part(stream: Stream, method: str, part: Any, location: Location, typed: boo
             return _Part(tuple(Schema.of(columns).arrow), of, of)
         except SchemaError as problem:
             raise SchemaError(f"{method} at {location}: ab.key(…, {columns!r}): {problem}") from None
-    kind = _type_of(of, stream.schema)
+    kind = type_of_result(of, stream.schema)
     called = columns.strip() if columns else "key"
     if kind is not None:
         return _Part((pa.field(called, kind),), of, of)
@@ -255,29 +256,43 @@ def _named(stream: Stream, method: str, path: str, columns: str | None, location
     schema = stream.schema
     if path in schema and columns is None:
         return _Part((schema.arrow.field(path),))
+    found = field_of(schema, path, f"{method} at {location}: the key {path!r}", where)
+    return _Part((pa.field(columns.strip() if columns else found.name, found.type),), found.function)
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundField:
+    """A column, or a field of a struct: its own name, its type, the column's place, the way from there."""
+
+    name: str
+    type: pa.DataType
+    place: int
+    path: tuple[str, ...]
+
+    @property
+    def function(self) -> Field:
+        """What takes it from a tuple."""
+        return Field(self.place, self.path)
+
+
+def field_of(schema: Schema, path: str, what: str, where: str = "") -> FoundField:
+    """The column or field that a text names; SchemaError, which begins with `what`, if there is none."""
     first, *rest = (path,) if path in schema else path.split(".")
     if first not in schema:
-        raise SchemaError(
-            f"{method} at {location}: the key {path!r} is not a column{where}; columns: {', '.join(stream.columns)}"
-        )
+        raise SchemaError(f"{what} is not a column{where}; columns: {', '.join(schema.names)}")
     kind = schema.type_of(first)
     for at, name in enumerate(rest):
         here = ".".join([first, *rest[:at]])
         if not pa.types.is_struct(kind):
-            raise SchemaError(
-                f"{method} at {location}: the key {path!r}: {here!r} has the type {kind}, and no field {name!r}"
-            )
+            raise SchemaError(f"{what}: {here!r} has the type {kind}, and no field {name!r}")
         if kind.get_field_index(name) < 0:
             fields = ", ".join(field.name for field in kind)
-            raise SchemaError(
-                f"{method} at {location}: the key {path!r}: {here!r} has no field {name!r}; fields: {fields}"
-            )
+            raise SchemaError(f"{what}: {here!r} has no field {name!r}; fields: {fields}")
         kind = kind.field(name).type
-    called = columns.strip() if columns else (rest or [first])[-1]
-    return _Part((pa.field(called, kind),), Field(schema.names.index(first), rest))
+    return FoundField((rest or [first])[-1], kind, schema.names.index(first), tuple(rest))
 
 
-def _type_of(function: Callable[[Any], Any], schema: Schema) -> pa.DataType | None:
+def type_of_result(function: Callable[[Any], Any], schema: Schema) -> pa.DataType | None:
     """The type of a column that holds what a function returns, if its code shows that it is always one."""
     # Workers import this module, and never read code: what does is only loaded where programs are built.
     from anabranch.compiler.models.inference import infer_scalar_type

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.query import StreamingQuery
@@ -43,7 +43,7 @@ class DataStreamWriter:
 
         The streams may share operators and sources, which then run once. Format, path, the format's options and
         ``order`` are each writer's own (``order`` is the first's where nothing is said); the checkpoint, the trigger,
-        the name and the channels are those of the first.
+        the name and all other options are those of the first, and refused on others.
         """
         if not isinstance(other, DataStreamWriter):
             raise ProgramError(f"also({other!r}): expected another stream's writer: also(stream.writeStream.format(…))")
@@ -141,7 +141,13 @@ class DataStreamWriter:
         writers = [self, *self._others]
         for writer in writers:
             check_names(writer._options)
+        for writer in self._others:
+            _check_is_its_own(writer._options)
         chosen = QueryOptions.parse(self._options)
+        if chosen.mergers and not any(writer._writes_parquet for writer in writers):
+            raise ProgramError(
+                "option mergers has no effect: no output of this query is written as parquet files; leave it out"
+            )
         checkpoint = chosen.checkpoint
         durable = chosen.durability == "power"
         sinks = [self._sink(path, durable), *(other._sink(None, durable) for other in self._others)]
@@ -171,6 +177,10 @@ class DataStreamWriter:
     def _is_durable(self) -> bool:
         return self._function is not None or self._format in _FILE_FORMATS
 
+    @property
+    def _writes_parquet(self) -> bool:
+        return self._function is None and self._format == "parquet"
+
     def _sink(self, path: str | None, durable: bool) -> Any:
         from anabranch.spark import sinks
 
@@ -199,6 +209,16 @@ class DataStreamWriter:
             zone = spark.conf.get("spark.sql.session.timeZone", "UTC") or "UTC"
             partitions = sinks.OutputPartitions(schema, self._partitioned, zone)
         return sinks.FileSink(spark, str(path), self._format, own, schema, durable, partitions)
+
+
+def _check_is_its_own(options: Iterable[str]) -> None:
+    """Of our options, a stream that is written beside another has only those that say how it is written."""
+    for name in options:
+        if is_ours(name) and name.lower() not in ("order", "path"):
+            raise ProgramError(
+                f"also(…): option {name} is the query's: set it on the writer that is started. Of ours, writers of "
+                "more outputs have order and path; the options of their formats are their own"
+            )
 
 
 def _check_letters(nodes: Sequence[Node]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.verifying.verifier import VerifySettings
+from anabranch.errors import ProgramError
 from anabranch.program.options import Interval, read_options
 
 
@@ -36,6 +37,8 @@ class QueryOptions:
     def parse(cls, given: Mapping[str, str]) -> QueryOptions:
         """From texts by name, others than ours passed over. ProgramError says which is wrong, and what is expected."""
         values = read_options(given)
+        if "verifyAction" in values and "verify" not in values:
+            raise ProgramError("option verifyAction has no effect without verify; give both, or neither")
         return cls(
             ElasticOptions.parse(given),
             BalancingSettings.of_options(given),

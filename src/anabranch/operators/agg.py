@@ -14,7 +14,8 @@ is done so, at constant cost; everything else is computed anew from the tuples.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -61,7 +62,7 @@ class Aggregation:
     at : int or None
         The result is simply the value of the window's tuple at this place: 0 the first, -1 the last.
     bound : str
-        The result is a bound of the window: "start" or "end"; or why it is given: "emission".
+        The result is a bound of the window: "start", "end" or "time"; or why it is given: "emission".
     functions : tuple of callable
         What a user wrote; the compiler reads it.
     combine : callable
@@ -69,6 +70,10 @@ class Aggregation:
         to exactly the result (but for that), or None.
     second : str or None
         A second attribute that it needs.
+    helpers : tuple of callable
+        Functions of the library that its code calls: ``{h0}``, ``{h1}``, …
+    is_filtered : bool
+        Its code looks at whole tuples, to leave some out.
     """
 
     name: str
@@ -84,6 +89,38 @@ class Aggregation:
     functions: tuple[Callable[..., Any], ...] = ()
     combine: Callable[[pa.DataType, bool], PartialResults | None] = lambda _, __: None
     second: str | None = None
+    is_filtered: bool = False
+    helpers: tuple[Callable[..., Any], ...] = ()
+
+    def where(self, predicate: Callable[[Any], Any]) -> Aggregation:
+        """The same over those tuples of the window for which the predicate is true.
+
+        Examples
+        --------
+        >>> import anabranch as ab
+        >>> sales = ab.from_rows([("a", 1), ("a", 9), ("a", 5)], "shop string, amount long")
+        >>> large = ab.agg.count().where(lambda t: t.amount > 3)
+        >>> sales.aggregate(by="shop", window=ab.tumbling(3), large=large).run_sequential()
+        [(shop='a', large=2)]
+        """
+        if not callable(predicate):
+            raise ProgramError(f"agg.{self.name}(…).where({predicate!r}): expected a function of a tuple")
+        if self.bound:
+            raise ProgramError(f"agg.{self.name}().where(…): a bound of the window has no tuples to leave out")
+        begin, add = self.begin, self.add
+        if self.at == 0:  # the first of those, which need not be the window's first
+            begin, add = "{s} = None; {u} = False", "if not {u}:\n    {s} = {v}; {u} = True"
+        guarded = [f"if {{f{len(self.functions)}}}(t):", *(f"    {line}" for line in add.splitlines())]
+        return dataclasses.replace(
+            self,
+            begin=begin,
+            add="\n".join(guarded),
+            functions=(*self.functions, predicate),
+            slide=lambda _: None,
+            combine=self.combine if self.at is None else lambda _, __: None,
+            at=None,
+            is_filtered=True,
+        )
 
     def output_type(self, found: pa.DataType | None) -> pa.DataType:
         """The type of the result; SchemaError if the attribute's type does not fit."""
@@ -93,7 +130,7 @@ class Aggregation:
         return kind
 
     def __str__(self) -> str:
-        return f"{self.name}({self.attribute or ''})"
+        return f"{self.name}({self.attribute or ''}){' where …' if self.is_filtered else ''}"
 
 
 def _sum_type(kind: pa.DataType) -> pa.DataType | None:
@@ -271,14 +308,91 @@ def top(attribute: str, n: int, by: str | None = None) -> Aggregation:
     return Aggregation("top", attribute, "{s} = []", add, result, pa.list_, second=attribute if by is None else by)
 
 
+def approx_count_distinct(attribute: str, *, precision: int = 12) -> Aggregation:
+    """How many different values there are, about: a sketch of 2 ** precision bytes, however many. Nulls do not count.
+
+    The standard error is 1.04 / 2 ** (precision / 2), with the default 1.6 %. The result is the same in parallel as on
+    one thread. Needs ``anabranch[sketches]``.
+    """
+    from anabranch.operators import sketches
+
+    sketches.check_library("agg.approx_count_distinct")
+    if isinstance(precision, bool) or not isinstance(precision, int) or not 7 <= precision <= 21:
+        raise ProgramError(f"agg.approx_count_distinct(precision={precision!r}): expected 7 to 21")
+    helpers = (
+        functools.partial(sketches.with_distinct, precision),
+        functools.partial(sketches.distinct_estimate, precision),
+    )
+    return _sketched("approx_count_distinct", attribute, helpers, lambda kind: _ordered(kind) and pa.int64())
+
+
+def quantiles(attribute: str, ranks: Sequence[float], *, precision: int = 200) -> Aggregation:
+    """The values at some ranks (0.5 is the median), about, as an array of doubles; null if there are no values.
+
+    A t-digest of about 16 * precision bytes, which is most exact near 0 and 1. Nulls and NaN do not count. The
+    result is the same in parallel as on one thread. Needs ``anabranch[sketches]``.
+    """
+    from anabranch.operators import sketches
+
+    sketches.check_library("agg.quantiles")
+    wanted = tuple(ranks)
+    if not wanted or not all(isinstance(rank, (int, float)) and 0 <= rank <= 1 for rank in wanted):
+        raise ProgramError(f"agg.quantiles(…, {ranks!r}): expected ranks from 0 to 1, such as [0.5, 0.99]")
+    if isinstance(precision, bool) or not isinstance(precision, int) or not 10 <= precision <= 10_000:
+        raise ProgramError(f"agg.quantiles(…, precision={precision!r}): expected 10 to 10000")
+    helpers = (
+        functools.partial(sketches.with_quantiles, precision),
+        functools.partial(sketches.quantile_estimates, precision, tuple(map(float, wanted))),
+    )
+
+    def type_of(kind: pa.DataType) -> pa.DataType | None:
+        return None if _sum_type(kind) is None else pa.list_(pa.float64())
+
+    return _sketched("quantiles", attribute, helpers, type_of, _NUMERIC, " and {v} == {v}")
+
+
+def _sketched(
+    name: str,
+    attribute: str,
+    helpers: tuple[Callable[..., Any], ...],
+    type_of: Callable[[pa.DataType], pa.DataType | None],
+    wanted: str = "values that can be compared",
+    also: str = "",
+) -> Aggregation:
+    """Values wait in a list until there is a block of them, and then go into a sketch."""
+    from anabranch.operators.sketches import BLOCK
+
+    add = (
+        f"if {{v}} is not None{also}:\n    {{s}}.append({{v}})\n"
+        f"    if len({{s}}) == {BLOCK}:\n        {{u}} = {{h0}}({{u}}, {{s}}); {{s}} = []"
+    )
+    result = "{h1}({u}, {s})"
+    return Aggregation(name, attribute, "{s} = []; {u} = b''", add, result, type_of, wanted, helpers=helpers)
+
+
 def window_start() -> Aggregation:
-    """The start of an event-time window: the smallest value of the attribute that belongs to it."""
+    """The start of an event-time window: the smallest value of the attribute that belongs to it.
+
+    Of a window of `time` the moment at which it began, by the clock of the epochs.
+    """
     return Aggregation("window_start", None, "", "", "", _same, bound="start")
 
 
 def window_end() -> Aggregation:
-    """The end of an event-time window: the smallest value of the attribute that lies beyond it."""
+    """The end of an event-time window: the smallest value of the attribute that lies beyond it.
+
+    Of a window of `time` the moment from which on it closes.
+    """
     return Aggregation("window_end", None, "", "", "", _same, bound="end")
+
+
+def window_time() -> Aggregation:
+    """The last moment of a window that follows the watermark: what comes of it keeps this time.
+
+    It is the end less the smallest step of the column (a microsecond, a day, or 1). Results come out just before the
+    watermark reaches the end, so that windows and joins of results by this time are never late.
+    """
+    return Aggregation("window_time", None, "", "", "", _same, bound="time")
 
 
 def emission() -> Aggregation:

@@ -40,9 +40,7 @@ def write_sessions(draft: CodeDraft, scale: TimeScale) -> None:
     draft.selectivity = Selectivity.ANY
     draft.timed, draft.takes_time = "fire", True
     begin, add, results, merges = _accumulators(draft)
-    values = [draft.value(at) for at in range(len(draft.aggregations)) if draft.value(at) != "None"]
-    values += [draft.column(each.second) for each in draft.aggregations if each.second is not None]
-    items = list(dict.fromkeys(values))
+    items = list(dict.fromkeys(item for at in range(len(draft.aggregations)) for item in draft.needed(at)))
     is_kept = merges is None
     lines = [
         *draft.prelude(),
@@ -96,6 +94,7 @@ def _accumulators(draft: CodeDraft) -> tuple[list[str], list[str], list[str], li
     for at, aggregation in enumerate(draft.aggregations):
         if aggregation.bound:
             bounds = {"start": "VALUE(held[0])", "end": "VALUE(held[1] + GAP)", "emission": "'close'"}
+            bounds["time"] = "VALUE(held[1] + GAP - 1)"
             results.append(bounds[aggregation.bound])
             continue
         first, second = _ACCUMULATORS + 2 * at, _ACCUMULATORS + 2 * at + 1

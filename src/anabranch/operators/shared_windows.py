@@ -48,6 +48,7 @@ def write_shared_windows(draft: CodeDraft, scale: TimeScale) -> None:
         "STAY": scale.span(policy.lateness),
         "EARLY": scale.span(policy.early or 0),
         "ORIGIN": origin,
+        "VALUE": scale.value,
         "INDEX": _decimal_index if isinstance(origin, decimal.Decimal) else _index,
     }
     draft.state |= {"windows": dict, "timer_due": None, "timer_since": None}
@@ -65,6 +66,8 @@ def write_shared_windows(draft: CodeDraft, scale: TimeScale) -> None:
     for at, aggregation in enumerate(draft.aggregations):
         if aggregation.bound == "emission":
             results.append("why")
+        elif aggregation.bound == "time":
+            results.append("VALUE(index * STEP + WIDTH - 1)")
         elif aggregation.bound:
             results.append(f"ORIGIN + index * EVERY{' + SIZE' if aggregation.bound == 'end' else ''}")
         else:

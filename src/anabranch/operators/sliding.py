@@ -100,12 +100,8 @@ def _columns(draft: CodeDraft) -> tuple[list[str], str]:
     elif isinstance(policy, Time):
         measured = "now"
         columns = [measured]
-    for at, aggregation in enumerate(draft.aggregations):
-        needed = aggregation.attribute is not None or aggregation.functions
-        if needed and draft.value(at) not in columns:
-            columns.append(draft.value(at))
-        if aggregation.second is not None and draft.column(aggregation.second) not in columns:
-            columns.append(draft.column(aggregation.second))
+    for at in range(len(draft.aggregations)):
+        columns += [item for item in draft.needed(at) if item not in columns]
     return columns, measured
 
 

@@ -36,6 +36,7 @@ def write_panes(draft: CodeDraft, attribute: list[str], value: str) -> None:
     for at, aggregation in enumerate(draft.aggregations):
         if aggregation.bound:
             bounds = {"start": "ORIGIN + index * EVERY", "end": "ORIGIN + index * EVERY + SIZE", "emission": "'close'"}
+            bounds["time"] = "VALUE(index * STEP + WIDTH - 1)"
             results.append(bounds[aggregation.bound])
             continue
         words = draft.words(at, f"held[{places}]", f"held[{places + 1}]")

@@ -181,7 +181,8 @@ def event_time(
     attribute : str
         A column with a number, a date or a timestamp.
     size, lateness : number or timedelta
-        In the attribute's own unit; for timestamps a number means seconds, for dates days.
+        In the attribute's own unit; for timestamps a number means seconds, for dates days. In a join the size may be 0:
+        equal times meet.
     early : number or timedelta, optional
         Give a result of what a window holds so far, so often, if it has changed; ``agg.emission()`` says which it is.
     nulls : "fail" or "drop"
@@ -189,7 +190,7 @@ def event_time(
         ``null_attribute``.
     """
     _check_attribute("event_time", attribute, nulls)
-    _check_duration(f"event_time({attribute!r}, {size!r})", size, positive=True)
+    _check_duration(f"event_time({attribute!r}, {size!r})", size)
     _check_duration(f"event_time({attribute!r}, …, lateness={lateness!r})", lateness)
     if early is not None:
         _check_duration(f"event_time({attribute!r}, …, early={early!r})", early, positive=True)
@@ -226,6 +227,8 @@ def tumbling(policy: Policy | int) -> Tumbling:
         policy = count(policy)
     if not isinstance(policy, POLICIES):
         raise ProgramError(f"tumbling({policy!r}): expected {_CHOICES}")
+    if isinstance(policy, EventTime):
+        _check_duration(f"tumbling({policy})", policy.size, positive=True)
     return Tumbling(policy)
 
 

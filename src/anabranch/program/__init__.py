@@ -2,6 +2,7 @@
 
 graph.py      operators and streams; what each kind of operator holds
 schema.py     columns, tuples, and whether values fit          ddl.py   schemas as Spark writes them
+annotations.py   columns from annotations of Python
 event_time.py  times as whole numbers, watermarks, the keys that wait for a time
 model.py      what an operator does, with the reasons: state, key, selectivity, order
 calling.py    the contract with user code: what it may return, how its failure is told, its instances
@@ -11,8 +12,10 @@ options.py    every option of a query: name, what it may be, default, meaning
 origins.py    sources that need no Spark to be described
 object_parts.py   what objects of the user's hold           object_reach.py   what they lead to, code included
 object_pieces.py  of the library, kept in one piece         kept_cache.py   cached functions, with their results
+set_tables.py     the order of a set, kept                  not_a_number.py   which NaN is which
 object_graph.py   such an object, kept whole as data        object_filling.py   objects given what was kept of them
 belongings.py     what user code keeps, put back            elsewhere.py   what it names in other modules, watched
 whole_copies.py   copies with globals of their own          likeness.py   whether a copy is like its original
-travelling.py     a program on its way to workers
+travelling.py     a program on its way to workers          source_code.py   the syntax tree of a function
+showing.py        values and errors as text, also those that cannot show themselves
 """

@@ -26,7 +26,7 @@ import types
 from collections.abc import Callable, Container, Iterable
 from io import StringIO
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from anabranch.program.object_parts import (
     is_library,
     names_in,
 )
+from anabranch.program.set_tables import SetTable, fill, table_of
 
 _MISSING = object()
 
@@ -205,11 +206,13 @@ def _is_same(now: Any, held: Any) -> bool:
         return bool(now == held or now != now)
     if isinstance(now, np.ndarray):
         return now.shape == held.shape and now.dtype == held.dtype and now.tobytes() == held.tobytes()
+    if isinstance(now, _HeldSet):
+        return set(now.members) == set(held.members)
     if isinstance(now, (list, tuple)):
         return len(now) == len(held) and all(map(_is_same, now, held))
     if type(now) is dict:
         return now.keys() == held.keys() and all(_is_same(value, held[name]) for name, value in now.items())
-    return isinstance(now, (set, frozenset, array.array)) and bool(now == held)
+    return isinstance(now, (frozenset, array.array)) and bool(now == held)
 
 
 def _give_attributes(value: Any, attributes: list[tuple[str, Any]]) -> None:
@@ -229,9 +232,17 @@ def _give_class(value: Any, kinds: list[type]) -> None:
         object.__setattr__(value, "__class__", kinds[0])
 
 
-def _give_set(value: set[Any], members: set[Any]) -> None:
-    set.clear(value)
-    set.update(value, members)
+class _HeldSet(NamedTuple):
+    members: list[Any]
+    table: SetTable | None
+
+
+def _take_set(value: set[Any]) -> _HeldSet:
+    return _HeldSet(list(set.__iter__(value)), table_of(value))
+
+
+def _give_set(value: set[Any], held: _HeldSet) -> None:
+    fill(value, held.members, held.table)
 
 
 def _give_queue(value: collections.deque[Any], items: list[Any]) -> None:
@@ -273,7 +284,7 @@ def _fill_cell(cell: types.CellType, held: Any) -> None:
 _CONTENTS: tuple[tuple[type, Callable[[Any], Any], Callable[[Any, Any], None]], ...] = (
     (list, lambda value: list(list.__iter__(value)), lambda value, items: list.__setitem__(value, slice(None), items)),
     (dict, entries_of, _fill),
-    (set, lambda value: set(set.__iter__(value)), _give_set),
+    (set, _take_set, _give_set),
     (collections.deque, list, _give_queue),
     (bytearray, bytes, lambda value, content: bytearray.__setitem__(value, slice(None), content)),
     (array.array, lambda value: value[:], lambda value, numbers: value.__setitem__(slice(None), numbers)),

@@ -14,6 +14,7 @@ from typing import Any
 
 from anabranch.errors import OperatorError, StateError
 from anabranch.program.graph import Keyed, Node, Route, is_ours
+from anabranch.program.not_a_number import one_nan
 from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
 
 
@@ -192,12 +193,9 @@ def _setter(kind: type, names: tuple[str, ...]) -> Callable[[Any, tuple[Any, ...
     return namespace["set_state"]
 
 
-NAN = float("nan")
-
-
 def canonical(value: Any) -> Any:
     """The key a value stands for: every NaN is one key (a dict would tell them apart)."""
-    return NAN if value != value else value
+    return one_nan(value)
 
 
 def canonical_key(key: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 
 from anabranch.program.object_parts import attributes_of, class_code, class_data, is_own_class
 from anabranch.program.object_pieces import filled_text, random_of
+from anabranch.program.set_tables import SetTable, fill
 
 _NOTHING = object()
 
@@ -24,8 +25,9 @@ def refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], Any
     elif kind == "defaultdict":
         _fill_dict(value, contents[1], value_of)
     elif kind == "set":
-        value.clear()
-        value.update(value_of(each) for each in contents)
+        fill(value, [value_of(each) for each in contents], None)
+    elif kind == "set with a table":
+        fill(value, [value_of(each) for each in contents[0]], SetTable(*contents[1:]))
     elif kind == "deque":
         value.clear()
         value.extend(value_of(each) for each in contents[1])
@@ -61,8 +63,8 @@ def refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], Any
         elif isinstance(value, list):
             list.__setitem__(value, slice(None), [value_of(each) for each in inner])
         elif isinstance(value, set):
-            set.clear(value)
-            set.update(value, [value_of(each) for each in inner])
+            members, *table = inner
+            fill(value, [value_of(each) for each in members], SetTable(*table) if table else None)
         for name, _ in list(attributes_of(value)):
             object.__delattr__(value, name)
         for name, each in attributes:

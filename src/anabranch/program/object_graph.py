@@ -28,13 +28,13 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
 from anabranch.errors import StateError
 from anabranch.program.belongings import Belongings
 from anabranch.program.elsewhere import Elsewhere, named_elsewhere
 from anabranch.program.likeness import unlike
+from anabranch.program.not_a_number import NanNumbers, NumberedNans
 from anabranch.program.object_filling import refilled
 from anabranch.program.object_parts import (
     Path,
@@ -53,7 +53,8 @@ from anabranch.program.object_parts import (
 from anabranch.program.object_pieces import LIBRARY_CLASSES, PIECES, RESTORED, code_name
 from anabranch.program.object_reach import code_of
 from anabranch.program.schema import Row, restored_row
-from anabranch.program.whole_copies import pickled_whole
+from anabranch.program.set_tables import SetTable, frozen, table_of
+from anabranch.program.whole_copies import loaded, pickled_whole
 
 
 class Reference:
@@ -98,7 +99,7 @@ class Prototype:
 
     def fresh(self) -> Live:
         """A copy of its own."""
-        target, classes, elsewhere = cloudpickle.loads(self._pickled)
+        target, classes, elsewhere = loaded(self._pickled)
         return Live(target, classes, elsewhere=Elsewhere(elsewhere) if elsewhere else None)
 
     def check(self) -> None:
@@ -166,13 +167,14 @@ class Live:
         self._by_path: dict[Path, Any] = {}
         if is_anchored:
             self._anchor(target)
+        self._nans = NanNumbers()
         self._codes: dict[str, tuple[types.CodeType, types.FunctionType]] | None = None
 
     def _anchor(self, target: Any) -> None:
         waiting: list[tuple[Path, Any]] = [((), target)]
         while waiting:
             path, value = waiting.pop()
-            if is_atom(value) or id(value) in self._anchors:
+            if _is_without_identity(value) or id(value) in self._anchors:
                 continue
             self._anchors[id(value)] = path
             self._by_path[path] = value  # also keeps it alive, so that its id stays its own
@@ -192,7 +194,7 @@ class Live:
         waiting: list[tuple[Path, Any, int]] = []
 
         def place(value: Any, path: Path) -> Any:
-            if is_atom(value):
+            if _is_without_identity(value):
                 return value
             number = numbers.get(id(value))
             if number is None:
@@ -230,10 +232,13 @@ class Live:
             ]
 
         kind = type(value)
+        if kind is float:
+            return "nan", self._nans.number_of(value)
         if kind in _SEQUENCES:
             return _SEQUENCES[kind], all_of(value)
         if kind in (set, frozenset):
-            return kind.__name__, all_of(value)
+            table = table_of(value)
+            return (kind.__name__, all_of(value)) if table is None else (_LYING[kind], [all_of(value), *table])
         if kind is dict or kind is collections.OrderedDict or kind is collections.Counter:
             return kind.__name__, pairs(value)
         if kind is collections.defaultdict:
@@ -278,9 +283,11 @@ class Live:
         if is_plain_instance(kind):
             attributes = [[name, place(item, (*path, ("attribute", name)))] for name, item in attributes_of(value)]
             inherited = next((base for base in (list, dict, set) if isinstance(value, base)), None)
-            inner = None
+            inner: Any = None
             if inherited is dict:
                 inner = pairs(value)
+            elif inherited is set:
+                inner = [all_of(set.__iter__(value)), *(table_of(value) or ())]
             elif inherited is not None:
                 inner = all_of(inherited.__iter__(value))
             held = [place(kind, (*path, ("class", None)))] if id(kind) in self._anchors else []
@@ -361,11 +368,15 @@ class Live:
         if kind == "tuple":
             return tuple(value_of(each) for each in contents)
         if kind == "frozenset":
-            return frozenset(value_of(each) for each in contents)
+            return frozenset(tuple(value_of(each) for each in contents))
+        if kind == "frozenset with a table":
+            return frozen([value_of(each) for each in contents[0]], SetTable(*contents[1:]))
         if kind == "defaultdict":
             return collections.defaultdict(value_of(contents[0]))
         if kind == "deque":
             return collections.deque(maxlen=contents[0])
+        if kind == "nan":
+            return NumberedNans().nan(contents)
         if kind in RESTORED:
             return RESTORED[kind](contents)
         if kind == "ndarray":
@@ -399,11 +410,20 @@ class Live:
 
 _NAMED = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, type)
 _NOTHING = object()
+
+
+def _is_without_identity(value: Any) -> bool:
+    """Nobody can tell two of them apart; a NaN is found in a list, or as a key, only if it is the same."""
+    return is_atom(value) and not (type(value) is float and value != value)
+
+
 _SEQUENCES: dict[type, str] = {list: "list", tuple: "tuple"}
+_LYING: dict[type, str] = {set: "set with a table", frozenset: "frozenset with a table"}
 _EMPTY: dict[str, Callable[[], Any]] = {
     "list": list,
     "dict": dict,
     "set": set,
+    "set with a table": set,
     "OrderedDict": collections.OrderedDict,
     "Counter": collections.Counter,
     "namespace": types.SimpleNamespace,
@@ -449,6 +469,8 @@ def shown(nodes: list[Any]) -> Any:
         _, kind, contents = nodes[each.number]
         if kind in ("list", "tuple", "set", "frozenset", "cell"):
             return [plain(item) for item in contents]
+        if kind in _LYING.values():
+            return [plain(item) for item in contents[0]]
         if kind in ("dict", "OrderedDict", "Counter"):
             return {plain(key) if not isinstance(key, Reference) else repr(plain(key)): plain(v) for key, v in contents}
         if kind == "defaultdict":

@@ -23,7 +23,9 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import SchemaError
+from anabranch.program.annotations import annotated_fields
 from anabranch.program.ddl import parse_ddl, to_ddl, type_name
+from anabranch.program.not_a_number import NAN, may_have_nan, one_nan
 
 UTC = datetime.UTC
 
@@ -55,6 +57,10 @@ class Row(tuple):
         if unknown:
             raise AttributeError(f"no column {unknown[0]!r}; columns: {', '.join(self._fields)}")
         return type(self)(changes.get(name, value) for name, value in zip(self._fields, self, strict=True))
+
+    # As on the named tuple that a type checker takes it for.
+    _replace = but
+    _asdict = asDict
 
     def __repr__(self) -> str:
         return "(" + ", ".join(f"{n}={v!r}" for n, v in zip(self._fields, self, strict=True)) + ")"
@@ -162,19 +168,25 @@ class Schema:
 
     def exact(self, columns: list[Sequence[Any]]) -> list[Sequence[Any]]:
         """The same for columns."""
-        for place, field in enumerate(self.arrow):
-            exact = _EXACT.get(field.type)
-            found = set(map(type, columns[place]))
-            nulls = NoneType in found
-            if (nulls and not field.nullable) or (
-                exact is None or not found <= exact.types or (exact.check is not None and exact.check in found)
-            ):
-                columns[place] = [self._fit(place, value, at) for at, value in enumerate(columns[place])]
-            elif exact.range is not None:
-                columns[place] = self._in_range(place, columns[place], exact.range, nulls)
-            elif field.type == pa.string() and not _is_text(columns[place], nulls):
-                columns[place] = [self._fit(place, value, at) for at, value in enumerate(columns[place])]
-        return columns
+        return [self.exact_column(place, column) for place, column in enumerate(columns)]
+
+    def exact_column(self, place: int, column: Sequence[Any]) -> Sequence[Any]:
+        """The same for one of them."""
+        field = self.arrow.field(place)
+        exact = _EXACT.get(field.type)
+        found = set(map(type, column))
+        nulls = NoneType in found
+        if (nulls and not field.nullable) or (
+            exact is None or not found <= exact.types or (exact.check is not None and exact.check in found)
+        ):
+            return [self._fit(place, value, at) for at, value in enumerate(column)]
+        if exact.range is not None:
+            return self._in_range(place, column, exact.range, nulls)
+        if field.type == pa.string() and not _is_text(column, nulls):
+            return [self._fit(place, value, at) for at, value in enumerate(column)]
+        if field.type == pa.float64() and may_have_nan(column):
+            return list(map(one_nan, column))
+        return column
 
     def _in_range(self, place: int, column: Sequence[Any], limits: tuple[int, int], nulls: bool) -> Sequence[Any]:
         present = [value for value in column if value is not None] if nulls else column
@@ -193,7 +205,26 @@ class Schema:
 
     def exact_row(self, values: Sequence[Any]) -> Row:
         """One tuple of exact Python values; `MisfitError` if one does not fit."""
-        return self.row_class(self._fit(place, value) for place, value in enumerate(values))
+        found = []
+        plain: Sequence[tuple[Any, Any]] = self._plain_types
+        for place, (value, (kind, limits)) in enumerate(zip(values, plain, strict=True)):
+            is_plain = type(value) is kind and (limits is None or limits[0] <= value <= limits[1])
+            # Only a text of plain letters surely has no lone surrogate.
+            found.append(value if is_plain and (kind is not str or value.isascii()) else self._fit(place, value))
+        return self.row_class(found)
+
+    @cached_property
+    def _plain_types(self) -> list[tuple[type | None, tuple[int, int] | None]]:
+        """Of each column, the Python type whose values are exact as they are, but for limits; None: look closer."""
+        kinds = {bool, int, float, str, bytes}
+        found: list[tuple[type | None, tuple[int, int] | None]] = []
+        for field in self.arrow:
+            exact = _EXACT.get(field.type)
+            if exact is None or exact.check is not None:
+                found.append((None, None))
+            else:
+                found.append((next(iter(exact.types & kinds), None), exact.range))
+        return found
 
     def arrays(self, columns: Sequence[Sequence[Any]]) -> list[pa.Array]:
         """Arrow columns from exact Python values."""
@@ -273,7 +304,10 @@ def to_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """Exact Python values of an Arrow column; the fast way where it gives the same values."""
     kind = column.type
     if column.null_count == 0 and (pa.types.is_integer(kind) or kind in (pa.float64(), pa.bool_())):
-        return column.to_numpy(zero_copy_only=False).tolist()
+        numbers = column.to_numpy(zero_copy_only=False)
+        if numbers.dtype.kind == "f" and np.isnan(numbers).any():
+            return list(map(one_nan, numbers.tolist()))
+        return numbers.tolist()
     correct = _correction(kind)
     values = column.to_pylist()
     return values if correct is None else [None if value is None else correct(value) for value in values]
@@ -283,6 +317,10 @@ def _correction(kind: pa.DataType) -> Callable[[Any], Any] | None:
     """What must be done to the values Arrow gives for a type, at any depth, to make them those of `fit_value`."""
     if pa.types.is_timestamp(kind) and kind.tz:
         return lambda value: value.replace(tzinfo=UTC)  # Arrow's own is another object for the same zone
+    if pa.types.is_floating(kind):
+        return one_nan
+    if pa.types.is_list(kind) and pa.types.is_floating(kind.value_type):
+        return lambda value: [NAN if v != v else v for v in value] if may_have_nan(value) else value
     if pa.types.is_list(kind):
         each = _correction(kind.value_type) or _same
         return None if each is _same else lambda value: [None if v is None else each(v) for v in value]
@@ -354,7 +392,7 @@ def fit_value(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_floating(kind):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise TypeError("expected a float")
-        return pa.scalar(float(value), kind).as_py()
+        return one_nan(pa.scalar(float(value), kind).as_py())
     if pa.types.is_string(kind):
         if not isinstance(value, str):
             raise TypeError("expected a str")
@@ -405,68 +443,9 @@ def _plain(at: datetime.datetime, zone: datetime.tzinfo | None) -> datetime.date
     return datetime.datetime(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond, zone)
 
 
-# -- annotations --------------------------------------------------------------------------------------
-
-_PYTHON_TYPES: dict[Any, pa.DataType] = {
-    bool: pa.bool_(),
-    int: pa.int64(),
-    float: pa.float64(),
-    str: pa.string(),
-    bytes: pa.binary(),
-    datetime.datetime: pa.timestamp("us", tz="UTC"),
-    datetime.date: pa.date32(),
-    decimal.Decimal: pa.decimal128(38, 18),
-}
-
-
-def arrow_type_of(annotation: Any) -> pa.DataType | None:
-    """The column type of a Python annotation, or None."""
-    if annotation in _PYTHON_TYPES:
-        return _PYTHON_TYPES[annotation]
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Annotated:
-        return parse_ddl(f"x {arguments[1]}").field(0).type if isinstance(arguments[1], str) else None
-    present = [argument for argument in arguments if argument is not NoneType]
-    if origin is not None and len(present) == 1 and len(arguments) == 2 and NoneType in arguments:
-        return arrow_type_of(present[0])
-    if origin in (list, Sequence) and arguments:
-        item = arrow_type_of(arguments[0])
-        return None if item is None else pa.list_(item)
-    if origin is dict and len(arguments) == 2:
-        key, item = arrow_type_of(arguments[0]), arrow_type_of(arguments[1])
-        return None if key is None or item is None else pa.map_(key, item)
-    fields = _annotated_fields(annotation)
-    if fields is None:
-        return None
-    return pa.struct([pa.field(name, kind) for name, kind in fields])
-
-
-def _annotated_fields(annotation: Any) -> list[tuple[str, pa.DataType]] | None:
-    if not isinstance(annotation, type) or annotation in _PYTHON_TYPES:
-        return None
-    is_record = (
-        (issubclass(annotation, tuple) and hasattr(annotation, "_fields"))
-        or dataclasses.is_dataclass(annotation)
-        or typing.is_typeddict(annotation)
-    )
-    if not is_record:
-        return None
-    fields = []
-    for name, kind in typing.get_type_hints(annotation, include_extras=True).items():
-        column = arrow_type_of(kind)
-        if column is None:
-            raise SchemaError(
-                f"the field {name!r} of {annotation.__name__} has the type {kind!r}, which no column holds; "
-                f"use one of {', '.join(t.__name__ for t in _PYTHON_TYPES)}, list[…], dict[…, …], … | None, "
-                "or give the schema as a DDL string"
-            )
-        fields.append((name, column))
-    return fields
-
-
 def schema_of_annotation(annotation: Any) -> Schema | None:
     """The schema of a record class (NamedTuple, dataclass, TypedDict), or None."""
-    fields = _annotated_fields(annotation)
+    fields = annotated_fields(annotation)
     return None if not fields else Schema(pa.schema(fields))
 
 

@@ -7,6 +7,7 @@ import enum
 import functools
 import pickle
 import sys
+import types
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any
@@ -15,14 +16,24 @@ import cloudpickle
 
 from anabranch.errors import StateError
 from anabranch.program.kept_cache import kept_cache
+from anabranch.program.not_a_number import NanNumbers, NumberedNans
 from anabranch.program.object_parts import (
+    Path,
     attributes_of,
     built_in_base,
+    children,
     held_by_container,
+    is_atom,
     is_library,
     is_plain_instance,
+    shown_path,
 )
 from anabranch.program.object_reach import code_of, modules_of
+from anabranch.program.set_tables import SetTable, fill, frozen, table_of
+
+
+class NoCopyError(StateError):
+    """No copy of an object can be made for workers; says of which part of it, and what to do."""
 
 
 def pickled_whole(value: Any, target: Any, keeps_caches: bool = False) -> tuple[bytes, bool]:
@@ -38,7 +49,7 @@ def pickled_whole(value: Any, target: Any, keeps_caches: bool = False) -> tuple[
         for each in modules:
             cloudpickle.register_pickle_by_value(each)
         found = _pickled(value, keeps_caches)
-        cloudpickle.loads(found)  # not all that can be written can be read
+        loaded(found)  # not all that can be written can be read
         return found, True
     except Exception:  # said below, if it is no matter of the globals
         pass
@@ -47,12 +58,50 @@ def pickled_whole(value: Any, target: Any, keeps_caches: bool = False) -> tuple[
             cloudpickle.unregister_pickle_by_value(each)
     try:
         found = _pickled(value, keeps_caches)
-        cloudpickle.loads(found)
+        loaded(found)
         return found, not modules
     except StateError:
         raise
     except Exception as problem:
-        raise StateError(f"it cannot be sent to workers: {type(problem).__name__}: {problem}") from problem
+        raise NoCopyError(_told(target, problem)) from problem
+
+
+def _told(target: Any, problem: Exception) -> str:
+    """Which part of an object no copy can be made of, and what to do."""
+    way, kind = _without_copy(target) or ((), None)
+    if kind is None:
+        return (
+            f"no copy of it can be sent to workers ({type(problem).__name__}: {problem}). Keep plain values in its "
+            "attributes, closures and globals, and make the rest from them where it is used."
+        )
+    what = f"{shown_path(way)} holds a {kind.__module__}.{kind.__qualname__}".replace("builtins.", "")
+    if "lock" in kind.__name__.lower():
+        return (
+            f"{what}, of which no copy can be sent to workers. Leave it out: calls of an operator never overlap. Those "
+            "of an elastic one do: make it in open()."
+        )
+    return (
+        f"{what}, of which no copy can be sent to workers. Keep what it is made from (a path, a URL, a position), and "
+        "make it in the worker: in open() of an elastic operator, or in the call that uses it."
+    )
+
+
+def _without_copy(target: Any) -> tuple[Path, type] | None:
+    """The shortest way to something that cannot be pickled by itself, and its type."""
+    seen: set[int] = set()
+    waiting: list[tuple[Path, Any]] = [((), target)]
+    for way, value in waiting:  # grows as it is walked
+        if is_atom(value) or id(value) in seen or isinstance(value, types.ModuleType):
+            continue
+        seen.add(id(value))
+        held = list(children(value, as_copied=True))
+        if not held and not isinstance(value, (type, types.FunctionType)):
+            try:
+                cloudpickle.dumps(value)
+            except Exception:  # whatever it raises, that is the one
+                return way, type(value)
+        waiting.extend(((*way, step), child) for step, child in held)
+    return None
 
 
 def copied_with(value: Any, target: Any, others: Sequence[tuple[Any, Any]]) -> Any:
@@ -67,23 +116,57 @@ def copied_with(value: Any, target: Any, others: Sequence[tuple[Any, Any]]) -> A
     try:
         for each in modules:
             cloudpickle.register_pickle_by_value(each)
-        _ReplacingPickler(into, {id(held): number for number, (held, _) in enumerate(others)}).dump(value)
+        _Pickler(into, others={id(held): number for number, (held, _) in enumerate(others)}).dump_whole(value)
     finally:
         for each in modules:
             cloudpickle.unregister_pickle_by_value(each)
-    into.seek(0)
-    return _ReplacingUnpickler(into, [other for _, other in others]).load()
+    return loaded(into.getvalue(), [other for _, other in others])
+
+
+def loaded(data: bytes, others: Sequence[Any] = ()) -> Any:
+    """A copy of what was pickled; `others` stand where `copied_with` puts them."""
+    value, lying = _Unpickler(BytesIO(data), others).load()
+    for each, members, table in lying:
+        fill(each, members, table and SetTable(*table))
+    return value
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Gives every copy classes of its own.
+    """Gives every copy classes of its own, and keeps what pickle does not.
 
     Otherwise reading a class in the process that wrote it finds the original, and gives that the methods of the copy.
+    Sets keep their order: those that do not lie as pickle would make them are noted while the value is written, and
+    come behind it. Frozen sets, and NaNs, are made when they are met, once each.
     """
 
-    def __init__(self, into: BytesIO, keeps_caches: bool = False) -> None:
+    def __init__(self, into: BytesIO, keeps_caches: bool = False, others: Mapping[int, int] | None = None) -> None:
         super().__init__(into)
         self._keeps_caches = keeps_caches
+        self._others = others or {}
+        self._nans = NanNumbers()
+        self._met: dict[int, tuple[int, Any]] = {}
+        self._lying: list[tuple[Any, ...]] = []
+
+    def dump_whole(self, value: Any) -> None:
+        self.dump((value, self._lying))
+
+    def persistent_id(self, obj: Any) -> Any:
+        if type(obj) is float:
+            return None if obj == obj else ("nan", self._nans.number_of(obj))
+        if id(obj) in self._others:
+            return "other", self._others[id(obj)]
+        if not isinstance(obj, (set, frozenset)):
+            return None
+        if id(obj) in self._met:
+            return ("again", self._met[id(obj)][0]) if type(obj) is frozenset else None
+        table = table_of(obj)
+        if table is not None and type(obj) is frozenset:
+            number, _ = self._met[id(obj)] = len(self._met), obj
+            return "frozenset", number, list(obj), tuple(table)
+        if isinstance(obj, set) and (table is not None or type(obj).__iter__ is not set.__iter__):
+            self._met[id(obj)] = len(self._met), obj
+            self._lying.append((obj, list(set.__iter__(obj)), table and tuple(table)))
+        return None
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
@@ -98,6 +181,8 @@ class _Pickler(cloudpickle.Pickler):
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
             make, arguments, *others = reduced
             *described, _tracked, extra = arguments
+            if isinstance(described[-1], dict):  # a class within a function would lose the longer half of its name
+                described[-1] = {**described[-1], "__qualname__": obj.__qualname__}
             return (make, (*described, None, extra), *others)
         return reduced
 
@@ -108,27 +193,28 @@ def _cached_property(function: Any, name: str | None) -> Any:
     return made
 
 
-class _ReplacingPickler(_Pickler):
-    def __init__(self, into: BytesIO, numbers: Mapping[int, int]) -> None:
-        super().__init__(into)
-        self._numbers = numbers
-
-    def persistent_id(self, obj: Any) -> int | None:
-        return self._numbers.get(id(obj))
-
-
-class _ReplacingUnpickler(pickle.Unpickler):
+class _Unpickler(pickle.Unpickler):
     def __init__(self, source: BytesIO, others: Sequence[Any]) -> None:
         super().__init__(source)
         self._others = others
+        self._nans = NumberedNans()
+        self._made: dict[int, Any] = {}
 
-    def persistent_load(self, number: int) -> Any:
-        return self._others[number]
+    def persistent_load(self, known: tuple[Any, ...]) -> Any:
+        kind, number, *held = known
+        if kind == "nan":
+            return self._nans.nan(number)
+        if kind == "other":
+            return self._others[number]
+        if kind == "frozenset":
+            members, table = held
+            self._made[number] = frozen(members, SetTable(*table))
+        return self._made[number]
 
 
 def _pickled(value: Any, keeps_caches: bool) -> bytes:
     into = BytesIO()
-    _Pickler(into, keeps_caches).dump(value)
+    _Pickler(into, keeps_caches).dump_whole(value)
     return into.getvalue()
 
 

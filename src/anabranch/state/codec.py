@@ -3,6 +3,10 @@
 A value is one version byte (1) and a MessagePack object. Types MessagePack lacks are extension types,
 numbered in `_EXTENSIONS`; numbers are never reused. Nothing is ever unpickled: a checkpoint is data, and
 reading one runs no code of its writer. The format is described in docs/checkpoint.md.
+
+Sets come back in their order (`program/set_tables.py`), and a NaN as the same object wherever it was one, because
+Python looks for members by identity first. `comparable` gives bytes that do not tell such things: the same for equal
+values.
 """
 
 from __future__ import annotations
@@ -11,18 +15,21 @@ import collections
 import datetime
 import decimal
 import fractions
+import re
 import uuid
 import zoneinfo
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal
 
 import msgpack
 import numpy as np
 
 from anabranch.errors import StateError
+from anabranch.program.not_a_number import NanNumbers, NumberedNans
 from anabranch.program.object_graph import ObjectGraph, Reference
 from anabranch.program.schema import Row, restored_row
+from anabranch.program.set_tables import SetTable, fill, frozen, table_of
+from anabranch.program.showing import shown
 from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.user_objects import UserClasses, UserObject
 
@@ -142,83 +149,149 @@ _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] 
 _NUMBERS = {kind: number for number, (kind, _, _) in _EXTENSIONS.items()}
 
 
-def _extend(value: Any, classes: UserClasses | None = None) -> msgpack.ExtType:
-    number = _NUMBERS.get(type(value))
-    if number is None:
-        if isinstance(value, Row):
-            number = 20
-        elif isinstance(value, np.generic):
-            number = 19
-        elif classes is not None and (record := classes.of(value)) is not None:
-            number, value = 25, record
-        else:
-            known = "None, bool, int, float, str, bytes, list, dict, " + ", ".join(
-                kind.__name__ for kind, _, _ in _EXTENSIONS.values() if kind is not int
-            )
-            raise StateError(
-                f"cannot keep a {type(value).__module__}.{type(value).__qualname__} as state "
-                f"({value!r:.100}); keep its parts instead. Known types: {known}"
-            )
-    if number in (18, 19) and (value.dtype.hasobject or value.dtype.names is not None):
-        raise StateError(f"cannot keep numpy values of the type {value.dtype} as state; keep a list")
-    if number in (2, 3):  # sets: in one order, whatever theirs is
-        return msgpack.ExtType(number, _pack(sorted(value, key=partial(_pack, classes=classes)), classes))
-    return msgpack.ExtType(number, _pack(_EXTENSIONS[number][1](value), classes))
+class _Packer:
+    """Packs one value. Within it a NaN is known by its identity."""
+
+    __slots__ = ("_classes", "_is_exact", "_nans")
+
+    def __init__(self, classes: UserClasses | None, is_exact: bool) -> None:
+        self._classes = classes
+        self._is_exact = is_exact
+        self._nans = NanNumbers()
+
+    def pack(self, value: Any) -> bytes:
+        value = self._undisguised(value)
+        try:
+            found = msgpack.packb(value, default=self._extend, strict_types=True)
+        except OverflowError:  # an int beyond 64 bits, somewhere inside
+            value = self._replaced(value, _is_big)
+            found = msgpack.packb(value, default=self._extend, strict_types=True)
+        if self._is_exact and _MAYBE_NAN.search(found) is not None:
+            return msgpack.packb(self._replaced(value, _is_big_or_nan), default=self._extend, strict_types=True)
+        return found
+
+    def _extend(self, value: Any) -> msgpack.ExtType:
+        number = _NUMBERS.get(type(value))
+        if number is None:
+            if isinstance(value, Row):
+                number = 20
+            elif isinstance(value, np.generic):
+                number = 19
+            elif self._classes is not None and (record := self._classes.of(value)) is not None:
+                number, value = 25, record
+            else:
+                raise _unknown(value)
+        if number in (18, 19) and (value.dtype.hasobject or value.dtype.names is not None):
+            raise StateError(f"cannot keep numpy values of the type {value.dtype} as state; keep a list")
+        if number in (2, 3):
+            return self._set(number, value)
+        return msgpack.ExtType(number, self.pack(_EXTENSIONS[number][1](value)))
+
+    def _set(self, number: int, value: Any) -> msgpack.ExtType:
+        if not self._is_exact:  # in one order, whatever theirs is
+            return msgpack.ExtType(number, self.pack(sorted(value, key=self.pack)))
+        table = table_of(value)
+        if table is None:
+            return msgpack.ExtType(number, self.pack(list(value)))
+        return msgpack.ExtType(_WITH_TABLE, self.pack([number, list(value), *table]))
+
+    def _undisguised(self, value: Any) -> Any:
+        """The value with bytearrays as extensions. What is not a list or dict comes here again, by `_extend`."""
+        kind = type(value)
+        if kind in _DISGUISED:
+            return self._extend(value)
+        if kind is list and not _TO_LOOK_INTO.isdisjoint(map(type, value)):
+            return [self._undisguised(item) for item in value]
+        if kind is dict and not _TO_LOOK_INTO.isdisjoint(map(type, value.values())):
+            return {key: self._undisguised(item) for key, item in value.items()}
+        return value
+
+    def _replaced(self, value: Any, is_wanted: Callable[[Any], bool]) -> Any:
+        """The value with numbers that MessagePack has not as extensions."""
+        kind = type(value)
+        if kind is list:
+            return [self._replaced(item, is_wanted) for item in value]
+        if kind is dict:
+            return {self._replaced(key, is_wanted): self._replaced(item, is_wanted) for key, item in value.items()}
+        if not is_wanted(value):
+            return value
+        if kind is int:
+            return msgpack.ExtType(4, self.pack(str(value)))
+        return msgpack.ExtType(_NAN, msgpack.packb(self._nans.number_of(value)))
+
+
+def _unknown(value: Any) -> StateError:
+    known = "None, bool, int, float, str, bytes, list, dict, " + ", ".join(
+        kind.__name__ for kind, _, _ in _EXTENSIONS.values() if kind is not int
+    )
+    return StateError(
+        f"cannot keep a {type(value).__module__}.{type(value).__qualname__} as state "
+        f"({shown(value):.100}); keep its parts instead. Known types: {known}"
+    )
 
 
 # MessagePack packs these itself, whatever we say, and gives something else back.
 _DISGUISED = {bytearray, memoryview, msgpack.ExtType, msgpack.Timestamp}
 _TO_LOOK_INTO = {*_DISGUISED, list, dict}
+# The beginning of a float that is no number, or infinite; other bytes may look like it.
+_MAYBE_NAN = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]", re.DOTALL)
+_WITH_TABLE, _NAN = 26, 27
 
 
-def _pack(value: Any, classes: UserClasses | None = None) -> bytes:
-    value = _undisguised(value)
-    extend = _extend if classes is None else partial(_extend, classes=classes)
-    try:
-        return msgpack.packb(value, default=extend, strict_types=True)
-    except OverflowError:  # an int beyond 64 bits, somewhere inside
-        return msgpack.packb(_without_big_ints(value), default=extend, strict_types=True)
+def _is_big(value: Any) -> bool:
+    return type(value) is int and not -(2**63) <= value < 2**64
 
 
-def _undisguised(value: Any) -> Any:
-    """The value with bytearrays as extensions. What is not a list or dict comes here again, by `_extend`."""
-    kind = type(value)
-    if kind in _DISGUISED:
-        return _extend(value)
-    if kind is list and not _TO_LOOK_INTO.isdisjoint(map(type, value)):
-        return [_undisguised(item) for item in value]
-    if kind is dict and not _TO_LOOK_INTO.isdisjoint(map(type, value.values())):
-        return {key: _undisguised(item) for key, item in value.items()}
-    return value
+def _is_big_or_nan(value: Any) -> bool:
+    return value != value if type(value) is float else _is_big(value)
 
 
-def _without_big_ints(value: Any) -> Any:
-    kind = type(value)
-    if kind is int and not -(2**63) <= value < 2**64:
-        return msgpack.ExtType(4, _pack(str(value)))
-    if kind is list:
-        return [_without_big_ints(item) for item in value]
-    if kind is dict:
-        return {_without_big_ints(key): _without_big_ints(item) for key, item in value.items()}
-    return value
+class _Unpacker:
+    """Unpacks one value."""
+
+    __slots__ = ("_classes", "_nans")
+
+    def __init__(self, classes: UserClasses | None) -> None:
+        self._classes = classes
+        self._nans = NumberedNans()
+
+    def unpack(self, data: bytes) -> Any:
+        return msgpack.unpackb(data, ext_hook=self._restore, strict_map_key=False)
+
+    def _restore(self, number: int, data: bytes) -> Any:
+        if number not in _EXTENSIONS and number not in (_NAN, _WITH_TABLE):
+            raise StateError(f"a state value has the extension type {number}, which this version does not know")
+        parts = self.unpack(data)
+        if number == _NAN:
+            return self._nans.nan(parts)
+        if number == _WITH_TABLE:
+            return _with_table(parts)
+        found = _EXTENSIONS[number][2](parts)
+        return self._classes.made(found) if number == 25 and self._classes is not None else found
 
 
-def _restore(number: int, data: bytes, classes: UserClasses | None = None) -> Any:
-    if number not in _EXTENSIONS:
-        raise StateError(f"a state value has the extension type {number}, which this version does not know")
-    found = _EXTENSIONS[number][2](_unpack(data, classes))
-    return classes.made(found) if number == 25 and classes is not None else found
-
-
-def _unpack(data: bytes, classes: UserClasses | None = None) -> Any:
-    restore = _restore if classes is None else partial(_restore, classes=classes)
-    return msgpack.unpackb(data, ext_hook=restore, strict_map_key=False)
+def _with_table(parts: list[Any]) -> Any:
+    number, members, *table = parts
+    if number == 3:
+        return frozen(members, SetTable(*table))
+    made: set[Any] = set()
+    fill(made, members, SetTable(*table))
+    return made
 
 
 def encode(value: Any, classes: UserClasses | None = None) -> bytes:
     """The bytes of a value; StateError if it has a type that cannot be kept. `classes`: whose objects can be."""
+    return _encoded(value, classes, is_exact=True)
+
+
+def comparable(value: Any, classes: UserClasses | None = None) -> bytes:
+    """Bytes that are the same for equal values, whatever the order of their sets; not to be read back."""
+    return _encoded(value, classes, is_exact=False)
+
+
+def _encoded(value: Any, classes: UserClasses | None, is_exact: bool) -> bytes:
     try:
-        return _PREFIX + _pack(value, classes)
+        return _PREFIX + _Packer(classes, is_exact).pack(value)
     except (ValueError, RecursionError) as problem:
         raise StateError(f"cannot keep this value as state: {problem}") from None
 
@@ -229,7 +302,7 @@ def decode(data: bytes, classes: UserClasses | None = None) -> Any:
         found = data[0] if data else "nothing"
         raise StateError(f"a state value was written with codec version {found}; this version reads {VERSION}")
     try:
-        return _unpack(data[1:], classes)
+        return _Unpacker(classes).unpack(data[1:])
     except StateError:
         raise
     except Exception as problem:  # whatever constructors of ours and of others say to parts that are not theirs

@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 
 from anabranch.errors import CheckpointError
 from anabranch.program.calling import canonical
+from anabranch.program.not_a_number import NAN, may_have_nan
 from anabranch.program.schema import to_values
 from anabranch.state.codec import decode, encode
 from anabranch.state.user_objects import UserClasses
@@ -55,6 +56,8 @@ def encode_column(values: Sequence[Any], classes: UserClasses | None = None) -> 
     if len(kinds) <= 1:
         kind = next(iter(kinds), bool)
         arrow = _ARROW_TYPES.get(kind)
+        if kind is float and may_have_nan(values) and any(v != v and v is not NAN for v in values if v is not None):
+            arrow = None  # only the NaN of tuples is known again by its value
         if arrow is not None:
             try:
                 return pa.array(values, arrow), b"plain"
@@ -278,12 +281,19 @@ def _joined(segments: Sequence[Segment], name: str, default: Any) -> tuple[pa.Ar
         if len(kinds) == 1:
             chunks = [chunk for segment in segments for chunk in segment.table.column(name).chunks]
             return pa.concat_arrays(chunks), next(iter(kinds))[1]
-    # The column changed its type over time, or is new: the codec holds every type.
+    # The column changed its type over time, or is new: the codec holds every type. What it holds stays as it is:
+    # only the program could read it exactly.
     values: list[Any] = []
+    packed: list[pa.Array] = []
     for segment in segments:
         known = name in segment.table.column_names
-        values += segment.values(name) if known else [default] * len(segment)
-    return encode_column(values)
+        if known and segment.encoding(name) == _CODEC:
+            packed += segment.table.column(name).chunks
+            continue
+        found = segment.values(name) if known else [default] * len(segment)
+        values += found
+        packed.append(pa.array(map(encode, found), pa.binary()))
+    return encode_column(values) if len(values) == sum(map(len, segments)) else (pa.concat_arrays(packed), _CODEC)
 
 
 def _first_of_each_key(hashes: np.ndarray, keys: pa.Array, encoding: bytes) -> np.ndarray:

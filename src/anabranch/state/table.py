@@ -25,7 +25,7 @@ from anabranch.errors import StateError
 from anabranch.program.calling import Instances, canonical_key
 from anabranch.program.graph import Keyed, Node
 from anabranch.program.object_parts import attributes_of, is_library, is_plain_instance
-from anabranch.state.codec import encode
+from anabranch.state.codec import comparable
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.segment import EXPIRES, Segment, write_segment
@@ -146,7 +146,7 @@ class Table:
                 for key, values in found.items():
                     live[key] = restored(values)
                     if self._ttl_ms is not None and not _IMMUTABLE.issuperset(map(type, values)):
-                        self._loaded_bytes[key] = encode(list(values), self.classes)
+                        self._loaded_bytes[key] = comparable(list(values), self.classes)
                 if len(found) < len(wanted):
                     for key in wanted:
                         if key not in found:
@@ -245,8 +245,8 @@ class Table:
         """Whether a key's state is another value than at the start of the epoch (for a new key: the initial one)."""
         before = self._loaded_bytes.get(key)
         if before is None:
-            before = encode(list(self._loaded.get(key, initial)), self.classes)
-        return encode(list(values), self.classes) != before
+            before = comparable(list(self._loaded.get(key, initial)), self.classes)
+        return comparable(list(values), self.classes) != before
 
     def _refuse_sharing(self, key: Any, values: tuple[Any, ...]) -> None:
         shared = shared_object(values)

@@ -90,10 +90,11 @@ class _Draft:
             for place, source in enumerate(node.inputs):
                 self._readers[source.id].append((node.id, place))
         self._prolific = {o.node.id: o.model.selectivity.value is Selectivity.ANY for o in plan.operators}
-        self._minds = {
-            o.node.id: o.model.ordering.value is not Ordering.TOLERANT and not isinstance(o.node.logic, Port)
+        self._ordering: dict[int, Ordering] = {
+            o.node.id: Ordering.TOLERANT if isinstance(o.node.logic, Port) else o.model.ordering.value
             for o in plan.operators
         }
+        self._chain_of = {o.node.id: o.chain for o in plan.operators}
         self._node_of: list[Node] = []  # per step, as the user wrote it
         self._forwarding = {o.node.id: o.model.forwarding.value for o in plan.operators}
         self._partitioned: dict[int, tuple[Node, tuple[int, ...]]] = {}  # stage → its source, columns in the route
@@ -253,7 +254,7 @@ class _Draft:
                     watermarks=watermarks,
                 )
             )
-        self._steps.append(Step(number, copy, stage, tuple(edges), minds_order=self._minds[node.id]))
+        self._steps.append(Step(number, copy, stage, tuple(edges), ordering=self._ordering[node.id]))
         self._node_of.append(node)
         return number
 
@@ -323,7 +324,14 @@ class _Draft:
                 digits=(*digits, *edge.fork),
                 crosses=crosses,
                 key=self._edge_key(target, edge.place) if crosses and target is not None else (),
+                keeps_keys=crosses and target is not None and self._keeps_keys(step, target),
             )
+
+    def _keeps_keys(self, source: Step, target: Step) -> bool:
+        """Whether all tuples of one key of a stage come from one channel of the other: both are routed by the same."""
+        chains = {self._chain_of[self._node_of[each.number].id] for each in (source, target)}
+        kinds = {self._kinds[each.stage] for each in (source, target)}
+        return kinds == {"keyed"} and chains == {self._chains[source.stage]} and self._chains[source.stage] is not None
 
     def _edge_key(self, target: Step, place: int) -> tuple[str, ...]:
         """The columns an edge is routed by: those of the route, by their names in this input."""

@@ -12,12 +12,17 @@ out of the program, carries trails if
   these stand between tuples, and only trails say between which;
 - the stage it enters must pass trails on, because an edge that leaves it carries them;
 - the stage it enters has a step that minds order, and its tuples would not come in order without: they come from the
-  channels of another stage, or by several edges. That holds for order within keys as well: the tuples of one key come
-  from several channels, and nobody else knows which was first.
+  channels of another stage, or by several edges.
 
 What comes by one edge straight from a source, or from a stage of one channel, comes in order anyway: packets are
 sorted by where their producer stood. So a program of one keyed region whose output need not be in total order sends
-no trails at all, and each of its keys still sees its tuples in order.
+no trails at all, and each of its keys still sees its tuples in order. Order within keys (what operators with a key
+mind, unless they say more) comes without trails too where each key's tuples come from one channel, as they do behind a
+region with the same key. Between regions with other keys it does not: a key's tuples come from several channels, and
+nobody else knows which was first.
+
+A stage hands on in order only what it gets in order. So if somebody relies on that, it minds too, whatever its own
+steps say.
 
 What is left on the edges is closed under reachability: the least set of edges these rules demand.
 """
@@ -25,18 +30,19 @@ What is left on the edges is closed under reachability: the least set of edges t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from anabranch.compiler.layout.stages import Edge, Exit, Layout, Stage
 from anabranch.errors import ProgramError
-from anabranch.program.model import OutputOrder
+from anabranch.program.model import Ordering, OutputOrder
 
 
 def with_needed_order(layout: Layout, outputs: Sequence[OutputOrder] = ()) -> Layout:
     """The layout with trails only where they are needed; `outputs` are the orders of its outputs, total by default."""
     needed = {number for at, each in enumerate(layout.exits) for number in _of_exit(layout, at, each, outputs)}
+    minds = _minds(layout, outputs)
     while True:
-        found = needed | _demanded(layout, needed)
+        found = needed | _demanded(layout, needed, minds)
         if found == needed:
             break
         needed = found
@@ -68,43 +74,69 @@ def _of_exit(layout: Layout, at: int, found: Exit, outputs: Sequence[OutputOrder
     return found.edges
 
 
-def _demanded(layout: Layout, needed: set[int]) -> set[int]:
+def _demanded(layout: Layout, needed: set[int], minds: Mapping[int, Ordering]) -> set[int]:
     """The edges that must carry trails if these do."""
     found: set[int] = set()
     for stage in layout.stages:
         entry = layout.steps[stage.steps[0]]
         inputs = layout.inputs_of(stage)
-        loses_order = _minds(layout, stage) and not _arrives_in_order(layout, inputs)
+        loses_order = minds[stage.number] is not Ordering.TOLERANT and not _arrives(layout, inputs, minds[stage.number])
         stands_between = entry.takes_arrivals or any(edge.punctuated or edge.watermarks for edge in inputs)
         if loses_order or stands_between or _passes_on(layout, stage, needed):
             found.update(entry.inputs)
     for each in layout.exits:
         # What is fed back is numbered anew, in the order in which it was kept: if somebody minds that, it must be one.
-        if each.loop and _observed(layout, each, needed):
+        if each.loop and _observed(layout, each, needed, minds):
             found.update(each.edges)
     return found
+
+
+def _minds(layout: Layout, outputs: Sequence[OutputOrder]) -> dict[int, Ordering]:
+    """Stage → the order that its tuples must come in, for its own steps or for whoever takes what it hands on."""
+    found = {each.number: Ordering.TOLERANT for each in layout.stages}
+
+    def mind(stage: Stage, order: Ordering) -> None:
+        found[stage.number] = min(order, found[stage.number], key=_STRICTEST.index)
+
+    for at, each in enumerate(layout.exits):
+        if not each.loop and at < len(outputs) and outputs[at] is OutputOrder.KEY:
+            for number in each.edges:
+                mind(layout.stages[layout.steps[layout.edges[number].source].stage], Ordering.PER_KEY)
+    for stage in reversed(layout.stages):  # those behind first
+        for step in stage.steps:
+            mind(stage, layout.steps[step].ordering)
+        if stage.kind != "keyed" and found[stage.number] is Ordering.PER_KEY:
+            mind(stage, Ordering.NEEDED)  # it has no keys to tell apart
+        inputs = layout.inputs_of(stage)
+        if found[stage.number] is not Ordering.TOLERANT and _arrives(layout, inputs, found[stage.number]):
+            before = layout.stages[layout.steps[inputs[0].source].stage]
+            mind(before, Ordering.PER_KEY if before.kind == "keyed" else Ordering.NEEDED)
+    return found
+
+
+_STRICTEST = (Ordering.NEEDED, Ordering.PER_KEY, Ordering.TOLERANT)
+
+
+def _arrives(layout: Layout, inputs: Sequence[Edge], order: Ordering) -> bool:
+    """Whether tuples come in an order without trails, if those before them have theirs."""
+    if not inputs:
+        return False
+    kinds = [layout.stages[layout.steps[edge.source].stage].kind for edge in inputs]
+    return kinds in (["source"], ["single"]) or (
+        len(inputs) == 1 and inputs[0].keeps_keys and order is Ordering.PER_KEY
+    )
 
 
 def _passes_on(layout: Layout, stage: Stage, needed: set[int]) -> bool:
     return any(number in needed for step in stage.steps for number in layout.steps[step].outputs)
 
 
-def _minds(layout: Layout, stage: Stage) -> bool:
-    return any(layout.steps[step].minds_order for step in stage.steps)
-
-
-def _arrives_in_order(layout: Layout, inputs: Sequence[Edge]) -> bool:
-    kinds = [layout.stages[layout.steps[edge.source].stage].kind for edge in inputs]
-    return kinds in (["source"], ["single"])
-
-
-def _observed(layout: Layout, loop: Exit, needed: set[int]) -> bool:
+def _observed(layout: Layout, loop: Exit, needed: set[int], minds: Mapping[int, Ordering]) -> bool:
     """Whether somebody behind a feedback edge minds the order of what comes back."""
     stage = next(each for each in layout.stages if each.kind == "source" and each.name == loop.loop)
     for step in stage.steps:
         for number in layout.steps[step].outputs:
-            target = layout.edges[number].target
-            crosses = layout.edges[number].crosses
-            if number in needed or (crosses and _minds(layout, layout.stages[layout.steps[target].stage])):
+            edge = layout.edges[number]
+            if number in needed or (edge.crosses and minds[layout.steps[edge.target].stage] is not Ordering.TOLERANT):
                 return True
     return False

@@ -22,16 +22,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from anabranch.program.graph import (
     Keyed,
     Node,
     Watermark,
 )
-
-if TYPE_CHECKING:
-    pass
+from anabranch.program.model import Ordering
 
 # Per digit: the constant it holds, or None if it is sent with each tuple.
 Digits = tuple[int | None, ...]
@@ -62,6 +59,8 @@ class Edge:
         Whether punctuations travel on it.
     watermarks : tuple of str
         The watermarks whose advances travel on it.
+    keeps_keys : bool
+        Whether the tuples of one key of the stage it enters all come from one channel of the stage it leaves.
     """
 
     number: int
@@ -75,6 +74,7 @@ class Edge:
     ordered: bool = True
     punctuated: bool = False
     watermarks: tuple[str, ...] = ()
+    keeps_keys: bool = False
 
     @property
     def width(self) -> int:
@@ -99,8 +99,8 @@ class Step:
     tick : int or None
         The position at which the start of the epoch stands for an operator that waits for time to pass, or that makes a
         watermark.
-    minds_order : bool
-        Whether what it does depends on the order of its tuples; if it has a key, of those of one key.
+    ordering : Ordering
+        Whether what it does depends on the order of its tuples; or of those of one key of its stage.
     """
 
     number: int
@@ -111,7 +111,7 @@ class Step:
     digits: Digits = ()
     refines: bool = False
     tick: int | None = None
-    minds_order: bool = True
+    ordering: Ordering = Ordering.NEEDED
 
     @property
     def waits(self) -> bool:

@@ -3,7 +3,6 @@
 A reading is a state (`Reading`) and tables of handlers, one function of the reading and the node for each type of
 syntax node. The files, each importing only those above it:
 
-    source_code.py         the syntax tree of a function object, or why there is none
     values.py              what is known of a value: abstract values
     heap.py                the objects made while code is read, and what is in them
     facts.py               what reading brings to light, each with its line

@@ -10,7 +10,6 @@ from anabranch.compiler.reading.displays import iterate_over, make_object, tuple
 from anabranch.compiler.reading.names import assign_name, look_up
 from anabranch.compiler.reading.operations import METHODS, binary_operation, followed, inside_of, special_method
 from anabranch.compiler.reading.reading_state import ExpressionHandlers, Reading, StatementHandlers
-from anabranch.compiler.reading.source_code import mangled
 from anabranch.compiler.reading.subscripts import assign_item, delete_item, item_of, updates_entries
 from anabranch.compiler.reading.values import (
     NOTHING,
@@ -20,6 +19,7 @@ from anabranch.compiler.reading.values import (
     is_scalar_type,
     join,
 )
+from anabranch.program.source_code import mangled
 
 
 def _read_namedexpr(reading: Reading, node: ast.NamedExpr) -> Value:

@@ -8,8 +8,8 @@ import functools
 from typing import Any
 
 from anabranch.compiler.reading.facts import Emission
-from anabranch.compiler.reading.source_code import children
 from anabranch.compiler.reading.values import NOTHING, Value, join
+from anabranch.program.source_code import children
 
 
 @dataclasses.dataclass

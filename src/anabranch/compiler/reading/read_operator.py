@@ -29,7 +29,6 @@ from anabranch.compiler.reading import (
 from anabranch.compiler.reading.facts import Kind
 from anabranch.compiler.reading.kinds import is_plain_class, is_record, static_attribute
 from anabranch.compiler.reading.reading_state import Handlers, Reading, TooLargeError
-from anabranch.compiler.reading.source_code import NoSource, tree_of
 from anabranch.compiler.reading.values import (
     EMIT,
     ROW_TYPES,
@@ -48,6 +47,7 @@ from anabranch.program.graph import Location, StateField
 from anabranch.program.object_parts import is_kept_whole, is_plain_instance
 from anabranch.program.object_reach import code_of, reached
 from anabranch.program.schema import Schema
+from anabranch.program.source_code import NoSource, tree_of
 
 _MOST_PASSES = 8
 INTERNAL = "the compiler failed on it"

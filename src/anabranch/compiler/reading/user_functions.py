@@ -18,7 +18,6 @@ from anabranch.compiler.reading.frames import ActiveCall, ControlFlow, Frame, Ge
 from anabranch.compiler.reading.kinds import is_generated, is_plain_class, is_record, static_attribute
 from anabranch.compiler.reading.names import assign_name
 from anabranch.compiler.reading.reading_state import Extra, Reading
-from anabranch.compiler.reading.source_code import NoSource, tree_of
 from anabranch.compiler.reading.values import (
     NONE,
     NOTHING,
@@ -31,6 +30,7 @@ from anabranch.compiler.reading.values import (
     join_all,
 )
 from anabranch.program.schema import Row
+from anabranch.program.source_code import NoSource, tree_of
 
 _DEEPEST = 24
 

@@ -5,5 +5,6 @@ watched_dicts.py   dicts that refuse what the proof says does not happen
 computed_key.py    keys that are computed become columns
 whole_object.py    operators in one channel, taken over whole
 doors.py           code that reaches what is not the operator's own
-inline.py          methods that run over columns
+inline.py          methods of keyed operators over columns
+over_columns.py    functions of a tuple over the columns they read
 """

@@ -33,23 +33,37 @@ class _CannotInlineError(Exception):
     """The method must be called as it is; why."""
 
 
-def inlined(function: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]) -> Callable[..., Any] | None:
-    """A maker of the rewritten method ``(self, t)``, or None if the method must be called as it is.
+@dataclass(frozen=True)
+class Inlined:
+    """A rewritten method.
 
-    The maker takes (appends of the output columns…, append of the position, unpack) and gives a function of
-    (position, instance, input columns…) that returns nothing. ``unpack`` makes the values of a tuple from whatever
-    a ``yield`` gives that is not seen through here.
+    Attributes
+    ----------
+    make : callable
+        Takes (appends of the output columns…, append of the position, unpack) and gives a function of (position,
+        instance, the input columns that are read…) that returns nothing. ``unpack`` makes the values of a tuple from
+        whatever a ``yield`` gives that is not seen through here.
+    reads : tuple of int
+        The input columns that are read.
     """
+
+    make: Callable[..., Any]
+    reads: tuple[int, ...]
+
+
+def inlined(function: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]) -> Inlined | None:
+    """The rewritten method ``(self, t)``, or None if the method must be called as it is."""
     if not isinstance(function, types.FunctionType) or not inspect.isgeneratorfunction(function):
         return None
     if function.__closure__ or hasattr(function, "__wrapped__") or function.__defaults__ or function.__kwdefaults__:
         return None
     if function.__name__ != function.__code__.co_name:
         return None
-    maker = _rewritten(_Code(function.__code__, function.__code__.co_filename, function), tuple(inputs), tuple(outputs))
-    if maker is None:
+    found = _rewritten(_Code(function.__code__, function.__code__.co_filename, function), tuple(inputs), tuple(outputs))
+    if found is None:
         return None
-    return types.FunctionType(maker, function.__globals__, argdefs=(StopIteration, RuntimeError))
+    code, reads = found
+    return Inlined(types.FunctionType(code, function.__globals__, argdefs=(StopIteration, RuntimeError)), reads)
 
 
 @dataclass(frozen=True)
@@ -63,15 +77,19 @@ class _Code:
 
 # A task is made for every channel of every epoch, and its methods are the same each time.
 @functools.lru_cache(maxsize=256)
-def _rewritten(method: _Code, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> types.CodeType | None:
-    """The code of the maker of a rewritten method; None if the method must be called as it is."""
+def _rewritten(
+    method: _Code, inputs: tuple[str, ...], outputs: tuple[str, ...]
+) -> tuple[types.CodeType, tuple[int, ...]] | None:
+    """The code of the maker of a rewritten method, and what it reads; None if the method must be called as it is."""
     try:
         return _build(method.function, inputs, outputs)
     except _CannotInlineError:
         return None
 
 
-def _build(function: types.FunctionType, inputs: Sequence[str], outputs: Sequence[str]) -> types.CodeType:
+def _build(
+    function: types.FunctionType, inputs: Sequence[str], outputs: Sequence[str]
+) -> tuple[types.CodeType, tuple[int, ...]]:
     definition = _definition(function)
     arguments = definition.args
     names = [argument.arg for argument in arguments.args]
@@ -83,8 +101,10 @@ def _build(function: types.FunctionType, inputs: Sequence[str], outputs: Sequenc
             raise _CannotInlineError("it may look at its own frame, or has a name of ours")
         if any(name in names or name.startswith(_PREFIX) for name in _names_bound(node)):
             raise _CannotInlineError("it binds the name of the tuple, of self, or one of ours anew")
-    body = _without_stop(_Rewriter(names[0], names[1], list(inputs), list(outputs)).body(definition.body))
-    parameters = [_PREFIX + "position", names[0], *(f"{_PREFIX}c{at}" for at in range(len(inputs)))]
+    rewriter = _Rewriter(names[0], names[1], list(inputs), list(outputs))
+    body = _without_stop(rewriter.body(definition.body))
+    reads = tuple(sorted(rewriter.reads))
+    parameters = [_PREFIX + "position", names[0], *(f"{_PREFIX}c{at}" for at in reads)]
     appends = [*(f"{_PREFIX}o{at}" for at in range(len(outputs))), _PREFIX + "place", _PREFIX + "unpack"]
     # Not by their plain names, which the user's globals may give another meaning.
     errors = [f"{_PREFIX}StopIteration", f"{_PREFIX}RuntimeError"]
@@ -98,7 +118,7 @@ def _build(function: types.FunctionType, inputs: Sequence[str], outputs: Sequenc
     ast.copy_location(made, definition)
     ast.fix_missing_locations(module)
     code = compile(module, function.__code__.co_filename, "exec")
-    return next(each for each in code.co_consts if isinstance(each, types.CodeType))
+    return next(each for each in code.co_consts if isinstance(each, types.CodeType)), reads
 
 
 def _names_bound(node: ast.AST) -> list[str]:
@@ -175,6 +195,7 @@ class _Rewriter(ast.NodeTransformer):
         self.inputs = inputs
         self.names = outputs
         self.outputs = len(outputs)
+        self.reads: set[int] = set()
         self._guarded = 0  # how many `try` and `with` are around
 
     def body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
@@ -199,6 +220,7 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def _column(self, at: int) -> ast.Name:
+        self.reads.add(at)
         return ast.Name(f"{_PREFIX}c{at}", ast.Load())
 
     # -- what leaves ----------------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
-import pickle
 import sys
 import types
 from typing import Any
@@ -36,7 +35,7 @@ from anabranch.program.graph import Keyed, StateField
 from anabranch.program.object_graph import ObjectGraph
 from anabranch.program.object_parts import is_atom, is_plain_instance
 from anabranch.program.object_reach import at_path, code_of, path_to
-from anabranch.program.whole_copies import copied_with, pickled_whole
+from anabranch.program.whole_copies import copied_with, loaded, pickled_whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,7 +254,7 @@ def _with_own_dicts(target: Any, dicts: list[_Dict]) -> tuple[Any, list[_Dict]]:
     if plain is not None:
         return plain, dicts
     pickled, _ = pickled_whole((target, dicts), target)
-    target, dicts = pickle.loads(pickled)
+    target, dicts = loaded(pickled)
     for each in dicts:
         find_object(each.route, target).clear()
     return target, dicts

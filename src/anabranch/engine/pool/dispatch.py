@@ -391,6 +391,7 @@ class _Run:
         self._queued -= 1
         self._running.pop(chunk, None)
         self._pool._ended(chunk, now)
+        chunk.is_taken = True
         whole = chunk.whole or chunk
         if chunk.whole is not None:
             whole.results[chunk.first - whole.first] = chunk.results[0]
@@ -401,14 +402,14 @@ class _Run:
         return whole if self._is_finished(whole) else None
 
     def _is_finished(self, chunk: Chunk) -> bool:
-        return len(chunk.results) == len(chunk.rows) and not chunk.waiting
+        return chunk.is_taken and not chunk.waiting
 
     def _is_settled(self, chunk: Chunk) -> bool:
         """Whether nothing of a chunk is awaited any more: it is finished, or all is that stands before the failure."""
         if self._failure is None or self._failure.index >= chunk.first + len(chunk.rows):
             return self._is_finished(chunk)
         before = chunk.results[: self._failure.index - chunk.first]
-        return len(chunk.results) == len(chunk.rows) and not any(type(result) is Failed for result in before)
+        return chunk.is_taken and not any(type(result) is Failed for result in before)
 
     def _failed(self, whole: Chunk, index: int, row: Any, attempt: int, problem: BaseException, now: float) -> None:
         if isinstance(problem, CallTimeout):

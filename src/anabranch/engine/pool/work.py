@@ -40,6 +40,8 @@ class Chunk:
         How many of its calls will be made again.
     has_failed : bool
         Whether there is a `Failed` among the results.
+    is_taken : bool
+        Whether whoever handed it out has looked at its results: the worker writes them before it says that it ended.
     """
 
     __slots__ = (
@@ -49,6 +51,7 @@ class Chunk:
         "done",
         "first",
         "has_failed",
+        "is_taken",
         "results",
         "rows",
         "seconds",
@@ -70,6 +73,7 @@ class Chunk:
         self.waiting = 0
         self.abandoned = False
         self.has_failed = False
+        self.is_taken = False
 
     def fail(self, problem: BaseException) -> None:
         """In the place of the next result: what was raised."""

@@ -20,7 +20,7 @@ from typing import Any
 from anabranch.engine.verifying.plain_operators import PlainCode, PlainOperator
 from anabranch.engine.worker.sampling import Event, StepSample
 from anabranch.errors import StateError
-from anabranch.state.codec import decode, encode
+from anabranch.state.codec import comparable, decode
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,7 +210,7 @@ def _states_differ(code: PlainCode, plain: PlainOperator, sample: OperatorSample
             elif not same(value, one[name]):
                 return Difference("state", key, None, {name: value}, {name: one[name]})
     for name, entries in plain.together().items():
-        if sorted(map(encode, kept.get(name, []))) != sorted(map(encode, entries)):
+        if sorted(map(comparable, kept.get(name, []))) != sorted(map(comparable, entries)):
             return Difference("state", None, None, {name: kept.get(name, [])}, {name: entries})
     for name, entries in plain.strays().items():
         return Difference("state", None, None, {name: "kept by nobody"}, {name: entries})
@@ -225,6 +225,6 @@ def _same_tuples(found: list[tuple[Any, ...]], expected: list[tuple[Any, ...]]) 
 def same(found: Any, expected: Any) -> bool:
     """Whether two values are the same, type and all."""
     try:
-        return encode(found) == encode(expected)
+        return comparable(found) == comparable(expected)
     except StateError:
         return False

@@ -17,8 +17,6 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-import cloudpickle
-
 from anabranch.compiler.models.key_proof import expression_function
 from anabranch.compiler.rewriting.computed_key import BehindKeyColumn
 from anabranch.compiler.rewriting.managed_state import ManagedDicts
@@ -31,7 +29,7 @@ from anabranch.program.calling import Instances, emitted, route_of
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Process, Punctuate, Route
 from anabranch.program.object_graph import ObjectGraph, Reference
 from anabranch.program.object_parts import children, is_atom
-from anabranch.program.whole_copies import pickled_whole
+from anabranch.program.whole_copies import loaded, pickled_whole
 from anabranch.state.codec import decode, encode
 
 State = Mapping[str, Any]
@@ -101,7 +99,7 @@ class PlainCode:
         rows : iterable
             (key, tuple) of all that it will take: a dict's index is computed from a tuple.
         """
-        logic, held = cloudpickle.loads(self._pickled)
+        logic, held = loaded(self._pickled)
         node = dataclasses.replace(self.node, logic=logic)
         if self._managed:
             prototype = self.running.logic.prototype  # type: ignore[union-attr]
@@ -353,6 +351,8 @@ def _deep(part: Any, parts: list[Any], numbers: dict[int, int]) -> Any:
             return ["again", numbers[part.number]]
         numbers[part.number] = len(numbers)
         way, kind, held = parts[part.number]
+        if kind.endswith(" with a table"):
+            kind, held = kind.removesuffix(" with a table"), held[0]
         if kind in ("set", "frozenset"):
             held = sorted(held, key=lambda each: repr(_deep(each, parts, {})))
         return [way, kind, _deep(held, parts, numbers)]

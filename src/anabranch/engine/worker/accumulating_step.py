@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from anabranch.engine.pool.dispatch import Pool
-from anabranch.engine.worker.batches import Batch, Keeper, StateTable
+from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batches import Keeper, StateTable
 from anabranch.operators.accumulation import Accumulate, Values, accumulation_of
 from anabranch.program.calling import operator_failed
 from anabranch.program.graph import Node

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from anabranch.engine.worker.trails import Trails, joined, order_of
+from anabranch.engine.worker.trails import Digits, Trails, joined, order_of
 from anabranch.program.event_time import BEGINNING
 
 
@@ -49,6 +49,18 @@ class Advances:
         """With more digits, the same for all."""
         more = [np.full(len(self.values), digit, dtype=np.int64) for digit in digits]
         return dataclasses.replace(self, trails=[*self.trails, *more])
+
+
+def at_the_start(tick: int, ways: Sequence[Digits], wanted: Digits) -> Trails:
+    """Where an advance stands that a stream makes when an epoch begins, for whoever it comes to by several ways.
+
+    It goes down the graph depth-first, so of the ways, which are told apart by the forks they took, the first counts.
+    """
+    starts = []
+    for digits in ways:
+        forks = [digits[at] if at < len(digits) else 0 for at, want in enumerate(wanted) if want is None]
+        starts.append((tick, *(fork or 0 for fork in forks[1:])))
+    return [np.full(1, digit) for digit in min(starts)]
 
 
 def candidates(values: np.ndarray, start: int, heard: bool) -> np.ndarray:

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 
-from anabranch.compiler.rewriting.inline import inlined
+from anabranch.compiler.rewriting.inline import Inlined, inlined
+from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.column_steps import column_step
 from anabranch.engine.worker.guarded_steps import as_written, guarded_step, only_tuples_step
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.errors import AnabranchError
@@ -42,87 +43,6 @@ class StateTable(Protocol):
 
     def load_due(self, field: str, after: int, until: int) -> dict[Any, Any]:
         """The live instances by key, those among them whose `field`, a number, is above one and up to another."""
-
-
-class Batch:
-    """Tuples with their positions, as rows or columns, whichever was asked for last."""
-
-    __slots__ = ("_columns", "_rows", "positions", "schema", "ways")
-
-    def __init__(
-        self,
-        schema: Schema,
-        positions: Sequence[int],
-        rows: list[Row] | None = None,
-        columns: Sequence[Sequence[Any]] | None = None,
-    ) -> None:
-        self.schema = schema
-        self.positions = positions
-        self._rows = rows
-        self._columns = columns
-        self.ways: list[int] = []  # what a route or a punctuating operator chose for each tuple
-
-    def placed(self, positions: Sequence[int]) -> Batch:
-        """The same tuples with other positions."""
-        other = Batch(self.schema, positions, self._rows, self._columns)
-        other.ways = self.ways
-        return other
-
-    def renumbered(self) -> Batch:
-        """The same tuples, numbered from 0 on."""
-        return self.placed(range(len(self.positions)))
-
-    def part(self, start: int, stop: int) -> Batch:
-        """The tuples from start to stop, which keep their positions; those of a range begin with 0."""
-        positions = self.positions[start:stop]
-        rows = None if self._rows is None else self._rows[start:stop]
-        columns = None if self._columns is None else [column[start:stop] for column in self._columns]
-        other = Batch(self.schema, range(len(positions)) if isinstance(positions, range) else positions, rows, columns)
-        other.ways = self.ways[start:stop]
-        return other
-
-    def picked(self, places: Sequence[int]) -> list[tuple[Any, ...]]:
-        """Some of the tuples, without their class; the others are left as they are."""
-        if self._rows is not None:
-            return [tuple(tuple.__iter__(self._rows[place])) for place in places]
-        return list(zip(*([column[place] for place in places] for column in self.columns), strict=True))
-
-    def arrays(self) -> list[pa.Array]:
-        """The columns as Arrow has them."""
-        return self.schema.arrays(self.columns)
-
-    def array(self, place: int) -> pa.Array:
-        """A column as Arrow has it."""
-        return pa.array(self.columns[place], self.schema.arrow.field(place).type)
-
-    def kept(self, mask: Sequence[bool]) -> Batch:
-        """Some of the tuples, which keep their positions."""
-        return Batch(self.schema, list(compress(self.positions, mask)), list(compress(self.rows, mask)))
-
-    def with_column(self, schema: Schema, column: np.ndarray) -> Batch:
-        """The same tuples with a column of numbers more."""
-        return Batch(schema, self.positions, columns=[*self.columns, column.tolist()])
-
-    def __len__(self) -> int:
-        return len(self.positions)
-
-    def row_at(self, position: int) -> Row:
-        """The (first) tuple with a position."""
-        return self.rows[list(self.positions).index(position)]
-
-    @property
-    def rows(self) -> list[Row]:
-        if self._rows is None:
-            assert self._columns is not None
-            self._rows = list(map(self.schema.row_class, zip(*self._columns, strict=True)))
-        return self._rows
-
-    @property
-    def columns(self) -> Sequence[Sequence[Any]]:
-        if self._columns is None:
-            assert self._rows is not None
-            self._columns = list(zip(*self._rows, strict=True)) if self._rows else [[] for _ in self.schema.names]
-        return self._columns
 
 
 ElasticSteps = Callable[..., Callable[[Batch, Node], Batch]]
@@ -179,11 +99,13 @@ class BatchSteps:
         timed = watch.around if watch is not None else _as_it_is
         emitting = watch.around_emitting if watch is not None else _as_it_is
         if isinstance(logic, Filter):
-            return self._guard(_run_filter, timed(logic.function))
+            step = self._guard(_run_filter, timed(logic.function))
+            return step if watch is not None else column_step(node, self._epoch, step)
         if isinstance(logic, Map):
             if hasattr(logic.function, "added_column"):  # of the library: makes a column for whole batches
                 return _adding_step(logic.function)
-            return self._guard(_run_map, timed(logic.function), keep)
+            step = self._guard(_run_map, timed(logic.function), keep)
+            return step if watch is not None else column_step(node, self._epoch, step)
         if isinstance(logic, FlatMap):
             return self._flat_map_step(node, watch, self._guard(_run_flat_map, emitting(logic.function), keep))
         if self._elastic is not None and settings_of(logic) is not None:  # accumulators
@@ -198,10 +120,10 @@ class BatchSteps:
                 return self._guard(_run_keyed, emitting(function), first, places, table, keep)
             # Columns of lists or dicts must be copied as they are emitted, which the rewritten method does not.
             may_inline = keep.tuples_last
-            maker = inlined(function, node.inputs[0].schema.names, node.schema.names) if may_inline else None
-            if maker is None:
+            rewritten = inlined(function, node.inputs[0].schema.names, node.schema.names) if may_inline else None
+            if rewritten is None:
                 return self._guard(_run_keyed_generator, emitting(function), places, table, keep)
-            return self._inlined_step(maker, places, table, timed)
+            return self._inlined_step(rewritten, places, table, timed)
         if isinstance(logic, (Route, Punctuate)):
             return self._choosing_step(logic)
         if isinstance(logic, Port):
@@ -240,7 +162,7 @@ class BatchSteps:
 
     def _inlined_step(
         self,
-        maker: Callable[..., Any],
+        rewritten: Inlined,
         places: tuple[int, ...],
         table: StateTable,
         timed: Callable[[Callable[..., Any]], Callable[..., Any]],
@@ -252,10 +174,11 @@ class BatchSteps:
             keys = keys_of(batch, places)
             live = table.load(set(keys))
             appends = [column.append for column in columns]  # type: ignore[attr-defined]
-            process = timed(maker(*appends, positions.append, schema.unpack))
+            process = timed(rewritten.make(*appends, positions.append, schema.unpack))
+            columns_read = [batch.values(place) for place in rewritten.reads]
             try:
                 # A loop in C that keeps nothing: each call appends what it emits.
-                deque(map(process, batch.positions, map(live.__getitem__, keys), *batch.columns), maxlen=0)
+                deque(map(process, batch.positions, map(live.__getitem__, keys), *columns_read), maxlen=0)
             except AnabranchError:
                 raise
             except Exception as problem:
@@ -374,13 +297,12 @@ def _run_flat_map(batch: Batch, function: Callable[[Row], Any], keep: Keeper) ->
 
 
 def keys_of(batch: Batch, places: tuple[int, ...]) -> list[Any]:
-    columns = batch.columns
     if len(places) == 1:
-        keys = columns[places[0]]
+        keys = batch.values(places[0])
         return [canonical(key) for key in keys] if float in set(map(type, keys)) else list(keys)
     if not places:
         return [()] * len(batch)
-    chosen = [columns[place] for place in places]
+    chosen = [batch.values(place) for place in places]
     if any(float in set(map(type, column)) for column in chosen):
         chosen = [[canonical(key) for key in column] for column in chosen]
     return list(zip(*chosen, strict=True))

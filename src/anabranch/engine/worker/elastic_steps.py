@@ -15,7 +15,8 @@ from typing import Any
 from anabranch.engine.pool.dispatch import CallFailed, Pool
 from anabranch.engine.pool.elastic_call import awaited
 from anabranch.engine.pool.work import Failed
-from anabranch.engine.worker.batches import Batch, Keeper
+from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batches import Keeper
 from anabranch.operators.guarding import GuardedElastic, Guarding
 from anabranch.program.calling import emitted, operator_failed
 from anabranch.program.elastic import ElasticFunction

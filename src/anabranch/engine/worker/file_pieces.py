@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anabranch.engine.worker.needed_columns import Needed
 from anabranch.engine.worker.packets import number_place, text_place
 from anabranch.errors import InputError
 from anabranch.program.schema import Schema
@@ -121,8 +122,8 @@ def why_not(found: pq.FileMetaData, wanted: Schema) -> str | None:
     read = [name for name in wanted.names if name in stored.names]
     if not read:
         return "it has none of the columns"
-    if any("." in name for name in read):
-        return "it has columns with a dot in their names"
+    if any("." in name or _has(wanted.type_of(name), _has_dots) for name in read):
+        return "it has names with a dot in them"
     for field in wanted.arrow:
         if field.name in stored.names:
             kind = _kind(stored.field(field.name).type)
@@ -164,6 +165,10 @@ def _has(kind: pa.DataType, is_wanted: object) -> bool:
     return bool(is_wanted(kind)) or any(_has(each, is_wanted) for each in inner)
 
 
+def _has_dots(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and any("." in field.name for field in kind)
+
+
 def _is_dated(kind: pa.DataType) -> bool:
     return pa.types.is_date(kind) or pa.types.is_timestamp(kind)
 
@@ -174,19 +179,22 @@ def _has_new_calendar(metadata: dict[bytes, bytes]) -> bool:
     return not any(key in metadata for key in _LEGACY) and (version is None or version >= b"3.1")
 
 
-def read_pieces(pieces: Sequence[FilePiece], schemas: Sequence[Schema]) -> Iterator[SourceRows]:
-    """The rows of pieces; `schemas` are those of the program's sources."""
+def read_pieces(pieces: Sequence[FilePiece], needed: Sequence[Needed]) -> Iterator[SourceRows]:
+    """The rows of pieces; `needed` is what is needed of each of the program's sources. What is not, is null."""
     for piece in pieces:
-        wanted = schemas[piece.source].arrow
+        wanted = needed[piece.source]
         try:
             with pq.ParquetFile(piece.path) as file:
-                names = [name for name in wanted.names if name in file.schema_arrow.names]
+                stored = wanted.read & set(file.schema_arrow.names)
+                names = [name for name in wanted.names if name.split(".")[0] in stored]
+                # Of a file without the columns that are needed it must still be known how many rows it has.
+                names = names or [file.schema_arrow.names[0]]
                 for batch in file.iter_batches(BATCH_ROWS, piece.groups, names, use_threads=False):
                     columns = [
                         batch.column(field.name).cast(field.type)
-                        if field.name in names
+                        if field.name in stored
                         else pa.nulls(len(batch), field.type)
-                        for field in wanted
+                        for field in wanted.schema
                     ]
                     yield SourceRows(piece.source, piece.place, columns, piece.modified_ms)
         except (OSError, pa.ArrowException) as error:

@@ -9,18 +9,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.errors import OperatorError
 from anabranch.operators.epoch_context import current
 from anabranch.operators.guarding import GuardedFunction
 from anabranch.program.graph import FlatMap, Node
 
-if TYPE_CHECKING:
-    from anabranch.engine.worker.batches import Batch
-
-Step = Callable[["Batch", Node], "Batch"]
+Step = Callable[[Batch, Node], Batch]
 
 
 def as_written(node: Node) -> Node:
@@ -48,7 +46,7 @@ def guarded_step(node: Node, all_at_once: Step, one_by_one: Step, watch: Stopwat
             return one_by_one(batch, node)
         if node.columns is None:
             return made
-        return type(made)(node.schema, made.positions, columns=[*made.columns, [None] * len(made)])
+        return Batch(node.schema, made.positions, columns=[*made.columns, [None] * len(made)])
 
     return step
 
@@ -59,5 +57,5 @@ def only_tuples_step(batch: Batch, node: Node) -> Batch:
     if any(letter is not None for letter in letters):
         is_tuple = [letter is None for letter in letters]
         positions: Any = list(compress(batch.positions, is_tuple))
-        return type(batch)(node.schema, positions, columns=[list(compress(column, is_tuple)) for column in columns])
-    return type(batch)(node.schema, batch.positions, columns=columns)
+        return Batch(node.schema, positions, columns=[list(compress(column, is_tuple)) for column in columns])
+    return Batch(node.schema, batch.positions, columns=columns)

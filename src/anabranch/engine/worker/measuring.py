@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Layout, Stage
 from anabranch.engine.clock import Clock
-from anabranch.engine.worker.batches import Batch, keys_of
+from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batches import keys_of
 from anabranch.engine.worker.retracing import RetracedStage
 from anabranch.engine.worker.stage import StageRun
 from anabranch.engine.worker.timing import Stopwatch
@@ -53,9 +54,8 @@ class Measuring:
 
     def _of_batch(self, batch: Batch) -> tuple[np.ndarray, list[Any]]:
         places = tuple(batch.schema.names.index(name) for name in self._entry.key_of(0))
-        kinds = batch.schema.arrow.types
         routed = [places[at] for at in self._places]
-        columns = [pa.array(batch.columns[place], kinds[place]) for place in routed]
+        columns = [batch.array(place) for place in routed]
         return hash_columns(columns), keys_of(batch, places)
 
     def _of_keys(self, keys: list[Any]) -> tuple[np.ndarray, list[Any]]:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anabranch.compiler.layout.stages import Layout, Stage, Step
-from anabranch.engine.worker.batches import Batch, keys_of
+from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batches import keys_of
 from anabranch.errors import ProgramError, StateError
 from anabranch.program.calling import canonical_key, emitted
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Punctuate, Route

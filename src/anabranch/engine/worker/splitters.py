@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.engine.reports import ElasticReport, SplitReport
-from anabranch.engine.worker.batches import Batch
+from anabranch.engine.worker.batch import ColumnBatch
 from anabranch.engine.worker.exchange import Outbox, Row, batches_of
 from anabranch.engine.worker.file_pieces import FilePiece, SourceRows, read_pieces
 from anabranch.engine.worker.local_channels import LocalChannels
+from anabranch.engine.worker.needed_columns import everything, needed_of
 from anabranch.engine.worker.output_files import OutputFiles
 from anabranch.engine.worker.packets import number_place, text_place, unpack
 from anabranch.engine.worker.retracing import Failure, RetracedStage
@@ -28,7 +29,6 @@ from anabranch.engine.worker.worker_pools import POOLS
 from anabranch.errors import AnabranchError, OrderError
 from anabranch.operators.epoch_context import running
 from anabranch.program.graph import Node
-from anabranch.program.schema import to_values
 from anabranch.state.store import StateVersion
 
 
@@ -74,7 +74,7 @@ class _Splitter:
         if piece in self.failures:
             return
         numbers = np.arange(first, first + count)
-        batch = _ArrowBatch(self.source.schema, range(count), columns)
+        batch = ColumnBatch(self.source.schema, range(count), columns)
         begun = self._clock.passing_s()
         leaving = self._run.run(Flow(batch, [numbers]))
         self.busy_seconds += self._clock.passing_s() - begun
@@ -84,47 +84,6 @@ class _Splitter:
             self._run.failure = None
         for each in leaving:
             yield piece, each
-
-
-class _ArrowBatch(Batch):
-    """A batch as it was read: what no operator looks at stays as Arrow has it."""
-
-    __slots__ = ("_arrow",)
-
-    def __init__(self, schema: Any, positions: Sequence[int], arrow: Sequence[pa.Array]) -> None:
-        super().__init__(schema, positions)
-        self._arrow = arrow
-
-    @property
-    def columns(self) -> Sequence[Sequence[Any]]:
-        if self._columns is None:
-            self._columns = [to_values(column) for column in self._arrow]
-        return self._columns
-
-    @property
-    def rows(self) -> list[Any]:
-        if self._rows is None:
-            self._rows = list(map(self.schema.row_class, zip(*self.columns, strict=True)))
-        return self._rows
-
-    def picked(self, places: Sequence[int]) -> list[tuple[Any, ...]]:
-        if self._rows is not None or self._columns is not None:
-            return super().picked(places)
-        return list(zip(*(to_values(column.take(pa.array(places, pa.int64()))) for column in self._arrow), strict=True))
-
-    def arrays(self) -> list[pa.Array]:
-        return list(self._arrow)
-
-    def array(self, place: int) -> pa.Array:
-        return self._arrow[place]
-
-    def with_column(self, schema: Any, column: np.ndarray) -> Batch:
-        return _ArrowBatch(schema, self.positions, [*self._arrow, pa.array(column)])
-
-    def placed(self, positions: Sequence[int]) -> Batch:
-        other = _ArrowBatch(self.schema, positions, self._arrow)
-        other._rows, other._columns, other.ways = self._rows, self._columns, self.ways
-        return other
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +106,12 @@ class SplitTask(Task):
 
     def rows_of_files(self, pieces: Sequence[FilePiece], whom: int) -> Iterator[Row]:
         """What the task with this number sends for pieces of files that it reads itself."""
-        return self.rows_of(read_pieces(pieces, [source.schema for source in self.load().inputs]), whom)
+        program = self.load()
+        if self.retraces:  # an error shows all of its tuple
+            needed = [everything(source.schema) for source in program.inputs]
+        else:
+            needed = [needed_of(program.layout, source) for source in program.inputs]
+        return self.rows_of(read_pieces(pieces, needed), whom)
 
     def rows_of(self, read: Iterator[SourceRows], whom: int) -> Iterator[Row]:
         """What the task with this number sends for what is read."""

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, Step
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
-from anabranch.engine.worker.batches import Batch, BatchSteps, ElasticSteps, Keeper, StateTable, keys_of
+from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batches import BatchSteps, ElasticSteps, Keeper, StateTable, keys_of
 from anabranch.engine.worker.sampling import PUNCTUATION, TICK, StageSampler, StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.timed_calls import TimedCalls

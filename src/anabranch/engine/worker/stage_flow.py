@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge
 from anabranch.engine.worker.advances import Advances
-from anabranch.engine.worker.batches import Batch
+from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.trails import Trails
 
 

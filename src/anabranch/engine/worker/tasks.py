@@ -21,8 +21,8 @@ from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
 from anabranch.engine.reports import Anomaly, ChannelReport
-from anabranch.engine.worker.advances import Advances, EventTimes, rising
-from anabranch.engine.worker.batches import Batch
+from anabranch.engine.worker.advances import Advances, EventTimes, at_the_start, rising
+from anabranch.engine.worker.batch import Batch, ColumnBatch
 from anabranch.engine.worker.exchange import (
     ADVANCES,
     DATA,
@@ -55,7 +55,6 @@ from anabranch.operators.hot_key_parts import HotKeyParts
 from anabranch.program.event_time import END
 from anabranch.program.graph import Feedback, Keyed, Node, Watermark
 from anabranch.program.model import OutputOrder
-from anabranch.program.schema import to_values
 from anabranch.program.travelling import run_under, unpacked
 from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
@@ -414,9 +413,8 @@ class ChannelRun:
                 for number, trails, values in self._advances.get(name, ())
             ]
             if name in ticks:  # the input has ended: whoever made it says so at the start of the epoch
-                width = len(parts[0][0]) if parts else sum(digit is None for digit in wanted)
-                start = [np.full(1, ticks[name] if at == 0 else 0) for at in range(width)]
-                parts.append((start, np.full(1, END)))
+                came = [edge.digits for edge in self._edges.values() if name in edge.watermarks]
+                parts.append((at_the_start(ticks[name], came, wanted), np.full(1, END)))
             if parts:
                 yield rising(name, parts, self._times.value(name), name in self._times.idle)
 
@@ -467,7 +465,12 @@ def column_batch(
     table = pa.Table.from_batches(records)
     if order is not None:
         table = table.combine_chunks().take(pa.array(order))
-    return Batch(schema, positions, columns=[to_values(table.column(name)) for name in schema.names])
+    return ColumnBatch(schema, positions, [_whole(table.column(name)) for name in schema.names])
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _sorted_batch(parts: list[tuple[np.ndarray, list[pa.RecordBatch], Any]]) -> Batch:
@@ -481,7 +484,7 @@ def _sorted_batch(parts: list[tuple[np.ndarray, list[pa.RecordBatch], Any]]) -> 
     if len(positions) > 1 and not (positions[1:] > positions[:-1]).all():
         order = np.argsort(positions, kind="stable")
         table, positions = table.take(pa.array(order)), positions[order]
-    return Batch(schema, positions.tolist(), columns=[to_values(table.column(n)) for n in schema.names])
+    return ColumnBatch(schema, positions.tolist(), [_whole(table.column(name)) for name in schema.names])
 
 
 @dataclasses.dataclass(frozen=True)

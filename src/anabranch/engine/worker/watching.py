@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anabranch.compiler.layout.stages import Layout, Stage, Step
-from anabranch.engine.worker.batches import Batch, keys_of
+from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batches import keys_of
 from anabranch.errors import ProgramError
 from anabranch.program.belongings import Belongings
 from anabranch.program.graph import FlatMap, Keyed, Map, Node
 from anabranch.program.model import Declaration, Selectivity, declaration_of
 from anabranch.program.object_parts import is_library
-from anabranch.state.codec import encode
+from anabranch.state.codec import comparable
 
 if TYPE_CHECKING:
     from anabranch.engine.worker.stage_flow import Arrival, Flow
@@ -156,7 +157,7 @@ class _StepWatch:
         for output in outputs:
             for name in names:
                 value = output[self._node.schema.names.index(name)]
-                if encode([value]) != encode([row[name]]):
+                if comparable([value]) != comparable([row[name]]):
                     self._refuse(f"forward {name!r}", row, f"it emitted {value!r} for it")
 
     def _refuse(self, what: str, row: Any, found: str) -> None:

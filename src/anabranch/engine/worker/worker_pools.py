@@ -32,7 +32,8 @@ from anabranch.engine.pool.neighbours import Neighbours
 from anabranch.engine.pool.work import Crew
 from anabranch.engine.reports import ElasticReport
 from anabranch.engine.worker.accumulating_step import BlockCalls, accumulating_step
-from anabranch.engine.worker.batches import Batch, StateTable
+from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batches import StateTable
 from anabranch.engine.worker.elastic_steps import Calls, elastic_step
 from anabranch.errors import OperatorError
 from anabranch.operators.accumulation import accumulation_of

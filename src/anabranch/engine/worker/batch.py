@@ -1,0 +1,191 @@
+"""Tuples with their positions, as rows or columns, whichever is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.program.schema import Row, Schema, to_values
+
+
+class Batch:
+    """Tuples with their positions, as rows or columns, whichever was asked for last."""
+
+    __slots__ = ("_columns", "_rows", "positions", "schema", "ways")
+
+    def __init__(
+        self,
+        schema: Schema,
+        positions: Sequence[int],
+        rows: list[Row] | None = None,
+        columns: Sequence[Sequence[Any]] | None = None,
+    ) -> None:
+        self.schema = schema
+        self.positions = positions
+        self._rows = rows
+        self._columns = columns
+        self.ways: list[int] = []  # what a route or a punctuating operator chose for each tuple
+
+    def placed(self, positions: Sequence[int]) -> Batch:
+        """The same tuples with other positions."""
+        other = Batch(self.schema, positions, self._rows, self._columns)
+        other.ways = self.ways
+        return other
+
+    def renumbered(self) -> Batch:
+        """The same tuples, numbered from 0 on."""
+        return self.placed(range(len(self.positions)))
+
+    def part(self, start: int, stop: int) -> Batch:
+        """The tuples from start to stop, which keep their positions; those of a range begin with 0."""
+        positions = self.positions[start:stop]
+        rows = None if self._rows is None else self._rows[start:stop]
+        columns = None if self._columns is None else [column[start:stop] for column in self._columns]
+        other = Batch(self.schema, range(len(positions)) if isinstance(positions, range) else positions, rows, columns)
+        other.ways = self.ways[start:stop]
+        return other
+
+    def picked(self, places: Sequence[int]) -> list[tuple[Any, ...]]:
+        """Some of the tuples, without their class; the others are left as they are."""
+        if self._rows is not None:
+            return [tuple(tuple.__iter__(self._rows[place])) for place in places]
+        return list(zip(*([column[place] for place in places] for column in self.columns), strict=True))
+
+    def arrays(self) -> list[pa.Array]:
+        """The columns as Arrow has them."""
+        return self.schema.arrays(self.columns)
+
+    def array(self, place: int) -> pa.Array:
+        """A column as Arrow has it."""
+        return pa.array(self.columns[place], self.schema.arrow.field(place).type)
+
+    def kept(self, mask: Sequence[bool]) -> Batch:
+        """Some of the tuples, which keep their positions."""
+        return Batch(self.schema, list(compress(self.positions, mask)), list(compress(self.rows, mask)))
+
+    def with_column(self, schema: Schema, column: np.ndarray) -> Batch:
+        """The same tuples with a column of numbers more."""
+        return Batch(schema, self.positions, columns=[*self.columns, column.tolist()])
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def row_at(self, position: int) -> Row:
+        """The (first) tuple with a position."""
+        return self.rows[list(self.positions).index(position)]
+
+    @property
+    def rows(self) -> list[Row]:
+        if self._rows is None:
+            assert self._columns is not None
+            self._rows = list(map(self.schema.row_class, zip(*self._columns, strict=True)))
+        return self._rows
+
+    def values(self, place: int) -> Sequence[Any]:
+        """A column as Python values."""
+        return self.columns[place]
+
+    @property
+    def columns(self) -> Sequence[Sequence[Any]]:
+        if self._columns is None:
+            assert self._rows is not None
+            self._columns = list(zip(*self._rows, strict=True)) if self._rows else [[] for _ in self.schema.names]
+        return self._columns
+
+
+class ColumnBatch(Batch):
+    """Tuples by column, each as Arrow has it, as Python values, or both: what no operator looks at stays as it came.
+
+    Values of lists, maps and structs can be changed in place by whoever is given them, so once they are Python values
+    these are the column, and what Arrow had is forgotten.
+    """
+
+    __slots__ = ("_arrays", "_lists")
+
+    def __init__(
+        self,
+        schema: Schema,
+        positions: Sequence[int],
+        arrays: Sequence[pa.Array | None],
+        lists: Sequence[Sequence[Any] | None] | None = None,
+    ) -> None:
+        super().__init__(schema, positions)
+        self._arrays: list[pa.Array | None] = list(arrays)
+        self._lists: list[Sequence[Any] | None] = [None] * len(self._arrays) if lists is None else list(lists)
+
+    def untouched(self, place: int) -> pa.Array | None:
+        """A column as Arrow has it, if nobody can have changed its values."""
+        return self._arrays[place]
+
+    def values(self, place: int) -> Sequence[Any]:
+        found = self._lists[place]
+        if found is None:
+            array = self._arrays[place]
+            assert array is not None
+            found = self._lists[place] = to_values(array)
+            if pa.types.is_nested(array.type):
+                self._arrays[place] = None
+        return found
+
+    @property
+    def columns(self) -> Sequence[Sequence[Any]]:
+        return [self.values(place) for place in range(len(self._lists))]
+
+    @property
+    def rows(self) -> list[Row]:
+        if self._rows is None:
+            self._rows = list(map(self.schema.row_class, zip(*self.columns, strict=True)))
+        return self._rows
+
+    def picked(self, places: Sequence[int]) -> list[tuple[Any, ...]]:
+        chosen = pa.array(places, pa.int64())
+        columns = []
+        for array, values in zip(self._arrays, self._lists, strict=True):
+            if values is not None:
+                columns.append([values[place] for place in places])
+            else:
+                assert array is not None
+                columns.append(to_values(array.take(chosen)))
+        return list(zip(*columns, strict=True))
+
+    def arrays(self) -> list[pa.Array]:
+        return [self.array(place) for place in range(len(self._arrays))]
+
+    def array(self, place: int) -> pa.Array:
+        found = self._arrays[place]
+        return found if found is not None else pa.array(self._lists[place], self.schema.arrow.field(place).type)
+
+    def kept(self, mask: Sequence[bool]) -> Batch:
+        positions = list(compress(self.positions, mask))
+        chosen = pa.array(mask, pa.bool_())
+        arrays = [None if array is None else array.filter(chosen) for array in self._arrays]
+        lists = [None if values is None else list(compress(values, mask)) for values in self._lists]
+        return ColumnBatch(self.schema, positions, arrays, lists)
+
+    def with_column(self, schema: Schema, column: np.ndarray) -> Batch:
+        return ColumnBatch(schema, self.positions, [*self._arrays, pa.array(column)], [*self._lists, None])
+
+    def placed(self, positions: Sequence[int]) -> Batch:
+        other = ColumnBatch(self.schema, positions, self._arrays, self._lists)
+        other._rows, other.ways = self._rows, self.ways
+        return other
+
+    def part(self, start: int, stop: int) -> Batch:
+        positions = self.positions[start:stop]
+        arrays = [None if array is None else array.slice(start, stop - start) for array in self._arrays]
+        lists = [None if values is None else values[start:stop] for values in self._lists]
+        placed = range(len(positions)) if isinstance(positions, range) else positions
+        other = ColumnBatch(self.schema, placed, arrays, lists)
+        other._rows = None if self._rows is None else self._rows[start:stop]
+        other.ways = self.ways[start:stop]
+        return other
+
+
+def field_of(array: pa.Array, path: Sequence[str]) -> pa.Array:
+    """The column of a field within structs; null where one of these is."""
+    return pc.struct_field(array, list(path)) if path else array

@@ -1,0 +1,126 @@
+"""Which columns of a source, and which fields within them, anybody reads: the others need not be read from its files.
+
+    source ─► filter(lambda t: t.bid is not None) ─► map(lambda t: (t.bid["auction"], t.bid["price"])) ─►
+    needed: bid.auction, bid.price
+
+Known where what takes the source's tuples, in its own stage, reads single columns (`compiler/rewriting/over_columns`)
+and drops the rest. What leaves the stage is needed whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pyarrow as pa
+
+from anabranch.compiler.layout.stages import Layout, Step
+from anabranch.compiler.rewriting.over_columns import Read
+from anabranch.engine.worker.column_steps import column_plan
+from anabranch.program.graph import Filter, Map, Node, Watermark
+from anabranch.program.schema import Schema
+
+
+@dataclasses.dataclass(frozen=True)
+class Needed:
+    """What is read of a source's files.
+
+    Attributes
+    ----------
+    names : tuple of str
+        As Parquet names them: columns, and fields by their path.
+    schema : pyarrow.Schema
+        All columns, in order. A struct of which some fields are read has these only; what is not read at all keeps its
+        type, and is null.
+    read : frozenset of str
+        The columns of which something is read.
+    """
+
+    names: tuple[str, ...]
+    schema: pa.Schema
+    read: frozenset[str]
+
+
+def needed_of(layout: Layout, source: Node) -> Needed:
+    """What is needed of a source."""
+    (step,) = (step for step in layout.steps if step.node.name == source.name and not step.inputs)
+    reads = _needed(layout, step)
+    return everything(source.schema) if reads is None else _narrowed(source.schema, reads)
+
+
+def everything(schema: Schema) -> Needed:
+    """All of a source."""
+    return Needed(schema.names, schema.arrow, frozenset(schema.names))
+
+
+def _needed(layout: Layout, step: Step) -> set[Read] | None:
+    """What is read of the tuples that a step gives; None: all."""
+    found: set[Read] = set()
+    for number in step.outputs:
+        edge = layout.edges[number]
+        if edge.crosses or edge.target < 0:
+            return None
+        reads = _read(layout, layout.steps[edge.target], step.node.schema)
+        if reads is None:
+            return None
+        found |= reads
+    return found
+
+
+def _read(layout: Layout, step: Step, schema: Schema) -> set[Read] | None:
+    """What a step, and those behind it, read of the tuples it is given."""
+    node = step.node
+    if not node.inputs or not node.inputs[0].schema.arrow.equals(schema.arrow):
+        return None
+    if isinstance(node.logic, Watermark):
+        behind = _needed(layout, step)
+        return None if behind is None else behind | {Read(schema.names.index(node.logic.attribute))}
+    if not isinstance(node.logic, (Map, Filter)):
+        return None
+    plan = column_plan(node) or column_plan(node, with_fields=False)
+    if plan is None:
+        return None
+    reads = set(plan.reads)
+    if isinstance(node.logic, Map):
+        return reads
+    behind = _needed(layout, step)
+    return None if behind is None else reads | behind
+
+
+def _narrowed(schema: Schema, reads: set[Read]) -> Needed:
+    names: list[str] = []
+    fields: list[pa.Field] = []
+    read: set[str] = set()
+    for at, field in enumerate(schema.arrow):
+        mine = [each for each in reads if each.column == at]
+        paths = {each.path for each in mine if not each.is_null}
+        kind = field.type
+        if mine:
+            read.add(field.name)
+            if pa.types.is_struct(kind) and () not in paths:
+                # Whether a struct is null shows in any of its fields.
+                paths = paths or {_first_leaf(kind)}
+                names += [".".join([field.name, *path]) for path in sorted(paths)]
+                kind = _only(kind, paths)
+            else:
+                names.append(field.name)
+        fields.append(pa.field(field.name, kind, field.nullable))
+    if not names:  # nothing but how many there are
+        names, read = [schema.names[0]], {schema.names[0]}
+    return Needed(tuple(names), pa.schema(fields), frozenset(read))
+
+
+def _first_leaf(kind: pa.DataType) -> tuple[str, ...]:
+    """The path of a field that is no struct itself."""
+    field = kind.field(0)
+    return (field.name, *_first_leaf(field.type)) if pa.types.is_struct(field.type) else (field.name,)
+
+
+def _only(kind: pa.DataType, paths: set[tuple[str, ...]]) -> pa.DataType:
+    """A struct with some of its fields, in its order."""
+    fields = []
+    for field in kind:
+        inner = {path[1:] for path in paths if path[0] == field.name}
+        if inner:
+            whole = () in inner or not pa.types.is_struct(field.type)
+            fields.append(pa.field(field.name, field.type if whole else _only(field.type, inner)))
+    return pa.struct(fields)
