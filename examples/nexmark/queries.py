@@ -7,16 +7,31 @@ makes events, prints `explain`, runs the query on Spark and on one thread, and s
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import re
 from decimal import Decimal
 
 import anabranch as ab
 from anabranch import agg
-from examples.nexmark.events import SIDE_INPUT, side_input, streams
+from examples.nexmark.events import EVENTS, SIDE_INPUT, generate, side_input, streams
 
 EURO = Decimal("0.908")
 TEN = ab.event_time("dateTime", 10)
+DAY = ab.key(lambda b: f"{b.dateTime:%Y-%m-%d}", "day")
+
+
+def offers(auctions, bids):
+    """Auctions with each bid that came while they were open."""
+    bids = bids.select("auction", "bidder", "price", bid_dateTime="dateTime", bid_extra="extra")
+    return auctions.join(bids, by=("id", "auction")).filter(lambda t: t.dateTime <= t.bid_dateTime <= t.expires)
+
+
+def levels(name, aggregation):
+    """An aggregation of all bids, and of those of each level of price."""
+    tests = (lambda b: b.price < 10_000, lambda b: 10_000 <= b.price < 1_000_000, lambda b: b.price >= 1_000_000)
+    ranks = {f"rank{at}_{name}": aggregation.where(test) for at, test in enumerate(tests, 1)}
+    return {f"total_{name}": aggregation, **ranks}
 
 
 def q0(bids):
@@ -42,6 +57,12 @@ def q3(auctions, persons):
     return wanted.join(near, by=("seller", "id")).select("name", "city", "state", id="auction")
 
 
+def q4(auctions, bids):
+    """Average price for a category: of the highest bids of its auctions, as they change."""
+    final = offers(auctions, bids).aggregate(by=["id", "category"], window=ab.running(), final=agg.max("price"))
+    return final.aggregate(by="category", window=ab.running(latest_of="id"), final=agg.avg("final"))
+
+
 def q5(bids):
     """Hot items: which auctions had the most bids in the last 10 seconds, every 2 seconds?"""
     hop = ab.sliding(TEN, every=2)
@@ -49,6 +70,28 @@ def q5(bids):
     most = counts.aggregate(by="at", window=ab.event_time("at", 2), maxn=agg.max("num"))
     best = counts.join(most, by=["at", ("num", "maxn")], window=ab.event_time("at", 0))
     return best.select("auction", "num")
+
+
+class Winner(ab.Operator):
+    """The highest bid of an auction, when it has expired."""
+
+    best: tuple = ab.state(default=None)
+
+    def process(self, t):
+        if self.best is None:
+            self.timers.at(t.expires)
+        if self.best is None or t.price > self.best[1]:
+            self.best = t.seller, t.price
+
+    def on_timer(self, time):
+        yield self.best
+        self.best = None
+
+
+def q6(auctions, bids):
+    """Average selling price by seller: of the last 10 auctions that closed. Flink SQL cannot say it."""
+    won = offers(auctions, bids).process(Winner(), by="id", schema="seller long, price long")
+    return won.aggregate(by="seller", window=ab.sliding(ab.count(10), every=1), avg_price=agg.avg("price"))
 
 
 def q7(bids):
@@ -67,6 +110,11 @@ def q8(persons, auctions):
     sold = auctions.aggregate(by="seller", window=TEN, at=agg.window_time())
     both = came.join(sold, by=[("id", "seller"), "at"], window=ab.event_time("at", 0))
     return both.select("id", "name", "starttime")
+
+
+def q9(auctions, bids):
+    """Winning bids: the highest bid of each auction so far, of equal ones the first."""
+    return offers(auctions, bids).top(1, ["price", "bid_dateTime"], by="id", descending=[True, False])
 
 
 def q10(bids):
@@ -109,6 +157,37 @@ def q14(bids):
     return wanted.select("*", c_counts=lambda b: b.extra.count("c"))
 
 
+def q15(bids):
+    """Bidding statistics report: bids, bidders and auctions of each day by level of price, as they change."""
+    many = {**levels("bids", agg.count()), **levels("bidders", agg.distinct("bidder"))}
+    return bids.aggregate(by=DAY, window=ab.running(), **many, **levels("auctions", agg.distinct("auction")))
+
+
+def q16(bids):
+    """Channel statistics report: the same for each channel, with the last minute."""
+    many = {**levels("bids", agg.count()), **levels("bidders", agg.distinct("bidder"))}
+    timed = bids.select("*", minute=lambda b: f"{b.dateTime:%H:%M}")
+    by, last = ["channel", DAY], agg.max("minute")
+    many |= levels("auctions", agg.distinct("auction"))
+    return timed.aggregate(by=by, window=ab.running(), minute=last, **many)
+
+
+def q17(bids):
+    """Auction statistics report: bids and prices of each auction and day, as they change."""
+    prices = {f"{name}_price": getattr(agg, name)("price") for name in ("min", "max", "avg", "sum")}
+    return bids.aggregate(by=["auction", DAY], window=ab.running(), **levels("bids", agg.count()), **prices)
+
+
+def q18(bids):
+    """Find last bid: of each bidder for each auction."""
+    return bids.top(1, "dateTime", by=["bidder", "auction"])
+
+
+def q19(bids):
+    """Auction TOP-10 price: the highest bids of each auction, with their ranks."""
+    return bids.top(10, "price", by="auction", rank="rank_number")
+
+
 def q20(bids, auctions):
     """Expand bid with auction: bids with what they are for, in category 10."""
     wanted = auctions.filter(lambda a: a.category == 10).select(
@@ -146,3 +225,26 @@ def run(name: str, events: ab.Stream) -> ab.Stream:
     given = streams(events)
     function = QUERIES[name]
     return function(**{each: given[each] for each in inspect.signature(function).parameters})
+
+
+def main() -> None:
+    """Run a query on Spark and on one thread, and compare."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("query", choices=[name for name in QUERIES if name != "q12"])
+    parser.add_argument("--events", type=int, default=20_000)
+    parser.add_argument("--channels", type=int, default=2)
+    given = parser.parse_args()
+    session = ab.session()
+    rows = generate(given.events, disorder=20)
+    stream = run(given.query, session.from_rows(rows, EVENTS, rows_per_epoch=max(1, given.events // 5)))
+    stream.explain()
+    writer = stream.writeStream.format("memory").queryName("output").option("channels", given.channels)
+    writer.option("endOfInput", "close").trigger(availableNow=True).start().awaitTermination()
+    found = [tuple(row.values()) for row in session.spark.table("output").toArrow().to_pylist()]
+    equal = repr(found) == repr([tuple(row) for row in stream.run_sequential(ends=True)])
+    print(f"{len(found)} rows; {'equal to' if equal else 'NOT'} the run on one thread")
+    raise SystemExit(0 if equal else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -30,6 +30,7 @@ FIGURES: dict[str, set[str]] = {
         "congestion_under_loaded",
         "channels_slow_sink",
     },
+    "epoch": {"fixed_vs_bare", "fixed_vs_bare_cpu", "per_level_s", "py4j_calls"},
     "merger_speed": {"sequence_4_steady_kips", "indexed_32_batched_kips"},
     "migration": {"pause_ratio_spark", "pause_ms", "pause_ms_worst", "moved_vs_minimum", "keys_compared"},
     "operators": {

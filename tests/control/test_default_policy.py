@@ -392,18 +392,6 @@ def test_a_shrinking_backlog_is_left_to_shrink_but_not_for_ever() -> None:
     assert channels == [4, 4, 4, 4, 4, 5]
 
 
-def test_the_state_of_a_release_that_remembered_less_is_taken_over() -> None:
-    policy = DefaultPolicy(BOUNDS)
-    policy.propose(Observation(1, 4, 4000.0, congestion=0.9, busy_share=1.0))
-    state = policy.to_dict()
-    for name in ("loads", "hesitant", "trial_channels"):
-        del state[name]
-    state["recent"] = [period[:3] for period in state["recent"]]
-    other = DefaultPolicy(BOUNDS)
-    other.restore(state)
-    assert other.propose(Observation(2, 8, 8000.0, congestion=0.9, busy_share=1.0)).channels == 16
-
-
 @pytest.mark.parametrize("wrong", [{"congestion_threshold": 1.0}, {"expand_utilisation": 0.6}, {"patience": 0}])
 def test_options_that_would_oscillate_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError):

@@ -15,6 +15,7 @@ from anabranch.operators.agg import Aggregation
 from anabranch.operators.aggregation import aggregate_logic
 from anabranch.operators.late_tuples import late_logic, results_logic
 from anabranch.operators.pattern_matching import match_logic
+from anabranch.operators.running_windows import RunningWindow
 from anabranch.operators.sorting import deduplicate_logic, sort_logic
 from anabranch.operators.top_tuples import top_logic
 from anabranch.operators.windows import POLICIES, Policy, Sliding, Tumbling, tumbling
@@ -30,12 +31,13 @@ if TYPE_CHECKING:
 def aggregate(
     stream: Stream,
     by: By | None,
-    window: Tumbling | Sliding | Policy,
+    window: Tumbling | Sliding | RunningWindow | Policy,
     *,
     name: str | None = None,
     null_key: str = "keep",
     reassociate: bool = False,
     on_error: str | None = None,
+    ttl: float | datetime.timedelta | None = None,
     late: Literal["drop"] = "drop",
     **aggregations: Aggregation,
 ) -> Stream: ...
@@ -45,12 +47,13 @@ def aggregate(
 def aggregate(
     stream: Stream,
     by: By | None,
-    window: Tumbling | Sliding | Policy,
+    window: Tumbling | Sliding | RunningWindow | Policy,
     *,
     name: str | None = None,
     null_key: str = "keep",
     reassociate: bool = False,
     on_error: str | None = None,
+    ttl: float | datetime.timedelta | None = None,
     late: Literal["stream"],
     **aggregations: Aggregation,
 ) -> tuple[Stream, Stream]: ...
@@ -59,24 +62,25 @@ def aggregate(
 def aggregate(
     stream: Stream,
     by: By | None,
-    window: Tumbling | Sliding | Policy,
+    window: Tumbling | Sliding | RunningWindow | Policy,
     *,
     name: str | None = None,
     null_key: str = "keep",
     reassociate: bool = False,
     on_error: str | None = None,
+    ttl: float | datetime.timedelta | None = None,
     late: str = "drop",
     **aggregations: Aggregation,
 ) -> Stream | tuple[Stream, Stream]:
-    """Aggregate windows of each key: one tuple for each window, when it closes.
+    """Aggregate windows of each key: one tuple for each window, when it closes; with `running` whenever it changes.
 
     Parameters
     ----------
     by : str, function, ab.key(…), sequence of these, or None
         The key: columns, fields of structs (``"bid.auction"``), functions of a tuple. None for windows
         over the whole stream, which run on one thread.
-    window : tumbling(…), sliding(…) or a policy
-        Which tuples belong together: see `tumbling` and `sliding`.
+    window : tumbling(…), sliding(…), running() or a policy
+        Which tuples belong together: see `tumbling`, `sliding` and `running`.
     null_key : "keep", "drop" or "fail"
         What a tuple does whose key is null: it has a key like any other; it goes; it fails the epoch. The first
         two are counted as ``null_key``.
@@ -86,6 +90,9 @@ def aggregate(
     on_error : "fail", "skip" or "dead_letter", optional
         What a tuple does for which a function of yours fails, or that has no key or time where it must have one; see
         `Stream.on_error`. What fails when a window closes by itself fails the epoch.
+    ttl : seconds or timedelta, optional
+        A key that brought no tuple for so long, by the clock of the epochs, is forgotten with its window; for windows
+        that only tuples close, and for `running`.
     late : "drop" or "stream"
         With windows that follow the watermark of the stream, what becomes of tuples for which no window is open any
         more: they go; or they are a stream: then two streams are given back, the results and the late tuples. They are
@@ -107,18 +114,20 @@ def aggregate(
     keyed = _keyed(under(stream, on_error), "aggregate", by, location, name, shown=True)
     key = keyed.names
     chosen = tumbling(window) if isinstance(window, POLICIES) else window
-    if not isinstance(chosen, (Tumbling, Sliding)):
+    if not isinstance(chosen, (Tumbling, Sliding, RunningWindow)):
         raise ProgramError(
             f"aggregate at {location}: expected a window such as tumbling(count(10)), "
-            f"tumbling(delta('time', 60)) or sliding(count(10), every=count(1)), found {window!r}"
+            f"tumbling(delta('time', 60)), sliding(count(10), every=count(1)) or running(), found {window!r}"
         )
     if not aggregations:
         raise ProgramError(f"aggregate at {location}: nothing to compute; add for example total=agg.sum('x')")
 
     def make(called: str) -> tuple[Logic, Schema]:
         scale = scale_of(stream._node)
+        ttl_ms = to_milliseconds(ttl)
+        late_stream = late == "stream"
         return aggregate_logic(
-            keyed.stream.schema, key, chosen, aggregations, called, null_key, reassociate, scale, late == "stream"
+            keyed.stream.schema, key, chosen, aggregations, called, null_key, reassociate, scale, late_stream, ttl_ms
         )
 
     if late not in ("drop", "stream"):

@@ -489,11 +489,8 @@ class DefaultPolicy:
         return {**memory, "recent": recent, "quality": self._quality.to_dict(), **self._capacities.to_dict()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        # What an earlier release did not remember starts as it does with a new policy.
-        self._memory = PolicyMemory(
-            **{name: state[name] for name in PolicyMemory.__dataclass_fields__ if name in state}
-        )
+        self._memory = PolicyMemory(**{name: state[name] for name in PolicyMemory.__dataclass_fields__})
         self._recent = [RecentPeriod(*period) for period in state["recent"]]
         self._capacities.restore(state)
-        self._quality = MeasurementQuality(**state.get("quality", {}))
+        self._quality = MeasurementQuality(**state["quality"])
         self._fitted = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import datetime
 import itertools
 import types
 from collections.abc import Callable
@@ -46,6 +47,7 @@ PIECES: dict[type, tuple[str, Callable[[Any], Any]]] = {
     np.random.Generator: ("generator", lambda value: value.bit_generator.state),
     itertools.count: ("count", lambda value: list(value.__reduce__()[1])),
     StringIO: ("text", lambda value: [value.getvalue(), value.tell()]),
+    type(datetime.date.min.isocalendar()): ("isocalendar", list),
 }
 RESTORED: dict[str, Callable[[Any], Any]] = {
     "bytearray": bytearray,
@@ -54,6 +56,7 @@ RESTORED: dict[str, Callable[[Any], Any]] = {
     "generator": _generator_of,
     "count": lambda contents: itertools.count(*contents),
     "text": lambda contents: filled_text(StringIO(), contents),
+    "isocalendar": lambda contents: datetime.date.fromisocalendar(*contents).isocalendar(),
 }
 
 

@@ -58,6 +58,10 @@ class Row(tuple):
             raise AttributeError(f"no column {unknown[0]!r}; columns: {', '.join(self._fields)}")
         return type(self)(changes.get(name, value) for name, value in zip(self._fields, self, strict=True))
 
+    # As on the named tuple that a type checker takes it for.
+    _replace = but
+    _asdict = asDict
+
     def __repr__(self) -> str:
         return "(" + ", ".join(f"{n}={v!r}" for n, v in zip(self._fields, self, strict=True)) + ")"
 
