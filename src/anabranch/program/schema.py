@@ -25,6 +25,7 @@ import pyarrow as pa
 from anabranch.errors import SchemaError
 from anabranch.program.ddl import parse_ddl, to_ddl, type_name
 from anabranch.program.not_a_number import NAN, may_have_nan, one_nan
+from anabranch.program.showing import shown
 
 UTC = datetime.UTC
 
@@ -256,7 +257,7 @@ def _is_text(column: Sequence[Any], nulls: bool) -> bool:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = shown(value)
     return text if len(text) <= 200 else text[:197] + "…"
 
 
@@ -281,9 +282,8 @@ def to_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     kind = column.type
     if column.null_count == 0 and (pa.types.is_integer(kind) or kind in (pa.float64(), pa.bool_())):
         numbers = column.to_numpy(zero_copy_only=False)
-        if numbers.dtype.kind == "f" and np.isnan(numbers).any():
-            return list(map(one_nan, numbers.tolist()))
-        return numbers.tolist()
+        has_nan = numbers.dtype.kind == "f" and np.isnan(numbers).any()
+        return list(map(one_nan, numbers.tolist())) if has_nan else numbers.tolist()
     correct = _correction(kind)
     values = column.to_pylist()
     return values if correct is None else [None if value is None else correct(value) for value in values]
