@@ -100,7 +100,7 @@ def shown(value):
     if isinstance(value, memoryview):
         return f"view {value.tobytes()} {value.readonly}"
     flags = f" {value.flags.writeable}" if isinstance(value, np.ndarray) else ""
-    return f"{type(value).__name__} {ascii(value)}{flags}"
+    return f"{type(value).__name__} {value!a}{flags}"
 
 
 class Declared(ab.Operator):
