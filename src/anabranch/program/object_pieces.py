@@ -51,7 +51,7 @@ def whole_of_view(value: memoryview) -> Any:
     """What a memoryview shows, all of it; StateError if it shows a part, or something else than bytes."""
     whole = value.obj
     if type(whole) not in (bytes, bytearray) or value.format != "B" or value.shape != (len(whole),):  # type: ignore[arg-type]
-        raise StateError("a memoryview of a part, or of something else than bytes, cannot be kept: keep what it shows")
+        raise StateError("cannot keep a memoryview of a part, or of something else than bytes: keep what it shows")
     return whole
 
 
