@@ -83,7 +83,7 @@ def test_a_word_that_is_not_where_it_should_be_is_found(tmp_path: Path) -> None:
     for name in ("Segment", "LIMIT", "rows"):
         assert undefined(page.format("segment", name, "state/segment.py"), tmp_path) == []
     assert undefined(page.format("segment", "Piece", "state/segment.py"), tmp_path) == ["segment"]
-    assert undefined(page.format("segment", "Segment", "state/elsewhere.py"), tmp_path) == ["segment"]
+    assert undefined(page.format("segment", "Segment", "state/" + "elsewhere.py"), tmp_path) == ["segment"]
     with pytest.raises(AssertionError, match="say where"):
         undefined("| a | b | somewhere |", tmp_path)
 

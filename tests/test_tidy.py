@@ -286,14 +286,42 @@ def workplace_breaches(text: str, may_skip: bool) -> list[str]:
 
 
 def dead_path_breaches(text: str) -> list[str]:
-    """Files of this repository that a text names and that are not there (any more)."""
-    named = r"(?<![\w/.-])((?:tests|benchmarks|experiments|examples|docs|scripts|src)/[\w/-]+\.(?:py|md|json|txt))\b"
-    return [
-        f"line {number}: there is no {path}"
-        for number, line in enumerate(text.splitlines(), 1)
-        for path in re.findall(named, line)
-        if not (ROOT / path).exists() and not path.endswith("/NAME.py")
-    ]
+    """Files and modules of this repository that a text names and that are not there (any more).
+
+    Paths may begin at the root or at the package (`engine/worker/tasks.py`), modules at the package, between backticks
+    (`engine.worker.tasks.ChannelTask`).
+    """
+    parts = "|".join(sorted(path.stem for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"))
+    roots = "tests|benchmarks|experiments|examples|docs|scripts|src"
+    named = rf"(?<![\w/.-])((?:{roots}|{parts})/[\w/-]+\.(?:py|md|json|txt))\b"
+    dotted = rf"`((?:{parts})(?:\.\w+)+)(?:\(\))?`"
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        for path in re.findall(named, line):
+            if not (ROOT / path).exists() and not (PACKAGE / path).exists() and not path.endswith("/NAME.py"):
+                found.append(f"line {number}: there is no {path}")
+        for name in re.findall(dotted, line):
+            steps = name.split(".")
+            # Settings of Spark's, and files whose names begin like a package of ours.
+            if not name.startswith("spark.") and steps[-1] != "json" and not _is_module(steps):
+                found.append(f"line {number}: there is no {name}")
+    return found
+
+
+def _is_module(steps: list[str]) -> bool:
+    """Whether a dotted name is a package or module of ours, or begins with one and goes on with a name in it."""
+    if (PACKAGE / "/".join(steps)).is_dir():
+        return True
+    for count in range(2, len(steps) + 1):
+        file = (PACKAGE / "/".join(steps[:count])).with_suffix(".py")
+        if file.exists():
+            return (
+                count == len(steps) or re.search(rf"\b{steps[count]}\b", file.read_text(encoding="utf-8")) is not None
+            )
+    return (
+        len(steps) == 2
+        and re.search(rf"\b{steps[1]}\b", (PACKAGE / steps[0] / "__init__.py").read_text(encoding="utf-8")) is not None
+    )
 
 
 def shared_clock_breaches(text: str) -> list[str]:
@@ -769,6 +797,10 @@ def test_a_path_of_the_workplace_is_found() -> None:
 def test_a_file_that_is_named_and_not_there_is_found() -> None:
     assert dead_path_breaches("see `docs/nowhere.md`") == ["line 1: there is no docs/nowhere.md"]
     assert dead_path_breaches("see `tests/conftest.py`, other/docs/nowhere.md and benchmarks/NAME.py") == []
+    assert dead_path_breaches("`engine/nowhere.py`") and dead_path_breaches("`engine.nowhere`")
+    assert dead_path_breaches("`partitioning.tally.Tally`") and dead_path_breaches("`engine.reports.Nothing`")
+    alive = "`engine/reports.py`, `partitioning.counting.tally.Tally`, `engine.worker` and `spark.cores.max`"
+    assert dead_path_breaches(alive) == []
 
 
 def test_a_replaced_clock_of_the_process_is_found() -> None:

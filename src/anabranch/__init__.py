@@ -31,8 +31,9 @@ from anabranch.api.stream import Stream
 from anabranch.errors import AnabranchError
 from anabranch.operators import agg
 from anabranch.operators.pattern_matching import step
+from anabranch.operators.running_windows import running
 from anabranch.operators.windows import count, delta, event_time, punctuation, sessions, sliding, time, tumbling
-from anabranch.program.model import model
+from anabranch.program.model import Load, model
 from anabranch.program.schema import Row, Schema
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "EpochEnded",
     "ExecutorsChanged",
     "FeedbackStream",
+    "Load",
     "Operator",
     "Rescaled",
     "Row",
@@ -60,6 +62,7 @@ __all__ = [
     "partition_of",
     "partitions_of",
     "punctuation",
+    "running",
     "session",
     "sessions",
     "show_progress",

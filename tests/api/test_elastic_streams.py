@@ -253,7 +253,7 @@ def test_a_connection_that_cannot_be_sent_is_refused_with_the_remedy() -> None:
         with lock:
             return Pair(t.x, t.i)
 
-    with pytest.raises(ProgramError, match=r"cannot be sent to workers.*open\(\)"):
+    with pytest.raises(ProgramError, match=r"copy can be sent to workers.*open\(\)"):
         run_parallel(numbers(3).map(holds, elastic=True))
 
 

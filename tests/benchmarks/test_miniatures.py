@@ -14,7 +14,7 @@ from benchmarks.__main__ import main, names
 # The figures that tools and documents read; a benchmark may have more.
 FIGURES: dict[str, set[str]] = {
     "compiler": {"unsound", "found_safe", "compile_500_s", "compile_500_processor_s", "mutants"},
-    "control": {"traces", "worst_vs_paper", "worst_run_vs_paper", "worst_handled_steady", "oscillating"},
+    "control": {"traces", "worst_vs_paper", "worst_run_vs_paper", "worst_handled_steady", "oscillating", "simulated"},
     "damage": {"damages", "silent", "crashed", "raw_errors", "recovered", "stopped"},
     "durability": {"process_ms", "power_ms", "flushes_per_epoch", "flush_ms", "flushing_ms_per_epoch"},
     "elastic": {
@@ -30,6 +30,7 @@ FIGURES: dict[str, set[str]] = {
         "congestion_under_loaded",
         "channels_slow_sink",
     },
+    "epoch": {"fixed_vs_bare", "fixed_vs_bare_cpu", "per_level_s", "py4j_calls"},
     "merger_speed": {"sequence_4_steady_kips", "indexed_32_batched_kips"},
     "migration": {"pause_ratio_spark", "pause_ms", "pause_ms_worst", "moved_vs_minimum", "keys_compared"},
     "operators": {
@@ -56,7 +57,15 @@ FIGURES: dict[str, set[str]] = {
         "scale32_stateful",
         "scale32_shuffle",
     },
-    "partitioning": {"lll", "explicit", "counters", "fast_readj_speedup", "pruned_readj_speedup", "lookup_cost"},
+    "partitioning": {
+        "lll",
+        "eq11",
+        "explicit",
+        "counters",
+        "fast_readj_speedup",
+        "pruned_readj_speedup",
+        "lookup_cost",
+    },
     "simulator": {"planted_bugs", "planted_bugs_found", "worlds_per_cpu_minute", "worlds_failed"},
     "skew": {"skew_gain", "skew_gain_uniform", "busiest", "speedup", "hot_key_rows_per_second", "splitter_ns"},
     "soundness": {"programs", "unsound", "found_safe", "needless_refusals", "bodies_fuzzed"},

@@ -203,6 +203,37 @@ def test_a_chain_of_steps_does_what_it_did(tmp_path):
             assert results[0] == results[1]
 
 
+def test_a_selection_and_a_struct_given_as_the_tuple_do_what_they_did(tmp_path):
+    chance = random.Random(5)
+    texts = [Writer(chance).expression(kind) for kind in KINDS[:4] for _ in range(FUNCTIONS // 16)]
+    path = tmp_path / "values.py"
+    path.write_text(
+        "OUTSIDE = 11\nenclosed = 5\nall = [\n" + "".join(f"    lambda t: {text},\n" for text in texts) + "]\n"
+    )
+    names: dict = {}
+    exec(compile(path.read_text(), str(path), "exec", dont_inherit=True), names)
+    whole = [lambda t: t.n, lambda t: t.n["w"], lambda t: t]
+    schemas = ["x long, y string, z array<long>, w struct<v: double>", "v double", COLUMNS]
+    for number, function in enumerate(names["all"]):
+        source = ab.from_rows([], COLUMNS)
+        kind = KINDS[number // (FUNCTIONS // 16)]
+        others = chance.sample(["a", "s", "n.x", "n.w.v", "l", "n"], 2)
+        at = number % 3
+        for stream in (
+            source.select(*others, made=(function, kind), again="n.y"),
+            source.map(whole[at], schema=schemas[at]),
+        ):
+            given = table(chance, number % 2 == 0)
+            places = list(range(len(given)))
+            plain = outcome(stream, Batch(source.schema, places, copy.deepcopy(source.schema.rows(given.columns))))
+            arrays = [column.combine_chunks() for column in given.columns]
+            found = outcome(stream, ColumnBatch(source.schema, places, arrays))
+            if isinstance(plain, str) and not Keeper(stream.schema).tuples_last:
+                assert isinstance(found, str)
+            else:
+                assert found == plain, texts[number]
+
+
 def first(t):
     return (t.a, t.n["x"], t.l)
 

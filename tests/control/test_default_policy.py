@@ -233,9 +233,13 @@ def test_a_slow_sink_adds_no_channels_and_is_recognised(seed: int, sink_rate: fl
         generator=np.random.default_rng(seed),
     )
     controller = Controller(DefaultPolicy(BOUNDS))
-    for _ in range(50):
-        assert controller.channels == 1
-        controller.handle(world.advance([1]).observations[0])
+    channels = []
+    for _ in range(60):
+        channels.append(controller.channels)
+        controller.handle(world.advance([controller.channels]).observations[0])
+    # One trial, after long: the region may only say that it is hardly busy.
+    assert set(channels) <= {1, 2} and channels[:16] == [1] * 16 and sum(n == 2 for n in channels) <= 5
+    assert channels[-20:] == [1] * 20
     assert sum(decision.branch == "remote" for decision in controller.log) >= 45
 
 
@@ -386,18 +390,6 @@ def test_a_shrinking_backlog_is_left_to_shrink_but_not_for_ever() -> None:
         for p in range(1, 7)
     ]
     assert channels == [4, 4, 4, 4, 4, 5]
-
-
-def test_the_state_of_a_release_that_remembered_less_is_taken_over() -> None:
-    policy = DefaultPolicy(BOUNDS)
-    policy.propose(Observation(1, 4, 4000.0, congestion=0.9, busy_share=1.0))
-    state = policy.to_dict()
-    for name in ("loads", "hesitant", "trial_channels"):
-        del state[name]
-    state["recent"] = [period[:3] for period in state["recent"]]
-    other = DefaultPolicy(BOUNDS)
-    other.restore(state)
-    assert other.propose(Observation(2, 8, 8000.0, congestion=0.9, busy_share=1.0)).channels == 16
 
 
 @pytest.mark.parametrize("wrong", [{"congestion_threshold": 1.0}, {"expand_utilisation": 0.6}, {"patience": 0}])

@@ -19,6 +19,8 @@ STREAMS = {
 EXPECTED = {
     "per_minute": [("a", 5, 0)],
     "moving": [("s", 1.0), ("s", 1.5)],
+    "kept": [(1, -3), (2, -5)],
+    "most": [("a", 2), ("a", 3)],
     "pairs": [(1, 5, 4), (2, 5, None)],
     "errors": [("error",)],
     "rest": [("note",)],
@@ -33,6 +35,9 @@ def test_the_examples_give_what_the_text_says():
             continue  # needs Spark: tests/spark/test_partitioned_source.py
         exec(compile(block, "docs/operators.md", "exec"), names)
     assert {name: names[name].run_sequential() for name in EXPECTED} == EXPECTED
+    assert [(letter.operator, letter.error[:17]) for letter in names["letters"].run_sequential()] == [
+        ("rates", "ZeroDivisionError")
+    ]
 
 
 def test_every_method_and_every_count_is_described():

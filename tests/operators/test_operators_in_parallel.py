@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch import agg, count, delta, event_time, punctuation, sliding, step, time
+from anabranch import agg, count, delta, event_time, punctuation, running, sliding, step, time, tumbling
 from anabranch.api.session import from_epochs
 from anabranch.engine.sequential import run_epochs
 from anabranch.operators.epoch_context import take_anomalies
@@ -35,6 +35,9 @@ climb = [
 ]
 
 
+TOP = agg.top("at", 2, by="x")
+
+
 def routed(stream, table):
     odd, rest = stream.split(lambda t: t.l % 2)
     return odd.deduplicate(by=["k", "l"], within=count(2)).union(rest.sort("at", window=count(2), key="k"))
@@ -47,6 +50,11 @@ PROGRAMS = {
     "time": lambda s, t: s.aggregate(by="k", window=time(1), **everything),
     "sliding time": lambda s, t: s.aggregate(by="k", window=sliding(time(2), time(1)), **everything),
     "punctuation": lambda s, t: s.punctuate(lambda t: t.l == 0).aggregate(by="k", window=punctuation(), **everything),
+    "running": lambda s, t: s.aggregate(by="k", window=running(), **everything),
+    "running for a time": lambda s, t: s.aggregate(by="k", window=running(), ttl=1, d=agg.distinct("l"), top=TOP),
+    "count for a time": lambda s, t: s.aggregate(by="k", window=tumbling(3), ttl=1, m=agg.max("l")),
+    "enrich for a time": lambda s, t: s.enrich(t, by=("k", "id"), ttl=1),
+    "enrich that waits": lambda s, t: s.enrich(t, by=("k", "id"), wait=True),
     "whole stream": lambda s, t: s.aggregate(by=None, window=sliding(3, 2), **everything),
     "sort": lambda s, t: s.sort(["x", "at"], window=count(2), key=["k", "l"]),
     "sort all": lambda s, t: s.sort("at", window=delta("at", 3), late="drop"),

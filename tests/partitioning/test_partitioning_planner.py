@@ -71,6 +71,15 @@ def test_migration_that_costs_more_than_it_gains_is_not_done_and_not_tried_every
     assert [at for at, reason in enumerate(reasons) if "not worth it" in reason] == [1, 5, 13]
 
 
+def test_what_a_period_says_of_moving_state_counts_for_more_than_what_is_assumed() -> None:
+    uneven = workload(0.3, 0.05)
+    for periods, replaced in ((None, True), (0.0, True), (10.0**6, False)):
+        planner = crowded()
+        instructions = [planner.handle(Period(uneven, migration_periods=periods)) for _ in range(3)]
+        assert isinstance(instructions[-1], Replace) == replaced
+    assert "costs 0.00 to move" not in instructions[-1].reason
+
+
 def test_one_key_with_all_the_load_never_makes_the_planner_move() -> None:
     planner = Planner(PartitioningFunction.even(3))
     only = Period(Workload(KEYS[:1], np.array([1.0]), domain=1))

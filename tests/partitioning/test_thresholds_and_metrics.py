@@ -95,12 +95,13 @@ def test_impossible_resources_are_refused(letters: str) -> None:
         Resources(tolerances=(1.2, 0.9, 1.2))
 
 
-def test_relative_imbalance_is_the_geometric_mean_without_constant_resources() -> None:
+def test_relative_imbalance_is_the_geometric_mean_of_all_three_and_apart_of_those_to_be_balanced() -> None:
     loads = np.array([[2.0, 9.0, 3.0], [1.0, 1.0, 2.0]])
     found = imbalance(loads, Resources.of("LCL", tolerance=1.25))
     assert found.ratios == (2.0, 9.0, 1.5)
     assert found.relative == pytest.approx((1.6, 7.2, 1.2))
-    assert found.combined == pytest.approx(math.sqrt(1.6 * 1.2))
+    assert found.combined == pytest.approx((1.6 * 7.2 * 1.2) ** (1 / 3))
+    assert found.of_balanced == pytest.approx(math.sqrt(1.6 * 1.2))
 
 
 def test_an_idle_channel_is_infinitely_imbalanced_and_no_load_at_all_is_balanced() -> None:

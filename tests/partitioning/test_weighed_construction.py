@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -80,6 +82,42 @@ def test_growing_and_shrinking_by_any_steps_stays_within_tolerance() -> None:
         assert built.function.channels == channels
         assert world.imbalance(built.function) <= 1.0
         function = built.function
+
+
+@pytest.mark.parametrize("letters", ["CCL", "LCL"])
+@pytest.mark.parametrize("channels", [10, 16])
+def test_numbers_of_keys_stay_within_their_bound_where_they_are_a_load(letters: str, channels: int) -> None:
+    """The hottest key would else stand alone on its channel from 16 channels on, with hardly any others."""
+    world, resources = World(5), Resources.of(letters)
+    chosen = ConstructionSettings(resources=resources)
+    function = PartitioningFunction.even(1)
+    for number in range(2, channels + 1):
+        function = construct(function, world.workload, number, chosen).function
+    counts = np.bincount(function.route(world.hashes), minlength=channels)
+    assert counts.max() / counts.min() <= 1.12 * 1.03  # the groups' numbers of keys differ
+    # A looser tolerance of that resource lets weighing do more for the others, no tolerance everything.
+    loads = []
+    for tolerance in (1.2, 2.0, 1e6):
+        loose = resources.tolerating((tolerance if letters[0] == "C" else 1.2, tolerance, 1.2))
+        grown = PartitioningFunction.even(1)
+        for number in range(2, channels + 1):
+            grown = construct(grown, world.workload, number, ConstructionSettings(resources=loose)).function
+        counts = np.bincount(grown.route(world.hashes), minlength=channels)
+        assert counts.max() / counts.min() <= (1 + 0.6 * (tolerance - 1)) * 1.05
+        rows = np.bincount(grown.route(world.hashes), weights=world.frequencies, minlength=channels)
+        loads.append(rows.max() / rows.mean())
+    assert loads[2] < loads[1] < loads[0]
+
+
+def test_numbers_of_keys_that_are_no_load_do_not_keep_the_rest_from_being_balanced() -> None:
+    world, resources = World(6), Resources.of("CCL")
+    unbound = dataclasses.replace(world.workload, no_load=frozenset({0, 1}))
+    function = PartitioningFunction.even(1)
+    for channels in range(2, 11):
+        built = construct(function, unbound, channels, ConstructionSettings(resources=resources))
+        function = built.function
+    assert built.expectation.slowdown <= 1.1
+    assert built.expectation.imbalance.of_balanced <= 1 < built.expectation.imbalance.combined
 
 
 def test_a_balanced_function_is_left_alone() -> None:

@@ -104,6 +104,6 @@ def test_files_that_nobody_refers_to_show(world):
 
 def test_channels_outside_the_bounds_and_wishes_that_were_forgotten_show(world):
     ledger = doctored(world)
-    ledger.scaled.append(Scaled("total", 9, 7, False))
+    ledger.scaled.append(Scaled("total", 9, 7))
     assert checks.check_bounds(ledger, 1, 4)[0].startswith("bounds: total has 7 channels")
     assert checks.check_asked(ledger, [Asked("total", 1, 2)])[0].startswith("asked: total")

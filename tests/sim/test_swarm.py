@@ -4,6 +4,7 @@ import pytest
 
 from anabranch import sim
 from anabranch.control.elastic_options import ElasticOptions
+from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.sim.printing import source_of
 from anabranch.sim.printing import test_of as text_of_test
 from anabranch.sim.simulation import Simulation
@@ -29,6 +30,7 @@ LATE = {
     "a restart makes functions anew",
 }
 NAMES = {name: getattr(sim, name) for name in sim.__all__} | {
+    "BalancingSettings": BalancingSettings,
     "ElasticOptions": ElasticOptions,
     "Recipe": Recipe,
     "SwarmWorld": SwarmWorld,

@@ -244,6 +244,10 @@ class Context:
     def getConf(self):
         return self
 
+    @property
+    def _conf(self):
+        return self
+
     def get(self, name, default):
         return self.settings.get(name, default)
 

@@ -8,7 +8,16 @@ import pytest
 import anabranch as ab
 from anabranch import agg, count, tumbling
 from anabranch.errors import ProgramError
-from examples import finance, network_breakins, network_servers, opmon, pagerank, twitter_cep, twitter_nlp
+from examples import (
+    finance,
+    network_breakins,
+    network_servers,
+    opmon,
+    pagerank,
+    radio_imaging,
+    twitter_cep,
+    twitter_nlp,
+)
 from tests.examples.checks import built, exact
 
 pytestmark = pytest.mark.spark
@@ -67,6 +76,9 @@ PROGRAMS = {
     "pagerank": functools.partial(kernel, pagerank, pagerank.BLOCKS, 30, tolerance=0.2),
     "network_servers": functools.partial(kernel, network_servers, network_servers.ENTRIES, 300),
     "network_breakins": functools.partial(kernel, network_breakins, network_breakins.LINES, 300),
+    "radio_imaging": functools.partial(
+        kernel, radio_imaging, radio_imaging.COORDINATES, 2, count=2, min_workers=2, max_workers=2
+    ),
     "isolated": isolated,
     "colocated": colocated,
     "several": several,

@@ -14,6 +14,10 @@ class Context:
     def getConf(self):
         return self
 
+    @property
+    def _conf(self):
+        return self
+
     def get(self, name, default):
         return self._settings.get(name, default)
 

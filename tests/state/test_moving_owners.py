@@ -28,7 +28,7 @@ from anabranch.state.lineage import (
     without_old_parts,
 )
 from anabranch.state.records import SegmentRecord
-from anabranch.state.segment import write_segment
+from anabranch.state.segment import Segment, write_segment
 from anabranch.state.store import StateVersion, TaskState
 
 PARTS_KEPT = 3  # epochs for which a merge remembers what it was made of
@@ -197,7 +197,8 @@ class World:
         found: dict[Any, int] = {}
         for channel in range(self.owners.function("kept").channels):
             state: TaskState = version(channel)
-            snapshot = state.snapshot("kept")
+            segments = state._segments_of(state.visible("kept"))
+            snapshot = Segment(state._compacted("kept", segments, drop_dead=True))
             held = dict(zip(snapshot.values("key"), snapshot.values("field.value"), strict=True))
             assert not held.keys() & found.keys(), "a key with two owners"
             found.update(held)

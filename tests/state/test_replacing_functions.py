@@ -55,7 +55,7 @@ def test_replacing_the_functions_of_regions_between_epochs_changes_no_output(see
                 run = ParallelRun(stream, path, channels=2, seed=seed % 100, written=written)
             for region in run.runner.functions:
                 if random.random() < 0.6:
-                    run.runner.replace_function(region, functions_for(random))
+                    run.runner._owners = run.runner._owners.replaced(region, functions_for(random))
             run.run_epochs(epoch, epoch)
         assert exact(run.output) == exact(stream.run_sequential())
         assert check_checkpoint(Path(path), routed_by) > 0

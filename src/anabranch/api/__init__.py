@@ -2,7 +2,7 @@
 
 session.py     where streams come from             declarations.py   operators with state
 stream.py      streams: map, filter, process, running them; every method is listed there
-windowed.py    aggregate, sort, deduplicate, match  joining.py     union, join, enrich, combine, align
+windowed.py    aggregate, sort, deduplicate, top, match  joining.py     union, join, enrich, combine, align
 branching.py   split, route, spread, punctuate      building.py    how a method puts an operator behind a stream
 concurrency.py what is said of elastic operators   keys.py        what may be given for `by=`
 selecting.py   select: columns, fields of structs, what is computed

@@ -29,6 +29,12 @@ class _Declared:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
+    def __get__(self, instance: Any, owner: type) -> Any:
+        """An operator by itself, in a test say, has the state of a key that was never seen."""
+        if instance is None:
+            return self
+        return instance.__dict__.setdefault(self.name, self.factory() if self.factory is not None else self.default)
+
 
 def state(default: Any = None, *, factory: Callable[[], Any] | None = None) -> Any:
     """Declare an attribute of an `Operator` as state that is kept for every key.

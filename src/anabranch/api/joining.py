@@ -91,7 +91,15 @@ def join(
 
 
 def enrich(
-    stream: Stream, table: Any, by: Any, how: str = "left", schema: Any = None, *, name: str | None = None
+    stream: Stream,
+    table: Any,
+    by: Any,
+    how: str = "left",
+    schema: Any = None,
+    *,
+    wait: bool = False,
+    ttl: float | datetime.timedelta | None = None,
+    name: str | None = None,
 ) -> Stream:
     """Add the columns of a table to each tuple.
 
@@ -107,6 +115,13 @@ def enrich(
         What a tuple does for which there is no row: go on with nulls, or go.
     schema : str or class
         The columns of a table that is no stream; of a dict, the key's columns first.
+    wait : bool
+        With a stream as the table: tuples wait for the first row of their key, however long, and then come in their
+        order. So they do not depend on which of two sources was read first; later rows of the key still count from
+        when they come. Tuples whose key is null do not wait.
+    ttl : seconds or timedelta, optional
+        With a stream as the table: a row is forgotten when none came for its key for so long, by the clock of the
+        epochs.
 
     Examples
     --------
@@ -125,10 +140,15 @@ def enrich(
         pairs, keys = _pairs("enrich", left, right, location)
 
         def make(called: str) -> tuple[Logic, Schema]:
-            return enrich_logic(left.stream.schema, right.stream.schema, pairs, how, called)
+            ttl_ms = to_milliseconds(ttl)
+            return enrich_logic(left.stream.schema, right.stream.schema, pairs, how, called, ttl_ms, wait)
 
         made = put(left.stream, "enrich", make, location, name, keys[0], others=(right.stream,), keys=keys)
         return left.plain(made, location)
+    if wait or ttl is not None:
+        raise ProgramError(
+            f"enrich at {location}: wait and ttl are for a table that is a stream; this one is all there"
+        )
     if not isinstance(table, (Mapping, Iterable)) or isinstance(table, (str, bytes)):
         raise ProgramError(f"enrich at {location}: expected a stream, a list of rows or a dict, found {table!r}")
     if schema is None:

@@ -16,8 +16,9 @@ import pyarrow as pa
 from anabranch.api.building import key_of, put
 from anabranch.errors import SchemaError
 from anabranch.operators.key_columns import AsText, Field, key_columns_logic, without_columns_logic
+from anabranch.program.annotations import arrow_type_of
 from anabranch.program.graph import Location
-from anabranch.program.schema import Schema, arrow_type_of
+from anabranch.program.schema import Schema
 
 if TYPE_CHECKING:
     from anabranch.api.stream import Stream

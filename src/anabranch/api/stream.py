@@ -201,8 +201,8 @@ class Stream:
             return self._process_as_it_is(operator, schema, location, name, ttl, persistence, on_error)
         if not isinstance(operator, Operator):
             raise ProgramError(
-                f"process at {location}: by=… needs an instance of an ab.Operator class, found {operator!r};"
-                " leave out by=… and the key of its own state is found"
+                f"process at {location}: by=… needs an instance of an ab.Operator class, found {operator!r}"
+                + (_derive(operator) or "; leave out by=… and the key of its own state is found")
             )
         keyed = keyed_by(under(self, on_error), "process", by, location, name or kind.__name__)
         function = kind.process
@@ -261,13 +261,22 @@ class Stream:
                 raise ProgramError(
                     f"process at {location}: {type(operator).__name__} has state per key; name the key: by=…"
                 )
+            kind = type(operator)
+            waiting = next(
+                (each for each in _BETWEEN if getattr(kind, each, None) is not getattr(Operator, each, None)), None
+            )
+            if waiting is not None:
+                raise ProgramError(
+                    f"process at {location}: {type(operator).__name__}.{waiting} is called for keys that wait; name "
+                    "the key: by=…"
+                )
             method = "process"
         elif callable(operator):
             method = "__call__"
         else:
             raise ProgramError(
                 f"process at {location}: expected a function or an object that can be called with a tuple, or an "
-                f"instance of a class derived from ab.Operator; found {operator!r}"
+                f"instance of a class derived from ab.Operator; found {operator!r}{_derive(operator)}"
             )
         output = output_schema(self, "process", operator, schema, location, method)
         # Of functions and classes; an object may make up any attribute.
@@ -284,6 +293,7 @@ class Stream:
     aggregate = windowed.aggregate
     sort = windowed.sort
     deduplicate = windowed.deduplicate
+    top = windowed.top
     match = windowed.match
 
     # Sums over all tuples, several blocks at once.
@@ -396,3 +406,10 @@ class Stream:
         form : "text", "json", "mermaid" or "svg"
         """
         print(self.plan().explain(form))
+
+
+_BETWEEN = ("on_timer", "on_punctuation", "on_end")
+
+
+def _derive(operator: Any) -> str:
+    return "; derive its class from ab.Operator" if hasattr(type(operator), "process") else ""

@@ -1,11 +1,13 @@
-"""The methods of a stream that look at several tuples of a key: aggregate, sort, deduplicate, match."""
+"""The methods of a stream that look at several tuples of a key: aggregate, sort, deduplicate, top, match."""
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from anabranch.api.building import like, put, under
+from anabranch.api.declarations import to_milliseconds
 from anabranch.api.keys import By, KeyedStream, keyed_by
 from anabranch.api.stream_time import scale_of
 from anabranch.errors import ProgramError, SchemaError
@@ -13,7 +15,9 @@ from anabranch.operators.agg import Aggregation
 from anabranch.operators.aggregation import aggregate_logic
 from anabranch.operators.late_tuples import late_logic, results_logic
 from anabranch.operators.pattern_matching import match_logic
+from anabranch.operators.running_windows import RunningWindow
 from anabranch.operators.sorting import deduplicate_logic, sort_logic
+from anabranch.operators.top_tuples import top_logic
 from anabranch.operators.windows import POLICIES, Policy, Sliding, Tumbling, tumbling
 from anabranch.program.graph import Location, Logic, caller_location
 from anabranch.program.hashing import is_hashable
@@ -27,12 +31,13 @@ if TYPE_CHECKING:
 def aggregate(
     stream: Stream,
     by: By | None,
-    window: Tumbling | Sliding | Policy,
+    window: Tumbling | Sliding | RunningWindow | Policy,
     *,
     name: str | None = None,
     null_key: str = "keep",
     reassociate: bool = False,
     on_error: str | None = None,
+    ttl: float | datetime.timedelta | None = None,
     late: Literal["drop"] = "drop",
     **aggregations: Aggregation,
 ) -> Stream: ...
@@ -42,12 +47,13 @@ def aggregate(
 def aggregate(
     stream: Stream,
     by: By | None,
-    window: Tumbling | Sliding | Policy,
+    window: Tumbling | Sliding | RunningWindow | Policy,
     *,
     name: str | None = None,
     null_key: str = "keep",
     reassociate: bool = False,
     on_error: str | None = None,
+    ttl: float | datetime.timedelta | None = None,
     late: Literal["stream"],
     **aggregations: Aggregation,
 ) -> tuple[Stream, Stream]: ...
@@ -56,24 +62,25 @@ def aggregate(
 def aggregate(
     stream: Stream,
     by: By | None,
-    window: Tumbling | Sliding | Policy,
+    window: Tumbling | Sliding | RunningWindow | Policy,
     *,
     name: str | None = None,
     null_key: str = "keep",
     reassociate: bool = False,
     on_error: str | None = None,
+    ttl: float | datetime.timedelta | None = None,
     late: str = "drop",
     **aggregations: Aggregation,
 ) -> Stream | tuple[Stream, Stream]:
-    """Aggregate windows of each key: one tuple for each window, when it closes.
+    """Aggregate windows of each key: one tuple for each window, when it closes; with `running` whenever it changes.
 
     Parameters
     ----------
     by : str, function, ab.key(…), sequence of these, or None
         The key: columns, fields of structs (``"bid.auction"``), functions of a tuple. None for windows
         over the whole stream, which run on one thread.
-    window : tumbling(…), sliding(…) or a policy
-        Which tuples belong together: see `tumbling` and `sliding`.
+    window : tumbling(…), sliding(…), running() or a policy
+        Which tuples belong together: see `tumbling`, `sliding` and `running`.
     null_key : "keep", "drop" or "fail"
         What a tuple does whose key is null: it has a key like any other; it goes; it fails the epoch. The first
         two are counted as ``null_key``.
@@ -83,6 +90,9 @@ def aggregate(
     on_error : "fail", "skip" or "dead_letter", optional
         What a tuple does for which a function of yours fails, or that has no key or time where it must have one; see
         `Stream.on_error`. What fails when a window closes by itself fails the epoch.
+    ttl : seconds or timedelta, optional
+        A key that brought no tuple for so long, by the clock of the epochs, is forgotten with its window; for windows
+        that only tuples close, and for `running`.
     late : "drop" or "stream"
         With windows that follow the watermark of the stream, what becomes of tuples for which no window is open any
         more: they go; or they are a stream: then two streams are given back, the results and the late tuples. They are
@@ -104,18 +114,20 @@ def aggregate(
     keyed = _keyed(under(stream, on_error), "aggregate", by, location, name, shown=True)
     key = keyed.names
     chosen = tumbling(window) if isinstance(window, POLICIES) else window
-    if not isinstance(chosen, (Tumbling, Sliding)):
+    if not isinstance(chosen, (Tumbling, Sliding, RunningWindow)):
         raise ProgramError(
             f"aggregate at {location}: expected a window such as tumbling(count(10)), "
-            f"tumbling(delta('time', 60)) or sliding(count(10), every=count(1)), found {window!r}"
+            f"tumbling(delta('time', 60)), sliding(count(10), every=count(1)) or running(), found {window!r}"
         )
     if not aggregations:
         raise ProgramError(f"aggregate at {location}: nothing to compute; add for example total=agg.sum('x')")
 
     def make(called: str) -> tuple[Logic, Schema]:
         scale = scale_of(stream._node)
+        ttl_ms = to_milliseconds(ttl)
+        late_stream = late == "stream"
         return aggregate_logic(
-            keyed.stream.schema, key, chosen, aggregations, called, null_key, reassociate, scale, late == "stream"
+            keyed.stream.schema, key, chosen, aggregations, called, null_key, reassociate, scale, late_stream, ttl_ms
         )
 
     if late not in ("drop", "stream"):
@@ -224,6 +236,56 @@ def deduplicate(
         return deduplicate_logic(schema, key, within, null_key, called), schema
 
     return keyed.plain(put(keyed.stream, "deduplicate", make, location, name, key), location)
+
+
+def top(
+    stream: Stream,
+    count: int,
+    columns: str | Sequence[str],
+    by: By | None = None,
+    *,
+    descending: bool | Sequence[bool] = True,
+    rank: str | None = None,
+    ttl: float | datetime.timedelta | None = None,
+    null_key: str = "keep",
+    name: str | None = None,
+) -> Stream:
+    """The first tuples of each key by some order, as they change: a stream of updates.
+
+    Parameters
+    ----------
+    count : int
+        How many tuples of each key; 1 is the best so far, or the latest.
+    columns : str or sequence of str
+        What they are ordered by. Of equals those that came first are first. Nulls are smaller than any value.
+    by : str, function, ab.key(…), or sequence of these, optional
+        The key; without one the whole stream is one, and runs on one thread.
+    descending : bool or sequence of bool
+        Whether the largest come first, for all columns or each.
+    rank : str, optional
+        The name of a column with the place, from 1. A tuple that enters is emitted, and so is each whose place it
+        changes, by their places: an update with the key and the rank. Without it a tuple is emitted as it enters.
+    ttl : seconds or timedelta, optional
+        A key whose first tuples did not change for so long, by the clock of the epochs, is forgotten.
+
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> bids = ab.from_rows([("a", 3), ("a", 9), ("a", 5), ("a", 1)], "item string, price long")
+    >>> bids.top(1, "price", by="item").run_sequential()
+    [(item='a', price=3), (item='a', price=9)]
+    >>> [(t.price, t.place) for t in bids.top(2, "price", by="item", rank="place").run_sequential()]
+    [(3, 1), (9, 1), (3, 2), (5, 2)]
+    """
+    location = caller_location()
+    keyed = _keyed(stream, "top", by, location, name)
+    key, schema = keyed.names, keyed.stream.schema
+    chosen = (columns,) if isinstance(columns, str) else tuple(columns)
+
+    def make(called: str) -> tuple[Logic, Schema]:
+        return top_logic(schema, count, chosen, key, descending, rank, null_key, to_milliseconds(ttl), called)
+
+    return keyed.plain(put(keyed.stream, "top", make, location, name, key), location)
 
 
 def match(

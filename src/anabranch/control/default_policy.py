@@ -71,7 +71,7 @@ LOADS_MAX = 4  # periods over which the load is averaged…
 SAME_LOAD_DEVIATION = 0.25  # …unless it has changed by so much: a step, not noise
 CEILING_PERIODS_MAX_FACTOR = 16
 FRESH_PERIODS = 30  # capacities measured longer ago are not of the region as it is now
-EXPLORE_PERIODS = 50  # of congestion without business, until more channels are tried all the same
+EXPLORE_PERIODS = 16  # of congestion without business, until more channels are tried all the same
 NEEDED_AGAIN_MAX = 8  # channels are kept at most 128 times as long as usual
 NOISE_PER_PATIENCE = 0.1  # of so much noise each, channels are kept for as long again
 SOON_FACTOR = 2  # times patience: channels that are needed again within so many periods should have been kept
@@ -489,11 +489,8 @@ class DefaultPolicy:
         return {**memory, "recent": recent, "quality": self._quality.to_dict(), **self._capacities.to_dict()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        # What an earlier release did not remember starts as it does with a new policy.
-        self._memory = PolicyMemory(
-            **{name: state[name] for name in PolicyMemory.__dataclass_fields__ if name in state}
-        )
+        self._memory = PolicyMemory(**{name: state[name] for name in PolicyMemory.__dataclass_fields__})
         self._recent = [RecentPeriod(*period) for period in state["recent"]]
         self._capacities.restore(state)
-        self._quality = MeasurementQuality(**state.get("quality", {}))
+        self._quality = MeasurementQuality(**state["quality"])
         self._fitted = None

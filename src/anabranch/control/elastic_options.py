@@ -4,6 +4,7 @@ nothing said            automatic: the controller decides, between 1 and as many
 channels=n              pinned: n channels, for ever
 minChannels, maxChannels, initialChannels
                         automatic within bounds, from a beginning of one's own
+bursts=mean             in bursts, channels for the mean of the load instead of for the bursts
 policy=paper            the controller of *Elastic* as printed instead of ours; with changeSensitivity and levels
 maxExecutors, minExecutors, executorIdleTimeout
                         executors follow the channels, on a cluster; without maxExecutors their number is left alone
@@ -15,12 +16,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.control.bounds import Bounds
+from anabranch.control.burst_rest import RestInBursts
 from anabranch.control.controller import Policy
 from anabranch.control.default_options import DefaultOptions
 from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.executor_planner import ExecutorBounds
 from anabranch.control.levels import LEVEL_FUNCTIONS
 from anabranch.control.paper_policy import PaperPolicy
+from anabranch.control.proven_number import BackToProven
 from anabranch.errors import ProgramError
 from anabranch.program.options import read_options
 
@@ -40,6 +43,8 @@ class ElasticOptions:
     channels_initial: int | None = None
     """Channels of a region that has no history; None: as many as tasks run at once."""
     policy: str = "default"
+    bursts: str = "peak"
+    """Of our policy: what a load in bursts gets channels for (burst_rest.py)."""
     change_sensitivity: float | None = None
     """Of the paper's policy; None: its own."""
     levels: str = "paper"
@@ -70,6 +75,8 @@ class ElasticOptions:
         papers = [name for name in ("changeSensitivity", "levels") if name in said]
         if papers and parsed.policy != "paper":
             raise ProgramError(f"option {papers[0]} has no effect without policy='paper'; give both, or neither")
+        if "bursts" in said and parsed.policy == "paper":
+            raise ProgramError("option bursts has no effect with policy='paper'; leave one of them out")
         bounded = [name for name in ("minChannels", "maxChannels", "initialChannels") if name in said]
         if parsed.channels is not None and bounded:
             raise ProgramError(
@@ -126,7 +133,8 @@ class ElasticOptions:
             given = {name: value for name, value in said.items() if value is not None}
             return PaperPolicy(bounds, level_function=LEVEL_FUNCTIONS[self.levels], **given)
         options = DefaultOptions() if threshold is None else DefaultOptions(congestion_threshold=threshold)
-        return DefaultPolicy(bounds, options)
+        proven = BackToProven(DefaultPolicy(bounds, options), options.congestion_floor)
+        return RestInBursts(proven, self.bursts, options.congestion_floor)
 
 
 _FIELDS: Mapping[str, str] = {
@@ -135,6 +143,7 @@ _FIELDS: Mapping[str, str] = {
     "maxChannels": "channels_max",
     "initialChannels": "channels_initial",
     "policy": "policy",
+    "bursts": "bursts",
     "changeSensitivity": "change_sensitivity",
     "levels": "levels",
     "period_s": "period_s",

@@ -53,7 +53,7 @@ class RoutedKeys:
 
     stage: int
     tally: Mapping[str, Any]
-    """As `partitioning.tally.Tally` packs it, and `Counted` reads it."""
+    """As `partitioning.counting.tally.Tally` packs it, and `Counted` reads it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +122,7 @@ class ChannelReport:
     damaged: tuple[str, ...] = ()
     """Segments that it could not read, and did without."""
     measured: Mapping[str, Any] | None = None
-    """What single keys cost, as `partitioning.measured.KeyTimes` packs it; None where nothing was timed."""
+    """What single keys cost, as `partitioning.counting.key_costs.KeyTimes` packs it; None where nothing was timed."""
     operators: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Operator → tuples that entered it."""
     files: tuple[WrittenFile, ...] = ()

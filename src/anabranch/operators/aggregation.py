@@ -34,6 +34,7 @@ from anabranch.operators.library_operator import (
     configured,
     fields,
 )
+from anabranch.operators.running_windows import RunningWindow, write_running
 from anabranch.operators.windows import (
     Count,
     Delta,
@@ -48,7 +49,7 @@ from anabranch.operators.windows import (
 )
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed
-from anabranch.program.model import Selectivity
+from anabranch.program.model import Load, Selectivity
 from anabranch.program.schema import Schema
 
 LATE_COLUMN = "late_tuple"
@@ -83,7 +84,7 @@ class CodeDraft:
 
     schema: Schema
     key: tuple[str, ...]
-    window: Tumbling | Sliding
+    window: Tumbling | Sliding | RunningWindow
     aggregations: list[Aggregation]
     null_key: str
     names: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -99,11 +100,13 @@ class CodeDraft:
     moment: str = "NOW()"
     configuration: dict[str, Any] = dataclasses.field(default_factory=dict)
     late_stream: bool = False
+    ttl_ms: int | None = None
 
     def __post_init__(self) -> None:
         self.names |= {"NOTE": count_anomaly, "NOW": epoch_time}
         for at, aggregation in enumerate(self.aggregations):
             self.names |= {f"F{at}_{place}": function for place, function in enumerate(aggregation.functions)}
+            self.names |= {f"H{at}_{place}": helper for place, helper in enumerate(aggregation.helpers)}
 
     def column(self, name: str) -> str:
         """The variable that holds a column of the tuple."""
@@ -126,6 +129,7 @@ class CodeDraft:
     def words(self, at: int, state: str, second: str, value: str = "") -> dict[str, str]:
         """What stands for the places in an aggregation's code."""
         functions = {f"f{place}": f"F{at}_{place}" for place in range(len(self.aggregations[at].functions))}
+        functions |= {f"h{place}": f"H{at}_{place}" for place in range(len(self.aggregations[at].helpers))}
         by = self.aggregations[at].second
         more = {} if by is None else {"w": self.column(by)}
         return {"s": state, "u": second, "v": value or self.value(at), **functions, **more}
@@ -187,20 +191,26 @@ class CodeDraft:
     def kept_key(self) -> list[str]:
         return [f"self.k{at}" for at in range(len(self.key))]
 
-    def _load(self) -> str:
+    def _load(self) -> Load:
         """State and computation of a key by its frequency: only windows over a span of time hold more of a hot key."""
         if isinstance(self.window.policy, Count):
-            return "CC"
+            return Load()
         if isinstance(self.window, Sliding) and not isinstance(self.window.policy, EventTime):
             kinds = [None if a.attribute is None else self.schema.type_of(a.attribute) for a in self.aggregations]
             slides = [
                 a.slide(pa.null() if kind is None else kind) for a, kind in zip(self.aggregations, kinds, strict=True)
             ]
-            return "LL" if None in slides else "LC"
-        return "LC" if any(a.name == "collect" for a in self.aggregations) else "CC"
+            return Load("linear", "linear" if None in slides else "constant")
+        return Load("linear" if any(a.name == "collect" for a in self.aggregations) else "constant")
 
     def build(self, name: str) -> Keyed:
         """The operator."""
+        if self.ttl_ms is not None:
+            if self.waiting or self.timed:
+                raise ProgramError(f"ttl: a key of {self.window} is kept until its window closes; leave ttl out")
+            # Time to live counts from the last change: whatever a tuple changes beside it, it has come.
+            self.state["touched"] = None
+            self.methods["process(self, t)"].insert(0, "self.touched = NOW()")
         source = "".join(
             f"def {head}:\n" + "".join(f"    {line}\n" for line in lines) + "\n" for head, lines in self.methods.items()
         )
@@ -227,6 +237,7 @@ class CodeDraft:
             prototype,
             "process",
             fields(**self.state),
+            self.ttl_ms,
             waiting=self.waiting,
             punctuated=self.punctuated,
             ticked=self.ticked,
@@ -238,13 +249,14 @@ class CodeDraft:
 def aggregate_logic(
     schema: Schema,
     key: Sequence[str],
-    window: Tumbling | Sliding,
+    window: Tumbling | Sliding | RunningWindow,
     aggregations: Mapping[str, Aggregation],
     name: str = "aggregate",
     null_key: str = "keep",
     reassociate: bool = False,
     scale: TimeScale | None = None,
     late_stream: bool = False,
+    ttl_ms: int | None = None,
 ) -> tuple[Keyed, Schema]:
     """The keyed operator of an aggregation, and the schema of its results: the key, then the aggregates.
 
@@ -267,7 +279,7 @@ def aggregate_logic(
     if isinstance(window.policy, EventTime) and window.policy.early is not None and not is_shared:
         raise ProgramError(f"{window}: early results need the watermark of the stream: stream.event_time(…)")
     output = _output(schema, key, window, aggregations, is_shared)
-    draft = CodeDraft(schema, tuple(key), window, list(aggregations.values()), null_key)
+    draft = CodeDraft(schema, tuple(key), window, list(aggregations.values()), null_key, ttl_ms=ttl_ms)
     results = ", ".join(f"{column}={aggregation}" for column, aggregation in aggregations.items())
     if late_stream:
         if not is_shared:
@@ -277,6 +289,9 @@ def aggregate_logic(
         draft.late_stream, draft.forwards = True, ()
         output = Schema(pa.schema([*output.arrow, pa.field(LATE_COLUMN, pa.struct(list(schema.arrow)))]))
     draft.configuration["description"] = f"{window}: {results}"
+    if isinstance(window, RunningWindow):
+        write_running(draft)
+        return draft.build(name), output
     if is_shared:
         assert scale is not None
         write = write_sessions if isinstance(window.policy, Sessions) else write_shared_windows
@@ -287,14 +302,15 @@ def aggregate_logic(
         write_sliding(draft)
     else:
         write_tumbling(draft)
-    logic = dataclasses.replace(draft.build(name), parts=parts_of(draft, name, reassociate))
+    built = draft.build(name)
+    logic = dataclasses.replace(built, parts=parts_of(draft, name, reassociate) if ttl_ms is None else None)
     return logic, output
 
 
 def _output(
     schema: Schema,
     key: Sequence[str],
-    window: Tumbling | Sliding,
+    window: Tumbling | Sliding | RunningWindow,
     aggregations: Mapping[str, Aggregation],
     is_shared: bool,
 ) -> Schema:

@@ -19,6 +19,7 @@ from anabranch.operators.library_operator import LATE, Guard, LibraryOperator, c
 from anabranch.operators.sorting import Rank
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed
+from anabranch.program.model import Load
 from anabranch.program.schema import Schema
 
 
@@ -70,7 +71,7 @@ def align_logic(
         Align,
         name,
         forwards=key,
-        load="LC",
+        load=Load(state="linear"),
         guard=guard(schema, (), attribute=on, nulls=nulls),
         place=schema.names.index(on),
         scale=scale,

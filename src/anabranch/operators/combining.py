@@ -80,7 +80,7 @@ def parts_of(draft: CodeDraft, name: str, reassociate: bool) -> Parts | None:
     if isinstance(policy, Time):
         fields.append(pa.field(_free("_began", draft.key), pa.int64()))
     # Regions are routed by the columns of their key in alphabetical order. The part comes last, so that the hash of a
-    # part can be computed from that of its key (`partitioning.hashing.with_part`).
+    # part can be computed from that of its key (`program.hashing.with_part`).
     part = _free(f"{max(draft.key)}~part", draft.schema.names)
     salted = Schema(pa.schema([*draft.schema.arrow, pa.field(part, pa.int64())]))
     handed_over = Schema(pa.schema(fields))

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import ProgramError, SchemaError
+from anabranch.operators.epoch_context import epoch_time
 from anabranch.operators.library_operator import (
     BACKWARDS,
     LATE,
@@ -31,7 +32,7 @@ from anabranch.operators.windows import Count, Delta, EventTime, amount
 from anabranch.program.calling import canonical
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import FlatMap, Keyed, Logic, Map
-from anabranch.program.model import Selectivity
+from anabranch.program.model import Load, Selectivity
 from anabranch.program.schema import Schema, restored_row
 
 HOWS = ("inner", "left", "right", "outer")
@@ -212,7 +213,7 @@ def join_logic(
         keys=places_of_keys,
         pads=(how in ("left", "outer"), how in ("right", "outer")),
         combine=combine,
-        load="CC" if configuration["window"] == "count" else "LQ",
+        load=Load() if configuration["window"] == "count" else Load("linear", "quadratic"),
         **configuration,
         **({} if waits is None else waits[1]),
     )
@@ -310,21 +311,50 @@ class Enrich(LibraryOperator):
     def update(self, t: Any) -> None:
         self.row = tuple(tuple.__getitem__(t, place) for place in self.added)
 
+    def update_for_a_time(self, t: Any) -> None:
+        self.update(t)
+        self.touched = epoch_time()  # a row that comes again as it was lives on, too
+
+
+class WaitingEnrich(Enrich):
+    """The same; tuples wait for the first row of their key."""
+
+    held: list[Any]
+
+    def take(self, t: Any) -> Any:
+        if self.row is None and not any(tuple.__getitem__(t, place) is None for place in self.keys):
+            self.held.append(tuple(t))
+            return None
+        return super().take(t)
+
+    def update_and_release(self, t: Any) -> Any:
+        self.update(t)
+        held, self.held = self.held, []
+        return [each + tuple(self.row) for each in held]
+
 
 def enrich_logic(
-    left: Schema, table: Schema, keys: Sequence[tuple[str, str]], how: str, name: str
+    left: Schema, table: Schema, keys: Sequence[tuple[str, str]], how: str, name: str, ttl_ms: int | None, wait: bool
 ) -> tuple[Keyed, Schema]:
     """The operator that enriches tuples from a table that changes, and the schema of its results."""
     output, added = _enriched(left, table, keys, how)
     prototype = configured(
-        Enrich,
+        WaitingEnrich if wait else Enrich,
         name,
         forwards=[one for one, _ in keys],
         added=tuple(table.names.index(each) for each in added),
         keys=tuple(left.names.index(one) for one, _ in keys),
         keep=how == "left",
     )
-    return Keyed(prototype, "take", fields(row=None), methods=("take", "update")), output
+    if wait and ttl_ms is not None:
+        raise ProgramError("wait and ttl exclude each other: a tuple that waits would be forgotten; leave one out")
+    if wait:
+        state = fields(row=None, held=list)
+        return Keyed(prototype, "take", state, methods=("take", "update_and_release")), output
+    if ttl_ms is None:
+        return Keyed(prototype, "take", fields(row=None), methods=("take", "update")), output
+    state = fields(row=None, touched=None)
+    return Keyed(prototype, "take", state, ttl_ms, methods=("take", "update_for_a_time")), output
 
 
 def _enriched(left: Schema, table: Schema, keys: Sequence[tuple[str, str]], how: str) -> tuple[Schema, list[str]]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from anabranch.errors import ProgramError
 from anabranch.operators.epoch_context import count_anomaly
 from anabranch.program.graph import StateField
-from anabranch.program.model import DECLARATION, Declaration, Selectivity
+from anabranch.program.model import DECLARATION, Declaration, Load, Selectivity
 from anabranch.program.schema import Schema
 
 NULL_KEY = "null_key"
@@ -36,15 +36,14 @@ class LibraryOperator:
         The user's functions that it calls, by what they are: the compiler reads them.
     description : str
         What it does, in the words of the program, for plans.
-    load : str
-        How state and computation of a key grow with its frequency, for balancing: each C (constant), L (linear) or Q
-        (quadratic).
+    load : Load
+        How state and computation of a key grow with its frequency, for balancing.
     """
 
     operator_name: str = ""
     functions: tuple[tuple[str, Callable[..., Any]], ...] = ()
     description: str = ""
-    load: str = "CC"
+    load: Load = Load()
 
     def note(self, what: str, number: int = 1) -> None:
         """Count something that is not as it should be."""

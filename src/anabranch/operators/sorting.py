@@ -14,7 +14,7 @@ from anabranch.errors import ProgramError, SchemaError
 from anabranch.operators.library_operator import BACKWARDS, LATE, Guard, LibraryOperator, configured, fields, guard
 from anabranch.operators.windows import Count, Delta, Punctuated, Time, amount
 from anabranch.program.graph import Keyed
-from anabranch.program.model import Selectivity
+from anabranch.program.model import Load, Selectivity
 from anabranch.program.schema import Schema
 
 
@@ -155,7 +155,7 @@ def sort_logic(
         raise ProgramError(f"window={window!r}: expected count(n), delta(attribute, size) or punctuation()")
     configuration["guard"] = guard(schema, key, null_key, attribute, nulls)
     # It emits other tuples of the key than the one it takes: only the key is the same.
-    load = "CC" if isinstance(window, Count) else "LC"
+    load = Load() if isinstance(window, Count) else Load(state="linear")
     prototype = configured(Sort, name, forwards=key, load=load, **configuration)
     return Keyed(prototype, method, fields(**state), waiting=waiting, punctuated=punctuated)
 

@@ -14,7 +14,7 @@ from anabranch.compiler.layout.chains import Border, Draft, Formation, Graph
 from anabranch.compiler.layout.compile import in_order, models_of
 from anabranch.engine.merging.ordering import Strategy
 from anabranch.engine.merging.strategies import ordering_strategy
-from anabranch.papers.safe_regions import Rules, form_regions
+from anabranch.papers.safe_regions import Ban, Rules, form_regions
 from anabranch.program.graph import Node, Source
 from anabranch.program.model import Key, Model, Property, Selectivity, State
 
@@ -119,13 +119,18 @@ def safe_plan(outputs: Sequence[Node], rules: Rules | None = None) -> SafePlan:
         if node.name in rules.partitioned:
             models[node.id] = _partitioned(models[node.id], rules.partitioned[node.name], node)
     graph = Graph(order, outputs, models)
-    formation = form_regions(graph, rules)
+    formation, banned = form_regions(graph, rules)
     regions = _regions(formation, models, rules)
     region_of = {node.id: place for place, draft in enumerate(formation.drafts) for node in draft.nodes}
     operators = tuple(
-        SafeOperator(node, models[node.id], region_of.get(node.id), blocked, _remedy(graph, node, blocked))
+        SafeOperator(
+            node,
+            models[node.id],
+            region_of.get(node.id),
+            formation.outside.get(node.id, ""),
+            _remedy(graph, node, banned.get(node.id)) if node.id in formation.outside else "",
+        )
         for node in order
-        for blocked in [formation.outside.get(node.id, "")]
     )
     return SafePlan(operators, regions, _processes(graph, region_of), tuple(formation.borders))
 
@@ -259,9 +264,8 @@ def _processes(graph: Graph, region_of: dict[int, int]) -> tuple[ProcessingEleme
     )
 
 
-def _remedy(graph: Graph, node: Node, blocked: str) -> str:
-    if not blocked:
-        return ""
+def _remedy(graph: Graph, node: Node, ban: Ban | None) -> str:
+    """What to do so that an operator that is in no region can be in one."""
     if graph.models[node.id].state.value is State.UNKNOWN:
         return graph.models[node.id].remedy
     if graph.fan_in(node) > 1:
@@ -269,8 +273,4 @@ def _remedy(graph: Graph, node: Node, blocked: str) -> str:
     if graph.fan_out(node) > 1:
         others = ", ".join(each.name for each in graph.consumers[node.id])
         return f"let only one operator read it: put what {others} need from it into one, or repeat it for each"
-    if "share a process" in blocked:
-        return "remove the mark"
-    if "punctuations" in blocked:
-        return "partition what expects the punctuations by a key that all of them share"
-    return ""
+    return ban.remedy if ban is not None else ""

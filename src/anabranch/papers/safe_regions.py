@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from anabranch.compiler.layout.chains import Border, Draft, Formation, Graph, between, not_parallel
+from anabranch.compiler.layout.chains import Formation, Graph, form_chains, not_parallel
 from anabranch.compiler.layout.punctuations import check_punctuations
 from anabranch.program.graph import Node
 
@@ -48,47 +48,32 @@ class Rules:
     fans: bool = False
 
 
-def form_regions(graph: Graph, rules: Rules) -> Formation:
-    """The regions of a program."""
+@dataclasses.dataclass(frozen=True)
+class Ban:
+    """An operator stays out of all regions."""
+
+    reason: str
+    remedy: str
+
+
+def form_regions(graph: Graph, rules: Rules) -> tuple[Formation, dict[int, Ban]]:
+    """The regions of a program; and what conditions that span operators kept out of them."""
     generators = check_punctuations(graph.order, graph.models)
     cuts: dict[int, str] = {}
-    banned: dict[int, str] = {}
+    banned: dict[int, Ban] = {}
+
+    def kept_out(node: Node) -> str | None:
+        if node.id in banned:
+            return banned[node.id].reason
+        return not_parallel(graph.models[node.id]) or _fan(graph, rules, node)
+
     for _ in range(4 * len(graph.order) + 8):
-        formation = _form(graph, rules, cuts, banned)
+        formation = form_chains(graph, kept_out, cuts)
         if _settle_fusion(graph, rules, formation, cuts, banned) and _settle_punctuation(
             graph, formation, generators, cuts, banned
         ):
-            return formation
+            return formation, banned
     raise AssertionError(f"region formation does not settle: cuts {cuts}, banned {banned}")
-
-
-def _form(graph: Graph, rules: Rules, cuts: dict[int, str], banned: dict[int, str]) -> Formation:
-    formation = Formation([], [], {})
-    region_of: dict[int, Draft] = {}
-    for node in graph.order:
-        model = graph.models[node.id]
-        reason = banned.get(node.id) or not_parallel(model) or _fan(graph, rules, node)
-        if reason is not None:
-            formation.outside[node.id] = reason
-            for source in node.inputs:
-                if source.id in region_of:
-                    formation.borders.append(Border(source.name, node.name, reason))
-            continue
-        draft = region_of.get(node.inputs[0].id) if len(node.inputs) == 1 else None
-        if draft is not None:
-            refused = between(graph, node) or cuts.get(node.id) or draft.refusal(model)
-            if refused is None:
-                draft.join(node, model)
-            else:
-                formation.borders.append(Border(node.inputs[0].name, node.name, refused))
-                draft = None
-        if draft is None:
-            draft = Draft.start(node, model)
-            formation.drafts.append(draft)
-        region_of[node.id] = draft
-        if node.id in graph.outputs:
-            formation.borders.append(Border(node.name, "", "the program ends here"))
-    return formation
 
 
 def _fan(graph: Graph, rules: Rules, node: Node) -> str | None:
@@ -113,6 +98,10 @@ def _between(graph: Graph, nodes: list[Node]) -> list[Node]:
     return [node for node in graph.order if node.id in below and node.id in above and node.id not in ids]
 
 
+_UNMARK = "remove the mark"
+_PARTITION = "partition what expects the punctuations by a key that all of them share"
+
+
 # -- operators that must stay together ----------------------------------------------------------------------
 
 
@@ -121,7 +110,7 @@ def _regions(formation: Formation) -> dict[int, int]:
 
 
 def _settle_fusion(
-    graph: Graph, rules: Rules, formation: Formation, cuts: dict[int, str], banned: dict[int, str]
+    graph: Graph, rules: Rules, formation: Formation, cuts: dict[int, str], banned: dict[int, Ban]
 ) -> bool:
     """Operators with one mark are in one region or in none. False if a new round is needed."""
     groups: dict[str, list[Node]] = {}
@@ -140,9 +129,11 @@ def _settle_fusion(
         for node in nodes:
             rest = ", ".join(each.name for each in nodes if each is not node)
             blocked = _what_parts(graph, formation, nodes)
-            banned.setdefault(node.id, f"it must share a process with {rest} ({mark!r}), but {blocked}")
+            reason = f"it must share a process with {rest} ({mark!r}), but {blocked}"
+            banned.setdefault(node.id, Ban(reason, _UNMARK))
         for node in _between(graph, nodes):
-            banned.setdefault(node.id, f"it stands between operators that share a process ({mark!r})")
+            reason = f"it stands between operators that share a process ({mark!r})"
+            banned.setdefault(node.id, Ban(reason, _UNMARK))
         return False
     return True
 
@@ -164,7 +155,7 @@ def _settle_punctuation(
     formation: Formation,
     dependents: dict[int, list[Node]],
     cuts: dict[int, str],
-    banned: dict[int, str],
+    banned: dict[int, Ban],
 ) -> bool:
     """Who needs punctuations made in a region is in that region. False if a new round is needed."""
     where = _regions(formation)
@@ -180,7 +171,7 @@ def _settle_punctuation(
             cuts[node.id] = reason
         else:
             why = formation.outside.get(apart[0].id) or _border_reason(formation, apart[0])
-            banned.setdefault(node.id, f"{reason}, but {why}")
+            banned.setdefault(node.id, Ban(f"{reason}, but {why}", _PARTITION))
         return False
     return True
 

@@ -4,20 +4,23 @@ The paper's letters name the three in this order: LCL is linear state, constant 
 communication. Its Equation 3 multiplies β of computation by f, but its figures only come out with the plain
 sum of β for all three resources, so that is the reading here. Communication is always linear.
 
-A constant resource balances itself: most keys are in the tail, which the ring spreads evenly. Like the
-paper (Section 4.4) we leave it out of the combined balance, and the root is over the resources that remain.
+A constant resource balances itself: most keys are in the tail, which the ring spreads evenly. It is part of the
+metric b (Equation 11), but not of what constructions balance: as in the paper's penalty (Section 4.4) it leaves the
+product, and the root is over the resources that remain. Ours keeps it within a bound instead (`weigh_problem`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
-TOLERANCE_DEFAULT = 1.2
+from anabranch.program.options import IMBALANCE_TOLERANCE
+
+TOLERANCE_DEFAULT = IMBALANCE_TOLERANCE
 
 Loads = NDArray[np.float64]
 
@@ -39,6 +42,10 @@ class Growth(Enum):
     def order(self) -> int:
         """The power of x: 0, 1 or 2."""
         return "CLQ".index(self.value)
+
+
+GROWTHS: Mapping[str, Growth] = {growth.name.lower(): growth for growth in Growth}
+"""Growths by the words of `program.model.Load`."""
 
 
 class Behaviour(Enum):
@@ -84,6 +91,10 @@ class Resources:
         if self.communication is not Growth.LINEAR:
             raise ValueError("communication is linear in the frequency: every tuple is sent once")
 
+    def tolerating(self, tolerances: tuple[float, float, float]) -> Resources:
+        """The same resources with other tolerances."""
+        return replace(self, tolerances=tolerances)
+
     @staticmethod
     def of(letters: str, tolerance: float = TOLERANCE_DEFAULT) -> Resources:
         """The resources named by the paper's three letters, such as LCL."""
@@ -94,9 +105,7 @@ class Resources:
         return Resources(state, computation, communication, (tolerance,) * 3)
 
     @staticmethod
-    def of_operators(
-        operators: Iterable[Behaviour | tuple[Growth, Growth]], tolerance: float = TOLERANCE_DEFAULT
-    ) -> Resources:
+    def of_operators(operators: Iterable[Behaviour | tuple[Growth, Growth]]) -> Resources:
         """The resources of a region from its operators: the steepest of them decides, per resource.
 
         An operator may also declare its own pair (state, computation). No operators: CCL.
@@ -106,7 +115,7 @@ class Resources:
             growth = operator.value if isinstance(operator, Behaviour) else operator
             state = max(state, growth[0], key=lambda one: one.order)
             computation = max(computation, growth[1], key=lambda one: one.order)
-        return Resources(state, computation, Growth.LINEAR, (tolerance,) * 3)
+        return Resources(state, computation, Growth.LINEAR)
 
     @property
     def growths(self) -> tuple[Growth, Growth, Growth]:

@@ -18,7 +18,7 @@ from anabranch.errors import ProgramError
 from anabranch.program.schema import Schema
 
 # Up to and with the separator: a neighbour whose name begins like ours is not ours.
-_PACKAGE = __file__.removesuffix("program/graph.py").removesuffix("compiler\\graph.py")
+_PACKAGE = __file__.removesuffix("program/graph.py").removesuffix("program\\graph.py")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -193,6 +193,38 @@ class Model:
 # -- declarations -----------------------------------------------------------------------------------------
 
 DECLARATION = "__anabranch_model__"
+GROWTHS = ("constant", "linear", "quadratic")
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """How an operator's load of a key grows with the key's share of the tuples: β of the *Partitioning* paper.
+
+    It decides which keys are mapped by themselves, and what channels have equally much of. What is measured while a
+    query runs (seconds, bytes) counts for more.
+
+    Parameters
+    ----------
+    state : {"constant", "linear", "quadratic"}
+        What is kept for a key: one value or a fixed number of tuples (constant), or all tuples of a span of time
+        (linear).
+    computation : {"constant", "linear", "quadratic"}
+        The work for a key: a step per tuple that does not depend on what is kept (constant), a scan of what is kept
+        now and then (linear), every tuple compared with all that are kept (quadratic).
+
+    Examples
+    --------
+    >>> @model(load=Load(state="linear", computation="quadratic"))
+    ... class Join: ...
+    """
+
+    state: str = "constant"
+    computation: str = "constant"
+
+    def __post_init__(self) -> None:
+        for what, growth in (("state", self.state), ("computation", self.computation)):
+            if growth not in GROWTHS:
+                raise ProgramError(f"Load({what}={growth!r}): no such growth; valid: {', '.join(map(repr, GROWTHS))}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,6 +238,7 @@ class Declaration:
     inputs: tuple[Input, ...] | None = None
     output: Output | None = None
     ordering: Ordering | None = None
+    load: Load | None = None
 
 
 Declared = TypeVar("Declared")
@@ -220,6 +253,7 @@ def model(
     inputs: str | tuple[str, ...] | None = None,
     output: str | None = None,
     ordering: str | None = None,
+    load: Load | None = None,
 ) -> Callable[[Declared], Declared]:
     """Declare what an operator does, where the compiler cannot see it.
 
@@ -239,6 +273,8 @@ def model(
         What the output port does with punctuations.
     ordering : {"needed", "per key", "tolerant"}
         If the operator minds the order of its input.
+    load : Load
+        How its state and its work for a key grow with the key's share of the tuples.
 
     Returns
     -------
@@ -251,6 +287,8 @@ def model(
     ... def convert(t):
     ...     return third_party.convert(t)
     """
+    if load is not None and not isinstance(load, Load):
+        raise ProgramError(f"model(load={load!r}): expected a Load, such as ab.Load(state='linear')")
     declaration = Declaration(
         state=None if state is None else _choice(State, state, "state"),
         key=(key,) if isinstance(key, str) else tuple(key),
@@ -263,6 +301,7 @@ def model(
         inputs=None if inputs is None else tuple(_choice(Input, each, "inputs") for each in _tuple(inputs)),
         output=None if output is None else _choice(Output, output, "output"),
         ordering=None if ordering is None else _choice(Ordering, ordering, "ordering"),
+        load=load,
     )
 
     def declare(found: Declared) -> Declared:

@@ -285,6 +285,8 @@ def class_data(kind: type, as_copied: bool = False) -> Iterator[tuple[str, Any]]
     for name, each in vars(kind).items():
         if name in _OF_PYTHON or (name.startswith("__dataclass_") and name.endswith("__")):
             continue
+        if isinstance(kind, enum.EnumMeta) and name.startswith("_") and name.endswith("_"):
+            continue  # its members, and combinations of flags as they are met
         code = _is_interpreters(each) or type(each) in _DESCRIPTORS
         if not code and _is_held(each, as_copied):
             yield name, each
@@ -394,8 +396,12 @@ _LIBRARIES = frozenset({*sys.stdlib_module_names} | {"builtins", "numpy", "pyarr
 
 def shown_path(path: Path) -> str:
     """A way through an object, as Python would write it."""
-    text = "self"
+    text, before = "self", ""
     for kind, name in path:
+        if before == "closure":  # the next step is into the cell
+            before = ""
+            continue
+        before = kind
         if kind in ("attribute", "method"):
             text += f".{name}"
         elif kind in ("item", "entry"):

@@ -19,6 +19,7 @@ from typing import Any
 from anabranch.errors import ProgramError
 
 CHANNELS_MAX = 4096
+IMBALANCE_TOLERANCE = 1.2
 
 _UNITS_S: Mapping[str, float] = {
     unit: seconds
@@ -127,6 +128,25 @@ def _truth(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
 
+RESOURCES = ("state", "computation", "communication")
+
+
+def _tolerances(text: str) -> tuple[float, float, float]:
+    """One number for all three resources, or numbers by name; those not named have the usual one."""
+    if "=" not in text:
+        values = dict.fromkeys(RESOURCES, float(text))
+    else:
+        values = dict.fromkeys(RESOURCES, IMBALANCE_TOLERANCE)
+        for part in text.split(","):
+            name, _, amount = part.partition("=")
+            if name.strip() not in values:
+                raise ValueError
+            values[name.strip()] = float(amount)
+    if not all(1 <= value < float("inf") for value in values.values()):  # also for NaN
+        raise ValueError
+    return values["state"], values["computation"], values["communication"]
+
+
 TEXT = OptionKind("a text", str)
 DURATION = OptionKind("a time, such as '2 seconds', '500 ms' or '1 hour'", _duration)
 PERIOD = OptionKind("for example '20 epochs', '30 seconds' or '5 minutes'", _period)
@@ -218,6 +238,13 @@ OPTIONS: tuple[Option, ...] = (
         "Which controller decides: ours, or that of the *Elastic* paper.",
     ),
     Option(
+        "bursts",
+        _one_of("peak", "mean"),
+        "peak",
+        "Of `policy=default`: where the load comes in bursts, rest at channels for the bursts, or for the mean of the "
+        "load, so that bursts are worked off in the pauses.",
+    ),
+    Option(
         "changeSensitivity",
         _number(0, 1, "a number from 0 to 1, such as 0.5"),
         "the paper's",
@@ -275,9 +302,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "imbalanceTolerance",
-        _number(1, float("inf"), "a number of at least 1, such as 1.2", below=True),
-        "1.2",
-        "How many times the load of the least loaded channel the most loaded one may have.",
+        OptionKind("a number of at least 1, such as 1.2, or by resource: 'state=2, computation=1.2'", _tolerances),
+        str(IMBALANCE_TOLERANCE),
+        "How many times the load of the least loaded channel the most loaded one may have: of all resources, or of "
+        "each of `state`, `computation`, `communication`.",
     ),
     Option(
         "partitioning",
@@ -285,6 +313,20 @@ OPTIONS: tuple[Option, ...] = (
         "weigh",
         "How partitioning functions are built: `weigh` is ours, `scan`, `redist` and `readj` are those of the "
         "*Partitioning* paper, `consistent` knows of no frequent keys.",
+    ),
+    Option(
+        "partitioningSigma",
+        _number(1e-3, 1, "a number from 0.001 to 1, such as 0.1"),
+        "0.1",
+        "σ of the *Partitioning* paper: the part of the tolerance that is left to keys which are not mapped by "
+        "themselves. Smaller: more keys are mapped, channels are more even, functions larger.",
+    ),
+    Option(
+        "partitioningUtility",
+        _one_of("A", "APM", "APLM", "ATM", "ATLM"),
+        "APM",
+        "Of `partitioning` = `scan`, `redist`, `readj`: how balance (A) is weighed against migration: plus (P) or "
+        "times (T) it (M) or its logarithm (LM).",
     ),
     Option(
         "splitHotKeys",

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import SchemaError
+from anabranch.program.annotations import annotated_fields
 from anabranch.program.ddl import parse_ddl, to_ddl, type_name
 from anabranch.program.not_a_number import NAN, may_have_nan, one_nan
 from anabranch.program.showing import shown
@@ -57,6 +58,10 @@ class Row(tuple):
         if unknown:
             raise AttributeError(f"no column {unknown[0]!r}; columns: {', '.join(self._fields)}")
         return type(self)(changes.get(name, value) for name, value in zip(self._fields, self, strict=True))
+
+    # As on the named tuple that a type checker takes it for.
+    _replace = but
+    _asdict = asDict
 
     def __repr__(self) -> str:
         return "(" + ", ".join(f"{n}={v!r}" for n, v in zip(self._fields, self, strict=True)) + ")"
@@ -201,7 +206,26 @@ class Schema:
 
     def exact_row(self, values: Sequence[Any]) -> Row:
         """One tuple of exact Python values; `MisfitError` if one does not fit."""
-        return self.row_class(self._fit(place, value) for place, value in enumerate(values))
+        found = []
+        plain: Sequence[tuple[Any, Any]] = self._plain_types
+        for place, (value, (kind, limits)) in enumerate(zip(values, plain, strict=True)):
+            is_plain = type(value) is kind and (limits is None or limits[0] <= value <= limits[1])
+            # Only a text of plain letters surely has no lone surrogate.
+            found.append(value if is_plain and (kind is not str or value.isascii()) else self._fit(place, value))
+        return self.row_class(found)
+
+    @cached_property
+    def _plain_types(self) -> list[tuple[type | None, tuple[int, int] | None]]:
+        """Of each column, the Python type whose values are exact as they are, but for limits; None: look closer."""
+        kinds = {bool, int, float, str, bytes}
+        found: list[tuple[type | None, tuple[int, int] | None]] = []
+        for field in self.arrow:
+            exact = _EXACT.get(field.type)
+            if exact is None or exact.check is not None:
+                found.append((None, None))
+            else:
+                found.append((next(iter(exact.types & kinds), None), exact.range))
+        return found
 
     def arrays(self, columns: Sequence[Sequence[Any]]) -> list[pa.Array]:
         """Arrow columns from exact Python values."""
@@ -419,68 +443,9 @@ def _plain(at: datetime.datetime, zone: datetime.tzinfo | None) -> datetime.date
     return datetime.datetime(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond, zone)
 
 
-# -- annotations --------------------------------------------------------------------------------------
-
-_PYTHON_TYPES: dict[Any, pa.DataType] = {
-    bool: pa.bool_(),
-    int: pa.int64(),
-    float: pa.float64(),
-    str: pa.string(),
-    bytes: pa.binary(),
-    datetime.datetime: pa.timestamp("us", tz="UTC"),
-    datetime.date: pa.date32(),
-    decimal.Decimal: pa.decimal128(38, 18),
-}
-
-
-def arrow_type_of(annotation: Any) -> pa.DataType | None:
-    """The column type of a Python annotation, or None."""
-    if annotation in _PYTHON_TYPES:
-        return _PYTHON_TYPES[annotation]
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Annotated:
-        return parse_ddl(f"x {arguments[1]}").field(0).type if isinstance(arguments[1], str) else None
-    present = [argument for argument in arguments if argument is not NoneType]
-    if origin is not None and len(present) == 1 and len(arguments) == 2 and NoneType in arguments:
-        return arrow_type_of(present[0])
-    if origin in (list, Sequence) and arguments:
-        item = arrow_type_of(arguments[0])
-        return None if item is None else pa.list_(item)
-    if origin is dict and len(arguments) == 2:
-        key, item = arrow_type_of(arguments[0]), arrow_type_of(arguments[1])
-        return None if key is None or item is None else pa.map_(key, item)
-    fields = _annotated_fields(annotation)
-    if fields is None:
-        return None
-    return pa.struct([pa.field(name, kind) for name, kind in fields])
-
-
-def _annotated_fields(annotation: Any) -> list[tuple[str, pa.DataType]] | None:
-    if not isinstance(annotation, type) or annotation in _PYTHON_TYPES:
-        return None
-    is_record = (
-        (issubclass(annotation, tuple) and hasattr(annotation, "_fields"))
-        or dataclasses.is_dataclass(annotation)
-        or typing.is_typeddict(annotation)
-    )
-    if not is_record:
-        return None
-    fields = []
-    for name, kind in typing.get_type_hints(annotation, include_extras=True).items():
-        column = arrow_type_of(kind)
-        if column is None:
-            raise SchemaError(
-                f"the field {name!r} of {annotation.__name__} has the type {kind!r}, which no column holds; "
-                f"use one of {', '.join(t.__name__ for t in _PYTHON_TYPES)}, list[…], dict[…, …], … | None, "
-                "or give the schema as a DDL string"
-            )
-        fields.append((name, column))
-    return fields
-
-
 def schema_of_annotation(annotation: Any) -> Schema | None:
     """The schema of a record class (NamedTuple, dataclass, TypedDict), or None."""
-    fields = _annotated_fields(annotation)
+    fields = annotated_fields(annotation)
     return None if not fields else Schema(pa.schema(fields))
 
 

@@ -12,8 +12,6 @@ import decimal
 from collections.abc import Iterable
 from typing import Any
 
-import cloudpickle
-
 from anabranch.errors import ProgramError, StateError
 from anabranch.program.graph import Node
 from anabranch.program.whole_copies import loaded, pickled_whole
@@ -26,22 +24,13 @@ def packed(program: Any, nodes: Iterable[Node], context: decimal.Context) -> byt
         found, _ = pickled_whole((program, context), [node.logic for node in nodes])
         return found
     except StateError as problem:
-        culprit = next((node for node in nodes if _problem_of(node.logic) is not None), None)
-        if culprit is None:
-            raise ProgramError(f"the program with the operators {', '.join(names)}: {problem}") from problem
-        raise ProgramError(
-            f"operator {culprit.title}: it cannot be sent to workers: {_problem_of(culprit.logic)}. Make what cannot "
-            "be sent (locks, connections, generators, open files) in the worker: in the open() of an elastic operator; "
-            "else when it is first used, and keep it outside of the operator's attributes."
-        ) from problem
-
-
-def _problem_of(logic: Any) -> str | None:
-    try:
-        cloudpickle.dumps(logic)
-    except Exception as problem:
-        return f"{type(problem).__name__}: {problem}"
-    return None
+        for node in nodes:
+            try:
+                target = getattr(node.logic, "prototype", getattr(node.logic, "function", node.logic))
+                pickled_whole(node.logic, target)
+            except StateError as own:
+                raise ProgramError(f"operator {node.title}: {own}") from problem
+        raise ProgramError(f"the program with the operators {', '.join(names)}: {problem}") from problem
 
 
 def unpacked(data: bytes) -> tuple[Any, decimal.Context]:

@@ -7,6 +7,7 @@ import enum
 import functools
 import pickle
 import sys
+import types
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any
@@ -17,15 +18,23 @@ from anabranch.errors import StateError
 from anabranch.program.kept_cache import kept_cache
 from anabranch.program.not_a_number import NanNumbers, NumberedNans
 from anabranch.program.object_parts import (
+    Path,
     attributes_of,
     built_in_base,
+    children,
     held_by_container,
+    is_atom,
     is_library,
     is_plain_instance,
+    shown_path,
 )
 from anabranch.program.object_pieces import ISO_CALENDAR, iso_calendar_of, whole_of_view
 from anabranch.program.object_reach import code_of, modules_of
 from anabranch.program.set_tables import SetTable, fill, frozen, table_of
+
+
+class NoCopyError(StateError):
+    """No copy of an object can be made for workers; says of which part of it, and what to do."""
 
 
 def pickled_whole(value: Any, target: Any, keeps_caches: bool = False) -> tuple[bytes, bool]:
@@ -55,7 +64,45 @@ def pickled_whole(value: Any, target: Any, keeps_caches: bool = False) -> tuple[
     except StateError:
         raise
     except Exception as problem:
-        raise StateError(f"it cannot be sent to workers: {type(problem).__name__}: {problem}") from problem
+        raise NoCopyError(_told(target, problem)) from problem
+
+
+def _told(target: Any, problem: Exception) -> str:
+    """Which part of an object no copy can be made of, and what to do."""
+    way, kind = _without_copy(target) or ((), None)
+    if kind is None:
+        return (
+            f"no copy of it can be sent to workers ({type(problem).__name__}: {problem}). Keep plain values in its "
+            "attributes, closures and globals, and make the rest from them where it is used."
+        )
+    what = f"{shown_path(way)} holds a {kind.__module__}.{kind.__qualname__}".replace("builtins.", "")
+    if "lock" in kind.__name__.lower():
+        return (
+            f"{what}, of which no copy can be sent to workers. Leave it out: calls of an operator never overlap. Those "
+            "of an elastic one do: make it in open()."
+        )
+    return (
+        f"{what}, of which no copy can be sent to workers. Keep what it is made from (a path, a URL, a position), and "
+        "make it in the worker: in open() of an elastic operator, or in the call that uses it."
+    )
+
+
+def _without_copy(target: Any) -> tuple[Path, type] | None:
+    """The shortest way to something that cannot be pickled by itself, and its type."""
+    seen: set[int] = set()
+    waiting: list[tuple[Path, Any]] = [((), target)]
+    for way, value in waiting:  # grows as it is walked
+        if is_atom(value) or id(value) in seen or isinstance(value, types.ModuleType):
+            continue
+        seen.add(id(value))
+        held = list(children(value, as_copied=True))
+        if not held and not isinstance(value, (type, types.FunctionType)):
+            try:
+                cloudpickle.dumps(value)
+            except Exception:  # whatever it raises, that is the one
+                return way, type(value)
+        waiting.extend(((*way, step), child) for step, child in held)
+    return None
 
 
 def copied_with(value: Any, target: Any, others: Sequence[tuple[Any, Any]]) -> Any:

@@ -37,7 +37,6 @@ class Scaled:
     region: str
     epoch: int
     channels: int
-    by_hand: bool
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from anabranch.compiler.layout.compile import compiled
 from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.control.decision import Decision
 from anabranch.control.source_spreading import SpreadSettings
-from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.committer import key_routes
 from anabranch.engine.driver.epoch_progress import EpochProgress
 from anabranch.engine.driver.epoch_sizing import EpochSizing
@@ -281,7 +280,7 @@ class Simulation:
         epochs = situation.snapshot_epochs
         settings = EpochSettings(
             situation.options,
-            BalancingSettings(situation.balancing, situation.imbalance_tolerance, situation.split_gain_s),
+            situation.balancing,
             None if epochs is None else Interval(epochs),
         )
         backend = Backend(self._tasks, self._compact, self._sinks, surroundings, sizing, self.clock)
@@ -333,9 +332,7 @@ class Simulation:
             state_bytes=progress.state_bytes,
         )
         for change in progress.changes:
-            self.ledger.scaled.append(
-                Scaled(change.region, change.epoch, change.channels, change.reason == "asked for by hand")
-            )
+            self.ledger.scaled.append(Scaled(change.region, change.epoch, change.channels))
 
     def delivered(self, table: pa.Table) -> None:
         """Writing output takes time."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from anabranch.control.elastic_options import ElasticOptions
+from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.faults import POINTS
 from anabranch.sim.hosts import SimulatedHost
 from anabranch.sim.load import Constant, Curve
@@ -74,11 +75,9 @@ class Situation:
     """As maxFilesPerTrigger; None: all that is there, or with option epochSize = auto what the epoch has time for."""
     interval_s: float | None = None
     """The trigger's interval; None: an epoch follows the other."""
-    balancing: bool = True
-    imbalance_tolerance: float = 1.2
+    balancing: BalancingSettings = field(default_factory=BalancingSettings)
     split_hot_keys: bool | str = False
     """As the option splitHotKeys: True, False or "auto"."""
-    split_gain_s: float = 0.5
     spread_gain_s: float | None = None
     """How much shorter an epoch must be for what has no state to get channels of its own; None: it never does."""
     snapshot_epochs: int | None = None

@@ -9,6 +9,7 @@ goes back.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 _GROWTH = 2
@@ -28,7 +29,7 @@ def task_slots(context: Any, executors_max: int | None = None) -> int:
     executors_max : int, optional
         So many executors may be asked for, where that is ours to do.
     """
-    now, each, setting = slots_now(context), executor_slots(context), context.getConf().get
+    now, each, setting = slots_now(context), executor_slots(context), partial(_setting, context)
     if has_dynamic_allocation(context):
         executors_max = setting("spark.dynamicAllocation.maxExecutors", None)
         reachable = [_GROWTH * now]
@@ -48,13 +49,13 @@ def task_slots(context: Any, executors_max: int | None = None) -> int:
 def executor_slots(context: Any) -> int | None:
     """Slots of each executor; None where it has as many as its host: on a standalone cluster, if it was not said."""
     default = None if str(context.master).startswith(("spark://", "local-cluster")) else "1"
-    cores = context.getConf().get("spark.executor.cores", default)
+    cores = _setting(context, "spark.executor.cores", default)
     return None if cores is None else max(1, int(cores) // _task_cores(context))
 
 
 def has_dynamic_allocation(context: Any) -> bool:
     """Spark itself asks for executors and gives them back."""
-    return str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
+    return str(_setting(context, "spark.dynamicAllocation.enabled", "false")).lower() == "true"
 
 
 def takes_requests(context: Any) -> bool:
@@ -69,4 +70,9 @@ def is_local(context: Any) -> bool:
 
 
 def _task_cores(context: Any) -> int:
-    return max(1, int(context.getConf().get("spark.task.cpus", "1")))
+    return max(1, int(_setting(context, "spark.task.cpus", "1")))
+
+
+def _setting(context: Any, name: str, default: str | None) -> Any:
+    # Not `getConf`, which copies all settings, in two calls to the JVM for each: 800 calls an epoch.
+    return context._conf.get(name, default)

@@ -90,5 +90,5 @@ class ManifestFacts:
             {loop: FedBack(**each) for loop, each in fields["feedback"].items()},
             AdaptationFacts(**fields["adaptation"]),
             fields["batch_digest"],
-            WatermarkFacts(**fields.get("watermarks", {})),
+            WatermarkFacts(**fields["watermarks"]),
         )

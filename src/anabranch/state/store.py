@@ -143,10 +143,6 @@ class TaskState:
         key, owners = self._version.keys[operator], self._version.owners[operator]
         return owners.owns(self._channel, key.route_hashes(hashes, keys))
 
-    def snapshot(self, operator: str) -> Segment:
-        """All that this channel owns of an operator's state before the epoch, as one segment."""
-        return Segment(self._compacted(operator, self._segments_of(self.visible(operator)), drop_dead=True))
-
     def _read(self, record: SegmentRecord, missing: list[str]) -> list[Segment]:
         """A segment; if it is damaged and was merged from others that are still there, those."""
         try:

@@ -12,7 +12,7 @@ takes: a chain's key is a set of columns of the chain's input.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from anabranch.errors import ProgramError
 from anabranch.program.graph import Feedback, Logic, Node, Source, Spread
@@ -201,13 +201,24 @@ class Graph:
         return len(self.consumers[node.id]) + (node.id in self.outputs) + self.fed_back.get(node.id, 0)
 
 
-def form_chains(graph: Graph) -> Formation:
-    """The chains of a program."""
+def form_chains(
+    graph: Graph, kept_out: Callable[[Node], str | None] | None = None, cuts: Mapping[int, str] | None = None
+) -> Formation:
+    """The chains of a program.
+
+    Parameters
+    ----------
+    graph : Graph
+    kept_out : callable, optional
+        Why an operator can be in no chain; by default `not_parallel`.
+    cuts : mapping, optional
+        Operators that must begin a chain, and why.
+    """
     formation = Formation([], [], {})
     chain_of: dict[int, Draft] = {}
     for node in graph.order:
         model = graph.models[node.id]
-        reason = not_parallel(model)
+        reason = not_parallel(model) if kept_out is None else kept_out(node)
         if reason is not None:
             formation.outside[node.id] = reason
             for source in node.inputs:
@@ -216,7 +227,7 @@ def form_chains(graph: Graph) -> Formation:
             continue
         draft = chain_of.get(node.inputs[0].id) if len(node.inputs) == 1 else None
         if draft is not None:
-            refused = between(graph, node) or draft.refusal(model)
+            refused = between(graph, node) or (cuts or {}).get(node.id) or draft.refusal(model)
             if refused is None:
                 draft.join(node, model)
             else:

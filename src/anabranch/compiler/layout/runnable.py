@@ -19,6 +19,7 @@ from anabranch.operators.library_operator import LibraryOperator
 from anabranch.program.graph import Feedback, Filter, FlatMap, Keyed, Logic, Map, Node, Process, Source
 from anabranch.program.model import Block, State
 from anabranch.program.object_reach import changes_in_globals
+from anabranch.program.whole_copies import NoCopyError
 
 
 def is_single(operator: PlannedOperator) -> bool:
@@ -103,7 +104,8 @@ def _taken_over(operator: PlannedOperator) -> Keyed:
     try:
         logic = whole(target, method, mode)
     except StateError as problem:
-        remedy = f" Or {operator.remedy}." if operator.remedy else ""
+        is_about_copies = isinstance(problem, NoCopyError)
+        remedy = f" Or {operator.remedy}." if operator.remedy and not is_about_copies else ""
         raise ProgramError(f"operator {node.title}: {problem}{remedy}") from None
     if logic.prototype.prototype.has_own_globals:
         return logic

@@ -76,13 +76,13 @@ def column_of(reading: Reading, value: Value, name: str, node: ast.AST) -> Value
     if TUPLE in value.objects and len(value.objects) == 1:
         if reading.schema is not None and name in reading.schema and not name.startswith("__"):
             return reading.column(name)
-        if reading.schema is None and name not in ("but", "asDict", "count", "index"):
+        if reading.schema is None and name not in ("but", "asDict", "_replace", "_asdict", "count", "index"):
             return reading.column(name)
     if reading.schema is not None and name in reading.schema and _is_input(reading, value):
         found = reading.column(name)
         if found.is_scalar:
             return found.without_text()  # of this tuple or an earlier one
-    if hasattr(Row, name) and not name.startswith("_"):
+    if hasattr(Row, name) and (not name.startswith("_") or name in ("_replace", "_asdict")):
         return _bound(reading, value, name)
     if name == "_fields" and reading.schema is not None:
         return constant(reading.schema.names)

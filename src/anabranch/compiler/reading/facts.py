@@ -78,7 +78,7 @@ class Facts:
     touched: dict[int, str] = dataclasses.field(default_factory=dict)
     #: The objects themselves, so that an identity stays theirs.
     objects: dict[int, Any] = dataclasses.field(default_factory=dict)
-    #: How to find each again in another process: see rewrite.py.
+    #: How to find each again in another process: see `compiler/rewriting/managed_state.py`.
     routes: dict[int, list[Any]] = dataclasses.field(default_factory=dict)
     #: Objects whose attributes or contents the code changes, and those attributes, by identity.
     written: dict[Identity, str] = dataclasses.field(default_factory=dict)

@@ -380,7 +380,7 @@ def _starred_method_of_row(
     reading: Reading, receiver: Value, name: str, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     """``t.but(**changes)`` where the names are not known: every column may be changed."""
-    if name != "but":
+    if name not in ("but", "_replace"):
         return reading.unknown(node, f"calls .{name}() of the tuple with arguments that are not known")
     given = join_all([*arguments, *keywords.values()])
     reading.use(given, node, how="passes it to .but()")
@@ -399,14 +399,14 @@ def _method_of_row(
         before = {each: reading.column(each) for each in names}
     for value in (*arguments, *keywords.values()):
         reading.use(value, node, how=f"passes it to .{name}()")
-    if name == "but" and not arguments:
+    if name in ("but", "_replace") and not arguments:
         if before is None:
             made = make_object(
                 reading, node, ROW_TYPES, join(reading.content(receiver, node), join_all(keywords.values()))
             )
             return made
         return make_display(reading, node, ROW_TYPES, {**before, **keywords}, "but")
-    if name == "asDict" and not arguments:
+    if name in ("asDict", "_asdict") and not arguments:
         if before is None:
             return make_object(reading, node, frozenset({dict}), reading.content(receiver, node), "asDict")
         return make_display(reading, node, frozenset({dict}), before, "asDict")

@@ -70,7 +70,7 @@ class ColumnCode:
         reads = [read for read in (*self.reads, *self.copied.values()) if read.path]
         return frozenset(Read(read.column, read.path[:depth]) for read in reads for depth in range(len(read.path)))
 
-    def bound(self, function: types.FunctionType) -> Callable[..., Any] | None:
+    def bound(self, function: Any) -> Callable[..., Any] | None:
         """The code with the globals and the closure of the function that it was made of."""
         if self.code is None:
             return None
@@ -98,10 +98,13 @@ class _Function:
     function: types.FunctionType = field(compare=False)
 
 
-def over_columns(function: Any, inputs: Schema, outputs: Schema | None, with_fields: bool = True) -> ColumnCode | None:
+def over_columns(
+    function: Any, inputs: Schema, outputs: Schema | None, with_fields: bool = True, is_value: bool = False
+) -> ColumnCode | None:
     """A function rewritten; None if it must be called as it is.
 
-    `outputs` is what it makes of a tuple; None if it says whether one is kept. With fields, it may be used where no
+    `outputs` is what it makes of a tuple; None if it says whether one is kept. With `is_value` it gives no tuple, but
+    the value of the only column. With fields, it may be used where no
     value of `ColumnCode.structs` is null; without, everywhere.
     """
     if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
@@ -111,16 +114,16 @@ def over_columns(function: Any, inputs: Schema, outputs: Schema | None, with_fie
     if inspect.isgeneratorfunction(function):
         return None
     code = _Function(function.__code__, function.__code__.co_filename, function)
-    return _rewritten(code, inputs.arrow, None if outputs is None else outputs.arrow, with_fields)
+    return _rewritten(code, inputs.arrow, None if outputs is None else outputs.arrow, with_fields, is_value)
 
 
 # A task is made for every piece of every epoch, and its functions are the same each time.
 @functools.lru_cache(maxsize=512)
 def _rewritten(
-    function: _Function, inputs: pa.Schema, outputs: pa.Schema | None, with_fields: bool
+    function: _Function, inputs: pa.Schema, outputs: pa.Schema | None, with_fields: bool, is_value: bool
 ) -> ColumnCode | None:
     try:
-        return _Rewriter(function.function, inputs, outputs, with_fields).rewritten()
+        return _Rewriter(function.function, inputs, outputs, with_fields, is_value).rewritten()
     except _CannotRewriteError:
         return None
 
@@ -129,12 +132,18 @@ class _Rewriter(ast.NodeTransformer):
     """Replaces what a function reads of its tuple by parameters."""
 
     def __init__(
-        self, function: types.FunctionType, inputs: pa.Schema, outputs: pa.Schema | None, with_fields: bool
+        self,
+        function: types.FunctionType,
+        inputs: pa.Schema,
+        outputs: pa.Schema | None,
+        with_fields: bool,
+        is_value: bool,
     ) -> None:
         self._function = function
         self._inputs = inputs
         self._outputs = outputs
         self._with_fields = with_fields
+        self._is_value = is_value
         self._reads: dict[Read, str] = {}
         self._row = ""
 
@@ -208,6 +217,9 @@ class _Rewriter(ast.NodeTransformer):
         """What is copied, and an expression for the rest."""
         if self._outputs is None:
             return {}, _truth(self.visit(value))
+        fields = self._fields_of(value)
+        if fields is not None:
+            return fields, None
         elements = self._elements(value)
         copied: dict[int, Read] = {}
         rest: list[ast.expr] = []
@@ -221,8 +233,25 @@ class _Rewriter(ast.NodeTransformer):
             return copied, None
         return copied, rest[0] if len(rest) == 1 else ast.Tuple(rest, ast.Load())
 
+    def _fields_of(self, value: ast.expr) -> dict[int, Read] | None:
+        """A struct that is given as the tuple: its fields are the columns, by name."""
+        assert self._outputs is not None
+        read = None if self._is_value or isinstance(value, ast.Tuple) else self._read_of(value)
+        if read is None or not self._with_fields:
+            return None
+        kind = self._type_of(read)
+        if not pa.types.is_struct(kind) or {field.name for field in kind} != set(self._outputs.names):
+            return None
+        if any(kind.field(field.name).type != field.type for field in self._outputs):
+            return None
+        return {at: Read(read.column, (*read.path, field.name)) for at, field in enumerate(self._outputs)}
+
     def _elements(self, value: ast.expr | None) -> list[ast.expr]:
         assert self._outputs is not None
+        if self._is_value:
+            if value is None:
+                raise _CannotRewriteError("it gives nothing")
+            return [value]
         if not isinstance(value, ast.Tuple) or any(isinstance(each, ast.Starred) for each in value.elts):
             raise _CannotRewriteError("it is not seen which columns it gives")
         if len(value.elts) != len(self._outputs):

@@ -11,15 +11,18 @@ or as many as it takes to see enough rows.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from anabranch.compiler.layout.stages import Layout, Stage
+from anabranch.compiler.rewriting.managed_state import ManagedDicts
 from anabranch.engine.reports import ChannelReport, MergerReport, Report
 from anabranch.errors import ProgramError
 from anabranch.operators.hot_key_parts import HotKeyParts
+from anabranch.operators.library_operator import LibraryOperator
 from anabranch.partitioning.counting.key_costs import ChannelTimes
 from anabranch.partitioning.counting.knowledge import Knowledge
 from anabranch.partitioning.counting.tally import Counted
@@ -28,10 +31,15 @@ from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.placing.construct import Construction, ConstructionSettings, resized
 from anabranch.partitioning.placing.hot_key_ways import plan_splits, resplit
 from anabranch.partitioning.placing.planner import Period, Planner, PlannerSettings, Replace
-from anabranch.partitioning.resources import TOLERANCE_DEFAULT, Growth, Resources
+from anabranch.partitioning.placing.utility import Utility
+from anabranch.partitioning.resources import GROWTHS, TOLERANCE_DEFAULT, Growth, Resources
+from anabranch.partitioning.threshold import SIGMA_DEFAULT
 from anabranch.program.graph import Keyed
+from anabranch.program.model import Load, declaration_of
 from anabranch.program.options import read_options
 
+_SPEED_KEPT = 0.98
+"""Of what is known about the speed of writing state, per report of a channel."""
 _SPLIT_PATIENCE = 3
 """Periods in a row: the way to a program in two steps is not gone back."""
 
@@ -44,34 +52,48 @@ class BalancingSettings:
     ----------
     enabled : bool
         Option ``balancing``: "auto" or "off". Off: keys are spread by consistent hashing only.
-    tolerance : float
+    tolerances : tuple of float
         Option ``imbalanceTolerance``: how many times the load of the least loaded channel the most loaded one may
-        have before anything is done about it.
+        have before anything is done about it; of state, computation, communication.
     construction : Construction
         Option ``partitioning``: how partitioning functions are built. "weigh" is ours; "scan", "redist" and "readj" are
         those of the *Partitioning* paper, told the load of the tail, which is measured here anyway; "consistent" is
         consistent hashing alone, which knows of no frequent keys. Whichever it is, a query begins with key groups dealt
         out evenly.
+    sigma : float
+        Option ``partitioningSigma``.
+    utility : Utility
+        Option ``partitioningUtility``, of the paper's constructions.
     """
 
     enabled: bool = True
-    tolerance: float = TOLERANCE_DEFAULT
+    tolerances: tuple[float, float, float] = (TOLERANCE_DEFAULT,) * 3
     split_gain_seconds: float = 0.5
     """How much longer than a fair share the channel of a key must work, per epoch, for going over to a program that can
     split it: about what the shuffle costs that comes with it, in CPU seconds of all processes."""
     construction: Construction = Construction.WEIGH
+    sigma: float = SIGMA_DEFAULT
+    utility: Utility = Utility.APM
 
     @staticmethod
     def of_options(options: Mapping[str, str]) -> BalancingSettings:
         """From a query's options; ProgramError for what they cannot mean."""
         said = read_options(options)
-        for name in ("partitioning", "imbalanceTolerance"):
+        for name in ("partitioning", "partitioningSigma", "partitioningUtility", "imbalanceTolerance"):
             if name in said and said.get("balancing") == "off":
                 raise ProgramError(f"option {name} has no effect with balancing='off'; leave one of them out")
+        construction = Construction(said.get("partitioning", Construction.WEIGH.value))
+        if "partitioningUtility" in said and construction in (Construction.WEIGH, Construction.CONSISTENT):
+            raise ProgramError(
+                f"option partitioningUtility has no effect with partitioning={construction.value!r}: it is for scan, "
+                "redist and readj"
+            )
         return BalancingSettings(
             said.get("balancing", "auto") == "auto",
-            said.get("imbalanceTolerance", TOLERANCE_DEFAULT),
-            construction=Construction(said.get("partitioning", Construction.WEIGH.value)),
+            said.get("imbalanceTolerance", (TOLERANCE_DEFAULT,) * 3),
+            construction=construction,
+            sigma=said.get("partitioningSigma", SIGMA_DEFAULT),
+            utility=Utility(said.get("partitioningUtility", Utility.APM.value)),
         )
 
 
@@ -89,12 +111,16 @@ class Balancing:
         stages = [stage for stage in layout.stages if stage.is_balanced] if layout is not None else []
         self._names = {stage.number: stage.name for stage in stages}
         self._resources = {
-            stage.name: resources_of(layout, stage, self._settings.tolerance) for stage in stages if layout is not None
+            stage.name: resources_of(layout, stage).tolerating(self._settings.tolerances)
+            for stage in stages
+            if layout is not None
         }
         # Regions that work on parts of keys, with the operator whose keys these are.
         self._salted = {stage.name: name for stage in stages if layout is not None and (name := _salted(layout, stage))}
         self._splittable = {stage.name for stage in stages if layout is not None and _splittable(layout, stage)}
         self._busy_mean: dict[str, float] = {}
+        self._busy_since: dict[str, float] = {}  # the same, summed over the epochs of the period
+        self._state_written: dict[str, tuple[float, float]] = {}  # bytes and seconds, fading
         self._too_hot: dict[str, int] = {}  # for how many periods in a row a key was
         self.wants_split = ""
         """Why the program should be the one in two steps, where there is one; empty: it need not."""
@@ -120,6 +146,7 @@ class Balancing:
                     counted.setdefault(self._names[keys.stage], []).append(Counted.of_report(keys.tally))
             if isinstance(report, ChannelReport):
                 busy.setdefault(report.name, {})[report.channel] = report.busy_seconds
+                self._observe_state(report)
                 if report.measured is not None:
                     read = ChannelTimes.of_report(report.measured, report.rows_in, report.busy_seconds)
                     times.setdefault(report.name, []).extend([read] if read is not None else [])
@@ -130,6 +157,7 @@ class Balancing:
             if set(seconds) == set(range(function.channels)):
                 measured = np.array([seconds[channel] for channel in range(function.channels)])
                 self._busy_mean[region] = float(measured.mean())
+                self._busy_since[region] = self._busy_since.get(region, 0.0) + self._busy_mean[region]
             self._known.setdefault(region, Knowledge()).observe(tallies, function, measured, times.get(region, ()))
 
     def function(
@@ -145,7 +173,9 @@ class Balancing:
         planner = self._planner(region, current)
         if channels == current.channels and not known.take_period():
             return None
-        workload = known.workload(current, channels, self._resources[region])
+        workload = known.workload(current, channels, self._resources[region], self._settings.sigma)
+        migration = self._migration_periods(region, known.state_bytes(), channels)
+        self._busy_since[region] = 0.0
         if region in self._splittable:
             self._look_for_too_hot(region, workload, channels)
         changed = ""
@@ -157,8 +187,29 @@ class Balancing:
                 # the count begins anew.
                 self._known[region] = Knowledge()
                 changed = f"{len(self._ways[region])} keys are split, over {sorted(self._ways[region].values())} parts"
-        instruction = planner.handle(Period(workload, channels, changed=changed))
+        instruction = planner.handle(Period(workload, channels, changed=changed, migration_periods=migration))
         return (instruction.function, instruction.reason) if isinstance(instruction, Replace) else None
+
+    def _observe_state(self, report: ChannelReport) -> None:
+        """How fast channels write state; they read it about as fast."""
+        size = float(sum(record.bytes for record in report.segments))
+        if size > 0 and report.state_seconds > 0:
+            amount, seconds = self._state_written.get(report.name, (0.0, 0.0))
+            self._state_written[report.name] = (
+                amount * _SPEED_KEPT + size,
+                seconds * _SPEED_KEPT + report.state_seconds,
+            )
+
+    def _migration_periods(self, region: str, state_bytes: float, channels: int) -> float | None:
+        """How many periods' worth of time it takes to move all state; None where that was not measured.
+
+        New owners read what they take over, side by side. A period is worth the time that a channel works in it.
+        """
+        amount, seconds = self._state_written.get(region, (0.0, 0.0))
+        busy = self._busy_since.get(region, 0.0)
+        if state_bytes <= 0 or amount <= 0 or busy <= 0:
+            return None
+        return state_bytes * seconds / amount / channels / busy
 
     def _look_for_too_hot(self, region: str, workload: Workload, channels: int) -> None:
         """Whether a key has more than a channel's share, and for so long and so much that splitting it pays."""
@@ -183,7 +234,13 @@ class Balancing:
     def _planner(self, region: str, current: PartitioningFunction) -> Planner:
         planner = self._planners.get(region)
         if planner is None:
-            settings = ConstructionSettings(self._resources[region], self._settings.construction, knows_tail=True)
+            settings = ConstructionSettings(
+                self._resources[region],
+                self._settings.construction,
+                sigma=self._settings.sigma,
+                utility=self._settings.utility,
+                knows_tail=True,
+            )
             planner = self._planners[region] = Planner(current, PlannerSettings(settings))
             planner.restore(self._earlier.pop(region, {}))
         planner.adopt(current)
@@ -235,17 +292,30 @@ def _salted(layout: Layout, stage: Stage) -> str:
     return getattr(logic.prototype, "salted", "") if isinstance(logic, Keyed) else ""
 
 
-def resources_of(layout: Layout, stage: Stage, tolerance: float = TOLERANCE_DEFAULT) -> Resources:
+def resources_of(layout: Layout, stage: Stage) -> Resources:
     """How the loads of a region grow with the frequency of a key: the steepest of its operators decides.
 
-    An operator says it by its attribute `load`: two letters for state and computation, each C (constant), L (linear)
-    or Q (quadratic), as in the *Partitioning* paper. One that says nothing keeps one value per key: CC.
+    An author says it by ``@ab.model(load=…)``. An operator of which nothing is said keeps one value per key.
     """
-    declared = []
-    for node in layout.nodes(stage):
-        if isinstance(node.logic, Keyed):
-            letters = getattr(node.logic.prototype, "load", "CC")
-            if not isinstance(letters, str) or len(letters) != 2 or set(letters) - set("CLQ"):
-                letters = "CC"  # an attribute of the user's that only has this name
-            declared.append((Growth(letters[0]), Growth(letters[1])))
-    return Resources.of_operators(declared, tolerance)
+    loads = [_load_of(node.logic.prototype) for node in layout.nodes(stage) if isinstance(node.logic, Keyed)]
+    return Resources.of_operators((GROWTHS[load.state], GROWTHS[load.computation]) for load in loads)
+
+
+def _load_of(prototype: Any) -> Load:
+    if isinstance(prototype, LibraryOperator):
+        return prototype.load
+    author = prototype.target if isinstance(prototype, ManagedDicts) else prototype
+    declared = declaration_of(author)
+    if declared is not None and declared.load is not None:
+        return declared.load
+    letters = getattr(author, "load", None)
+    if isinstance(letters, str) and len(letters) == 2 and not set(letters) - set("CLQ"):
+        words = [Growth(letter).name.lower() for letter in letters]
+        warnings.warn(
+            f"{type(author).__name__}.load = {letters!r} is the old way to say how load grows; say "
+            f"@ab.model(load=ab.Load(state={words[0]!r}, computation={words[1]!r})) instead",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return Load(*words)
+    return Load()

@@ -133,10 +133,6 @@ class EpochRunner:
         """Region → the function that says which channel owns which of its keys, from the next epoch on."""
         return {region: self._owners.function(region) for region in self._regions.values()}
 
-    def replace_function(self, region: str, function: PartitioningFunction) -> None:
-        """Have a region's keys owned by others from the next epoch on; as adaptation does between two epochs."""
-        self._owners = self._owners.replaced(region, function)
-
     @property
     def is_compacting(self) -> bool:
         """Whether segments are being compacted beside the epochs."""

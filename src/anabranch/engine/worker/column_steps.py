@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,76 +11,146 @@ import pyarrow as pa
 from anabranch.compiler.rewriting.over_columns import ColumnCode, Read, StoppedError, over_columns
 from anabranch.engine.worker.batch import Batch, ColumnBatch, field_of
 from anabranch.errors import AnabranchError
+from anabranch.operators.chosen_columns import Select
+from anabranch.operators.key_columns import Field
 from anabranch.program.calling import operator_failed
 from anabranch.program.graph import Filter, Map, Node
-from anabranch.program.schema import MisfitError, to_values
+from anabranch.program.schema import MisfitError, Schema, to_values
 
 Step = Callable[[Batch, Node], Batch]
 
 
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """A function that makes some columns of the output; of a filter, none."""
+
+    code: ColumnCode
+    function: Callable[..., Any] | None
+    columns: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ColumnPlan:
+    """An operator as functions of columns.
+
+    Attributes
+    ----------
+    parts : tuple
+        The functions.
+    copied : dict
+        Column of the output → what it is a copy of.
+    structs : frozenset of Read
+        What must not be null for the plan to hold.
+    """
+
+    parts: tuple[_Part, ...]
+    copied: dict[int, Read]
+    structs: frozenset[Read]
+
+    @property
+    def reads(self) -> frozenset[Read]:
+        """What of its input is used at all."""
+        return frozenset({*self.copied.values(), *(read for part in self.parts for read in part.code.reads)})
+
+
+def column_plan(node: Node, with_fields: bool = True) -> ColumnPlan | None:
+    """A map or filter as functions of columns; None if its function must be called as it is."""
+    if not isinstance(node.logic, (Map, Filter)):
+        return None
+    function, inputs = node.logic.function, node.inputs[0].schema
+    if isinstance(function, Select) and isinstance(node.logic, Map):
+        return _selection(function, inputs, node.schema, with_fields)
+    code = over_columns(function, inputs, node.schema if isinstance(node.logic, Map) else None, with_fields)
+    if code is None:
+        return None
+    parts = () if code.code is None else (_Part(code, code.bound(function), code.computed),)
+    return ColumnPlan(parts, code.copied, code.structs)
+
+
+def _selection(select: Select, inputs: Schema, outputs: Schema, with_fields: bool) -> ColumnPlan | None:
+    parts: list[_Part] = []
+    copied: dict[int, Read] = {}
+    structs: set[Read] = set()
+    for at, chosen in enumerate(select.chosen):
+        if isinstance(chosen, int):
+            copied[at] = Read(chosen)
+            continue
+        if isinstance(chosen, Field):  # null where a struct on the way is
+            copied[at] = Read(chosen.place, chosen.path)
+            continue
+        only = Schema(pa.schema([outputs.arrow.field(at)]))
+        code = over_columns(chosen, inputs, only, with_fields, is_value=True)
+        if code is None:
+            return None
+        structs |= code.structs
+        if code.copied:
+            copied[at] = code.copied[0]
+        else:
+            parts.append(_Part(code, code.bound(chosen), (at,)))
+    # A value that can be changed, and is given whole to a function, must be nowhere else.
+    whole = {read.column for part in parts for read in part.code.reads if not read.path and not read.is_null}
+    for read in copied.values():
+        if read.column in whole and pa.types.is_nested(inputs.arrow.field(read.column).type):
+            return None
+    return ColumnPlan(tuple(parts), copied, frozenset(structs))
+
+
 def column_step(node: Node, epoch: int, otherwise: Step) -> Step:
     """The step of a map or a filter; `otherwise` is what calls it as it is."""
-    assert isinstance(node.logic, (Map, Filter))
-    function = node.logic.function
-    outputs = node.schema if isinstance(node.logic, Map) else None
-    plain = over_columns(function, node.inputs[0].schema, outputs, with_fields=False)
-    if plain is None:
+    fields, plain = column_plan(node), column_plan(node, with_fields=False)
+    if fields is None and plain is None:
         return otherwise
-    fields = over_columns(function, node.inputs[0].schema, outputs)
-    return _ColumnStep(function, plain, fields, epoch, otherwise)
+    return _ColumnStep([plan for plan in (fields, plain) if plan is not None], epoch, otherwise)
 
 
 class _ColumnStep:
-    """A rewritten map or filter.
+    """A rewritten map or filter: of several plans, the first that holds for a batch."""
 
-    Parameters
-    ----------
-    function : function
-        What the user wrote.
-    plain, fields : ColumnCode
-        What it became: without fields of structs as columns of their own, and with them.
-    """
-
-    def __init__(
-        self, function: Any, plain: ColumnCode, fields: ColumnCode | None, epoch: int, otherwise: Step
-    ) -> None:
-        self._plain = (plain, plain.bound(function))
-        self._fields = None if fields is None or not fields.structs else (fields, fields.bound(function))
+    def __init__(self, plans: Sequence[ColumnPlan], epoch: int, otherwise: Step) -> None:
+        self._plans = plans
         self._epoch = epoch
         self._otherwise = otherwise
 
     def __call__(self, batch: Batch, node: Node) -> Batch:
-        if not isinstance(batch, ColumnBatch):
+        plan = self._plan(batch)
+        if plan is None:
             return self._otherwise(batch, node)
-        code, function = self._plain
-        if self._fields is not None and all(_is_whole(batch, read) for read in self._fields[0].structs):
-            code, function = self._fields
+        assert isinstance(batch, ColumnBatch)
         copied: dict[int, pa.Array] = {}
-        for at, read in code.copied.items():
+        for at, read in plan.copied.items():
             array = batch.untouched(read.column)
             if array is None:
                 return self._otherwise(batch, node)
             copied[at] = field_of(array, read.path)
             if copied[at].null_count and not node.schema.arrow.field(at).nullable:
                 return self._otherwise(batch, node)  # which tells for what tuple
-        made = [] if function is None else self._called(function, code, batch, node)
         if isinstance(node.logic, Filter):
-            return batch.kept(made)
-        columns = self._columns(code, made, batch, node)
+            (part,) = plan.parts
+            return batch.kept(self._called(part, batch, node))
+        columns: dict[int, Sequence[Any]] = {}
+        for part in plan.parts:
+            columns |= self._columns(part, self._called(part, batch, node), batch, node)
         places = range(len(node.schema.names))
         return ColumnBatch(
             node.schema, batch.positions, [copied.get(at) for at in places], [columns.get(at) for at in places]
         )
 
-    def _called(self, function: Callable[..., Any], code: ColumnCode, batch: ColumnBatch, node: Node) -> list[Any]:
+    def _plan(self, batch: Batch) -> ColumnPlan | None:
+        if isinstance(batch, ColumnBatch):
+            for plan in self._plans:
+                if all(_is_whole(batch, read) for read in plan.structs):
+                    return plan
+        return None
+
+    def _called(self, part: _Part, batch: ColumnBatch, node: Node) -> list[Any]:
         made: list[Any] = []
-        count = len(batch)
-        columns = [_read(batch, read) for read in code.reads]
+        columns = [_read(batch, read) for read in part.code.reads]
+        assert part.function is not None
         try:
             if columns:
-                made.extend(map(function, *columns))  # a loop in C
+                made.extend(map(part.function, *columns))  # a loop in C
             else:
-                made.extend(function() for _ in range(count))
+                made.extend(part.function() for _ in range(len(batch)))
         except AnabranchError:
             raise
         except Exception as problem:
@@ -88,13 +159,13 @@ class _ColumnStep:
             raise operator_failed(node, batch.rows[len(made)], raised, self._epoch) from raised
         return made
 
-    def _columns(self, code: ColumnCode, made: list[Any], batch: ColumnBatch, node: Node) -> dict[int, Sequence[Any]]:
+    def _columns(self, part: _Part, made: list[Any], batch: ColumnBatch, node: Node) -> dict[int, Sequence[Any]]:
         """The columns that were made, as exact values."""
-        columns: list[Sequence[Any]] = [[] for _ in code.computed]
+        columns: list[Sequence[Any]] = [[] for _ in part.columns]
         if made:
-            columns = [made] if len(code.computed) == 1 else list(zip(*made, strict=True))
+            columns = [made] if len(part.columns) == 1 else list(zip(*made, strict=True))
         try:
-            pairs = zip(code.computed, columns, strict=True)
+            pairs = zip(part.columns, columns, strict=True)
             return {at: node.schema.exact_column(at, column) for at, column in pairs}
         except MisfitError as problem:
             raise operator_failed(node, batch.rows[problem.at], problem, self._epoch) from None

@@ -14,7 +14,8 @@ import dataclasses
 import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Layout, Step
-from anabranch.compiler.rewriting.over_columns import Read, over_columns
+from anabranch.compiler.rewriting.over_columns import Read
+from anabranch.engine.worker.column_steps import column_plan
 from anabranch.program.graph import Filter, Map, Node, Watermark
 from anabranch.program.schema import Schema
 
@@ -75,14 +76,10 @@ def _read(layout: Layout, step: Step, schema: Schema) -> set[Read] | None:
         return None if behind is None else behind | {Read(schema.names.index(node.logic.attribute))}
     if not isinstance(node.logic, (Map, Filter)):
         return None
-    code = over_columns(node.logic.function, schema, node.schema if isinstance(node.logic, Map) else None)
-    if code is None:
-        # Where fields and structs are both read the structs are needed; without them it may still be one of columns.
-        outputs = node.schema if isinstance(node.logic, Map) else None
-        code = over_columns(node.logic.function, schema, outputs, with_fields=False)
-    if code is None:
+    plan = column_plan(node) or column_plan(node, with_fields=False)
+    if plan is None:
         return None
-    reads = {*code.reads, *code.copied.values()}
+    reads = set(plan.reads)
     if isinstance(node.logic, Map):
         return reads
     behind = _needed(layout, step)

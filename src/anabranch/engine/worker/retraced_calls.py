@@ -28,88 +28,87 @@ class Stopped(Exception):  # noqa: N818 - an event: where an operator failed
         self.error = error
 
 
-class _UntilItFails:
-    """What both kinds of calls need to stop at the first error."""
+@contextlib.contextmanager
+def _watched(
+    calls: RetracedCalls | RetracedTimedCalls, position: int, more: tuple[int, ...], row: Any, instance: Any
+) -> Iterator[None]:
+    """A call, which stops all if it fails, or leaves a state that would be lost."""
+    try:
+        yield
+    except OperatorError as error:
+        raise Stopped(position, more, error) from None
+    except AnabranchError as problem:
+        raise Stopped(position, more, operator_failed(calls._node, row, problem, calls._epoch)) from None
+    finally:
+        calls.told += [row] * (len(calls._outputs) - len(calls.told))
+    table: Any = calls._table
+    try:
+        table.instances.values(instance)  # refuses what would be lost
+    except AnabranchError as error:
+        raise Stopped(position, more, error) from None
+
+
+def until_it_fails(calls: RetracedCalls | RetracedTimedCalls, arrival: Arrival) -> tuple[Flow, Stopped | None]:
+    """What was emitted before the first error, and that error."""
+    stopped: Stopped | None = None
+    try:
+        calls.take(arrival)
+    except Stopped as first:
+        stopped = first
+    for at, output in enumerate(calls._outputs):
+        try:
+            calls._node.schema.exact_row(calls._node.schema.unpack(output))
+        except (ShapeError, MisfitError) as problem:
+            error = operator_failed(calls._node, calls.told[at], problem, calls._epoch)
+            stopped = Stopped(calls._positions[at], calls.more(at), error)
+            calls.cut(at)
+            break
+    return calls.flow(arrival), stopped
+
+
+class RetracedCalls(ArrivalCalls):
+    """Calls of an operator that reads several streams, or waits for punctuations or the start of an epoch."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._told: list[Any] = []  # for each tuple that was emitted, what was in hand
-
-    @contextlib.contextmanager
-    def _watched(self, position: int, more: tuple[int, ...], row: Any, instance: Any) -> Iterator[None]:
-        calls: Any = self
-        try:
-            yield
-        except OperatorError as error:
-            raise Stopped(position, more, error) from None
-        except AnabranchError as problem:
-            raise Stopped(position, more, operator_failed(calls._node, row, problem, calls._epoch)) from None
-        finally:
-            self._told += [row] * (len(calls._outputs) - len(self._told))
-        try:
-            calls._table.instances.values(instance)  # refuses what would be lost
-        except AnabranchError as error:
-            raise Stopped(position, more, error) from None
-
-    def until_it_fails(self, arrival: Arrival) -> tuple[Flow, Stopped | None]:
-        """What was emitted before the first error, and that error."""
-        calls: Any = self
-        stopped: Stopped | None = None
-        try:
-            calls.take(arrival)
-        except Stopped as first:
-            stopped = first
-        for at, output in enumerate(calls._outputs):
-            try:
-                calls._node.schema.exact_row(calls._node.schema.unpack(output))
-            except (ShapeError, MisfitError) as problem:
-                error = operator_failed(calls._node, self._told[at], problem, calls._epoch)
-                stopped = Stopped(calls._positions[at], self._more(at), error)
-                self._cut(at)
-                break
-        return calls.flow(arrival), stopped
-
-    def _more(self, at: int) -> tuple[int, ...]:
-        raise NotImplementedError
-
-    def _cut(self, at: int) -> None:
-        calls: Any = self
-        del calls._positions[at:], calls._outputs[at:]
-
-
-class RetracedCalls(_UntilItFails, ArrivalCalls):
-    """Calls of an operator that reads several streams, or waits for punctuations or the start of an epoch."""
+        self.told: list[Any] = []  # for each tuple that was emitted, what was in hand
 
     def _call(self, position: int, row: Any, method: Any, *arguments: Any, opened: tuple[int, ...] = ()) -> None:
-        with self._watched(position, opened, row, arguments[0]):
+        with _watched(self, position, opened, row, arguments[0]):
             super()._call(position, row, method, *arguments, opened=opened)
 
-    def _more(self, at: int) -> tuple[int, ...]:
+    def more(self, at: int) -> tuple[int, ...]:
+        """What orders a tuple that was emitted among those of its position."""
         return self._opened[at]
 
-    def _cut(self, at: int) -> None:
-        super()._cut(at)
-        del self._opened[at:]
+    def cut(self, at: int) -> None:
+        """Take back what was emitted from here on."""
+        del self._positions[at:], self._outputs[at:], self._opened[at:]
 
 
-class RetracedTimedCalls(_UntilItFails, TimedCalls):
+class RetracedTimedCalls(TimedCalls):
     """Calls of an operator whose keys wait for times."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.told: list[Any] = []  # for each tuple that was emitted, what was in hand
 
     def _take_run(self, start: int, stop: int) -> None:
         for at in range(start, stop):
-            with self._watched(self._places[at], (0, *self._never), self._rows[at], self._live[self._keys[at]]):
+            with _watched(self, self._places[at], (0, *self._never), self._rows[at], self._live[self._keys[at]]):
                 super()._take_run(at, at + 1)
 
     def _take_timed(self, start: int, stop: int) -> None:
         self._take_run(start, stop)  # what it takes is not told: the epoch has failed
 
     def _call_waiting(self, position: int, key: Any, instance: Any, due: int, since: tuple[int, ...]) -> None:
-        with self._watched(position, (due, *since), f"the key {key!r}, which waits", instance):
+        with _watched(self, position, (due, *since), f"the key {key!r}, which waits", instance):
             super()._call_waiting(position, key, instance, due, since)
 
-    def _more(self, at: int) -> tuple[int, ...]:
+    def more(self, at: int) -> tuple[int, ...]:
+        """What orders a tuple that was emitted among those of its position."""
         return (self._due[at], *self._since[at])
 
-    def _cut(self, at: int) -> None:
-        super()._cut(at)
-        del self._due[at:], self._since[at:]
+    def cut(self, at: int) -> None:
+        """Take back what was emitted from here on."""
+        del self._positions[at:], self._outputs[at:], self._due[at:], self._since[at:]

@@ -29,7 +29,7 @@ from anabranch.compiler.layout.stages import Layout, Stage, Step
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import keys_of
-from anabranch.engine.worker.retraced_calls import RetracedCalls, RetracedTimedCalls
+from anabranch.engine.worker.retraced_calls import RetracedCalls, RetracedTimedCalls, until_it_fails
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.trails import LAST, Trails
 from anabranch.errors import AnabranchError, OperatorError, error_from_json, error_to_json
@@ -167,7 +167,7 @@ class RetracedStage:
         else:
             calls = RetracedCalls(step, table, self._epoch, END if self._times.ending else self._clock_ms)
         self.entered[step.node.name] += sum(map(len, arrival.batches.values()))
-        flow, stopped = calls.until_it_fails(arrival)
+        flow, stopped = until_it_fails(calls, arrival)
         if stopped is None:
             return flow, None
         base = tuple(int(digit[stopped.position]) for digit in arrival.trails)

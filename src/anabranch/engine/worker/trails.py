@@ -1,6 +1,6 @@
 """Trails: the numbers that keep tuples in the order of one thread.
 
-A stream's trails are a list of arrays, one for each digit that is sent (see `compiler.stages`). Within a stage
+A stream's trails are a list of arrays, one for each digit that is sent (see `compiler.layout.stages`). Within a stage
 tuples point to the trail of the tuple they came from; `refined` gives each a trail of its own.
 
 On the wire (`encoded`, `decoded`) a digit takes as few bytes as its numbers need. Those of one packet rise by small

@@ -3,4 +3,5 @@
 pipeline.py       regions in series under load, without tuples, only rates
 saso.py           stability, accuracy, settling, overshoot of any policy      saso_report.py   as tables
 traces.py         families of trouble
+shared_hosts.py   … of regions that share cores
 """

@@ -78,8 +78,8 @@ def follow(policy: Policy, trace: Trace, seed: int) -> Outcome:
     kept = 0.0
     for period in range(1, trace.periods + 1):
         n = controller.channels
-        load = trace.load(period) * _factor(draw, trace.noise)
-        capacity = trace.capacity(period, n) * _factor(draw, trace.noise)
+        load = trace.load(period) * noisy(draw, trace.noise)
+        capacity = trace.capacity(period, n) * noisy(draw, trace.noise)
         available = load + kept
         done = min(available, capacity)
         kept = available - done if trace.backlog else 0.0
@@ -103,8 +103,8 @@ def follow(policy: Policy, trace: Trace, seed: int) -> Outcome:
         controller.handle(replace(past[max(0, len(past) - 1 - trace.lag)], period=period, channels=n))
     steady = None if trace.steady_from is None else trace.steady_from - 1 + SETTLING
     return Outcome(
-        _share(handled, best),
-        None if steady is None else _share(handled[steady:], best[steady:]),
+        share_of(handled, best),
+        None if steady is None else share_of(handled[steady:], best[steady:]),
         None if steady is None else reversals_of(channels[steady:]),
         tuple(channels),
     )
@@ -116,7 +116,8 @@ def reversals_of(channels: Sequence[int]) -> int:
     return sum(before != after for before, after in pairwise(rises))
 
 
-def _share(handled: Sequence[float], best: Sequence[float]) -> float:
+def share_of(handled: Sequence[float], best: Sequence[float]) -> float:
+    """Of what could have been handled."""
     return sum(handled) / sum(best) if sum(best) > 0 else 1.0
 
 
@@ -124,7 +125,8 @@ def _standard(draw: np.random.Generator) -> float:
     return float(np.clip(draw.standard_normal(), -NOISE_SIGMA_MAX, NOISE_SIGMA_MAX))
 
 
-def _factor(draw: np.random.Generator, noise: float) -> float:
+def noisy(draw: np.random.Generator, noise: float) -> float:
+    """A factor about 1."""
     return max(0.05, 1.0 + noise * _standard(draw)) if noise else 1.0
 
 

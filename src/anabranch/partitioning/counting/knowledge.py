@@ -32,10 +32,10 @@ from anabranch.partitioning.counting.key_costs import ChannelTimes, KeyCosts
 from anabranch.partitioning.counting.lossy_counter import LossyCounter
 from anabranch.partitioning.counting.sliding_counter import SlidingCounter
 from anabranch.partitioning.counting.tally import EPSILON, Counted
-from anabranch.partitioning.counting.workload import Measured, Workload
+from anabranch.partitioning.counting.workload import COMPUTATION, STATE, Measured, Workload
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.resources import Growth, Resources
-from anabranch.partitioning.threshold import threshold
+from anabranch.partitioning.threshold import SIGMA_DEFAULT, threshold
 from anabranch.program.hashing import GROUP_COUNT, key_groups
 
 WINDOW_EPOCHS = 6
@@ -51,6 +51,8 @@ _COST_SECONDS_MIN = 0.2
 _COST_BAND = 1.25
 STATE_BYTES_MIN = 1 << 20
 """Less state than this, per channel, is no load, whoever has it."""
+STATE_BYTES_HEAVY = 64 << 20
+"""From this much state on, per channel, it matters how many keys a channel has, beside how much there is to do."""
 
 
 class Knowledge:
@@ -171,14 +173,20 @@ class Knowledge:
         shares = dict(zip(known.tolist(), self._measured.frequencies(known).tolist(), strict=True))
         return np.array([shares.get(key, 0.0) for key in hashes.tolist()])
 
-    def workload(self, function: PartitioningFunction, channels: int, resources: Resources) -> Workload:
+    def workload(
+        self,
+        function: PartitioningFunction,
+        channels: int,
+        resources: Resources,
+        sigma: float = SIGMA_DEFAULT,
+    ) -> Workload:
         """What is known, for a function with so many channels that is to follow the current one."""
         if self._window is None:
             return Workload.empty()
         counter = self._window.current()
         rows = max(counter.rows, 1)
         # Half of δ: a key that is hot already stays so for a while.
-        delta = max(threshold(resources, max(channels, 2)) / 2, 2 * EPSILON)
+        delta = max(threshold(resources, max(channels, 2), sigma=sigma) / 2, 2 * EPSILON)
         hashes, appearances = counter.frequent(delta)
         known = appearances * self._share_sampled >= _APPEARANCES_MIN
         hashes, appearances = hashes[known][:KNOWN_MAX], appearances[known][:KNOWN_MAX]
@@ -192,7 +200,16 @@ class Knowledge:
             group_frequencies=shares,
             state=self._state(hashes, channels, resources),
             computation=self._computation(function, hashes, frequencies, shares),
+            # Time is spent on rows: that was measured, and is nothing that a key takes whatever its frequency.
+            no_load=frozenset(
+                {COMPUTATION} if self.state_bytes() >= STATE_BYTES_HEAVY * channels else {COMPUTATION, STATE}
+            ),
         )
+
+    def state_bytes(self) -> float:
+        """About how many bytes of state all keys have; 0 where nobody measured any."""
+        known, keys, mean_bytes = self._measured.state()
+        return sum(known.values()) + max(0.0, keys - len(known)) * mean_bytes
 
     def _with_expensive(
         self, hashes: NDArray[np.uint64], frequencies: NDArray[np.float64], delta: float

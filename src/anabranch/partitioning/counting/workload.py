@@ -55,6 +55,8 @@ class Workload:
         be spread evenly.
     state, computation
         Measured loads, if any.
+    no_load
+        Resources known to be no load, whatever resource functions say: state of which there is little.
     """
 
     hashes: NDArray[np.uint64]
@@ -64,6 +66,7 @@ class Workload:
     group_frequencies: Shares | None = None
     state: Measured | None = None
     computation: Measured | None = None
+    no_load: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         if len(self.hashes) != len(self.frequencies):
@@ -179,3 +182,8 @@ class Workload:
         if self.computation is not None:
             chosen.discard(COMMUNICATION)
         return tuple(sorted(chosen))
+
+    def bounded(self, resources: Resources) -> tuple[int, ...]:
+        """Which resources are plain numbers of keys, to be kept within bounds while others are balanced."""
+        constant = {k for k, growth in enumerate(resources.growths) if growth is Growth.CONSTANT}
+        return tuple(sorted(constant - self.no_load - set(self.balanced(resources))))

@@ -22,7 +22,7 @@ from anabranch.partitioning.placing.redist import redist
 from anabranch.partitioning.placing.scan import scan
 from anabranch.partitioning.placing.utility import Utility
 from anabranch.partitioning.placing.weigh import weigh
-from anabranch.partitioning.placing.weigh_problem import NARROWING_DEFAULT, WeighProblem
+from anabranch.partitioning.placing.weigh_problem import KEY_NARROWING, NARROWING_DEFAULT, WeighProblem
 from anabranch.partitioning.resources import Resources
 from anabranch.partitioning.threshold import (
     EPSILON_PER_DELTA,
@@ -225,6 +225,7 @@ def _weighed(
     key_loads = hot.key_loads(resources)
     tail_loads = workload.tail_loads_beside(is_hot, resources, bits)
     all_state = max(float(key_loads[:, STATE].sum() + tail_loads[:, STATE].sum()), 1e-300)
+    bounded = [resources.tolerances[k] for k in workload.bounded(resources)]
     placement, weights = weigh(
         WeighProblem(
             channels=channels,
@@ -235,6 +236,7 @@ def _weighed(
             tail_loads=tail_loads[:, balanced],
             tolerances=np.asarray(resources.tolerances)[balanced],
             narrowing=settings.narrowing,
+            key_ratio=1 + (min(bounded, default=np.inf) - 1) * KEY_NARROWING,
         )
     )
     return _function(tuple(weights.tolist()), hot.hashes, placement, bits)

@@ -39,7 +39,10 @@ class Imbalance:
     relative: tuple[float, float, float]
     """b of each: r over its tolerance. At most 1 is within tolerance."""
     combined: float
-    """b: the geometric mean of those of the resources that are not constant."""
+    """b, Equation 11: the geometric mean of all three, constant resources included."""
+    of_balanced: float
+    """The same over the resources that are to be balanced: what the planner looks at. A constant resource would hide
+    what goes on: it is even by itself, and always well within its tolerance."""
 
 
 def imbalance(loads: Loads, resources: Resources, *, balanced: tuple[int, ...] | None = None) -> Imbalance:
@@ -48,15 +51,15 @@ def imbalance(loads: Loads, resources: Resources, *, balanced: tuple[int, ...] |
     Parameters
     ----------
     balanced
-        Which resources the combined imbalance is about; by default those that are not constant.
+        Which resources are to be balanced; by default those that are not constant.
     """
     ratios = imbalances(loads)
     relative = ratios / np.asarray(resources.tolerances)
     chosen = relative[list(resources.balanced if balanced is None else balanced)]
-    combined = float(np.exp(np.log(chosen).mean()))
+    combined, of_balanced = (float(np.exp(np.log(each).mean())) for each in (relative, chosen))
     first, second, third = (float(ratio) for ratio in ratios)
     state, computation, communication = (float(ratio) for ratio in relative)
-    return Imbalance((first, second, third), (state, computation, communication), combined)
+    return Imbalance((first, second, third), (state, computation, communication), combined, of_balanced)
 
 
 def relative_migration(state: Loads, before: NDArray[np.integer], after: NDArray[np.integer], channels: int) -> float:

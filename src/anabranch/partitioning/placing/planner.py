@@ -48,7 +48,7 @@ class PlannerSettings:
     horizon_periods
         Over how many periods a better balance is expected to last.
     migration_periods
-        How many periods' worth of time it takes to move all state once.
+        How many periods' worth of time it takes to move all state once, where periods do not say it.
     gain_min
         By how much, as a part of what it is now, the load of the busiest channel must fall for a replacement.
     """
@@ -82,12 +82,16 @@ class Period:
         None: the loads are those that the workload implies.
     changed
         Why the function has to be built anew at once, whatever the balance: keys were split, say.
+    migration_periods
+        How many periods' worth of time it would take to move all state once, as far as that was measured; None: as the
+        settings say.
     """
 
     workload: Workload
     channels_requested: int | None = None
     channel_loads: NDArray[np.float64] | None = None
     changed: str = ""
+    migration_periods: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +193,8 @@ class Planner:
         candidate = self._construct(period, self._function.channels)
         now = expect(self._function, period.workload, self._settings.construction.resources).slowdown
         gain = (now - candidate.expectation.slowdown) * self._settings.horizon_periods
-        cost = candidate.state_moved * self._settings.migration_periods
+        whole = self._settings.migration_periods if period.migration_periods is None else period.migration_periods
+        cost = candidate.state_moved * whole
         comparison = (
             f"relative imbalance {relative:.2f}; the busiest channel would go from {now:.2f} to "
             f"{candidate.expectation.slowdown:.2f} times the mean, which saves {gain:.2f} periods and costs "
@@ -203,7 +208,7 @@ class Planner:
     def _relative_imbalance(self, period: Period) -> float:
         resources = self._settings.construction.resources
         if period.channel_loads is None:
-            return expect(self._function, period.workload, resources).imbalance.combined
+            return expect(self._function, period.workload, resources).imbalance.of_balanced
         expected = (self._function.channels, 3)
         if period.channel_loads.shape != expected:
             raise ValueError(
@@ -211,7 +216,7 @@ class Planner:
                 f"found {period.channel_loads.shape}"
             )
         balanced = period.workload.balanced(resources)
-        return imbalance(period.channel_loads, resources, balanced=balanced).combined
+        return imbalance(period.channel_loads, resources, balanced=balanced).of_balanced
 
     def _construct(self, period: Period, channels: int) -> Constructed:
         return construct(self._function, period.workload, channels, self._settings.construction)

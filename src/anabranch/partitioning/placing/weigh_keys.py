@@ -21,6 +21,10 @@ from anabranch.partitioning.placing.weigh_ring import Tail
 _STEPS = 64
 _MIGRATION_PRICE = 0.1
 """What a fair share of moved state costs, in the unit of `badness`: a tenth of an e-fold of imbalance."""
+_SHARPNESS = 60.0
+"""Of the soft largest and smallest load: loads that differ by less than a sixtieth of the mean count nearly alike."""
+_NOTHING = 1e-6
+"""A load, in shares of the mean, below which a channel is as good as idle."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +61,7 @@ class PouredTail:
         problem = self.problem
         along = problem.along_tail(hot)
         level = (1 + along.sum(axis=-1, keepdims=True)) / problem.channels
-        taken = np.where(self.fresh, np.maximum(level - along, 0.0), 0.0)
+        taken = np.where(self.fresh, np.clip(level - along, *problem.share_bounds), 0.0)
         left = np.maximum(1 - taken.sum(axis=-1, keepdims=True), 0.0)
         poured = np.where(self.fresh, taken, self.shares * left)
         return hot + poured[..., None] * (problem.carried * problem.totals)
@@ -154,11 +158,16 @@ def _steps(problem: WeighProblem, placement: Placement, loads: Loads, widely: bo
 def badness(problem: WeighProblem, loads: Loads) -> Loads:
     """How far loads are outside the band, 0 inside; shape (..., channels, resources) gives (...).
 
-    The sum over the resources of log(r / goal), where positive. Neighbouring values that only differ in
-    channels which are not the largest or smallest are told apart by a small term of the variance.
+    The sum over the resources of log(r / goal), where positive, and of the same with a soft largest and smallest load.
+    Where several channels are about as low, raising one of them does nothing for the smallest load, and something for
+    the soft one: without it the search would stop there.
     """
-    floor = problem.totals * 1e-6
-    largest, smallest = loads.max(axis=-2), np.maximum(loads.min(axis=-2), floor)
-    outside = np.maximum(np.log(np.maximum(largest, floor) / smallest / problem.goals), 0.0).sum(axis=-1)
-    spread = (loads / problem.totals).var(axis=-2).sum(axis=-1)
-    return np.where(outside > 0, outside + 1e-3 * spread, 0.0)
+    loads = loads / problem.totals * problem.channels
+    largest, smallest = loads.max(axis=-2), np.maximum(loads.min(axis=-2), _NOTHING)
+    outside = np.maximum(np.log(np.maximum(largest, _NOTHING) / smallest / problem.goals), 0.0).sum(axis=-1)
+    above, below = (
+        np.log(np.exp(-_SHARPNESS * np.abs(loads - extreme[..., None, :])).mean(axis=-2)) / _SHARPNESS
+        for extreme in (largest, smallest)
+    )
+    soft = np.log(np.maximum(largest + above, _NOTHING) / np.maximum(smallest - below, _NOTHING))
+    return np.where(outside > 0, outside + np.maximum(soft, 0.0).sum(axis=-1), 0.0)

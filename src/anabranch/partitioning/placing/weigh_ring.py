@@ -9,14 +9,19 @@ given up by one channel go to whoever stands next on the ring, so this is repeat
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from anabranch.partitioning.placing.metrics import channel_loads
 from anabranch.partitioning.placing.placement_problem import Placement
-from anabranch.partitioning.placing.weigh_problem import Loads, WeighProblem, Weights
+from anabranch.partitioning.placing.weigh_problem import KEYS_EVEN, Loads, WeighProblem, Weights
 from anabranch.partitioning.ring import REPLICAS_DEFAULT, Places, WeighableItems
 
 WEIGHT_LIMIT = 2 * REPLICAS_DEFAULT
-_ROUNDS = 16
+_ROUNDS = 64
+_ROUNDS_FRESH = 3
+"""Rounds in which only new channels are filled: that moves nothing between old ones."""
+_MODESTY = 0.4
+"""How far into the lower half of the band a new channel is filled, from the level to the edge."""
 
 
 class Tail:
@@ -26,14 +31,17 @@ class Tail:
         self._problem = problem
         groups = Places.of_items(np.arange(len(problem.tail_loads), dtype=np.uint64))
         self._items = WeighableItems(groups, problem.channels, WEIGHT_LIMIT)
-        self._pulls = problem.along_tail(problem.tail_loads)
+        # Where numbers of keys are bounded the tail is dealt out by them: as far as anybody knows, groups have equally
+        # many. What that leaves uneven is for hot keys to put right.
+        evenly = np.full(len(problem.tail_loads), 1 / len(problem.tail_loads))
+        self._pulls = evenly if problem.bounds_keys else problem.along_tail(problem.tail_loads)
 
     def loads(self, weights: Weights) -> Loads:
         """The load of every channel, one column per resource."""
         return channel_loads(self._problem.tail_loads, self._items.owners(weights), self._problem.channels)
 
     def shares(self, weights: Weights) -> Loads:
-        """The share of the tail every channel has, as one number; see `along_tail`."""
+        """The share of the tail every channel has, as one number: of its loads (`along_tail`), or of its keys."""
         owners = self._items.owners(weights)
         return channel_loads(self._pulls[:, None], owners, self._problem.channels)[:, 0]
 
@@ -54,39 +62,68 @@ def water_level(hot: Loads, tail: float) -> Loads:
 
 
 def weigh_ring(problem: WeighProblem, tail: Tail, placement: Placement, weights: Weights) -> Weights:
-    """Weights that bring all channels into the band, as far as hot keys and the ring's grain allow."""
+    """Weights that bring all channels into the band, as far as hot keys, numbers of keys and the ring's grain allow."""
     hot = problem.along_tail(channel_loads(problem.key_loads, placement, problem.channels))
+    goal = float(problem.goals.min())
+    if problem.bounds_keys:
+        hot, goal = _made_up_for(hot, *problem.share_bounds), min(problem.key_ratio, KEYS_EVEN)
     level = float(water_level(hot, 1.0))
     reachable = hot < level
-    goal = float(problem.goals.min())
-    weights = _admit(weights, hot, level)
+    fresh = weights == 0
+    # A new channel is filled to a little below the level, and moves less for it.
+    lowest = level * 2 / (1 + goal)
+    wanted = np.where(fresh, np.maximum(level + _MODESTY * (lowest - level) - hot, 0.0), 0.0)
+    weights = _admit(weights, wanted)
     best, best_spread = weights, np.inf
-    for _ in range(_ROUNDS):
+    for turn in range(_ROUNDS):
         shares = tail.shares(weights)
         filled = (shares + hot)[reachable]
         spread = float(filled.max() / max(filled.min(), 1e-300)) if filled.size else 1.0
         excess = float(shares[~reachable].sum())
         if spread + excess < best_spread:
             best, best_spread = weights, spread + excess
-        if spread <= goal and excess == 0:
+        filling = turn < _ROUNDS_FRESH and fresh.any()
+        if not filling and spread <= goal and excess == 0:
             break
-        targets = _targets(shares, hot, level, goal)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.clip(np.nan_to_num(targets / shares, nan=1.0, posinf=2.0), 0.5, 2.0)
-        ratio[~reachable] = 0.0
-        stepped = np.rint(weights * ratio).astype(np.int64)
-        # Rounding must not stop a small weight from growing.
-        stepped = np.where((ratio > 1) & (stepped == weights), weights + 1, stepped)
-        weights = np.clip(stepped, 0, WEIGHT_LIMIT)
+        stepped = _stepped(weights, shares, wanted if filling else _targets(shares, hot, level, goal), reachable)
+        if filling:
+            chosen = fresh
+        else:
+            # One channel at a time: what it gives or takes may already put its neighbours on the ring right.
+            strain = np.abs(np.log(np.maximum(shares + hot, 1e-300) / level))
+            strain[stepped == weights] = -1.0
+            chosen = np.arange(problem.channels) == np.where(reachable | (weights == 0), strain, np.inf).argmax()
+        weights = np.where(chosen, stepped, weights)
         if not weights.any():
             break
     return best
 
 
-def _admit(weights: Weights, hot: Loads, level: float) -> Weights:
-    """Give channels without a weight the one that should bring them to the water level."""
+def _stepped(weights: Weights, shares: Loads, targets: Loads, reachable: NDArray[np.bool_]) -> Weights:
+    """Weights with which every channel alone should come to its target."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.clip(np.nan_to_num(targets / shares, nan=1.0, posinf=2.0), 0.5, 2.0)
+    ratio[~reachable] = 0.0
+    stepped = np.rint(weights * ratio).astype(np.int64)
+    # Rounding must not stop a small weight from growing.
+    stepped = np.where((ratio > 1) & (stepped == weights), weights + 1, stepped)
+    return np.clip(stepped, 0, WEIGHT_LIMIT)
+
+
+def _made_up_for(hot: Loads, least: float, most: float) -> Loads:
+    """Hot loads cut to what a tail between `least` and `most` of every channel can make up for."""
+    lower, upper = 0.0, float(hot.max()) + most
+    for _ in range(50):
+        level = (lower + upper) / 2
+        over = np.clip(level - hot, least, most).sum() > 1
+        lower, upper = (lower, level) if over else (level, upper)
+    shares = np.clip(upper - hot, least, most)
+    return shares.max() - shares
+
+
+def _admit(weights: Weights, wanted: Loads) -> Weights:
+    """Give channels without a weight the one that should bring them the tail they want."""
     fresh = weights == 0
-    wanted = np.where(fresh, np.maximum(level - hot, 0.0), 0.0)
     share = min(float(wanted.sum()), 0.9)
     if share > 0:
         present = max(int(weights.sum()), 1 if (~fresh).any() else 0)

@@ -61,12 +61,11 @@ def _simpler_situations(situation: Situation) -> Iterator[Situation]:
         "versions_kept",
         "split_hot_keys",
         "spread_gain_s",
-        "imbalance_tolerance",
     ):
         if getattr(situation, name) != getattr(plain, name):
             yield replace(situation, **{name: getattr(plain, name)})
-    if situation.balancing:
-        yield replace(situation, balancing=False)
+    if situation.balancing.enabled:
+        yield replace(situation, balancing=replace(situation.balancing, enabled=False))
     if not isinstance(situation.load, (Constant, Steps)):
         yield replace(situation, load=Constant(float("inf")))
     if isinstance(situation.load, Steps) and len(situation.load.rates) > 1:

@@ -15,6 +15,7 @@ from typing import Any
 
 import anabranch as ab
 from anabranch.control.elastic_options import ElasticOptions
+from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.faults import POINTS
 from anabranch.sim.hosts import SimulatedHost
 from anabranch.sim.load import Bursts, Constant, Curve, Sine, Steps
@@ -115,10 +116,10 @@ def _program_world(chance: Random, seed: int) -> SwarmWorld:
             costs=WorkCosts(tuple_s=cost, restart_s=1.0),
             options=options,
             files_per_epoch=chance.choice([None, 1, 1, 1]) if options.epoch_size == "fixed" else None,
-            balancing=chance.random() < 0.8,
-            imbalance_tolerance=chance.choice([1.05, 1.2]),
+            balancing=BalancingSettings(
+                chance.random() < 0.8, (chance.choice([1.05, 1.2]),) * 3, split_gain_seconds=0.0005
+            ),
             split_hot_keys=chance.choice(splits),
-            split_gain_s=0.0005,
             spread_gain_s=0.0001 if seed % 2 else None,
             snapshot_epochs=chance.choice([None, None, 1, 3]),
             versions_kept=chance.choice([2, 3, 10]),
@@ -150,7 +151,7 @@ def _region_world(chance: Random, seed: int) -> SwarmWorld:
                 policy=chance.choice(["default", "default", "paper"]),
                 period_s=chance.choice([0.2, 1.0]),
             ),
-            imbalance_tolerance=chance.choice([1.05, 1.2]),
+            balancing=BalancingSettings(tolerances=(chance.choice([1.05, 1.2]),) * 3),
             snapshot_epochs=chance.choice([None, 3]),
             versions_kept=chance.choice([2, 10]),
             asked=_asked(chance, epochs, most),

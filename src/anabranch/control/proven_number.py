@@ -1,0 +1,111 @@
+"""Going back to a smaller number of channels that did more, a short while ago.
+
+    nothing waited at m channels ─► proven: m channels did so much, at that time
+    congested and saturated at n > m, with less than m was proven for, twice
+                                 ─► back to m, and below n for a while; twice as long each time
+
+A region that collapses beyond some number of channels may never have been saturated at the last good one: all tuples
+were handled there with room to spare, then one more channel was added. No capacity is known of the good number then, so
+no law can say that it was better; but what it did is known. A number at which tuples begin to wait for less than it was
+proven for has become slower, and everything with it: all is forgotten, because in overload nobody goes down by memories
+of another region.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.control.bounds import Bounds
+from anabranch.control.controller import Policy
+from anabranch.control.decision import Proposal
+from anabranch.control.observation import Observation
+
+FRESH_PERIODS = 30  # what was done longer ago proves nothing
+CONFIRMING_PERIODS = 2
+GAIN_MIN = 0.05  # by so much more the smaller number must have done…
+ERRORS_PER_GAIN = 3.0  # …or by so many times what measurements are off by
+CEILING_PERIODS = 100
+CEILING_PERIODS_MAX = 1600
+SATURATED_SHARE = 0.9
+CONGESTION_MIN = 0.05
+
+
+class BackToProven:
+    """A policy that goes back to what has proved better, and leaves all else to another.
+
+    Parameters
+    ----------
+    policy
+        Decides about all else.
+    congestion_floor
+        Congestion up to here is no waiting.
+    """
+
+    def __init__(self, policy: Policy, congestion_floor: float = 0.02) -> None:
+        self.name = policy.name
+        self.bounds = policy.bounds
+        self._policy = policy
+        self._floor = congestion_floor
+        self._proven: dict[int, tuple[float, int]] = {}  # channels → tuples per second, period
+        self._worse = 0
+        self._ceiling: int | None = None
+        self._ceiling_until = 0
+        self._ceiling_periods = 0
+
+    def rebound(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self._policy.rebound(bounds)
+
+    def propose(self, observation: Observation) -> Proposal:
+        proposal = self._policy.propose(observation)
+        if observation.remote:
+            return proposal
+        channels, period = observation.channels, observation.period
+        if self._ceiling is not None and period > self._ceiling_until:
+            self._ceiling = None
+        proven = self._better(observation)
+        self._worse = 0 if proven is None else self._worse + 1
+        if proven is not None and self._worse >= CONFIRMING_PERIODS and proposal.channels >= channels:
+            self._ceiling_periods = min(2 * self._ceiling_periods or CEILING_PERIODS, CEILING_PERIODS_MAX)
+            self._ceiling, self._ceiling_until = channels, period + self._ceiling_periods
+            did = self._proven[proven][0]
+            reason = f"{proven} channels did {did:.0f}/s lately, {channels} do {observation.throughput:.0f}/s"
+            return Proposal(proven, "return", reason)
+        if self._ceiling is not None and proposal.channels >= self._ceiling > channels:
+            held = max(channels, self.bounds.channels_min)
+            return Proposal(held, "limit", f"{self._ceiling} channels have proved worse; {proposal.reason}")
+        return proposal
+
+    def _better(self, observation: Observation) -> int | None:
+        """Learn from a period; the smaller number that did clearly more, while this one is overloaded."""
+        channels, period = observation.channels, observation.period
+        if observation.congestion <= self._floor:
+            self._proven[channels] = (observation.throughput, period)
+            return None
+        capacity = observation.capacity
+        saturated = observation.busy_share >= SATURATED_SHARE and observation.congestion >= CONGESTION_MIN
+        if capacity is None or not saturated:
+            return None
+        if channels in self._proven and capacity < self._proven[channels][0]:
+            self._proven.clear()
+        wanted = capacity * (1 + max(GAIN_MIN, ERRORS_PER_GAIN * observation.relative_error))
+        better = [
+            fewer
+            for fewer, (throughput, at) in self._proven.items()
+            if fewer < channels and throughput > wanted and period - at <= FRESH_PERIODS
+        ]
+        return max(better, key=lambda fewer: self._proven[fewer][0], default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            **self._policy.to_dict(),
+            "proven": [[channels, *known] for channels, known in self._proven.items()],
+            "proven_worse": self._worse,
+            "proven_ceiling": [self._ceiling, self._ceiling_until, self._ceiling_periods],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._policy.restore(state)
+        self._proven = {channels: (throughput, at) for channels, throughput, at in state.get("proven", [])}
+        self._worse = state.get("proven_worse", 0)
+        self._ceiling, self._ceiling_until, self._ceiling_periods = state.get("proven_ceiling", [None, 0, 0])
