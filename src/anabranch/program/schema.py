@@ -209,8 +209,8 @@ class Schema:
         found = []
         plain: Sequence[tuple[Any, Any]] = self._plain_types
         for place, (value, (kind, limits)) in enumerate(zip(values, plain, strict=True)):
-            is_plain = type(value) is kind and (limits is None or limits[0] <= value <= limits[1])
-            # Only a text of plain letters surely has no lone surrogate.
+            is_plain = type(value) is kind and (limits is None or limits[0] <= value <= limits[1]) and value == value
+            # Only a text of plain letters surely has no lone surrogate; a NaN must be the one of tuples.
             found.append(value if is_plain and (kind is not str or value.isascii()) else self._fit(place, value))
         return self.row_class(found)
 
