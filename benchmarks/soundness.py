@@ -71,7 +71,7 @@ def told(trial: Any) -> Told:
     """What a trial means."""
     program = trial.program
     found = Told(f"{program.title} ({trial.verdict})", trial.verdict)
-    if trial.is_safe and program.truth == "unsafe":
+    if trial.is_wrongly_called_safe:
         found.unsound = "it is unsafe by construction"
     if trial.difference:
         # An error of ours behind a start that was allowed is no wrong output.

@@ -19,5 +19,8 @@ A figure or table of a paper is a function, ``figure_NN(quick)`` or ``table_NN(q
       partitioning_balance.py    Figures 3 to 5
       partitioning_settings.py   Figures 6 to 8
       partitioning_costs.py      Figures 9 to 14
+    operators_world.py         the machines and the work of *Operators*, in virtual time
+      operators_levels.py        Figures 4 and 5
+      operators_sharing.py       Figures 6 and 7
     statements.py → reproduction.py → drawing.py, report.py    from numbers to verdicts, pictures and the document
 """

@@ -18,6 +18,7 @@ PAPERS = {
     "safe": "Safe: data parallelism with sequential semantics",
     "elastic": "Elastic: the number of channels, at run time",
     "partitioning": "Partitioning: functions that balance under skew",
+    "operators": "Operators: the number of workers inside an operator",
 }
 ORDER = tuple(PAPERS)
 

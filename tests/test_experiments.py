@@ -15,6 +15,7 @@ WANTED = {
     "safe": ["figure_07", "figure_09", "figure_10", "figure_11", "figure_13", "table_01"],
     "elastic": [f"figure_{n:02d}" for n in range(5, 20)],
     "partitioning": [f"figure_{n:02d}" for n in range(3, 15)],
+    "operators": [f"figure_{n:02d}" for n in range(4, 8)],
 }
 CHEAP = ("safe_table_01", "partitioning_figure_11", "partitioning_figure_14")
 

@@ -67,6 +67,7 @@ UNSAFE = {
     "a sum of lists": operator("sum([[LOG]], [])[0].append(1)"),
     "the start of a sum": operator("x = sum([], LOG)\nx.append(1)"),
     "the start of a product": operator("x = math.prod([], start=LOG)\nx.append(1)"),
+    "one of several iterators": operator("x = itertools.tee([LOG])[0].__next__()\nx.append(1)"),
     "the middle of one": operator("x = statistics.median_low([LOG])\nx.append(1)"),
     "what a hook gave": operator("x = json.loads('{}', object_hook=lambda d: LOG)\nx.append(1)"),
     "a value of an enumeration": operator("Kind.LOG.value.append(1)", "class Kind(enum.Enum):\n    LOG = []", "",

@@ -172,3 +172,35 @@ def test_a_writer_that_cannot_work_says_so_before_anything_starts(spark, tmp_pat
     with pytest.raises(AnabranchError, match=complaint):
         configure(stream.writeStream)
     assert files(tmp_path) == {}
+
+
+def test_a_module_that_workers_do_not_have_is_told_in_three_lines(spark, tmp_path, monkeypatch):
+    (tmp_path / "only_on_the_driver.py").write_text("def twice(x):\n    return 2 * x\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import only_on_the_driver
+
+    stream = ab.session(spark).from_rows([("a", n) for n in range(9)], COLUMNS, rows_per_epoch=3)
+
+    @ab.model(state="stateless")
+    class Twice:
+        def __init__(self):
+            self.module = only_on_the_driver
+
+        def __call__(self, t):
+            return (t.k, self.module.twice(t.x))
+
+    with pytest.raises(ProgramError, match=r"workers have no module 'only_on_the_driver'") as found:
+        started(stream.map(Twice(), schema=COLUMNS), tmp_path)
+    lines = str(found.value).splitlines()
+    assert len(lines) == 3 and "--py-files only_on_the_driver.py" in lines[1]
+    assert nothing_was_written(tmp_path)
+
+
+def test_the_progress_tells_what_spark_does_between_epochs(spark, tmp_path):
+    stream = ab.session(spark).from_rows([("a", n) for n in range(8)], COLUMNS, rows_per_epoch=1)
+    query = started(stream.filter(lambda t: True), tmp_path)
+    times = [each["duration_ms"] for each in query.recentProgress]
+    assert times[0]["between"] == 0 and times[-1]["between"] > 0
+    spark_says = [each["durationMs"] for each in query._query.recentProgress]
+    rest = [each["triggerExecution"] - each["addBatch"] for each in spark_says if "addBatch" in each]
+    assert min(rest) <= times[-1]["between"] <= max(rest)

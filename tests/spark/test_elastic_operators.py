@@ -48,3 +48,32 @@ def test_the_level_is_found_over_short_epochs_and_stays(spark, tmp_path):
     assert sum(each["periods"] for each in told) >= 3
     assert told[-1]["p50_ms"] >= 9
     assert set(Counter(log.read_text().split()).values()) == {1}, "once in each worker process"
+
+
+class Sums(ab.Operator):
+    """Sums whose last bits depend on what is added to what."""
+
+    total = ab.accumulator(lambda: [0, 0.0], merge=lambda a, b: [a[0] + b[0], a[1] + b[1]])
+
+    def process(self, t):
+        time.sleep(0.001)
+        self.total[0] += 1
+        self.total[1] += t.x * 0.1
+
+    def result(self):
+        return ("sum", self.total[0], self.total[1])
+
+
+def test_accumulators_give_what_one_thread_gives_over_epochs(spark):
+    rows = [(n % 7, "ab"[n % 2], float(n) ** 3) for n in range(700)]
+    made = [
+        source.accumulate(Sums(), "what string, n long, x double", block=16, every=64, elastic=True, period=0.05)
+        for source in (
+            ab.session(spark).from_rows(rows, COLUMNS, rows_per_epoch=230),
+            ab.from_rows(rows, COLUMNS, rows_per_epoch=230),
+        )
+    ]
+    query = made[0].writeStream.format("memory").queryName("elastic_sums").trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert exact(made[0].schema.rows(query.sink.table().columns)) == exact(made[1].run_sequential())
+    assert sum(each["elastic"]["Sums"]["calls"] for each in query.recentProgress if each["rows_in"]) >= 700 // 16

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import decimal
 import hashlib
+import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,7 +23,15 @@ from anabranch.engine.worker.retracing import with_all_order
 from anabranch.engine.worker.sampling import Sampling
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
 from anabranch.engine.worker.tasks import ChannelTask, Program
-from anabranch.errors import AnabranchError, CheckpointError, InputError, MissingSegments, OperatorError, StateError
+from anabranch.errors import (
+    AnabranchError,
+    CheckpointError,
+    InputError,
+    MissingSegments,
+    OperatorError,
+    ProgramError,
+    StateError,
+)
 from anabranch.operators.hot_key_parts import HotKeyParts
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.program.travelling import packed
@@ -158,6 +168,9 @@ class EpochJobs:
         if why:
             return cannot_write(f"what epoch {epoch} wrote", why)
         text = str(problem)
+        missing = re.search(r"ModuleNotFoundError: No module named '([^']+)'", text)
+        if missing is not None:
+            return _not_there(missing[1], epoch)
         marks = ("FAILED_READ_FILE", "MALFORMED_RECORD", "MALFORMED_CSV", "CANNOT_READ", "Malformed records")
         if any(mark in text for mark in marks):
             first = next((line for line in text.splitlines() if any(mark in line for mark in marks)), text)
@@ -167,3 +180,23 @@ class EpochJobs:
                 f"failed and nothing of it was written.\n{first.strip()[:1000]}"
             )
         return problem
+
+
+def _not_there(module: str, epoch: int) -> ProgramError:
+    """The error for a module that workers do not have: what is missing, and what to do."""
+    first = module.partition(".")[0]
+    remedy = (
+        f"They run another Python than this one: set PYSPARK_PYTHON={sys.executable} before the session is made, as "
+        "ab.session() does; or install it in the Python that they run."
+        if first in _OURS
+        else f"Send it along: spark-submit --py-files {first}.py, or spark.sparkContext.addPyFile('{first}.py') "
+        "before the query starts; or install it on every worker."
+    )
+    return ProgramError(
+        f"epoch {epoch}: the workers have no module {module!r}, which the program needs.\n{remedy}\n"
+        "Nothing of the epoch was written; a start with the same checkpoint goes on from there."
+    )
+
+
+# What the library itself needs: whoever lacks it has another environment than the driver.
+_OURS = frozenset({"anabranch", "cloudpickle", "msgpack", "numpy", "pyarrow", "pyspark"})

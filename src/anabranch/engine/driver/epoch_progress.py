@@ -57,10 +57,14 @@ class DurationProgress:
     """Writing the manifest."""
     total: int = 0
     """All of it."""
+    between: int = 0
+    """Not in `total`: what Spark does between two epochs beside waiting (offsets, planning, its own commit), about: the
+    median of the last epochs that it has told of."""
 
     @classmethod
-    def of(cls, durations: EpochDurations) -> DurationProgress:
-        return cls(**{name: round(seconds * 1000) for name, seconds in vars(durations).items()})
+    def of(cls, durations: EpochDurations, between_s: float = 0.0) -> DurationProgress:
+        parts = {name: round(seconds * 1000) for name, seconds in vars(durations).items()}
+        return cls(**parts, between=round(between_s * 1000))
 
 
 @dataclasses.dataclass(frozen=True)

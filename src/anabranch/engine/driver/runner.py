@@ -368,7 +368,7 @@ class EpochRunner:
                 rows_out=rows_out,
                 channels=channels,
                 changes=changes,
-                duration_ms=DurationProgress.of(facts.durations_s),
+                duration_ms=DurationProgress.of(facts.durations_s, facts.bookkeeping_s),
                 stages=[TaskProgress.of(report) for report in facts.reports],
                 state_rows=sum(record.rows for record in records if not record.parts),
                 state_bytes=sum(record.bytes for record in records),

@@ -36,8 +36,8 @@ WINDOW = 4096
 """Rows between the oldest call that has not ended and the newest that was handed out."""
 _CHUNK_S = 0.0005
 """A chunk handed to a worker takes about so long, if calls are shorter than that."""
-_INLINE_S = 0.02
-"""The same where calls are made inline: after each chunk somebody looks at the clock."""
+_INLINE_SHARE = 0.02
+"""Of a period, the same where calls are made inline: after each chunk somebody looks at the clock."""
 _CHUNK_MAX = 512
 _INLINE_MAX = 1 << 16
 _GRACE_S = 2.0
@@ -166,7 +166,7 @@ class Pool:
     def _change_level(self) -> None:
         if self.controller.level != self._level:
             self._old_left = self._crew.busy
-            self._changed_at = now = self._time.passing_s()  # after that: those have all begun by now
+            self._changed_at = now = self._time.passing_s()  # after that: those have all been taken by now
             self._level = self.controller.level
             # Worker 0 is never suspended: it works off what was handed out before the level became 0.
             self._crew.set_level(max(1, self._level))
@@ -212,7 +212,7 @@ class Pool:
             self._neighbours.tell(calls, now, self._level)
         self._counts.latencies.add(chunk.seconds / calls, calls)
         if self._old_left:
-            self._old_left -= chunk.began <= self._changed_at
+            self._old_left -= chunk.taken <= self._changed_at
             if self._old_left <= 0 or now > self._changed_at + _DRAIN_PERIODS * self._settings.period_s:
                 self._old_left = 0
                 self._meter.new_level(self._level, now)
@@ -220,7 +220,8 @@ class Pool:
         self._meter.ended(chunk.began, chunk.seconds, calls, now)
         call_s = self._meter.call_s
         if call_s is not None and self._settings.timeout_s is None:
-            target, most = (_CHUNK_S, _CHUNK_MAX) if self._level else (_INLINE_S, _INLINE_MAX)
+            inline_s = self._settings.period_s * _INLINE_SHARE
+            target, most = (_CHUNK_S, _CHUNK_MAX) if self._level else (inline_s, _INLINE_MAX)
             # At most four times as many as before: the first calls say little about the others.
             self._chunk_rows = max(1, min(most, self._chunk_rows * 4, int(target / max(call_s, 1e-9))))
 
@@ -439,7 +440,7 @@ class _Run:
             if self._crew.abandon(chunk):
                 del self._running[chunk]
                 stand_in = Chunk(chunk.first, chunk.rows, self._done, chunk.attempt)
-                stand_in.began, stand_in.seconds = chunk.began, now - chunk.began
+                stand_in.taken, stand_in.began, stand_in.seconds = chunk.taken, chunk.began, now - chunk.began
                 stand_in.fail(CallTimeout(timeout))
                 stand_in.whole = chunk.whole
                 if chunk.whole is None:  # whoever waits for the chunk waits for what stands in for it

@@ -100,7 +100,7 @@ class LoopCrew:
                 chunk = self._work.popleft()
             except IndexError:  # nothing waits
                 return
-            chunk.began = time.perf_counter()
+            chunk.taken = chunk.began = time.perf_counter()
             self._flying[chunk] = self._loop.create_task(self._run(chunk))
 
     async def _run(self, chunk: Chunk) -> None:

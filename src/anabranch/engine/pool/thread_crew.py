@@ -171,6 +171,7 @@ class ThreadCrew:
                         self._wake_one()
                 elif self._work:
                     chunk = self._work.popleft()
+                    chunk.taken = time.perf_counter()
                     self._in_hand[chunk] = worker
                     return chunk
                 else:

@@ -30,8 +30,8 @@ class Chunk:
         A result or `Failed` for each row, when it is done.
     done : queue
         Where the worker puts the chunk when the calls have ended.
-    began, seconds : float
-        When the first call began, and how long all took.
+    taken, began, seconds : float
+        When a worker took it, when the first call began, and how long all took.
     attempt : int
         Which attempt at the call it is; retries travel alone.
     whole : Chunk or None
@@ -55,6 +55,7 @@ class Chunk:
         "results",
         "rows",
         "seconds",
+        "taken",
         "waiting",
         "whole",
     )
@@ -64,6 +65,7 @@ class Chunk:
         self.rows = rows
         self.results: list[Any] = []
         self.done = done
+        self.taken = 0.0
         self.began = 0.0
         self.seconds = 0.0
         self.attempt = attempt

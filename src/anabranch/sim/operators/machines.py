@@ -36,9 +36,8 @@ class SharedCores:
 
     def __init__(self, time: SimulatedTime, cores: int, switching: float = 0.0) -> None:
         self._time = time
-        self._cores = cores
+        self._all = self._cores = float(cores)
         self._switching = switching
-        self._occupied = 0
         # All that is runnable gets the same: so each ends when what everyone got reaches what it began with and needs.
         self._got = 0.0
         self._at = 0.0
@@ -46,10 +45,10 @@ class SharedCores:
         self._numbers = itertools.count()
         self._changes = 0
 
-    def occupy(self, threads: int) -> None:
-        """Other programs keep so many threads busy from now on."""
+    def occupy(self, cores: float) -> None:
+        """Other programs keep so many of the cores to themselves from now on."""
         self._pass()
-        self._occupied = threads
+        self._cores = self._all - cores
         self._plan()
 
     def begin(self, seconds: float, ended: Callable[[], None]) -> None:
@@ -58,7 +57,7 @@ class SharedCores:
         self._plan()
 
     def _speed(self) -> float:
-        runnable = len(self._jobs) + self._occupied
+        runnable = len(self._jobs)
         if runnable <= self._cores:
             return 1.0
         return self._cores / runnable * max(0.5, 1 - self._switching * (runnable - self._cores))

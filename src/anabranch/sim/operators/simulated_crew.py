@@ -113,6 +113,7 @@ class SimulatedCrew:
     def _fill(self) -> None:
         while self._work and len(self._in_hand) < self._level:
             chunk = self._work.popleft()
+            chunk.taken = self._time.passing_s()
             self._in_hand.add(chunk)
             if self._queue_s:
                 self._time.after(self._turn_s(), lambda chunk=chunk: self._begin(chunk))  # type: ignore[misc]

@@ -140,7 +140,6 @@ for _name in (
     "combinations_with_replacement",
     "compress",
     "pairwise",
-    "tee",
     "count",
 ):
     FUNCTIONS[getattr(itertools, _name)] = Effect(ITERATOR, aliases=True, iterates=True, text=False)

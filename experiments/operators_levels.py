@@ -1,0 +1,166 @@
+"""Figures 4 and 5 of *Operators*: the level that is found beside every fixed number of threads.
+
+Figure 5 also on the machine that runs the experiment, in real time: sleeping under 4 and under 16 permits, which stands
+for as many cores, and numpy, which leaves the interpreter for its floating point operations.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from benchmarks._pool_runs import Permits, Running, fixed, floating_point, pool_for
+from experiments.operators_world import CONTROLLERS, MACHINES, WORK, Sweep, sweep
+from experiments.reproduction import Figures, Line, Panel, Reproduction, Table
+from experiments.statements import Statement, at_least, holds, surpasses
+
+_THREADS = {"AMD": (1, 2, 3, 4, 6, 8), "Power5+": (1, 2, 4, 8, 12, 16, 20, 24, 32)}
+_THREADS_QUICK = {"AMD": (1, 2, 4, 8), "Power5+": (1, 4, 16, 32)}
+_HOW = (
+    "the production's pool and controllers in virtual time on 4 and on 16 cores; the cost of reception and of the "
+    "queue is set, and with it where light work declines; that 32 logical cores give no more than 16 is set, too"
+)
+
+
+def _sweeps(kinds: Sequence[str], quick: bool) -> dict[tuple[str, str], Sweep]:
+    threads = _THREADS_QUICK if quick else _THREADS
+    return {
+        (machine, work): sweep(machine, work, threads[machine], 40 if quick else 60)
+        for work in kinds
+        for machine in MACHINES
+    }
+
+
+def figure_04(quick: bool) -> Reproduction:
+    """*Operators*, Figure 4: light and medium work, fixed threads and the level that is found."""
+    found = _sweeps(("light", "medium"), quick)
+    most = {at: each.rates[max(each.rates)] / each.best for at, each in found.items()}
+    statements = (
+        *_near_best(found),
+        holds(
+            "not too many threads are required: fewest that come within 2 % of the best",
+            all(each.best_threads <= 4 for each in found.values()),
+            ", ".join(f"{work} {machine} {each.best_threads}" for (machine, work), each in found.items()),
+        ),
+        holds(
+            "adding more threads decreases throughput: share of the best with the most threads",
+            all(share < 0.95 for share in most.values()),
+            ", ".join(f"{work} {machine} {share:.2f}" for (machine, work), share in most.items()),
+        ),
+        surpasses(
+            "level 0, the loop of a plain operator (ours): light work over the best fixed number of workers",
+            all(found[machine, "light"].found["ours"][0] > found[machine, "light"].best for machine in MACHINES),
+            ", ".join(f"{m} × {found[m, 'light'].found['ours'][0] / found[m, 'light'].best:.2f}" for m in MACHINES),
+            paper="one worker, at least",
+        ),
+    )
+    return Reproduction("stability with light and medium synthetic workloads", _HOW, statements, *_shown(found))
+
+
+def figure_05(quick: bool) -> Reproduction:
+    """*Operators*, Figure 5: heavy and extra heavy work, fixed threads and the level that is found."""
+    found = _sweeps(("heavy", "extra heavy"), quick)
+    levels = {at: each.found["paper"][1] for at, each in found.items()}
+    ours = {at: each.found["ours"] for at, each in found.items()}
+    here = _here(quick)
+    slept = {name: shares for name, shares in here.items() if "permits" in name}
+    statements = (
+        *_near_best(found),
+        holds(
+            "the level settles close to the number of cores: 4 on the AMD, 16 and not 32 on the Power5+",
+            all(abs(level - MACHINES[machine]) <= 0.25 * MACHINES[machine] for (machine, _), level in levels.items()),
+            ", ".join(f"{work} {machine} {level}" for (machine, work), level in levels.items()),
+        ),
+        surpasses(
+            "ours: the same level in fewer periods on the Power5+: periods until 95 % of the rate",
+            all(
+                found["Power5+", work].found["ours"][2] < found["Power5+", work].found["paper"][2]
+                and abs(ours["Power5+", work][1] - 16) <= 2
+                for work in ("heavy", "extra heavy")
+            ),
+            ", ".join(f"{w}: {found['Power5+', w].found['ours'][2]}" for w in ("heavy", "extra heavy")),
+            paper=", ".join(f"{found['Power5+', w].found['paper'][2]}" for w in ("heavy", "extra heavy")),
+        ),
+        at_least(
+            "on this machine, in real time, asleep under 4 and 16 permits: least share of the best fixed level",
+            0.9,
+            min(shares["paper"] for shares in slept.values()),
+        ),
+        surpasses(
+            "ours, the same",
+            min(shares["ours"] for shares in slept.values()) >= 0.9,
+            ", ".join(f"{name} {shares['ours']:.2f}" for name, shares in slept.items()),
+            paper=", ".join(f"{name} {shares['paper']:.2f}" for name, shares in slept.items()),
+        ),
+    )
+    tables, panels = _shown(found)
+    rows = [(name, *(f"{shares[each]:.2f}" for each in CONTROLLERS)) for name, shares in here.items()]
+    tables = (*tables, Table.of("on this machine: share of the best fixed level", ("work", *CONTROLLERS), rows))
+    return Reproduction("stability with heavy and extra heavy synthetic workloads", _HOW, statements, tables, panels)
+
+
+def _near_best(found: dict[tuple[str, str], Sweep]) -> tuple[Statement, ...]:
+    shares = {name: {at: each.found[name][0] / each.best for at, each in found.items()} for name in ("paper", "ours")}
+    return (
+        at_least(
+            "once it has settled it is at or very near the best static configuration: least share of it",
+            0.95,
+            min(shares["paper"].values()),
+        ),
+        surpasses(
+            "ours, the same",
+            min(shares["ours"].values()) >= 0.95,
+            ", ".join(f"{work} {machine} {share:.2f}" for (machine, work), share in shares["ours"].items()),
+            paper=", ".join(f"{work} {machine} {share:.2f}" for (machine, work), share in shares["paper"].items()),
+        ),
+    )
+
+
+def _shown(found: dict[tuple[str, str], Sweep]) -> tuple[tuple[Table, ...], tuple[Panel, ...]]:
+    rows = [
+        (
+            machine,
+            work,
+            *(f"{rate:,.0f} at {level} after {periods}" for rate, level, periods in each.found.values()),
+            each.best,
+        )
+        for (machine, work), each in found.items()
+    ]
+    table = Table.of(
+        "tuples/s at the level found, and after how many periods", ("machine", "work", *CONTROLLERS, "best fixed"), rows
+    )
+    panels = []
+    for (machine, work), each in found.items():
+        threads = list(each.rates)
+        lines = {"static": Line(threads, list(each.rates.values()))}
+        for name, (rate, _, _) in each.found.items():
+            lines["dynamic" if name == "paper" else "dynamic, ours"] = Line(threads, [rate] * len(threads), dashed=True)
+        panels.append(Panel(f"{work}, {machine}", "threads", "tuples/s", lines))
+    return (table,), tuple(panels)
+
+
+def _here(quick: bool) -> dict[str, dict[str, float]]:
+    """Work → controller → rate over the best fixed level's, in real time."""
+    period_s = 0.2
+    work = {
+        "4 permits": (Permits(4, 0.02), (2, 4, 8)),
+        "16 permits": (Permits(16, 0.02), (8, 16, 24)),
+        "heavy numpy": (floating_point(WORK["heavy"]), (1, 2, 4)),
+        "extra heavy numpy": (floating_point(WORK["extra heavy"]), (1, 2, 4)),
+    }
+    found = {}
+    for name, (function, levels) in work.items():
+        best = 0.0
+        for level in levels:
+            with fixed(function, level) as running:
+                running.rate(period_s)
+                best = max(best, running.rate(2 * period_s if quick else 5 * period_s))
+        found[name] = {}
+        for each, make in CONTROLLERS.items():
+            with Running(pool_for(function, make(), period_s)) as running:
+                time.sleep((45 if name == "16 permits" else 20) * period_s)
+                found[name][each] = running.rate(5 * period_s if quick else 15 * period_s) / best
+    return found
+
+
+FIGURES: Figures = {"operators_figure_04": figure_04, "operators_figure_05": figure_05}
