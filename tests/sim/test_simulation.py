@@ -198,3 +198,58 @@ def test_the_form_is_kept_and_left_as_on_spark_and_the_output_stays_that_of_one_
     had = ["in-spread" in epoch.channels for epoch in run.epochs]
     assert True in had and False in had[had.index(True) :], had
     assert list(run.outputs[0]) == stream.run_sequential()
+
+
+# -- executors ------------------------------------------------------------------------------------------------------
+
+
+def with_executors(seconds=900.0, **more):
+    """Load for ten slots, then for one, on hosts of two slots, of which there is one at first."""
+    return simulate(
+        regions("total"),
+        load=Steps((1000.0, 50.0), (300.0, 600.0)),
+        seconds=seconds,
+        rows_per_file=2000,
+        slots=2,
+        costs={"total": 0.008},
+        maxExecutors=8,
+        executorIdleTimeout="40 seconds",
+        **more,
+    )
+
+
+def test_executors_come_when_channels_outgrow_them_and_go_when_they_are_idle():
+    run = with_executors(executors_absent_s=20.0)
+    slots = {epoch.started_s: epoch.slots for epoch in run.epochs}
+    assert next(iter(slots.values())) == 2
+    assert all(count == 2 for at_s, count in slots.items() if at_s < 15.0), "they take a while to come"
+    busy = [count for at_s, count in slots.items() if 150.0 < at_s < 290.0]
+    quiet = [count for at_s, count in slots.items() if at_s > 750.0]
+    assert min(busy) >= 8 and max(busy) <= 16 and max(quiet) <= 4
+    assert run.channels("total")[-1] <= 4 < max(run.channels("total"))
+    # What was asked for came after its time, and not before.
+    late = with_executors(seconds=180.0, executors_absent_s=200.0)
+    assert {epoch.slots for epoch in late.epochs} == {2}
+
+
+def test_without_maxexecutors_their_number_is_left_alone():
+    run = simulate(regions("total"), load=Constant(1000.0), seconds=100.0, rows_per_file=500, slots=2)
+    assert {epoch.slots for epoch in run.epochs} == {2}
+
+
+def test_output_is_that_of_one_thread_while_executors_come_and_drivers_die():
+    run = simulate(
+        totals(),
+        load=Constant(60.0),
+        rows_per_file=20,
+        files_per_epoch=1,
+        slots=1,
+        maxExecutors=3,
+        executors_absent_s=1.0,
+        executorIdleTimeout="2 seconds",
+        costs={"total": 0.1},
+        asked=[AskedChannels(2, 0, 3), AskedChannels(12, 0, 1)],
+        crashes=[Crash("sink written", 3), Crash("manifest written", 8)],
+    )
+    assert list(run.outputs[0]) == totals().run_sequential()
+    assert max(epoch.slots for epoch in run.epochs) == 3

@@ -9,6 +9,7 @@ General layout, in the order of a run:
     real_tasks.py        the tasks of a job, really run over tuples …
     fast_tasks.py        … or worked out from keys and counts; both report in the production's types
     job_time.py          how long tasks take and where they run (hosts.py); virtual_time.py has the clocks
+    simulated_executors.py   hosts that come when channels outgrow them, and go
     simulated_run.py     what a run has shown
     ledger.py, checks.py, owners.py    what an outsider saw, and what must hold of it
     operators/           elastic operators: pools and their controllers in virtual time

@@ -36,6 +36,7 @@ def simulate(
     keys: Keys | Mapping[str, Keys] | None = None,
     asked: Sequence[AskedChannels] = (),
     crashes: Sequence[Crash] = (),
+    executors_absent_s: float = 30.0,
     straggler_share: float = 0.0,
     noise: float = 0.0,
     seed: int = 0,
@@ -56,7 +57,9 @@ def simulate(
     rows_per_file, files_per_epoch, interval_s
         The sources' files, ``maxFilesPerTrigger`` and the trigger's interval.
     slots, hosts
-        One host with so many slots; or hosts with slots, speeds and absences.
+        One host with so many slots; or hosts with slots, speeds and absences. Each has one executor.
+    executors_absent_s
+        With ``maxExecutors``: how long an executor that was asked for takes to come; it is like the first host.
     costs : WorkCosts or mapping
         What things take; a mapping: operator → seconds for a tuple.
     selectivities, keys
@@ -96,6 +99,7 @@ def simulate(
         versions_kept=parsed.versions_kept,
         asked=tuple(asked),
         crashes=tuple(crashes),
+        executors_absent_s=executors_absent_s,
         straggler_share=straggler_share,
         noise=noise,
         keys=by_region,

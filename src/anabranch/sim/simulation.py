@@ -26,9 +26,10 @@ from anabranch.api.stream import Stream
 from anabranch.compiler.layout.compile import compiled
 from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.control.decision import Decision
+from anabranch.control.executor_planner import SlotNeed
 from anabranch.control.source_spreading import SpreadSettings
 from anabranch.engine.driver.committer import key_routes
-from anabranch.engine.driver.epoch_progress import EpochProgress
+from anabranch.engine.driver.epoch_progress import EpochProgress, ExecutorProgress
 from anabranch.engine.driver.epoch_sizing import EpochSizing
 from anabranch.engine.driver.runner import EpochRunner, describe_program
 from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage
@@ -41,12 +42,12 @@ from anabranch.program.graph import Node, Source, named
 from anabranch.program.options import Interval
 from anabranch.program.origins import RowsOrigin
 from anabranch.sim.fast_tasks import FastTasks
-from anabranch.sim.hosts import slots_at
 from anabranch.sim.inputs import FileSource, InputFile, Inputs
 from anabranch.sim.job_time import JobTime
 from anabranch.sim.ledger import Asked, Delivery, Ledger, Scaled, WatchedFiles
 from anabranch.sim.load import full_at
 from anabranch.sim.real_tasks import RealTasks
+from anabranch.sim.simulated_executors import SimulatedExecutors
 from anabranch.sim.simulated_run import SimulatedEpoch, SimulatedRun
 from anabranch.sim.situation import Situation
 from anabranch.sim.virtual_time import VirtualClock
@@ -101,10 +102,11 @@ class Simulation:
         self.ledger = Ledger()
         self.files = WatchedFiles(self.ledger, self._before_write)
         chance = np.random.default_rng(self.situation.seed)
+        self._executors = self._new_executors()
         time = JobTime(
             self.clock,
             self.situation.costs,
-            lambda: self.situation.hosts,
+            lambda: self._executors.hosts,
             chance,
             self.situation.straggler_share,
             self.situation.straggler_factor,
@@ -248,6 +250,7 @@ class Simulation:
         """What `writeStream.….start()` does."""
         situation = self.situation
         checkpoint = Checkpoint(self.files, situation.versions_kept)
+        self._executors = self._new_executors()
         orders = {source.name: "files" for source in self._sources}
         auto = situation.split_hot_keys == "auto"
 
@@ -294,7 +297,13 @@ class Simulation:
         self.runner = SwitchingRunner(runner_of, forms, checkpoint)
 
     def _slots(self) -> int:
-        return slots_at(self.situation.hosts, self.clock.at_s)
+        return self._executors.slots_now()
+
+    def _new_executors(self) -> SimulatedExecutors:
+        """Those that an application starts with."""
+        situation = self.situation
+        bounds = situation.options.executor_bounds
+        return SimulatedExecutors(situation.hosts, bounds, situation.executors_absent_s, self.clock)
 
     def _compact(self, task: CompactTask, wanted: list[Any]) -> Future[list[Any]]:
         if isinstance(self._tasks, FastTasks):
@@ -347,14 +356,18 @@ class _SimulatedSurroundings(SparkSurroundings):
         situation = world.situation
         limited = situation.files_per_epoch is not None
         super().__init__(
-            world._slots,
+            lambda: world._executors.slots(),
             limited,
             situation.interval_s,
             sizing,
+            slots_now=world._slots,
             clock=world.clock,
             last_progress=lambda: world._spark_progress,
         )
         self._world = world
+
+    def settled(self, need: SlotNeed) -> ExecutorProgress | None:
+        return self._world._executors.settled(need)
 
     def at_start(self, reads: bool = True) -> Ready:
         self._world.clock.pass_by(self._world.situation.costs.begin_s)

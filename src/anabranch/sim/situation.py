@@ -86,7 +86,7 @@ class Situation:
     asked: tuple[AskedChannels, ...] = ()
     crashes: tuple[Crash, ...] = ()
     executors_absent_s: float = 30.0
-    """How long an executor that was asked for takes to come."""
+    """How long an executor that was asked for (option maxExecutors) takes to come; it is like the first host."""
     straggler_share: float = 0.0
     """Of the tasks."""
     straggler_factor: float = 4.0
