@@ -88,3 +88,22 @@ def test_timers_need_a_key():
 def test_an_object_with_a_process_method_must_be_an_operator(more):
     with pytest.raises(ProgramError, match=r"derive its class from ab\.Operator"):
         stream().process(NoOperator(), schema=OUT, **more)
+
+
+class Noted:
+    def __init__(self):
+        self.n = 0
+
+
+class KeepsObjects:
+    def __init__(self):
+        self.held = {}
+
+    def __call__(self, t):
+        found = self.held.setdefault(t.k, Noted())
+        found.n += 1
+        yield t.x, found.n
+
+
+def test_explain_says_what_is_not_watched():
+    assert "held is not watched where it runs" in stream().process(KeepsObjects(), schema=OUT).plan().explain()

@@ -231,6 +231,10 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
             State.PARTITIONED, f"{names} is always indexed with {found.key.text}", found.key_location or here
         )
         logic = rewrite(found, target, method, mode)
+        kept = sorted(found.facts.with_objects & {*found.dicts.values()})
+        if kept:
+            text = f"{', '.join(kept)} is not watched where it runs: it holds objects of your classes"
+            notes += (Property("note", text, found.key_location or here),)
     else:
         state = Property(State.STATELESS, "it writes nothing that outlives the call", _definition(found, here))
     selectivity = Property(found.selectivity, found.selectivity_reason, found.selectivity_location or here)
