@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.program.object_parts import attributes_of, class_code, class_data, is_own_class
-from anabranch.program.object_pieces import RESTORED, filled_bytes, filled_text, random_of
+from anabranch.program.object_pieces import filled_bytes, filled_text, random_of
 from anabranch.program.set_tables import SetTable, fill
 
 _NOTHING = object()
@@ -52,8 +52,6 @@ def refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], Any
         filled_text(value, contents)
     elif kind == "bytes being written":
         filled_bytes(value, contents)
-    elif kind == "random state":
-        value.set_state(RESTORED[kind](contents).get_state())
     elif kind == "ndarray":
         if list(value.shape) != contents[1]:
             value.resize(contents[1], refcheck=False)

@@ -10,13 +10,12 @@ import collections
 import datetime
 import ipaddress
 import itertools
-import pathlib
 import re
-import time
 import types
 import zoneinfo
 from collections.abc import Callable, Sequence
 from io import BytesIO, StringIO
+from pathlib import PurePosixPath, PureWindowsPath
 from random import Random
 from typing import Any
 
@@ -93,21 +92,10 @@ def iso_calendar_of(parts: Sequence[int]) -> Any:
 
 
 ISO_CALENDAR: type = type(datetime.date.min.isocalendar())
+STRUCT_TIME: Any = type(datetime.date.min.timetuple())
 
 
-def _numpy_state(value: np.random.RandomState) -> Any:
-    found: Any = value.get_state(legacy=False)
-    return {**found, "state": {**found["state"], "key": found["state"]["key"].tobytes()}}
-
-
-def _numpy_state_of(contents: Any) -> np.random.RandomState:
-    made = np.random.RandomState(0)
-    key = np.frombuffer(contents["state"]["key"], np.uint32)
-    made.set_state({**contents, "state": {**contents["state"], "key": key}})
-    return made
-
-
-_PATHS = (pathlib.PurePosixPath, pathlib.PureWindowsPath, type(pathlib.Path()))
+_PATHS = (PurePosixPath, PureWindowsPath)
 _ADDRESSES = (
     *(ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network, ipaddress.IPv6Network),
     *(ipaddress.IPv4Interface, ipaddress.IPv6Interface),
@@ -123,10 +111,9 @@ PIECES: dict[type, tuple[str, Callable[[Any], Any]]] = {
     datetime.timezone: ("offset", _offset_parts),
     zoneinfo.ZoneInfo: ("zone", _zone_key),
     ISO_CALENDAR: ("iso calendar", list),
-    time.struct_time: ("struct time", lambda value: [list(value.__reduce__()[1][0]), value.__reduce__()[1][1]]),
+    STRUCT_TIME: ("struct time", lambda value: [list(value.__reduce__()[1][0]), value.__reduce__()[1][1]]),
     re.Pattern: ("pattern", lambda value: [value.pattern, value.flags]),
     **{kind: (kind.__name__, str) for kind in (*_PATHS, *_ADDRESSES)},
-    np.random.RandomState: ("random state", _numpy_state),
     BytesIO: ("bytes being written", lambda value: [value.getvalue(), value.tell()]),
     bytearray: ("bytearray", bytes),
     array.array: ("array", lambda value: [value.typecode, value.tobytes()]),
@@ -143,10 +130,9 @@ RESTORED: dict[str, Callable[[Any], Any]] = {
     "offset": _offset_of,
     "zone": zoneinfo.ZoneInfo,
     "iso calendar": iso_calendar_of,
-    "struct time": lambda contents: time.struct_time(tuple(contents[0]), contents[1]),
+    "struct time": lambda contents: STRUCT_TIME(tuple(contents[0]), contents[1]),
     "pattern": lambda contents: re.compile(*contents),
     **{kind.__name__: kind for kind in (*_PATHS, *_ADDRESSES)},
-    "random state": _numpy_state_of,
     "bytes being written": lambda contents: filled_bytes(BytesIO(), contents),
     "bytearray": bytearray,
     "array": lambda contents: array.array(contents[0], contents[1]),
@@ -181,7 +167,6 @@ CHANGING = (
     array.array,
     Random,
     np.random.Generator,
-    np.random.RandomState,
     itertools.count,
     StringIO,
     BytesIO,
