@@ -25,6 +25,7 @@ from benchmarks import _control_simulated as simulated
 NOISE_LEAST = 0.01
 OSCILLATING = 4  # direction changes in a steady state: more than a retry of a ceiling
 EXCEPTIONS_STEADY = {
+    "two regions, no room": "as below: in one run of twenty each region answers the other's growth, up to the bounds",
     "two regions, one always full": "a region that can never have enough takes cores from its neighbour, which answers "
     "with more channels: each of them gains by what costs both, and no region sees the other",
 }

@@ -78,7 +78,7 @@ def fixed_levels(names: Sequence[str], period_s: float, rounds: int) -> dict[str
                     rates.append(running.rate(period_s))
             with Running(pool_for(work, controller, period_s)) as elastic:
                 elastic.rate(period_s / 5)
-                ours.append(elastic.rate(2 * period_s))
+                ours.append(elastic.rate(6 * period_s))  # with the looks at other levels that it takes
                 level = elastic.pool.level
         best = {at: statistics.median(rates) for at, rates in fixed_rates.items()}
         most = max(best.values())
@@ -271,8 +271,8 @@ def main(arguments: list[str]) -> dict[str, Any]:
     work = ("light", "4 cores") if chosen.mini else tuple(WORK)
     rates = fixed_levels(work, max(0.1, period_s / 2), 1 if chosen.mini else 3)
     load = external_load(period_s)
-    shared = competing(period_s, 4 if chosen.mini else 25)
-    paper = competing(period_s, 4 if chosen.mini else 25, paper_levels)
+    shared = competing(period_s, 4 if chosen.mini else 40)
+    paper = competing(period_s, 4 if chosen.mini else 40, paper_levels)
     bests = (4, 12) if chosen.mini else (8, 64, 16)
     service_s = 0.02 if chosen.mini else 0.2
     http = over_http(0.2 if chosen.mini else max(period_s, 1.0), service_s, 6 if chosen.mini else 20, bests)

@@ -63,13 +63,15 @@ def statements(found: Speeds, paper_fixed: float, paper_elastic: float) -> list[
             f"elastic ÷ best fixed: {paper_elastic:g} / {paper_fixed:g} (the paper's controller)",
             paper_elastic / paper_fixed,
             found.elastic["paper"] / found.best,
+            # Half of the effect: a ratio on the other side of 1, or at it, is not the paper's finding.
+            within=min(0.15, abs(1 - paper_fixed / paper_elastic) / 2),
             better="higher",
             because="as printed it forgets, with every change of a neighbour's channels, which levels did not pay, and "
             "goes to and fro",
         ),
         surpasses(
             "elastic ÷ best fixed, ours: at least the paper's, and at least 90 %",
-            found.elastic["ours"] / found.best >= max(0.9, min(1.0, paper_elastic / paper_fixed) * 0.98),
+            found.elastic["ours"] / found.best >= max(0.9, paper_elastic / paper_fixed),
             f"{found.elastic['ours'] / found.best:.2f}",
             paper=f"{paper_elastic / paper_fixed:.2f}",
         ),
@@ -143,18 +145,20 @@ def _compared(
 def figure_05(quick: bool) -> Reproduction:
     """*Elastic*, Figure 5: the Finance application, fixed and elastic."""
     kernel, found, compared = _compared(finance, quick, hosts=4, best_fixed=3.1, elastic=3.6)
-    bargains = found.settled["ours"].channels[-1]
-    compared.append(
-        holds("one of the parallel regions is not profitable (Bargains; ours)", bargains < 2, f"{bargains:.1f}")
-    )
+    for policy in ("paper", "ours"):
+        bargains = found.settled[policy].channels[-1]
+        text = f"one of the parallel regions is not profitable (Bargains; {policy})"
+        compared.append(holds(text, bargains < 2, f"{bargains:.1f}", ours=policy == "ours"))
     return reproduction("Finance", kernel, found, compared)
 
 
 def figure_06(quick: bool) -> Reproduction:
     """*Elastic*, Figure 6: the Twitter application, fixed and elastic."""
     kernel, found, compared = _compared(twitter, quick, hosts=4, best_fixed=12, elastic=10)
-    channels = found.settled["ours"].channels[0]
-    compared.append(near("elastic uses about 22 channels (ours)", 22, channels, within=0.2, better="lower"))
+    for policy in ("paper", "ours"):
+        channels = found.settled[policy].channels[0]
+        text = f"elastic uses about 22 channels ({policy})"
+        compared.append(near(text, 22, channels, within=0.2, ours=policy == "ours"))
     return reproduction("Twitter", kernel, found, compared)
 
 
@@ -167,12 +171,14 @@ def figure_07(quick: bool) -> Reproduction:
 def figure_08(quick: bool) -> Reproduction:
     """*Elastic*, Figure 8: the Network Monitoring application, fixed and elastic."""
     kernel, found, compared = _compared(network, quick, hosts=5, best_fixed=3.8, elastic=2.8)
-    lines, _, failures, logins = found.settled["ours"].channels
-    compared += [
-        holds("ParseLines settles on 4–8 channels (ours)", 4 <= lines <= 8, f"{lines:.1f}"),
-        holds("ParseFailures on 2–4 (ours)", 2 <= failures <= 4, f"{failures:.1f}"),
-        holds("Logins on a single channel (ours)", logins == 1, f"{logins:.1f}"),
-    ]
+    for policy in ("paper", "ours"):
+        lines, _, failures, logins = found.settled[policy].channels
+        mine = policy == "ours"
+        compared += [
+            holds(f"ParseLines settles on 4–8 channels ({policy})", 4 <= lines <= 8, f"{lines:.1f}", ours=mine),
+            holds(f"ParseFailures on 2–4 ({policy})", 2 <= failures <= 4, f"{failures:.1f}", ours=mine),
+            holds(f"Logins on a single channel ({policy})", logins == 1, f"{logins:.1f}", ours=mine),
+        ]
     return reproduction("Network Monitoring", kernel, found, compared)
 
 

@@ -243,6 +243,7 @@ def handled_figure(load: str, title: str, quick: bool) -> Reproduction:
             f"most of the time all of the available load is handled ({name}): share of periods",
             0.5,
             one.full,
+            ours=name == "ours",
         )
         for name, one in runs.items()
     ]

@@ -19,9 +19,9 @@ def figure_09(quick: bool) -> Reproduction:
     default = sigmas.index(0.1)
     explicit = [found["LCL"][i][1] for i in range(len(sigmas))]
     statements = (
-        near("LCL, σ = 0.1: around 2 500 counters", 2500, found["LCL"][default][0], better="lower"),
+        near("LCL, σ = 0.1: around 2 500 counters", 2500, found["LCL"][default][0], within=0.1),
         near("LQL: 50 000 counters at σ = 0.1", 50_000, found["LQL"][default][0]),
-        near("around 50 explicit keys at σ = 0.1", 50, float(explicit[default]), better="lower"),
+        near("around 50 explicit keys at σ = 0.1", 50, float(explicit[default])),
         holds(
             "the counter grows as the threshold gets smaller",
             all(a[0] < b[0] for a, b in zip(found["LCL"], found["LCL"][1:], strict=False)),
@@ -187,8 +187,12 @@ def figure_12(quick: bool) -> Reproduction:
             seconds["readj"][-1] > seconds["redist"][-1] > seconds["scan"][-1],
             ", ".join(f"{name} {seconds[name][-1]:.3f} s" for name in CONSTRUCTIONS),
         ),
-        near("readj around 10 s at σ = 0.008", 10, seconds["readj"][-1], better="lower"),
-        near("redist slightly above 0.5 s at σ = 0.008", 0.5, seconds["redist"][-1], better="lower"),
+        near(
+            "readj at σ = 0.008 over redist: 10 s / 0.5 s",
+            20,
+            seconds["readj"][-1] / seconds["redist"][-1],
+            within=0.5,
+        ),
         surpasses(
             f"ours, the best balanced, needs no more than scan does by a factor of 5 at {lowest}, and 50 × less than "
             "readj over all pairs (see the benchmark)",
@@ -287,9 +291,10 @@ def figure_14(quick: bool) -> Reproduction:
     rises = {name: times[name][-1] / times[name][middle] for name in CONSTRUCTIONS}
     statements = (
         at_most(
-            "scan: mostly insensitive to skew: milliseconds between the fastest and the slowest",
-            5,
-            max(times["scan"]) - min(times["scan"]),
+            "scan: mostly insensitive to skew: slowest / fastest",
+            1.5,
+            max(times["scan"]) / min(times["scan"]),
+            because="where no key is hot only the ring is built; placing dozens of keys takes as long again in ours",
         ),
         at_most(
             "redist and readj: flat for low skew (until 0.5): slowest / fastest",

@@ -328,6 +328,9 @@ class Summary:
     """Relative imbalance of state, computation, communication."""
     explicit: float
     milliseconds: float
+    imbalances: tuple[float, ...] = ()
+    """Of every seed."""
+    migrations: tuple[float, ...] = ()
 
 
 @cache
@@ -347,6 +350,8 @@ def measure(setting: Setting, name: str, seeds: int, at: tuple[int, ...] = ()) -
             per_resource=tuple(float(v) for v in np.mean([one.imbalance.relative for one in outcomes], axis=0)),
             explicit=float(np.mean([one.explicit for one in outcomes])),
             milliseconds=float(np.median([one.seconds for one in outcomes])) * 1e3,
+            imbalances=tuple(one.imbalance.combined for one in outcomes),
+            migrations=tuple(one.migration for one in outcomes),
         )
     return found
 

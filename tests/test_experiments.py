@@ -1,6 +1,7 @@
 """The experiments have one interface, verdicts follow from numbers, and the committed report is what its data say."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,19 @@ import pytest
 from experiments import report
 from experiments.__main__ import FIGURES, main, names
 from experiments.reproduction import Reproduction
-from experiments.statements import UNEXPLAINED, Verdict, at_least, at_most, holds, near, overall, surpasses
+from experiments.statements import (
+    UNEXPLAINED,
+    Verdict,
+    at_least,
+    at_most,
+    close,
+    compares,
+    holds,
+    judged,
+    near,
+    overall,
+    surpasses,
+)
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 WANTED = {
@@ -122,6 +135,48 @@ def test_verdicts_of_the_report_follow_from_its_statements(committed: dict) -> N
         verdicts = {statement["verdict"] for statement in entry["statements"]}
         expected = next((v for v in ("differs", "better") if v in verdicts), "meets")
         assert entry["verdict"] == expected, entry["name"]
+
+
+WITHOUT_RULES = {name for name in names() if not "partitioning_figure_03" <= name <= "partitioning_figure_08"}
+"""Last run before rules were kept; of their statements only bounds could be written down since. To be emptied."""
+
+
+def test_verdicts_of_the_report_are_judged_again_from_its_numbers(committed: dict) -> None:
+    judged_again = 0
+    for entry in committed["entries"]:
+        for statement in entry["statements"]:
+            rule = statement["rule"]
+            if not rule:
+                assert entry["name"] in WITHOUT_RULES, (entry["name"], statement["text"])
+                continue
+            assert judged(rule).value == statement["verdict"], (entry["name"], statement)
+            judged_again += 1
+    assert judged_again > 100
+
+
+def test_statements_of_ours_are_counted_apart(committed: dict) -> None:
+    rows = [statement for entry in committed["entries"] for statement in entry["statements"]]
+    assert committed["statements"] + committed["statements_of_ours"] == len(rows)
+    for statement in rows:
+        if re.search(r"\(ours|; ours\)", statement["text"]):
+            assert statement["ours"], statement["text"]
+    document = (DOCS / "reproduction.md").read_text()
+    assert document.count("| we say of ours |") == sum(
+        any(statement["ours"] for statement in entry["statements"]) for entry in committed["entries"]
+    )
+
+
+def test_a_tolerance_follows_from_the_spread_over_seeds() -> None:
+    assert close("", 1.2, [1.1, 1.2, 1.3, 1.2, 1.2]).verdict is Verdict.MEETS
+    assert close("", 1.2, [1.4, 1.5, 1.6, 1.5, 1.5]).verdict is Verdict.DIFFERS
+    assert close("", 1.2, [1.3] * 5).verdict is Verdict.DIFFERS
+    assert close("", 1.2, [1.24] * 5).verdict is Verdict.MEETS  # the paper's 1.2 may be 1.25, rounded
+
+
+def test_comparisons_are_all_to_be_true() -> None:
+    assert compares("", [(1, "<", 2), (2, "≤", 2)], "").verdict is Verdict.MEETS
+    assert compares("", [(1, "<", 2), (2, ">", 2)], "").verdict is Verdict.DIFFERS
+    assert not compares("", [(1, "<", 2)], "").ours and surpasses("", True, "", paper="").ours
 
 
 def test_every_difference_has_a_reason_or_says_that_none_was_found(committed: dict) -> None:

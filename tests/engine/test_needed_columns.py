@@ -32,6 +32,20 @@ PROGRAMS = {
         lambda s: s.map(lambda t: (len(t.bid), t.bid["price"]), schema="n long, price double"),
         {"bid"},
     ),
+    "of what is passed on, what is read behind": (
+        lambda s: (
+            s.filter(lambda t: t.kind == 2)
+            .map(lambda t: t.bid, schema="auction long, price double, who struct<name: string, id: long>")
+            .select("price", "who.name")
+        ),
+        {"kind", "bid.price", "bid.who.name"},
+    ),
+    "nothing of what is passed on": (
+        lambda s: s.map(lambda t: (t.bid["who"]["id"], t.kind), schema="id long, kind long").map(
+            lambda t: (t.kind,), schema="k long"
+        ),
+        {"kind", "bid.who.name"},
+    ),
     "what leaves is read whole": (lambda s: s.filter(lambda t: t.kind == 2), {"kind", "bid", "tags"}),
     "who uses the tuple gets all of it": (
         lambda s: s.filter(lambda t: t.kind).map(lambda t: (len(t),), schema="n long"),

@@ -209,7 +209,7 @@ def with_executors(seconds=900.0, **more):
         regions("total"),
         load=Steps((1000.0, 50.0), (300.0, 600.0)),
         seconds=seconds,
-        rows_per_file=2000,
+        rows_per_file=500,
         slots=2,
         costs={"total": 0.008},
         maxExecutors=8,

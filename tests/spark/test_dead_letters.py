@@ -27,7 +27,9 @@ class Total(ab.Operator):
 def program(stream):
     made = stream.process(Total(), by="k", schema="k string, total long, n long")
     kept = made.filter(lambda t: 10 // (t.n - 100) < 7, name="kept", on_error="skip")
-    return kept, kept.dead_letters()
+    letters = kept.dead_letters()
+    failures = letters.filter(lambda t: t.operator != "source_readable")
+    return kept, letters, failures.aggregate(by="operator", window=ab.running(), n=ab.agg.count())
 
 
 def read(path):
@@ -47,10 +49,11 @@ def test_letters_are_written_exactly_once_and_in_order(spark, tmp_path):
             (files / f"{at}.json").write_text("\n".join(lines[at * 20 : at * 20 + 20]) + "\n")
             os.utime(files / f"{at}.json", (1_700_000_000 + at, 1_700_000_000 + at))
         stream = streams.from_files(str(files), "json", COLUMNS, maxFilesPerTrigger=1)
-        kept, dead = program(stream)
+        kept, dead, counts = program(stream)
         writer = kept.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).option("channels", 2)
         query = (
             writer.also(dead.writeStream.option("path", str(letters)))
+            .also(counts.writeStream.option("path", str(tmp_path / "counts")))
             .trigger(availableNow=True)
             .start(str(tmp_path / "out"))
         )
@@ -71,6 +74,7 @@ def test_letters_are_written_exactly_once_and_in_order(spark, tmp_path):
     found = [row for row in read(letters) if row[1] != "source_readable"]
     assert found == [(*row[:4], row[4] - 1) for row in expected.outputs[1]]
     assert read(tmp_path / "out") == [tuple(row) for row in expected.outputs[0]]
+    assert read(tmp_path / "counts") == [tuple(row) for row in expected.outputs[2]]
     assert "dead_letters" in str(query.recentProgress)
 
 

@@ -1,14 +1,16 @@
-"""Going back to a smaller number of channels that did more, a short while ago.
+"""Going down in overload: back to a smaller number that did more lately, and else by half at most.
 
     nothing waited at m channels ─► proven: m channels did so much, at that time
     congested and saturated at n > m, with less than m was proven for, twice
                                  ─► back to m, and below n for a while; twice as long each time
+    the policy goes below n / 2 in overload, to what was not measured lately to do as much
+                                 ─► to n / 2
 
 A region that collapses beyond some number of channels may never have been saturated at the last good one: all tuples
 were handled there with room to spare, then one more channel was added. No capacity is known of the good number then, so
 no law can say that it was better; but what it did is known. A number at which tuples begin to wait for less than it was
 proven for has become slower, and everything with it: all is forgotten, because in overload nobody goes down by memories
-of another region.
+of another region. Nor by laws alone: what fits three measurements may say that one channel would do.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ class BackToProven:
         self._policy = policy
         self._floor = congestion_floor
         self._proven: dict[int, tuple[float, int]] = {}  # channels → tuples per second, period
+        self._measured: dict[int, tuple[float, int]] = {}  # channels → capacity while saturated, period
         self._worse = 0
         self._ceiling: int | None = None
         self._ceiling_until = 0
@@ -65,7 +68,8 @@ class BackToProven:
             self._ceiling = None
         proven = self._better(observation)
         self._worse = 0 if proven is None else self._worse + 1
-        if proven is not None and self._worse >= CONFIRMING_PERIODS and proposal.channels >= channels:
+        # Where the policy goes down by itself there is nothing to be confirmed, only a better number to go to.
+        if proven is not None and (self._worse >= CONFIRMING_PERIODS or proposal.channels < channels):
             self._ceiling_periods = min(2 * self._ceiling_periods or CEILING_PERIODS, CEILING_PERIODS_MAX)
             self._ceiling, self._ceiling_until = channels, period + self._ceiling_periods
             did = self._proven[proven][0]
@@ -74,7 +78,19 @@ class BackToProven:
         if self._ceiling is not None and proposal.channels >= self._ceiling > channels:
             held = max(channels, self.bounds.channels_min)
             return Proposal(held, "limit", f"{self._ceiling} channels have proved worse; {proposal.reason}")
-        return proposal
+        return self._not_too_far_down(observation, proposal)
+
+    def _not_too_far_down(self, observation: Observation, proposal: Proposal) -> Proposal:
+        channels, capacity = observation.channels, observation.capacity
+        if capacity is None or not _overloaded(observation):
+            return proposal
+        self._measured[channels] = (capacity, observation.period)
+        known, at = self._measured.get(proposal.channels, (0.0, 0))
+        as_good = known >= capacity * (1 - GAIN_MIN) and observation.period - at <= FRESH_PERIODS
+        half = -(-channels // 2)
+        if proposal.channels >= half or as_good:
+            return proposal
+        return Proposal(half, proposal.branch, f"{proposal.reason}; not measured lately, so by half")
 
     def _better(self, observation: Observation) -> int | None:
         """Learn from a period; the smaller number that did clearly more, while this one is overloaded."""
@@ -83,8 +99,7 @@ class BackToProven:
             self._proven[channels] = (observation.throughput, period)
             return None
         capacity = observation.capacity
-        saturated = observation.busy_share >= SATURATED_SHARE and observation.congestion >= CONGESTION_MIN
-        if capacity is None or not saturated:
+        if capacity is None or not _overloaded(observation):
             return None
         if channels in self._proven and capacity < self._proven[channels][0]:
             self._proven.clear()
@@ -99,6 +114,7 @@ class BackToProven:
     def to_dict(self) -> dict[str, Any]:
         return {
             **self._policy.to_dict(),
+            "proven_measured": [[channels, *known] for channels, known in self._measured.items()],
             "proven": [[channels, *known] for channels, known in self._proven.items()],
             "proven_worse": self._worse,
             "proven_ceiling": [self._ceiling, self._ceiling_until, self._ceiling_periods],
@@ -107,5 +123,10 @@ class BackToProven:
     def restore(self, state: dict[str, Any]) -> None:
         self._policy.restore(state)
         self._proven = {channels: (throughput, at) for channels, throughput, at in state.get("proven", [])}
+        self._measured = {channels: (capacity, at) for channels, capacity, at in state.get("proven_measured", [])}
         self._worse = state.get("proven_worse", 0)
         self._ceiling, self._ceiling_until, self._ceiling_periods = state.get("proven_ceiling", [None, 0, 0])
+
+
+def _overloaded(observation: Observation) -> bool:
+    return observation.busy_share >= SATURATED_SHARE and observation.congestion >= CONGESTION_MIN

@@ -82,7 +82,13 @@ def write_shared_windows(draft: CodeDraft, scale: TimeScale) -> None:
     late = [f"NOTE(self.operator_name, {LATE!r})", draft.leave_late()]
     closed = "now - WIDTH" if is_simple else "now - WIDTH - STAY"
     took = _TOOK if is_simple else _TOOK_WAITING
-    draft.methods["process(self, t, now)"] = [
+    opening = [
+        f"        held = windows[index] = [None] * {places if is_simple else places + 1}",
+        *(f"        {line}" for line in begin),
+        *(f"        {line}" for line in took["fresh"]),
+        *(f"        {line}" for line in fresh_key),
+    ]
+    whole = [
         *draft.prelude(),
         *draft.attribute(policy),
         f"last = INDEX({value} - ORIGIN, EVERY)",
@@ -99,14 +105,28 @@ def write_shared_windows(draft: CodeDraft, scale: TimeScale) -> None:
         "    held = windows.get(index)",
         "    fresh = held is None",
         "    if fresh:",
-        f"        held = windows[index] = [None] * {places if is_simple else places + 1}",
-        *(f"        {line}" for line in begin),
-        *(f"        {line}" for line in took["fresh"]),
-        *(f"        {line}" for line in fresh_key),
+        *opening,
         *(f"    {line}" for line in add),
         *(f"    {line}" for line in took["added"]),
         *took["end"],
     ]
+    if is_simple and every == policy.size:  # a tuple is in one window, and that is open or not
+        is_decimal = isinstance(origin, decimal.Decimal)
+        whole = [
+            *draft.prelude(),
+            *draft.attribute(policy),
+            f"index = INDEX({value} - ORIGIN, EVERY)" if is_decimal else f"index = ({value} - ORIGIN) // EVERY",
+            "if index * STEP + WIDTH <= now:",
+            *(f"    {line}" for line in late),
+            "windows = self.windows",
+            "held = windows.get(index)",
+            "fresh = held is None",
+            "if fresh:",
+            *(line[4:] for line in opening),
+            *add,
+            "return None",
+        ]
+    draft.methods["process(self, t, now)"] = whole
     emit = draft.emitted([*draft.kept_key(), *results])
     if not is_simple:
         draft.methods["result(self, held, index, why)"] = [f"return {emit}"]

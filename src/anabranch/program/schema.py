@@ -10,6 +10,7 @@ float from there on), and an instant is an aware datetime in UTC.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import datetime
 import decimal
@@ -177,6 +178,9 @@ class Schema:
         exact = _EXACT.get(field.type)
         found = set(map(type, column))
         nulls = NoneType in found
+        if pa.types.is_decimal(field.type) and found <= {decimal.Decimal, NoneType} and (field.nullable or not nulls):
+            with contextlib.suppress(pa.ArrowException):  # then it is looked for which of them does not fit
+                return pa.array(column, field.type).to_pylist()
         if (nulls and not field.nullable) or (
             exact is None or not found <= exact.types or (exact.check is not None and exact.check in found)
         ):
@@ -306,11 +310,25 @@ def to_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     kind = column.type
     if column.null_count == 0 and (pa.types.is_integer(kind) or kind in (pa.float64(), pa.bool_())):
         numbers = column.to_numpy(zero_copy_only=False)
-        has_nan = numbers.dtype.kind == "f" and np.isnan(numbers).any()
-        return list(map(one_nan, numbers.tolist())) if has_nan else numbers.tolist()
+        if numbers.dtype.kind == "f" and np.isnan(numbers).any():
+            return list(map(one_nan, numbers.tolist()))
+        return numbers.tolist()
+    if kind == _INSTANT:
+        return _instants(column)
     correct = _correction(kind)
     values = column.to_pylist()
     return values if correct is None else [None if value is None else correct(value) for value in values]
+
+
+_INSTANT = pa.timestamp("us", tz="UTC")
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _instants(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Instants, several times as fast as Arrow makes them."""
+    after, since = datetime.timedelta, _EPOCH
+    numbers = column.cast(pa.int64()).to_pylist() if column.null_count else column.cast(pa.int64()).to_numpy().tolist()
+    return [None if number is None else since + after(0, 0, number) for number in numbers]
 
 
 def _correction(kind: pa.DataType) -> Callable[[Any], Any] | None:

@@ -186,6 +186,14 @@ class ColumnBatch(Batch):
         return other
 
 
-def field_of(array: pa.Array, path: Sequence[str]) -> pa.Array:
-    """The column of a field within structs; null where one of these is."""
+def field_of(array: pa.Array, path: Sequence[str], kind: pa.DataType | None = None) -> pa.Array:
+    """The column of a field within structs; null where one of these is, or if nobody reads it, so that it was not read.
+
+    `kind` is its type, for where that may be.
+    """
+    found = array.type
+    for name in path:
+        if kind is not None and found.get_field_index(name) < 0:
+            return pa.nulls(len(array), kind)
+        found = found.field(name).type
     return pc.struct_field(array, list(path)) if path else array

@@ -48,9 +48,14 @@ class ColumnPlan:
     structs: frozenset[Read]
 
     @property
+    def called_with(self) -> frozenset[Read]:
+        """What functions are called with; whether structs are null is asked of these, too."""
+        return frozenset(read for part in self.parts for read in part.code.reads)
+
+    @property
     def reads(self) -> frozenset[Read]:
         """What of its input is used at all."""
-        return frozenset({*self.copied.values(), *(read for part in self.parts for read in part.code.reads)})
+        return self.called_with | frozenset(self.copied.values())
 
 
 def column_plan(node: Node, with_fields: bool = True) -> ColumnPlan | None:
@@ -121,7 +126,7 @@ class _ColumnStep:
             array = batch.untouched(read.column)
             if array is None:
                 return self._otherwise(batch, node)
-            copied[at] = field_of(array, read.path)
+            copied[at] = field_of(array, read.path, node.schema.arrow.field(at).type)
             if copied[at].null_count and not node.schema.arrow.field(at).nullable:
                 return self._otherwise(batch, node)  # which tells for what tuple
         if isinstance(node.logic, Filter):

@@ -79,11 +79,17 @@ def _read(layout: Layout, step: Step, schema: Schema) -> set[Read] | None:
     plan = column_plan(node) or column_plan(node, with_fields=False)
     if plan is None:
         return None
-    reads = set(plan.reads)
-    if isinstance(node.logic, Map):
-        return reads
+    # Which structs are null must show, also where nobody reads a field of them.
+    structs = {dataclasses.replace(each, is_null=True) for each in plan.structs}
     behind = _needed(layout, step)
-    return None if behind is None else reads | behind
+    if isinstance(node.logic, Filter):
+        return None if behind is None else {*plan.reads, *structs, *behind}
+    if behind is None:
+        return {*plan.reads, *structs}
+    # Of what it only passes on, what somebody reads. A field that is passed on is taken of every tuple: where a struct
+    # is null that fails, whatever is read of the others.
+    passed = [(plan.copied[each.column], each) for each in behind if each.column in plan.copied]
+    return {*plan.called_with, *structs, *(Read(first.column, (*first.path, *each.path)) for first, each in passed)}
 
 
 def _narrowed(schema: Schema, reads: set[Read]) -> Needed:
@@ -97,8 +103,9 @@ def _narrowed(schema: Schema, reads: set[Read]) -> Needed:
         if mine:
             read.add(field.name)
             if pa.types.is_struct(kind) and () not in paths:
-                # Whether a struct is null shows in any of its fields.
-                paths = paths or {_first_leaf(kind)}
+                for null in sorted((each.path for each in mine if each.is_null), key=len, reverse=True):
+                    if not any(path[: len(null)] == null for path in paths):
+                        paths.add((*null, *_first_leaf(kind, null)))  # whether a struct is null shows in any field
                 names += [".".join([field.name, *path]) for path in sorted(paths)]
                 kind = _only(kind, paths)
             else:
@@ -109,10 +116,14 @@ def _narrowed(schema: Schema, reads: set[Read]) -> Needed:
     return Needed(tuple(names), pa.schema(fields), frozenset(read))
 
 
-def _first_leaf(kind: pa.DataType) -> tuple[str, ...]:
-    """The path of a field that is no struct itself."""
+def _first_leaf(kind: pa.DataType, path: tuple[str, ...]) -> tuple[str, ...]:
+    """The path, from there, of a field that is no struct itself."""
+    for name in path:
+        kind = kind.field(name).type
+    if not pa.types.is_struct(kind):
+        return ()
     field = kind.field(0)
-    return (field.name, *_first_leaf(field.type)) if pa.types.is_struct(field.type) else (field.name,)
+    return (field.name, *_first_leaf(field.type, ()))
 
 
 def _only(kind: pa.DataType, paths: set[tuple[str, ...]]) -> pa.DataType:

@@ -107,7 +107,7 @@ class SplitTask(Task):
     def rows_of_files(self, pieces: Sequence[FilePiece], whom: int) -> Iterator[Row]:
         """What the task with this number sends for pieces of files that it reads itself."""
         program = self.load()
-        if self.retraces:  # an error shows all of its tuple
+        if self.retraces or self.sampling is not None:  # an error shows all of its tuple, and so does what is run again
             needed = [everything(source.schema) for source in program.inputs]
         else:
             needed = [needed_of(program.layout, source) for source in program.inputs]
