@@ -79,7 +79,7 @@ IMPURE: dict[str, set[str]] = {
     "mmap": set(),
     "multiprocessing": set(),
     "os": set(),
-    "pathlib": {"PurePath", "PurePosixPath"},
+    "pathlib": {"PurePath", "PurePosixPath", "PureWindowsPath"},
     "py4j": set(),
     "pyspark": set(),
     "random": {"Random"},

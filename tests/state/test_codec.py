@@ -194,8 +194,8 @@ REFUSED = [
     collections.defaultdict(lambda: 7),
     np.array([object()]),
     np.zeros(2, dtype=[("a", "i4"), ("b", "f8")]),
-    "\ud800",
-    memoryview(b"a"),
+    memoryview(bytearray(b"a")),
+    memoryview(b"ab")[1:],
     [msgpack.ExtType(4, b"a")],
     datetime.datetime(2024, 1, 1, tzinfo=type("Odd", (datetime.tzinfo,), {"utcoffset": lambda *_: None})()),
 ]

@@ -16,6 +16,7 @@ from anabranch.errors import OperatorError, StateError
 from anabranch.program.graph import Keyed, Node, Route, is_ours
 from anabranch.program.not_a_number import one_nan
 from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
+from anabranch.program.showing import shown, told
 
 
 def emitted(result: Any) -> Any:
@@ -47,9 +48,9 @@ def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | N
     where = f"operator {node.written_as}"
     if epoch is not None:
         where += f", epoch {epoch}"
-    shown = row if isinstance(row, str) else repr(_as_written(node, row))
-    if len(shown) > 500:
-        shown = shown[:497] + "…"
+    text = row if isinstance(row, str) else shown(_as_written(node, row))
+    if len(text) > 500:
+        text = text[:497] + "…"
     if isinstance(problem, (ShapeError, MisfitError)):
         what = f"returned the wrong type: {problem}"
         hint = "Return what the output schema says, or change the schema."
@@ -61,10 +62,11 @@ def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | N
             for frame in traceback.extract_tb((stopped or problem).__traceback__)
             if not is_ours(frame.filename)
         ]
-        lines += getattr(problem, "__notes__", [])  # where it was raised, if that was in another process
-        what = f"raised {type(problem).__name__}: {problem}" + "".join("\n" + line for line in lines[-3:])
+        notes = getattr(problem, "__notes__", [])  # where it was raised, if that was in another process
+        lines += [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
+        what = f"raised {told(problem)}" + "".join("\n" + line for line in lines[-3:])
         hint = "The epoch failed and nothing of it was written."
-    return OperatorError(f"{where}: {what}\nfor the tuple {shown}\n{hint}", node.written_as, shown, epoch)
+    return OperatorError(f"{where}: {what}\nfor the tuple {text}\n{hint}", node.written_as, text, epoch)
 
 
 def _as_written(node: Node, row: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.program.object_parts import attributes_of, class_code, class_data, is_own_class
-from anabranch.program.object_pieces import filled_text, random_of
+from anabranch.program.object_pieces import filled_bytes, filled_text, random_of
 from anabranch.program.set_tables import SetTable, fill
 
 _NOTHING = object()
@@ -50,10 +50,15 @@ def refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], Any
         value.bit_generator.state = contents
     elif kind == "text":
         filled_text(value, contents)
+    elif kind == "bytes being written":
+        filled_bytes(value, contents)
     elif kind == "ndarray":
         if list(value.shape) != contents[1]:
             value.resize(contents[1], refcheck=False)
-        value[...] = np.frombuffer(contents[2], np.dtype(contents[0])).reshape(contents[1], order=contents[3])
+        if value.flags.writeable:
+            value[...] = np.frombuffer(contents[2], np.dtype(contents[0])).reshape(contents[1], order=contents[3])
+        if contents[4:]:
+            value.flags.writeable = False
     elif kind == "instance":
         _, attributes, inner, *_ = contents
         if made_of is not None and type(value) is not made_of:

@@ -214,7 +214,7 @@ class Live:
         while waiting:
             path, value, number = waiting.pop()
             # What cannot be set back in its place is made anew, for all that hold it.
-            anchor = None if isinstance(value, itertools.count) else self._anchors.get(id(value))
+            anchor = None if isinstance(value, (itertools.count, memoryview)) else self._anchors.get(id(value))
             kind, contents = self._node(value, path, anchor, place)
             nodes[number] = [None if anchor is None else [list(step) for step in anchor], kind, contents]
         _refuse_overlaps([each for each in keeps if isinstance(each, np.ndarray)])
@@ -245,11 +245,14 @@ class Live:
             return "defaultdict", [place(value.default_factory, (*path, ("factory", None))), pairs(value)]
         if kind is collections.deque:
             return "deque", [value.maxlen, all_of(value)]
+        if kind is memoryview and type(value.obj) is bytearray and value.format == "B" and len(value) == len(value.obj):
+            return "view", place(value.obj, path)
         if kind in PIECES:
             return PIECES[kind][0], PIECES[kind][1](value)
         if kind is np.ndarray and not value.dtype.hasobject and value.dtype.names is None:
             order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
-            return "ndarray", [value.dtype.str, list(value.shape), value.tobytes(order=order), order]
+            fixed = [] if value.flags.writeable else ["fixed"]
+            return "ndarray", [value.dtype.str, list(value.shape), value.tobytes(order=order), order, *fixed]
         if isinstance(value, Row):
             return "row", [list(value._fields), all_of(tuple.__iter__(value))]
         if isinstance(value, enum.Enum):
@@ -375,6 +378,8 @@ class Live:
             return collections.defaultdict(value_of(contents[0]))
         if kind == "deque":
             return collections.deque(maxlen=contents[0])
+        if kind == "view":
+            return memoryview(value_of(contents))
         if kind == "nan":
             return NumberedNans().nan(contents)
         if kind in RESTORED:

@@ -143,7 +143,16 @@ def is_plain_instance(kind: type) -> bool:
         if base.__flags__ & HEAP_TYPE and base.__module__ not in ("typing", "abc", "collections.abc")
         for name in ("__reduce__", "__reduce_ex__")
     )
-    return bool(kind.__flags__ & HEAP_TYPE) and set(below) <= {object, list, dict, set} and not special
+    is_python = not any(base.__flags__ & HEAP_TYPE and _is_written_in_c(base) for base in kind.__mro__)
+    return bool(kind.__flags__ & HEAP_TYPE) and is_python and set(below) <= {object, list, dict, set} and not special
+
+
+def _is_written_in_c(kind: type) -> bool:
+    """Whether a class that was made while Python ran has parts that no attribute shows: a lock, a hash being made."""
+    return bool(kind.__flags__ & _NOT_FOR_ALL) or isinstance(vars(kind).get("__new__"), types.BuiltinFunctionType)
+
+
+_NOT_FOR_ALL = 1 << 7 | 1 << 8  # its objects cannot be made by calling it; it cannot be changed
 
 
 def is_kept_whole(kind: type, classes: Iterable[type]) -> bool:

@@ -1,14 +1,21 @@
-"""Objects of the library that are kept in one piece: random generators, arrays of numbers, texts being written."""
+"""Objects of the library that are kept in one piece: random generators, arrays of numbers, patterns, paths, zones.
+
+One table for all ways of keeping: the codec has them as one extension type, an object graph as nodes without parts.
+"""
 
 from __future__ import annotations
 
 import array
 import collections
 import datetime
+import ipaddress
 import itertools
+import re
 import types
-from collections.abc import Callable
-from io import StringIO
+import zoneinfo
+from collections.abc import Callable, Sequence
+from io import BytesIO, StringIO
+from pathlib import PurePosixPath, PureWindowsPath
 from random import Random
 from typing import Any
 
@@ -39,24 +46,100 @@ def _generator_of(contents: Any) -> np.random.Generator:
     return np.random.Generator(bits)
 
 
+def whole_of_view(value: memoryview) -> Any:
+    """What a memoryview shows, all of it; StateError if it shows a part, or something else than bytes."""
+    whole = value.obj
+    if type(whole) not in (bytes, bytearray) or value.format != "B" or value.shape != (len(whole),):  # type: ignore[arg-type]
+        raise StateError("cannot keep a memoryview of a part, or of something else than bytes: keep what it shows")
+    return whole
+
+
+def _view_parts(value: memoryview) -> bytes:
+    whole = whole_of_view(value)
+    if type(whole) is bytearray:
+        raise StateError("cannot keep a memoryview of a bytearray as state: keep the bytearray")
+    return bytes(whole)
+
+
+def _slice_parts(value: slice) -> list[int | None]:
+    parts = [value.start, value.stop, value.step]
+    if not {type(each) for each in parts} <= {int, type(None)}:
+        raise StateError(f"cannot keep {value!r} as state: only slices with whole numbers are known")
+    return parts
+
+
+def _zone_key(value: zoneinfo.ZoneInfo) -> str:
+    if value.key is None:
+        raise StateError("cannot keep a ZoneInfo that was read from a file as state: it has no name")
+    return value.key
+
+
+def _offset_parts(value: datetime.timezone) -> list[Any]:
+    # The only way to learn whether a name was given: tzname() makes one up.
+    offset, *name = value.__getinitargs__()  # type: ignore[attr-defined]
+    return [offset.total_seconds(), *name]
+
+
+def _offset_of(parts: list[Any]) -> datetime.timezone:
+    seconds, *name = parts
+    offset = datetime.timedelta(seconds=seconds)
+    return datetime.UTC if not (offset or name) else datetime.timezone(offset, *name)
+
+
+def iso_calendar_of(parts: Sequence[int]) -> Any:
+    """The year, week and day of a date, as `isocalendar` gives them."""
+    return datetime.date.fromisocalendar(*parts).isocalendar()
+
+
+ISO_CALENDAR: type = type(datetime.date.min.isocalendar())
+STRUCT_TIME: Any = type(datetime.date.min.timetuple())
+
+
+_PATHS = (PurePosixPath, PureWindowsPath)
+_ADDRESSES = (
+    *(ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network, ipaddress.IPv6Network),
+    *(ipaddress.IPv4Interface, ipaddress.IPv6Interface),
+)
+
 # Kinds that are written as one piece: type → (name, to data); name → from data.
 PIECES: dict[type, tuple[str, Callable[[Any], Any]]] = {
+    range: ("range", lambda value: [value.start, value.stop, value.step]),
+    slice: ("slice", _slice_parts),
+    type(...): ("constant", repr),
+    type(NotImplemented): ("constant", repr),
+    memoryview: ("view of bytes", _view_parts),
+    datetime.timezone: ("offset", _offset_parts),
+    zoneinfo.ZoneInfo: ("zone", _zone_key),
+    ISO_CALENDAR: ("iso calendar", list),
+    STRUCT_TIME: ("struct time", lambda value: [list(value.__reduce__()[1][0]), value.__reduce__()[1][1]]),
+    re.Pattern: ("pattern", lambda value: [value.pattern, value.flags]),
+    **{kind: (kind.__name__, str) for kind in (*_PATHS, *_ADDRESSES)},
+    BytesIO: ("bytes being written", lambda value: [value.getvalue(), value.tell()]),
     bytearray: ("bytearray", bytes),
     array.array: ("array", lambda value: [value.typecode, value.tobytes()]),
     Random: ("random", _random_state),
     np.random.Generator: ("generator", lambda value: value.bit_generator.state),
     itertools.count: ("count", lambda value: list(value.__reduce__()[1])),
     StringIO: ("text", lambda value: [value.getvalue(), value.tell()]),
-    type(datetime.date.min.isocalendar()): ("isocalendar", list),
 }
 RESTORED: dict[str, Callable[[Any], Any]] = {
+    "range": lambda contents: range(*contents),
+    "slice": lambda contents: slice(*contents),
+    "constant": {"Ellipsis": ..., "NotImplemented": NotImplemented}.__getitem__,
+    "view of bytes": memoryview,
+    "offset": _offset_of,
+    "zone": zoneinfo.ZoneInfo,
+    "iso calendar": iso_calendar_of,
+    "struct time": lambda contents: STRUCT_TIME(tuple(contents[0]), contents[1]),
+    "pattern": lambda contents: re.compile(*contents),
+    **{kind.__name__: kind for kind in (*_PATHS, *_ADDRESSES)},
+    "bytes being written": lambda contents: filled_bytes(BytesIO(), contents),
     "bytearray": bytearray,
     "array": lambda contents: array.array(contents[0], contents[1]),
     "random": random_of,
     "generator": _generator_of,
     "count": lambda contents: itertools.count(*contents),
     "text": lambda contents: filled_text(StringIO(), contents),
-    "isocalendar": lambda contents: datetime.date.fromisocalendar(*contents).isocalendar(),
 }
 
 
@@ -67,6 +150,27 @@ def filled_text(value: StringIO, contents: list[Any]) -> StringIO:
     value.write(contents[0])
     value.seek(contents[1])
     return value
+
+
+def filled_bytes(value: BytesIO, contents: list[Any]) -> BytesIO:
+    """The same for bytes."""
+    value.seek(0)
+    value.truncate()
+    value.write(contents[0])
+    value.seek(contents[1])
+    return value
+
+
+# Pieces that can change: one that is in two places is one object.
+CHANGING = (
+    bytearray,
+    array.array,
+    Random,
+    np.random.Generator,
+    itertools.count,
+    StringIO,
+    BytesIO,
+)
 
 
 # Classes that may be kept as values, a factory of a defaultdict for one, though no code of the user's names them.

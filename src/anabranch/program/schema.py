@@ -27,6 +27,7 @@ from anabranch.errors import SchemaError
 from anabranch.program.annotations import annotated_fields
 from anabranch.program.ddl import parse_ddl, to_ddl, type_name
 from anabranch.program.not_a_number import NAN, may_have_nan, one_nan
+from anabranch.program.showing import shown
 
 UTC = datetime.UTC
 
@@ -212,8 +213,8 @@ class Schema:
         found = []
         plain: Sequence[tuple[Any, Any]] = self._plain_types
         for place, (value, (kind, limits)) in enumerate(zip(values, plain, strict=True)):
-            is_plain = type(value) is kind and (limits is None or limits[0] <= value <= limits[1])
-            # Only a text of plain letters surely has no lone surrogate.
+            is_plain = type(value) is kind and (limits is None or limits[0] <= value <= limits[1]) and value == value
+            # Only a text of plain letters surely has no lone surrogate; a NaN must be the one of tuples.
             found.append(value if is_plain and (kind is not str or value.isascii()) else self._fit(place, value))
         return self.row_class(found)
 
@@ -284,7 +285,7 @@ def _is_text(column: Sequence[Any], nulls: bool) -> bool:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = shown(value)
     return text if len(text) <= 200 else text[:197] + "…"
 
 

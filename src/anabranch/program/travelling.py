@@ -17,11 +17,11 @@ from anabranch.program.graph import Node
 from anabranch.program.whole_copies import loaded, pickled_whole
 
 
-def packed(program: Any, nodes: Iterable[Node]) -> bytes:
-    """A program as bytes; `nodes` are its operators."""
+def packed(program: Any, nodes: Iterable[Node], context: decimal.Context) -> bytes:
+    """A program as bytes; `nodes` are its operators, `context` is the decimal one that they run under."""
     names = [node.title for node in nodes]
     try:
-        found, _ = pickled_whole((program, decimal.getcontext()), [node.logic for node in nodes])
+        found, _ = pickled_whole((program, context), [node.logic for node in nodes])
         return found
     except StateError as problem:
         for node in nodes:

@@ -28,6 +28,7 @@ from anabranch.program.object_parts import (
     is_plain_instance,
     shown_path,
 )
+from anabranch.program.object_pieces import ISO_CALENDAR, iso_calendar_of, whole_of_view
 from anabranch.program.object_reach import code_of, modules_of
 from anabranch.program.set_tables import SetTable, fill, frozen, table_of
 
@@ -172,6 +173,10 @@ class _Pickler(cloudpickle.Pickler):
         kind = type(obj)
         if kind is functools.cached_property:  # it holds a lock
             return _cached_property, (obj.func, obj.attrname)
+        if kind is memoryview:  # cloudpickle would make bytes of it, and a tuple of a calendar date
+            return _view_of, (whole_of_view(obj),)
+        if kind is ISO_CALENDAR:
+            return iso_calendar_of, (tuple(obj),)
         if kind is functools._lru_cache_wrapper and self._keeps_caches:
             return kept_cache(obj)
         if _is_copied_plainly(kind):
@@ -185,6 +190,10 @@ class _Pickler(cloudpickle.Pickler):
                 described[-1] = {**described[-1], "__qualname__": obj.__qualname__}
             return (make, (*described, None, extra), *others)
         return reduced
+
+
+def _view_of(whole: bytes | bytearray) -> memoryview:
+    return memoryview(whole)
 
 
 def _cached_property(function: Any, name: str | None) -> Any:

@@ -19,6 +19,7 @@ import re
 import uuid
 import zoneinfo
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, Literal
 
 import msgpack
@@ -27,6 +28,7 @@ import numpy as np
 from anabranch.errors import StateError
 from anabranch.program.not_a_number import NanNumbers, NumberedNans
 from anabranch.program.object_graph import ObjectGraph, Reference
+from anabranch.program.object_pieces import PIECES, RESTORED
 from anabranch.program.schema import Row, restored_row
 from anabranch.program.set_tables import SetTable, fill, frozen, table_of
 from anabranch.program.showing import shown
@@ -89,6 +91,17 @@ def _pack_default_dict(value: Any) -> Any:
     return [None if factory is None else _FACTORY_NAMES[factory], [list(item) for item in value.items()]]
 
 
+def _array_notes(value: np.ndarray) -> list[str]:
+    """What is not as usual: that its cells lie by columns, that it cannot be changed."""
+    return [_order(value), "fixed"] if not value.flags.writeable else ["F"] if _order(value) == "F" else []
+
+
+def _array(kind: str, shape: list[int], cells: bytes, order: Literal["C", "F"] = "C", fixed: str = "") -> np.ndarray:
+    made = np.frombuffer(cells, dtype=np.dtype(kind)).reshape(shape, order=order).copy(order="A")
+    made.flags.writeable = not fixed
+    return made
+
+
 def _order(value: np.ndarray) -> Literal["C", "F"]:
     """How the cells of an array lie: by rows, or by columns."""
     return "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
@@ -135,8 +148,8 @@ _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] 
     17: (fractions.Fraction, lambda v: [v.numerator, v.denominator], lambda p: fractions.Fraction(*p)),
     18: (
         np.ndarray,
-        lambda v: [v.dtype.str, list(v.shape), v.tobytes(order=_order(v)), *([] if _order(v) == "C" else ["F"])],
-        lambda p: np.frombuffer(p[2], dtype=np.dtype(p[0])).reshape(p[1], order=p[3] if p[3:] else "C").copy(order="A"),
+        lambda v: [v.dtype.str, list(v.shape), v.tobytes(order=_order(v)), *_array_notes(v)],
+        lambda p: _array(*p),
     ),
     19: (np.generic, lambda v: [v.dtype.str, v.tobytes()], lambda p: np.frombuffer(p[1], np.dtype(p[0]))[0]),
     20: (Row, lambda v: [list(v._fields), list(v)], lambda p: restored_row(tuple(p[0]), tuple(p[1]))),
@@ -146,7 +159,8 @@ _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] 
     24: (Reference, lambda v: v.number, Reference),
     25: (UserObject, UserObject.to_parts, UserObject.from_parts),
 }
-_NUMBERS = {kind: number for number, (kind, _, _) in _EXTENSIONS.items()}
+_PIECE = 28
+_NUMBERS = dict.fromkeys(PIECES, _PIECE) | {kind: number for number, (kind, _, _) in _EXTENSIONS.items()}
 
 
 class _Packer:
@@ -162,13 +176,22 @@ class _Packer:
     def pack(self, value: Any) -> bytes:
         value = self._undisguised(value)
         try:
-            found = msgpack.packb(value, default=self._extend, strict_types=True)
+            found = self._packed(value)
         except OverflowError:  # an int beyond 64 bits, somewhere inside
             value = self._replaced(value, _is_big)
-            found = msgpack.packb(value, default=self._extend, strict_types=True)
+            found = self._packed(value)
         if self._is_exact and _MAYBE_NAN.search(found) is not None:
-            return msgpack.packb(self._replaced(value, _is_big_or_nan), default=self._extend, strict_types=True)
+            return msgpack.packb(
+                self._replaced(value, _is_big_or_nan),
+                default=self._extend,
+                strict_types=True,
+                unicode_errors="surrogatepass",
+            )
         return found
+
+    def _packed(self, value: Any) -> bytes:
+        # Python's texts may hold lone surrogates, which UTF-8 has not.
+        return msgpack.packb(value, default=self._extend, strict_types=True, unicode_errors="surrogatepass")
 
     def _extend(self, value: Any) -> msgpack.ExtType:
         number = _NUMBERS.get(type(value))
@@ -181,6 +204,9 @@ class _Packer:
                 number, value = 25, record
             else:
                 raise _unknown(value)
+        elif number == _PIECE:
+            name, parts = PIECES[type(value)]
+            return msgpack.ExtType(_PIECE, self.pack([name, parts(value)]))
         if number in (18, 19) and (value.dtype.hasobject or value.dtype.names is not None):
             raise StateError(f"cannot keep numpy values of the type {value.dtype} as state; keep a list")
         if number in (2, 3):
@@ -202,8 +228,8 @@ class _Packer:
             return self._extend(value)
         if kind is list and not _TO_LOOK_INTO.isdisjoint(map(type, value)):
             return [self._undisguised(item) for item in value]
-        if kind is dict and not _TO_LOOK_INTO.isdisjoint(map(type, value.values())):
-            return {key: self._undisguised(item) for key, item in value.items()}
+        if kind is dict and not _TO_LOOK_INTO.isdisjoint(map(type, chain(value, value.values()))):
+            return {self._undisguised(key): self._undisguised(item) for key, item in value.items()}
         return value
 
     def _replaced(self, value: Any, is_wanted: Callable[[Any], bool]) -> Any:
@@ -222,7 +248,7 @@ class _Packer:
 
 def _unknown(value: Any) -> StateError:
     known = "None, bool, int, float, str, bytes, list, dict, " + ", ".join(
-        kind.__name__ for kind, _, _ in _EXTENSIONS.values() if kind is not int
+        kind.__name__ for kind in _NUMBERS if kind not in (int, Reference, ObjectGraph, UserObject)
     )
     return StateError(
         f"cannot keep a {type(value).__module__}.{type(value).__qualname__} as state "
@@ -256,16 +282,18 @@ class _Unpacker:
         self._nans = NumberedNans()
 
     def unpack(self, data: bytes) -> Any:
-        return msgpack.unpackb(data, ext_hook=self._restore, strict_map_key=False)
+        return msgpack.unpackb(data, ext_hook=self._restore, strict_map_key=False, unicode_errors="surrogatepass")
 
     def _restore(self, number: int, data: bytes) -> Any:
-        if number not in _EXTENSIONS and number not in (_NAN, _WITH_TABLE):
+        if number not in _EXTENSIONS and number not in (_NAN, _WITH_TABLE, _PIECE):
             raise StateError(f"a state value has the extension type {number}, which this version does not know")
         parts = self.unpack(data)
         if number == _NAN:
             return self._nans.nan(parts)
         if number == _WITH_TABLE:
             return _with_table(parts)
+        if number == _PIECE:
+            return RESTORED[parts[0]](parts[1])
         found = _EXTENSIONS[number][2](parts)
         return self._classes.made(found) if number == 25 and self._classes is not None else found
 

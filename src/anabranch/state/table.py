@@ -25,6 +25,7 @@ from anabranch.errors import StateError
 from anabranch.program.calling import Instances, canonical_key
 from anabranch.program.graph import Keyed, Node
 from anabranch.program.object_parts import attributes_of, is_library, is_plain_instance
+from anabranch.program.object_pieces import CHANGING
 from anabranch.state.codec import comparable
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
@@ -55,7 +56,7 @@ def shared_object(values: Iterable[Any]) -> Any:
         if kind in _IMMUTABLE:
             continue
         is_object = _is_object(kind)
-        if is_object or isinstance(value, (list, dict, set, bytearray, deque, StateMap, StateMaps)):
+        if is_object or isinstance(value, (list, dict, set, deque, StateMap, StateMaps, *CHANGING)):
             if id(value) in seen:
                 return value
             seen.add(id(value))

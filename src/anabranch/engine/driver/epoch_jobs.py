@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import decimal
 import hashlib
 import re
 import sys
@@ -47,8 +48,8 @@ class _Packed:
     digest: str
 
     @classmethod
-    def of(cls, program: Program) -> _Packed:
-        data = packed(program, [step.node for step in program.layout.steps])
+    def of(cls, program: Program, context: decimal.Context) -> _Packed:
+        data = packed(program, [step.node for step in program.layout.steps], context)
         return cls(program.layout, data, hashlib.sha256(data).hexdigest())
 
 
@@ -63,7 +64,8 @@ class EpochJobs:
         self._watch = settings.watch
         self._targets = self._file_targets(mergeable) if settings.mergers else {}
         self._direct = self._file_targets(unordered)
-        self._packed = _Packed.of(program)
+        self._context = settings.context
+        self._packed = _Packed.of(program, self._context)
         self._retracing: _Packed | None = None  # made when it is needed
 
     def _file_targets(self, suits: Callable[[Layout, int], bool]) -> dict[int, Target]:
@@ -110,7 +112,7 @@ class EpochJobs:
         """The error that one thread would have met; None if it does not come again."""
         if self._retracing is None:
             program = dataclasses.replace(self._program, layout=with_all_order(self._program.layout))
-            self._retracing = _Packed.of(program)
+            self._retracing = _Packed.of(program, self._context)
         try:
             return self._run(batch, *epoch, retracing=self._retracing).first_error()
         except Exception:  # the one that is known says enough

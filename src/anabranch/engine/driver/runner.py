@@ -70,7 +70,7 @@ class EpochRunner:
         self._committer = Committer(program, storage, backend.compact, settings.snapshots)
         self._jobs = _jobs(program, backend, storage, settings)
         self._feedback = FeedbackStore(program, storage.checkpoint)
-        self._verifier = Verifier(program, settings.verify, storage.checkpoint.files)
+        self._verifier = Verifier(program, settings.verify, storage.checkpoint.files, settings.context)
         self._requests = RescaleRequests(storage.checkpoint.files, storage.checkpoint.query or "")
         self._lock = threading.Lock()
         self._source_tasks: int | None = None  # in the last epoch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import decimal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
@@ -41,6 +42,8 @@ class EpochSettings:
     """Which keys are run again on one thread."""
     watch: str = "sample"
     """For which tuples dicts of the user's refuse what is not their key's: ``sample``, ``all`` or ``off``."""
+    context: decimal.Context = dataclasses.field(default_factory=lambda: decimal.getcontext().copy())
+    """The decimal context of the thread that starts the query: other threads, which make jobs later, have their own."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -43,13 +43,15 @@ class RemoteError(Exception):
 
 def portable(problem: BaseException) -> BaseException:
     """An exception as it can travel, with the lines it was raised at as notes."""
+    from anabranch.program.showing import told
+
     frames = [f"  {f.filename}:{f.lineno} in {f.name}: {f.line}" for f in traceback.extract_tb(problem.__traceback__)]
     try:
         made: BaseException = pickle.loads(pickle.dumps(problem))
         if str(made) != str(problem):
             raise ValueError
     except Exception:
-        made = RemoteError(f"{type(problem).__name__}: {problem}")
+        made = RemoteError(told(problem))
     for frame in frames[-2:]:
         made.add_note(frame)
     return made

@@ -50,13 +50,13 @@ class Verified:
 class Verifier:
     """Runs samples of epochs again."""
 
-    def __init__(self, program: Program, settings: VerifySettings, files: Files) -> None:
+    def __init__(self, program: Program, settings: VerifySettings, files: Files, context: decimal.Context) -> None:
         self._settings = settings
         self._files = files
         self._written = program.written
         self._running = {step.node.name: step.node for step in program.layout.steps}
         self._codes: dict[str, PlainCode] = {}
-        self._context = decimal.getcontext().copy()
+        self._context = context
         self.not_covered: dict[str, str] = {}
         """Operator → why it is not run again."""
         for step in program.layout.steps:

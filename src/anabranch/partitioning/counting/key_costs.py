@@ -241,6 +241,8 @@ def approximate_bytes(value: Any, depth: int = 4) -> int:
     """
     if isinstance(value, (str, bytes, bytearray)):
         return 4 + len(value)
+    if hasattr(value, "nbytes"):  # arrays, of no dimension too
+        return 16 + int(value.nbytes)
     if hasattr(value, "names") and hasattr(value, "__getitem__"):  # named maps
         return sum(approximate_bytes(value[name], depth - 1) for name in value.names())
     entries = getattr(value, "items", None)

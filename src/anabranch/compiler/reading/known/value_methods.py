@@ -26,6 +26,7 @@ import numpy as np
 
 from anabranch.compiler.reading.known.effects import BOOL, BYTES, FLOAT, INT, STR, only
 from anabranch.compiler.reading.values import PLAIN, Iterator, NoneType, Plain, Types
+from anabranch.program.object_pieces import CHANGING, PIECES
 from anabranch.program.schema import Row
 
 _SEQUENCE_MUTATORS = {"append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse"}
@@ -309,5 +310,6 @@ KEEPABLE: frozenset[type] = frozenset(
         np.int64,
         Row,
         Plain,
+        *(kind for kind in PIECES if kind not in (*CHANGING, memoryview)),
     }
 )
