@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 # Two processes: tests/conftest.py says what goes into which. ARGS="-n 0" runs all in one.
-PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
+PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
 
 test: $(STAMP) ## all tests, in two processes
 	$(RUN) -m pytest $(PARALLEL) $(ARGS)

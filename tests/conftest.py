@@ -1,5 +1,6 @@
 """What all tests share: one Spark session, started by the first test that asks for it."""
 
+import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -20,14 +21,11 @@ settings.register_profile("anabranch", deadline=None)
 settings.load_profile("anabranch")
 
 
-# First, because pytest-xdist reads the groups in its own hook of this name.
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What shares a JVM stays in one process: ``make test`` has two, and gives each whole groups (pytest-xdist).
+SESSION, PROCESSES = "session", "processes"
 
-    The tests with the session come first, in one process, then those that start clusters and drivers of their own, in
-    the other. The rest, file by file, is for whichever has time.
-    """
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests with the session come first, then those that start clusters and drivers of their own, then the rest."""
 
     def rank(item: pytest.Item) -> int:
         if item.get_closest_marker("cluster") or "spark" not in getattr(item, "fixturenames", ()):
@@ -35,9 +33,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return 0
 
     items.sort(key=rank)
-    for item in items:
-        group = ("session", "processes", item.nodeid.partition("::")[0])[rank(item)]
-        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """What shares a JVM stays in one process: ``make test`` has two, and gives each whole groups of files.
+
+    Files with tests that start clusters or drivers are for one process, the others that need Spark for the other; the
+    rest, file by file, is for whichever has time. (The groups of pytest-xdist itself have no effect with pytest 9.2.)
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByJvm(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid.partition("::")[0])
+
+    return ByJvm(config, log)
+
+
+@functools.cache
+def group_of(path: str) -> str:
+    """The group of a file of tests: what it shares with others, or itself."""
+    file = Path(__file__).resolve().parents[1] / path
+    text = file.read_text() if file.suffix == ".py" and file.name.startswith("test_") else ""
+    if "pytest.mark.cluster" in text or "/faults/" in path:
+        return PROCESSES
+    return SESSION if "pytest.mark.spark" in text else path
 
 
 @pytest.fixture(scope="session")
