@@ -194,7 +194,7 @@ values = st.fixed_dictionaries(
 def test_output_is_taken_apart_in_order_and_put_together_again(rows, names, count):
     """The oracle reads the directories' names as Hive's convention says."""
     schema = Schema.of("s string, n long, on boolean, at timestamp_ntz, place long")
-    numbered = [(*row.values(), place) for place, row in enumerate(rows)]
+    numbered = [(*(row[name] for name in ("s", "n", "on", "at")), place) for place, row in enumerate(rows)]
     table = pa.table([pa.array([r[at] for r in numbered], f.type) for at, f in enumerate(schema.arrow)], schema.arrow)
     partitions = OutputPartitions(schema, names[:count])
     found = {}
