@@ -97,9 +97,9 @@ def _build(
         raise _CannotInlineError("its parameters are not (self, t)")
     for node in ast.walk(definition):
         taken = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
-        if taken.startswith(_PREFIX) or taken in _FRAME_NAMES or isinstance(node, (ast.Global, ast.Nonlocal)):
+        if taken.startswith(_PREFIX) or taken in FRAME_NAMES or isinstance(node, (ast.Global, ast.Nonlocal)):
             raise _CannotInlineError("it may look at its own frame, or has a name of ours")
-        if any(name in names or name.startswith(_PREFIX) for name in _names_bound(node)):
+        if any(name in names or name.startswith(_PREFIX) for name in names_bound(node)):
             raise _CannotInlineError("it binds the name of the tuple, of self, or one of ours anew")
     rewriter = _Rewriter(names[0], names[1], list(inputs), list(outputs))
     body = _without_stop(rewriter.body(definition.body))
@@ -121,7 +121,7 @@ def _build(
     return next(each for each in code.co_consts if isinstance(each, types.CodeType)), reads
 
 
-def _names_bound(node: ast.AST) -> list[str]:
+def names_bound(node: ast.AST) -> list[str]:
     """The names that a piece of syntax binds without a `Name` that says so."""
     match node:
         case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
@@ -145,7 +145,7 @@ def _without_stop(body: list[ast.stmt]) -> list[ast.stmt]:
     return [guard]
 
 
-_FRAME_NAMES = {"locals", "vars", "eval", "exec", "super", "globals", "__class__", "dir"}
+FRAME_NAMES = {"locals", "vars", "eval", "exec", "super", "globals", "__class__", "dir"}
 
 
 def _definition(function: types.FunctionType) -> ast.FunctionDef:

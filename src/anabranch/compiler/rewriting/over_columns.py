@@ -27,11 +27,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from anabranch.compiler.rewriting.inline import FRAME_NAMES, names_bound
 from anabranch.program.schema import Schema
 from anabranch.program.source_code import NoSource, tree_of
 
 _PREFIX = "_anabranch_"
-_FRAME_NAMES = {"locals", "vars", "eval", "exec", "super", "globals", "__class__", "dir"}
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,12 @@ class _Rewriter(ast.NodeTransformer):
             raise _CannotRewriteError("its source is not available")
         tree = copy.deepcopy(found)
         arguments = tree.args
-        if len(arguments.posonlyargs + arguments.args) != 1 or arguments.vararg or arguments.kwarg:
+        if (
+            len(arguments.posonlyargs + arguments.args) != 1
+            or arguments.vararg
+            or arguments.kwarg
+            or arguments.kwonlyargs
+        ):
             raise _CannotRewriteError("it does not have one parameter")
         self._row = (arguments.posonlyargs + arguments.args)[0].arg
         if self._function.__name__ != self._function.__code__.co_name:
@@ -189,11 +194,15 @@ class _Rewriter(ast.NodeTransformer):
             if node is not tree and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 raise _CannotRewriteError("it has a function of its own")
             named = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
-            if named.startswith(_PREFIX) or named in _FRAME_NAMES:
+            if named.startswith(_PREFIX) or named in FRAME_NAMES:
                 raise _CannotRewriteError("it may look at its own frame, or has a name of ours")
+            if any(name == self._row or name.startswith(_PREFIX) for name in names_bound(node)):
+                raise _CannotRewriteError("it binds the name of the tuple, or one of ours, anew")
+            if isinstance(node, ast.Name) and node.id == self._row and not isinstance(node.ctx, ast.Load):
+                raise _CannotRewriteError("it binds the name of the tuple anew")
         inner = [node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)]
-        if inner.count(self._row) > 1 or any(self._row in _names_bound(node) for node in ast.walk(tree)):
-            raise _CannotRewriteError("it binds the name of the tuple anew")
+        if inner.count(self._row) > 1:
+            raise _CannotRewriteError("a function within it has a parameter of the tuple's name")
 
     def _check_apart(self, copied: dict[int, Read]) -> None:
         """What is given whole, and can be changed in place, must be nowhere else."""
@@ -363,17 +372,3 @@ def _ends(statements: Sequence[ast.stmt]) -> bool:
 def _truth(value: ast.expr) -> ast.expr:
     """What `if` makes of a value, asked where the function is called."""
     return ast.copy_location(ast.IfExp(value, ast.Constant(True), ast.Constant(False)), value)
-
-
-def _names_bound(node: ast.AST) -> Sequence[str]:
-    """The names that a piece of syntax binds."""
-    match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-            return [name]
-        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-            return [name]
-        case ast.MatchMapping(rest=str(name)):
-            return [name]
-        case ast.alias(name=name, asname=given):
-            return [given or name.split(".")[0]]
-    return []
