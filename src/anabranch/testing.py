@@ -27,7 +27,7 @@ import pyarrow as pa
 from anabranch.api.session import from_rows
 from anabranch.api.stream import Stream
 from anabranch.api.stream_time import scale_of
-from anabranch.compiler.layout.compile import compiled
+from anabranch.compiler.compile import compiled
 from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.control.source_spreading import SpreadSettings

@@ -34,8 +34,8 @@ class Limits:
         self.limit = limits["in"]
 
 
-def sizing_over(ready, **facts):
-    sizing = EpochSizing({"in": None}, 1.0, 2, facts)
+def sizing_over(ready):
+    sizing = EpochSizing({"in": None}, 1.0, 2)
     sizing._read_limits = limits = Limits(ready)
     limits.limit = sizing.limits["in"]
     return sizing, limits
@@ -126,7 +126,7 @@ def test_the_size_and_how_far_it_came_survive_a_restart():
     for number in range(8):
         sizing.after(epoch_of(sizing, surroundings, number, float(number), 0.001), 0.1)
     kept = sizing.to_facts()
-    assert kept["newest_ms"]["in"] > 0 and kept["limits"] == sizing.limits
+    assert kept.newest_ms["in"] > 0 and kept.size.limits == sizing.limits
     assert EpochSizing({"in": None}, 1.0, 2, kept).limits == sizing.limits
 
 

@@ -9,15 +9,20 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch import faults
+from anabranch.control.controller import ControllerMemory
+from anabranch.control.epoch_size import EpochSizeMemory
 from anabranch.engine.driver.runner import describe_program
 from anabranch.engine.worker.tasks import Program
 from anabranch.errors import CheckpointError, EpochTaken
+from anabranch.partitioning.counting.knowledge import KnownKeys
+from anabranch.partitioning.placing.planner import PlannerMemory
 from anabranch.state import envelope
+from anabranch.state.adaptation_facts import AdaptationFacts, BalancingFacts, ScalingFacts, SizingFacts
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.envelope import seal, unseal
 from anabranch.state.files import LocalFiles
 from anabranch.state.key_owners import KeyOwners
-from anabranch.state.manifest_facts import AdaptationFacts, FedBack, ManifestFacts
+from anabranch.state.manifest_facts import FedBack, ManifestFacts
 from anabranch.state.ownership import Ownership
 from anabranch.state.records import SegmentRecord
 
@@ -56,13 +61,27 @@ def content(checkpoint: Checkpoint) -> list[str]:
 
 names = st.sampled_from(["", "é", '"', "\n", "loop"])
 remembered = st.dictionaries(names, st.integers(-(2**63), 2**63) | names | st.none(), max_size=3)
+numbers = st.integers(0, 2**40)
+memories = st.builds(ControllerMemory, names, numbers, st.none() | numbers, numbers, remembered)
+scaling = st.builds(ScalingFacts, numbers, st.dictionaries(names, memories, max_size=2))
+columns = ["hashes", "appearances", "groups", "group_costs", "key_costs", "key_cost_hashes", "measured_hashes"]
+packed = dict.fromkeys([*columns, "measured"], names)
+sums = st.lists(st.floats(0, 1e9), max_size=5)
+balancing = st.builds(
+    BalancingFacts,
+    st.none() | st.builds(KnownKeys, **packed, measured_sums=sums, rows=numbers, window_rows=numbers),
+    st.builds(PlannerMemory, numbers, numbers),
+    st.lists(st.tuples(st.integers(0, 2**64 - 1), numbers), max_size=2).map(tuple),
+)
+sizes = st.builds(EpochSizeMemory, st.dictionaries(names, numbers), st.none() | st.floats(0, 10), st.booleans())
+sizing = st.builds(SizingFacts, sizes, st.dictionaries(names, numbers, max_size=2))
 facts = st.builds(
     ManifestFacts,
     batch=st.integers(-1, 10**12),
     clock_ms=st.integers(0, 2**60),
     owners=st.integers(1, 5).map(lambda channels: KeyOwners().started({"Sum": {"Sum": ("k",)}}, {"Sum": channels})),
     feedback=st.dictionaries(names, st.builds(FedBack, names, st.integers(0, 2**40)), max_size=2),
-    adaptation=st.builds(AdaptationFacts, remembered, remembered, remembered),
+    adaptation=st.builds(AdaptationFacts, scaling, st.dictionaries(names, balancing, max_size=2), st.none() | sizing),
 )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.api.query import StreamingQuery
 from anabranch.api.temporary_checkpoint import temporary_checkpoint
-from anabranch.compiler.layout.compile import compiled
+from anabranch.compiler.compile import compiled
 from anabranch.compiler.layout.hot_key_split import has_parts
 from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.engine.query_options import QueryOptions

@@ -14,7 +14,6 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +24,8 @@ from anabranch.engine.reports import ChannelReport, Report, RoutedKeys, SplitRep
 from anabranch.engine.worker.exchange import ROWS, report_row
 from anabranch.engine.worker.tasks import ChannelTask, CompactTask
 from anabranch.engine.worker.timing import timed_rows
-from anabranch.partitioning.counting.key_costs import KeyTimes
-from anabranch.partitioning.counting.tally import Tally
+from anabranch.partitioning.counting.key_costs import KeyTimes, KeyTimesReport
+from anabranch.partitioning.counting.tally import Tally, TallyReport
 from anabranch.program.graph import Keyed, Port, Route
 from anabranch.program.hashing import hash_columns
 from anabranch.sim.inputs import InputFile
@@ -203,14 +202,14 @@ class FastTasks:
             known = self._drawn[keys] = _Drawn(keys)
         return known
 
-    def _tally(self, task: ChannelTask, stage: Stage, drawn: _Drawn, counts: np.ndarray) -> dict[str, Any]:
+    def _tally(self, task: ChannelTask, stage: Stage, drawn: _Drawn, counts: np.ndarray) -> TallyReport:
         tally = Tally(task.epoch << 24 ^ stage.number)
         hashes = np.repeat(drawn.hashes, counts)
         self._chance.shuffle(hashes)
         tally.add(hashes)
         return tally.to_report()
 
-    def _measured(self, drawn: _Drawn, mine: np.ndarray, counts: np.ndarray, tuple_s: float) -> dict[str, Any]:
+    def _measured(self, drawn: _Drawn, mine: np.ndarray, counts: np.ndarray, tuple_s: float) -> KeyTimesReport:
         rows = int(counts[mine].sum())
         wanted = min(_TIMED_MAX, rows if tuple_s > 20e-6 else timed_rows(rows))
         chosen = self._chance.choice(mine, wanted, p=counts[mine] / rows)

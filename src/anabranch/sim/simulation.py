@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from anabranch import faults
 from anabranch.api.stream import Stream
-from anabranch.compiler.layout.compile import compiled
+from anabranch.compiler.compile import compiled
 from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.control.decision import Decision
 from anabranch.control.executor_planner import SlotNeed

@@ -6,7 +6,7 @@ segment.py, records.py        immutable sorted files of state, and what manifest
 table.py, store.py            the state of an operator as a channel sees it; all of a task's
 lineage.py, compaction.py     which segments are the state, and when they are merged into one
 key_owners.py                 which channel owns which keys, generation by generation
-checkpoint.py, manifest_facts.py   epochs begun and committed
+checkpoint.py, manifest_facts.py, adaptation_facts.py   epochs begun and committed
 envelope.py, ownership.py     checksums and identities of files; one driver at a time
 program_changes.py            what another version of a program does to its state
 files.py, backing.py          where files are; a store between hosts that share none

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.layout.order_needs import with_needed_order
-from anabranch.compiler.layout.plan import Plan
+from anabranch.compiler.layout.plan_data import PlanData
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
 from anabranch.engine.reports import Anomaly, ChannelReport
@@ -83,7 +83,7 @@ class Program:
         return {**vars(self), "written": {}}
 
     @classmethod
-    def of(cls, plan: Plan, orders: Mapping[str, str], outputs: Sequence[OutputOrder] = ()) -> Program:
+    def of(cls, plan: PlanData, orders: Mapping[str, str], outputs: Sequence[OutputOrder] = ()) -> Program:
         """The program that a plan describes; `outputs` is the order of each output, total where nothing is said."""
         written = {operator.name: operator.node for operator in plan.operators}
         return cls(with_needed_order(plan.layout, outputs), dict(orders), written)
@@ -433,18 +433,12 @@ class ChannelRun:
             state_seconds=self._saving,
             segments=tuple(self._segments),
             damaged=tuple(self._state.damaged),
-            measured=self._measured(),
+            measured=self._measuring.report(self._state.visible(self._entry.node.name)),
             operators=self._run.entered,
             anomalies=met(),
             elastic=POOLS.reports(self._nodes),
             watermarks=self._run.reached,
         )
-
-    def _measured(self) -> Mapping[str, Any] | None:
-        if self._measuring.watch is None:
-            return None
-        rows = sum(record.rows for record in self._state.visible(self._entry.node.name))
-        return self._measuring.report(rows)
 
 
 def met() -> tuple[Anomaly, ...]:
