@@ -66,10 +66,11 @@ memories = st.builds(ControllerMemory, names, numbers, st.none() | numbers, numb
 scaling = st.builds(ScalingFacts, numbers, st.dictionaries(names, memories, max_size=2))
 columns = ["hashes", "appearances", "groups", "group_costs", "key_costs", "key_cost_hashes", "measured_hashes"]
 packed = dict.fromkeys([*columns, "measured"], names)
-sums = st.lists(st.floats(0, 1e9), max_size=5)
+parts = st.floats(0, 1e9)
+sums = st.lists(parts, max_size=5)
 balancing = st.builds(
     BalancingFacts,
-    st.none() | st.builds(KnownKeys, **packed, measured_sums=sums, rows=numbers, window_rows=numbers),
+    st.none() | st.builds(KnownKeys, **packed, measured_sums=sums, share_sampled=parts, group_rows_max=parts),
     st.builds(PlannerMemory, numbers, numbers),
     st.lists(st.tuples(st.integers(0, 2**64 - 1), numbers), max_size=2).map(tuple),
 )

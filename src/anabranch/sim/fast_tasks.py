@@ -3,7 +3,7 @@
 No user code runs and no tuple exists. How many tuples reach which operator follows from the selectivities, which
 channel gets how many from drawing keys and asking the region's own partitioning function. What the driver gets are the
 reports that tasks would have sent, in the types they are sent in: counts of keys by the production's `Tally`, times of
-keys by its `KeyTimes`, records of segments as channels write them, merged when its tiers say so. So everything the
+keys by its `KeyTimes`, records of segments as channels write them, compacted when its tiers say so. So everything the
 driver does with them is what it does on Spark; only the segments' files are not there, and nobody opens them.
 """
 
@@ -229,7 +229,7 @@ class FastTasks:
         touched: np.ndarray | None,
         drawn: _Drawn | None,
     ) -> tuple[SegmentRecord, ...]:
-        """The records of what the channel would have written, merged as its tiers say."""
+        """The records of what the channel would have written, compacted as its tiers say."""
         written = []
         for node in layout.nodes(stage):
             if not isinstance(node.logic, Keyed):
@@ -243,7 +243,7 @@ class FastTasks:
             mine = own([record, *self._seen(state, node.name, channel)], channel, state.owners[node.name])
             count = inline_compaction(mine, INLINE_ROWS, state.compacting)
             if count:
-                written.append(self._merged(node.name, channel, state, mine[:count]))
+                written.append(self._compacted(node.name, channel, state, mine[:count]))
         return tuple(written)
 
     def _seen(self, state: StateVersion, operator: str, channel: int) -> list[SegmentRecord]:
@@ -266,21 +266,23 @@ class FastTasks:
             checksum=0,
         )
 
-    def _merged(
+    def _compacted(
         self, operator: str, channel: int, state: StateVersion, records: Sequence[SegmentRecord]
     ) -> SegmentRecord:
-        """The record of a merge: about as many keys as the largest part."""
+        """The record of a compaction: about as many keys as the largest part."""
         rows = max(record.rows for record in records)
         each = max(1, round(records[0].bytes / max(1, records[0].rows)))
         first, last = min(record.first for record in records), max(record.last for record in records)
-        merged = self._record(operator, channel, state, rows, each, first, last)
+        compacted = self._record(operator, channel, state, rows, each, first, last)
         foreign = {r.name for r in records if r.generation != state.owners[operator].generation}
         adopted = {name for record in records for name in record.adopted}
         parts = tuple(dataclasses.replace(record, parts=()) for record in records)
-        return dataclasses.replace(merged, adopted=tuple(sorted(adopted | foreign)), made=state.epoch, parts=parts)
+        return dataclasses.replace(compacted, adopted=tuple(sorted(adopted | foreign)), made=state.epoch, parts=parts)
 
-    def merge(self, task: CompactTask, wanted: list[Compaction]) -> Future[list[SegmentRecord]]:
+    def compact(self, task: CompactTask, wanted: list[Compaction]) -> Future[list[SegmentRecord]]:
         """Merges beside the epochs, done at once."""
         done: Future[list[SegmentRecord]] = Future()
-        done.set_result([self._merged(operator, channel, task.state, records) for operator, channel, records in wanted])
+        done.set_result(
+            [self._compacted(operator, channel, task.state, records) for operator, channel, records in wanted]
+        )
         return done

@@ -94,11 +94,11 @@ class RealTasks:
         reports, rows = self._stage(tasks)
         reports = [with_busy_sources(report, job.split.load().layout, self._costs) for report in reports]
         for task in job.depths:
-            by_slot: dict[int, list[Row]] = {index: [] for index in range(task.count)}
+            by_index: dict[int, list[Row]] = {index: [] for index in range(task.count)}
             for row in rows:
-                by_slot[row[0]].append(row)
+                by_index[row[0]].append(row)
             tasks = []
-            for index, mine in by_slot.items():
+            for index, mine in by_index.items():
                 size = sum(len(payload) for _, _, payload in mine)
                 tasks.append(_Ran(partial(self._channel, task, index, mine), size * self._costs.byte_s))
             more, rows = self._stage(tasks)

@@ -307,11 +307,11 @@ class Simulation:
 
     def _compact(self, task: CompactTask, wanted: list[Any]) -> Future[list[Any]]:
         if isinstance(self._tasks, FastTasks):
-            return self._tasks.merge(task, wanted)
+            return self._tasks.compact(task, wanted)
         done: Future[list[Any]] = Future()
         try:
             done.set_result([task(each) for each in wanted])
-        except (AnabranchError, TaskDied) as problem:  # as on Spark, where a merge is a job of its own
+        except (AnabranchError, TaskDied) as problem:  # as on Spark, where a compaction is a job of its own
             done.set_exception(problem)
         return done
 

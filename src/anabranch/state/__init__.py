@@ -4,7 +4,7 @@ codec.py, maps.py             values as bytes; managed maps
 user_objects.py               objects of the user's classes as data
 segment.py, records.py        immutable sorted files of state, and what manifests say of them
 table.py, store.py            the state of an operator as a channel sees it; all of a task's
-lineage.py, compaction.py     which segments are the state, and when they are merged into one
+lineage.py, compaction.py     which segments are the state, and when one is made of several
 key_owners.py                 which channel owns which keys, generation by generation
 checkpoint.py, manifest_facts.py, adaptation_facts.py   epochs begun and committed
 envelope.py, ownership.py     checksums and identities of files; one driver at a time

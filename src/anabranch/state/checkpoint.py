@@ -102,7 +102,7 @@ class Checkpoint:
     files : Files
         The checkpoint's directory.
     kept : int
-        How many manifests are kept, and with them the segments they name: so far back a damaged merge can be
+        How many manifests are kept, and with them the segments they name: so far back a damaged compaction can be
         replaced by what it was made of.
     """
 

@@ -129,7 +129,7 @@ class Knowledge:
             return
         sampled = sum(each.sampled for each in counted)
         groups = np.sum([each.groups for each in counted], axis=0).astype(np.float64)
-        epoch = LossyCounter.merged([each.counter for each in counted])
+        epoch = LossyCounter.added_up([each.counter for each in counted])
         self._widen(rows)
         assert self._window is not None
         self._window.absorb([epoch])

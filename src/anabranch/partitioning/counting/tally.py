@@ -9,7 +9,7 @@ stride: keys that come round in a fixed order would fool a stride. One row of ev
 plain random sample, so with m sampled rows the share f of a key is off by √(f (1 - f) / m), one standard deviation.
 
 A report holds the 2,048 most frequent keys. A key left out has at most the 2,048th part of the sample, so every
-key with a greater share of a task's sample is reported by it. The driver turns counts into rows, merges them over
+key with a greater share of a task's sample is reported by it. The driver turns counts into rows, adds them up over
 tasks and forgets rare keys by lossy counting (lossy_counter.py), over a sliding window (sliding_counter.py).
 """
 

@@ -73,7 +73,7 @@ class Period:
     Parameters
     ----------
     workload
-        Frequencies merged over all splitters, and measured loads.
+        Frequencies of all splitters together, and measured loads.
     channels_requested
         The number of channels the controller wants; None: as many as there are.
     channel_loads
