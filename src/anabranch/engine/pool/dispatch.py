@@ -249,7 +249,7 @@ class _Run:
         """Whatever is under way counts no more."""
         self._pool._meter.pause(self._time.passing_s())
         if self._queued:
-            self._crew.drop_waiting()
+            self._crew.drop(self._done)
 
     def results(self) -> Iterator[tuple[int, list[Any]]]:
         pool = self._pool
