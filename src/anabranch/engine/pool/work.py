@@ -100,7 +100,7 @@ class Crew(Protocol):
         """Give up a chunk in hand; False if it has just ended. The worker counts no more until it comes back."""
 
     def drop(self, done: queue.SimpleQueue[Chunk]) -> None:
-        """Forget the work of a run, told by where it awaits its chunks; perhaps later, and never that of another run."""
+        """Forget the work of a run, known by where it awaits its chunks: perhaps later, and never that of another."""
 
     @property
     def busy(self) -> int:
