@@ -12,10 +12,11 @@ from collections import Counter
 
 import pytest
 
-from anabranch.engine.pool.dispatch import CallFailed, LoopBlocked, Pool
+from anabranch.engine.pool.dispatch import Pool
 from anabranch.engine.pool.elastic_call import CallTimeout
 from anabranch.engine.pool.loop_crew import EventLoop, LoopCrew
 from anabranch.engine.pool.metering import Latencies, Meter
+from anabranch.engine.pool.pool_run import CallFailed, LoopBlocked
 from anabranch.engine.pool.process_crew import ProcessCrew, WorkerDied
 from anabranch.engine.pool.thread_crew import ThreadCrew
 from anabranch.engine.pool.work import CallExited, Chunk
@@ -211,7 +212,7 @@ def test_a_function_that_blocks_for_ever_ends_the_run_with_an_error() -> None:
 
 
 def test_an_async_function_that_blocks_the_loop_is_told_apart(monkeypatch) -> None:
-    monkeypatch.setattr("anabranch.engine.pool.dispatch._GRACE_S", 0.1)
+    monkeypatch.setattr("anabranch.engine.pool.pool_run._GRACE_S", 0.1)
 
     async def one(row):
         time.sleep(0.6)

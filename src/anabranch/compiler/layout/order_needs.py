@@ -26,8 +26,8 @@ steps say.
 
 What is left on the edges is closed under reachability: the least set of edges these rules demand.
 
-The results of an elastic operator leave as they come where nobody minds: no edge that leaves its stage behind it carries
-trails, nobody relies on what comes by them being in order anyway, and no step behind it in its stage minds.
+The results of an elastic operator leave as they come where nobody minds: no edge that leaves its stage behind it
+carries trails, nobody relies on what comes by them being in order anyway, and no step behind it in its stage minds.
 """
 
 from __future__ import annotations
@@ -56,23 +56,30 @@ def with_needed_order(layout: Layout, outputs: Sequence[OutputOrder] = ()) -> La
     )
     found_layout = dataclasses.replace(layout, edges=edges)
     relied = _relied(layout, minds, outputs)
-    steps = tuple(_with_freedom(found_layout, step, relied) for step in layout.steps)
+    steps = tuple(
+        dataclasses.replace(step, unordered=not _hindrance(found_layout, step, relied)) if _is_elastic(step) else step
+        for step in layout.steps
+    )
     return dataclasses.replace(found_layout, steps=steps)
 
 
-def _with_freedom(layout: Layout, step: Step, relied: set[int]) -> Step:
-    """The step, with whether its results may leave as they come; ProgramError if it keeps what only that allows."""
-    settings = settings_of(step.node.logic)
-    if settings is None or not isinstance(step.node.logic, (Map, Filter, FlatMap)):
-        return step
-    hindrance = _hindrance(layout, step, relied)
-    if hindrance and settings.keeps_state:
-        raise ProgramError(
-            f"{step.node.title}: it keeps state of its own (state='locked'), which its calls change in no certain "
-            f"order, so the order of its results must be given up, and it is not: {hindrance}. Write the output with "
-            "option('order', 'none'), and declare whoever takes its tuples to be tolerant (ordering='tolerant')"
-        )
-    return dataclasses.replace(step, unordered=not hindrance)
+def check_kept_state(layout: Layout, outputs: Sequence[OutputOrder]) -> None:
+    """ProgramError if an operator keeps state under a lock of its own, and somebody minds the order of its results."""
+    relied = _relied(layout, _minds(layout, outputs), outputs)
+    for step in layout.steps:
+        settings = settings_of(step.node.logic)
+        if settings is not None and settings.keeps_state and not step.unordered:
+            raise ProgramError(
+                f"{step.node.title}: it keeps state of its own (state='locked'), which its calls change in no certain "
+                "order, so the order of its results must be given up, and it is not: "
+                f"{_hindrance(layout, step, relied)}. Write the output with option('order', 'none'), and declare "
+                "whoever takes its tuples to be tolerant (ordering='tolerant')"
+            )
+
+
+def _is_elastic(step: Step) -> bool:
+    """Whether it has calls whose results may leave as they come; accumulators have none."""
+    return settings_of(step.node.logic) is not None and isinstance(step.node.logic, (Map, Filter, FlatMap))
 
 
 def _hindrance(layout: Layout, step: Step, relied: set[int]) -> str:

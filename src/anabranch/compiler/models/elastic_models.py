@@ -28,8 +28,8 @@ def elastic_model(node: Node, model: Model, found: Inference) -> Model:
     writes = found.facts.of(Kind.WRITE)
     if settings is not None and settings.keeps_state:
         why = (
-            "elastic: its author says that it keeps state under a lock of its own; there is one in each worker process, "
-            "it is in no checkpoint, and a crash loses it"
+            "elastic: its author says that it keeps state under a lock of its own; there is one in each worker "
+            "process, it is in no checkpoint, and a crash loses it"
         )
     elif writes or found.dicts or model.state.value is State.PARTITIONED:
         what = (
@@ -38,8 +38,8 @@ def elastic_model(node: Node, model: Model, found: Inference) -> Model:
         raise ProgramError(
             f"{node.title}: it cannot be elastic, because it has state: {what}. Calls that are under way at the same "
             "time would change it in no certain order. Leave elastic=True out; or keep the state in an operator of its "
-            "own (process with by=…) and call only what takes long in the elastic one. If it may be lost, is guarded by a "
-            "lock of its own, and the order of the results is given up (option order=none): state='locked'"
+            "own (process with by=…) and call only what takes long in the elastic one. If it may be lost, is guarded "
+            "by a lock of its own, and the order of the results is given up (option order=none): state='locked'"
         )
     else:
         why = "elastic: its author says that calls are independent"
