@@ -194,7 +194,7 @@ class Harness:
         if self._scale is None:
             raise ProgramError("advance: the operator has no event time; Harness(…, event_time='at')")
         number = self._scale.number(time)
-        return self._emitted(lambda: self._run._advance(self._watermark, self._watermark.name, number))
+        return self._emitted(lambda: self._run.advance(self._watermark, number))
 
     def clock(self, seconds: float) -> list[Row]:
         """What it emits at the start of an epoch at this time, in seconds since 1970; later calls have this time."""
@@ -203,7 +203,7 @@ class Harness:
 
     def punctuate(self) -> list[Row]:
         """What it emits at a punctuation."""
-        return self._emitted(lambda: self._run._punctuate(self._marks))
+        return self._emitted(lambda: self._run.punctuate(self._marks))
 
     def end(self) -> list[Row]:
         """What it emits when the input has ended."""

@@ -33,6 +33,12 @@ FIGURES: dict[str, set[str]] = {
     "epoch": {"fixed_vs_bare", "fixed_vs_bare_cpu", "per_level_s", "py4j_calls"},
     "merger_speed": {"sequence_4_steady_kips", "indexed_32_batched_kips"},
     "migration": {"pause_ratio_spark", "pause_ms", "pause_ms_worst", "moved_vs_minimum", "keys_compared"},
+    "nexmark": {
+        "vs_one_thread_min",
+        "vs_one_thread_median",
+        "vs_spark_native_median",
+        "two_channels_speedup_median",
+    },
     "operators": {
         "vs_best_fixed_min",
         "follows_external_load",
