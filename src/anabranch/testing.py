@@ -55,6 +55,7 @@ from anabranch.program.schema import Row
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import Files, LocalFiles
+from anabranch.state.host_cache import CacheSettings
 from anabranch.state.lineage import Compaction
 from anabranch.state.manifest_facts import ManifestFacts
 from anabranch.state.records import SegmentRecord
@@ -265,6 +266,7 @@ class ParallelRun:
         verify: float = 0.0,
         verify_action: str = "fail",
         watch: str = "sample",
+        cache: CacheSettings | None = None,
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
         nodes = [stream._node for stream in ends]
@@ -320,7 +322,9 @@ class ParallelRun:
 
         def runner_of(program: Program) -> EpochRunner:
             observer = Observer(self.progress.append)
-            return EpochRunner(program, chosen, Storage(held, shared, backing), backend, observer)
+            return EpochRunner(
+                program, chosen, Storage(held, shared, backing, cache or CacheSettings()), backend, observer
+            )
 
         self._switching = SwitchingRunner(runner_of, forms, held)
 

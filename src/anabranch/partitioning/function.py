@@ -24,7 +24,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.partitioning.ring import REPLICAS_DEFAULT, Places, Ring, even_weights
+from anabranch.partitioning.ring import REPLICAS_DEFAULT, Ring, RingHashes, even_weights
 from anabranch.program.hashing import GROUP_BITS, key_groups
 
 GROUP_BITS_MAX = 20
@@ -130,7 +130,7 @@ class PartitioningFunction:
 
     @cached_property
     def _owners(self) -> NDArray[np.int32]:
-        groups = Places.of_items(np.arange(self.groups, dtype=np.uint64))
+        groups = RingHashes.of_items(np.arange(self.groups, dtype=np.uint64))
         owners = Ring(self.weights).lookup(groups)
         owners.setflags(write=False)
         return owners

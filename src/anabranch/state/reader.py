@@ -77,7 +77,7 @@ class CheckpointReader:
         self.program = program
         self.manifest = self._manifest(epoch)
         self._operators = {each["name"]: each for each in self.program["operators"]}
-        self._merged: dict[str, Segment] = {}
+        self._compacted: dict[str, Segment] = {}
 
     def versions(self) -> list[int]:
         """The epochs that can be read."""
@@ -108,15 +108,15 @@ class CheckpointReader:
 
     def _summary(self, name: str) -> StoreSummary:
         records = self.manifest.segments.get(name, ())
-        merged = self._segment(name)
+        whole = self._segment(name)
         operator = self._operators[name]
         return StoreSummary(
             operator=name,
             key=tuple(operator["key"]),
             fields=tuple(operator["state"]),
             epoch=self.manifest.epoch,
-            keys=len(merged),
-            key_groups=len(np.unique(key_groups(merged.hashes))),
+            keys=len(whole),
+            key_groups=len(np.unique(key_groups(whole.hashes))),
             segments=len(records),
             bytes=sum(record.bytes for record in records),
         )
@@ -186,13 +186,13 @@ class CheckpointReader:
         if operator not in self._operators or not self._operators[operator]["key"]:
             known = ", ".join(name for name, each in self._operators.items() if each["key"]) or "none"
             raise CheckpointError(f"no operator {operator!r} with state in this checkpoint; with state: {known}")
-        if operator not in self._merged:
+        if operator not in self._compacted:
             records = sorted(self.manifest.segments.get(operator, ()), key=lambda record: -record.last)
             # A channel's own segments are newer than those it inherited, so sorting all by epoch is right for
             # every key: of two segments with one key, the later epoch is the one that counts.
             segments = [segment for record in records for segment in self._open(record)]
-            self._merged[operator] = Segment(compacted_segments(segments, drop_dead=True))
-        return self._merged[operator]
+            self._compacted[operator] = Segment(compacted_segments(segments, drop_dead=True))
+        return self._compacted[operator]
 
     def _open(self, record: SegmentRecord) -> list[Segment]:
         data = self._files.read(f"state/{record.name}")

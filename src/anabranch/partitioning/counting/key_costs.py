@@ -254,7 +254,7 @@ def _sound(number: Any) -> float:
     return value if 0 <= value <= _SOUND_MAX else 0.0
 
 
-def approximate_bytes(value: Any, depth: int = 4) -> int:
+def approximate_bytes(value: Any, nesting: int = 4) -> int:
     """About how many bytes a value of state has when it is written; of a long list, from its first elements.
 
     Examples
@@ -267,12 +267,12 @@ def approximate_bytes(value: Any, depth: int = 4) -> int:
     if hasattr(value, "nbytes"):  # arrays, of no dimension too
         return 16 + int(value.nbytes)
     if hasattr(value, "names") and hasattr(value, "__getitem__"):  # named maps
-        return sum(approximate_bytes(value[name], depth - 1) for name in value.names())
+        return sum(approximate_bytes(value[name], nesting - 1) for name in value.names())
     entries = getattr(value, "items", None)
-    if depth and hasattr(value, "__len__") and hasattr(value, "__iter__"):
+    if nesting and hasattr(value, "__len__") and hasattr(value, "__iter__"):
         looked_at = []
         for element in entries() if callable(entries) else value:
-            looked_at.append(approximate_bytes(element, depth - 1))
+            looked_at.append(approximate_bytes(element, nesting - 1))
             if len(looked_at) == 16:
                 break
         return 8 + round(len(value) * sum(looked_at) / max(len(looked_at), 1))

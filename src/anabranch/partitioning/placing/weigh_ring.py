@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from anabranch.partitioning.placing.metrics import channel_loads
 from anabranch.partitioning.placing.placement_problem import Placement
 from anabranch.partitioning.placing.weigh_problem import KEYS_EVEN, Loads, WeighProblem, Weights
-from anabranch.partitioning.ring import REPLICAS_DEFAULT, Places, WeighableItems
+from anabranch.partitioning.ring import REPLICAS_DEFAULT, RingHashes, WeighableItems
 
 WEIGHT_LIMIT = 2 * REPLICAS_DEFAULT
 _ROUNDS = 64
@@ -29,7 +29,7 @@ class Tail:
 
     def __init__(self, problem: WeighProblem) -> None:
         self._problem = problem
-        groups = Places.of_items(np.arange(len(problem.tail_loads), dtype=np.uint64))
+        groups = RingHashes.of_items(np.arange(len(problem.tail_loads), dtype=np.uint64))
         self._items = WeighableItems(groups, problem.channels, WEIGHT_LIMIT)
         # Where numbers of keys are bounded the tail is dealt out by them: as far as anybody knows, groups have equally
         # many. What that leaves uneven is for hot keys to put right.
