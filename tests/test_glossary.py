@@ -149,7 +149,7 @@ def test_a_word_that_stands_elsewhere_is_found() -> None:
     ]
     for planted in [*taken, "class A:\n    def f(self):\n        self._slot = 1"]:
         assert astray(page, {"state/store.py": planted}), planted
-        assert not astray(page, {"spark/slots.py": planted, "sim/hosts.py": planted, "papers/a.py": planted}), planted
+        assert not astray(page, {"spark/slots.py": planted, "sim/hosts.py": planted, "papers/swarm": planted}), planted
     for allowed in ("class A:\n    __slots__ = ()", "def f():\n    slot = 1", "def slotted(): ..."):
         assert not astray(page, {"state/store.py": allowed}), allowed
 

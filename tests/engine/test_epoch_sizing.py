@@ -188,4 +188,4 @@ def test_large_files_are_taken_one_by_one(tmp_path):
         os.utime(tmp_path / f"{number}.parquet", (number, number))
     assert EpochSizing({"in": str(tmp_path)}, 1.0, 2).limits == {"in": 1}
     assert EpochSizing({"in": str(tmp_path)}, 2.5, 2).limits == {"in": 2}
-    assert EpochSizing({"in": str(tmp_path)}, 2.5, 2, {"limits": {"in": 7}}).limits == {"in": 7}
+    assert EpochSizing({"in": str(tmp_path)}, 2.5, 2, SizingFacts(EpochSizeMemory({"in": 7}))).limits == {"in": 7}
