@@ -144,9 +144,9 @@ class DataStreamWriter:
         for writer in self._others:
             _check_is_its_own(writer._options)
         chosen = QueryOptions.parse(self._options)
-        if chosen.mergers and not any(writer._writes_parquet for writer in writers):
+        if chosen.mergers and not any(writer._writes_files for writer in writers):
             raise ProgramError(
-                "option mergers has no effect: no output of this query is written as parquet files; leave it out"
+                "option mergers has no effect: no output of this query is written as files; leave it out"
             )
         checkpoint = chosen.checkpoint
         durable = chosen.durability == "power"
@@ -183,8 +183,8 @@ class DataStreamWriter:
         return self._function is not None or self._format in _FILE_FORMATS
 
     @property
-    def _writes_parquet(self) -> bool:
-        return self._function is None and self._format == "parquet"
+    def _writes_files(self) -> bool:
+        return self._function is None and self._format in _FILE_FORMATS
 
     def _sink(self, path: str | None, durable: bool) -> Any:
         from anabranch.spark import sinks
