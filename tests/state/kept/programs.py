@@ -57,7 +57,7 @@ class Values(ab.Operator):
         self.found.add(t.at % 7)
         self.others = (
             decimal.Decimal(t.at) / 8,
-            datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc) + datetime.timedelta(seconds=t.at),
+            datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=t.at),
             2 ** (60 + self.seen),
             t.s.encode(),
         )
