@@ -32,8 +32,9 @@ from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.control.source_spreading import SpreadSettings
 from anabranch.engine.driver.balancing import BalancingSettings
+from anabranch.engine.driver.description import check_state, describe_program
 from anabranch.engine.driver.epoch_progress import EpochProgress
-from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.runner import EpochRunner
 from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage, no_digest
 from anabranch.engine.driver.sink import Holder, Sink, TableSink
 from anabranch.engine.driver.switching import Forms, SwitchingRunner
@@ -297,6 +298,7 @@ class ParallelRun:
         )
         description = describe_program(forms.program(forms.first(held)))
         held.check(description, allow_state_loss)
+        check_state(forms.program(forms.first(held)), held.latest(), held.files.root)
         if batches is not None:
             batches.check(held.latest().facts)
         for sink in used:

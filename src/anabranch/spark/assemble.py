@@ -15,9 +15,10 @@ from pyspark.sql import SparkSession
 
 from anabranch.compiler.layout.plan import Plan
 from anabranch.control.executor_planner import ExecutorPlan
+from anabranch.engine.driver.description import check_state, describe_program
 from anabranch.engine.driver.drain import Drain
 from anabranch.engine.driver.epoch_sizing import EpochSizing
-from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.runner import EpochRunner
 from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage
 from anabranch.engine.driver.sink import Holder
 from anabranch.engine.driver.switching import Form, Forms, SwitchingRunner
@@ -125,6 +126,7 @@ def start(
     store = options.migration_store
     backing = None if store is None else open_backing_store(store, location)
     held.check(description, options.allow_state_loss)
+    check_state(program, held.latest(), files.root)
     log.check(held.latest().facts)
     for sink in wanted.sinks:
         sink.check(Holder(location, held.query))

@@ -9,6 +9,7 @@ key_owners.py                 which channel owns which keys, generation by gener
 checkpoint.py, manifest_facts.py   epochs begun and committed
 envelope.py, ownership.py     checksums and identities of files; one driver at a time
 program_changes.py            what another version of a program does to its state
+renaming.py                   operators that have another name than in the checkpoint
 files.py, backing.py          where files are; a store between hosts that share none
 rescale_requests.py           rescalings by hand that no epoch has followed yet
 reader.py                     looking into a checkpoint

@@ -30,7 +30,7 @@ from anabranch.state.codec import comparable
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.segment import EXPIRES, Segment, write_segment
-from anabranch.state.user_objects import UserClasses
+from anabranch.state.user_objects import UserClasses, UserObject
 
 # Values of these types cannot change in place: the same object means the same value.
 _IMMUTABLE = frozenset({type(None), bool, int, float, str, bytes})
@@ -131,9 +131,11 @@ class Table:
         self._ttl_ms = node.logic.time_to_live_ms
         self._is_timed = bool(node.logic.timed)
         self._defaults = {field.name: field for field in node.logic.fields}
+        self._version = node.logic.version
         self._key = key
         self.live: dict[Any, Any] = {}
         self._loaded: dict[Any, tuple[Any, ...]] = {}
+        self._renewed: set[Any] = set()  # keys whose state was of an earlier version: they are written in this one
         self._loaded_bytes: dict[Any, bytes] = {}  # of what can change in place, where it matters whether it did
 
     def load(self, touched: Iterable[Any]) -> dict[Any, Any]:
@@ -221,19 +223,77 @@ class Table:
             if not len(places):
                 continue
             gone = self._gone(segment, rows)
-            columns = [self._column(segment, name, rows) for name in self.instances.names]
-            values: Iterable[Any] = zip(*columns, strict=True) if columns else [()] * len(rows)
-            states = zip(left[places].tolist(), values, strict=True)
+            states = zip(left[places].tolist(), self._states(segment, rows, left[places]), strict=True)
             found.update(states if gone is None else compress(states, [not dead for dead in gone]))
             missing = np.ones(len(left), dtype=bool)
             missing[places] = False
             hashes, left = hashes[missing], left[missing]
         return found
 
+    def _states(self, segment: Segment, rows: np.ndarray, keys: np.ndarray) -> Iterable[tuple[Any, ...]]:
+        """The state of some rows, in the version of the program."""
+        if not segment.is_of(self._version):
+            versions = segment.versions(rows)
+            is_old = versions != self._version
+            if is_old.any():
+                before = iter(self._migrated(segment, rows[is_old], versions[is_old].tolist(), keys[is_old].tolist()))
+                now = iter(self._states_now(segment, rows[~is_old]))
+                return [next(before if old else now) for old in is_old.tolist()]
+        return self._states_now(segment, rows)
+
+    def _states_now(self, segment: Segment, rows: np.ndarray) -> Iterable[tuple[Any, ...]]:
+        columns = [self._column(segment, name, rows) for name in self.instances.names]
+        return zip(*columns, strict=True) if columns else [()] * len(rows)
+
+    def _migrated(
+        self, segment: Segment, rows: np.ndarray, versions: Sequence[int], keys: Sequence[Any]
+    ) -> Iterator[tuple[Any, ...]]:
+        """The state of rows of earlier versions, as the program's own steps make it."""
+        history = self.instances.logic.history
+        if history is None:
+            title = self.instances.node.title
+            raise StateError(
+                f"operator {title}: its state is of version {max(versions)}, and the program has version 1"
+            )
+        ours = [name for name in self.instances.names if name not in history.names]  # what only we know of
+        held = {name: self._column(segment, name, rows) for name in ours}
+        lenient = UserClasses(self.instances.node, is_lenient=True)
+        theirs = {}
+        for name in (each for each in segment.fields if not each.startswith("#") and each not in ours):
+            lacking = segment.absent(f"field.{name}", rows)
+            has = [True] * len(rows) if lacking is None else (~lacking).tolist()
+            theirs[name] = list(zip(has, segment.values(f"field.{name}", rows, lenient), strict=True))
+        for at, (key, version) in enumerate(zip(keys, versions, strict=True)):
+            fields = {name: column[at][1] for name, column in theirs.items() if column[at][0]}
+            made = history.migrated(fields, version, self.instances.node.title, key)
+            self._refuse_records(key, made)
+            self._renewed.add(key)
+            made |= {name: column[at] for name, column in held.items()}
+            yield tuple(made[name] if name in made else self._defaults[name].initial() for name in self.instances.names)
+
+    def _refuse_records(self, key: Any, fields: dict[str, Any]) -> None:
+        waiting = list(fields.values())
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, UserObject):
+                raise StateError(
+                    f"operator {self.instances.node.title}: migrate=… passes on a {value.name} for the key {key!r}, a "
+                    "class that is not what it was: make something else of it, value['field'] has its fields"
+                )
+            if isinstance(value, (list, tuple, set, frozenset, deque)):
+                waiting.extend(value)
+            elif isinstance(value, dict):
+                waiting.extend(value.values())
+
     def _column(self, segment: Segment, name: str, rows: np.ndarray) -> list[Any]:
-        if name in segment.fields:
-            return segment.values(f"field.{name}", rows, self.classes)
-        return [self._defaults[name].initial() for _ in range(len(rows))]  # the program has it, the state not yet
+        initial = self._defaults[name].initial
+        if name not in segment.fields:
+            return [initial() for _ in range(len(rows))]  # the program has it, the state not yet
+        values = segment.values(f"field.{name}", rows, self.classes)
+        lacking = segment.absent(f"field.{name}", rows)
+        if lacking is not None and lacking.any():
+            return [initial() if lacks else value for lacks, value in zip(lacking.tolist(), values, strict=True)]
+        return values
 
     def _gone(self, segment: Segment, rows: np.ndarray) -> list[bool] | None:
         """Which of the rows do not count any more; None: all count."""
@@ -276,7 +336,9 @@ class Table:
                 names.append(EXPIRES)
                 columns.append((self._clock_ms + self._ttl_ms,) * len(keys))
             try:
-                segment = write_segment(self._key.hashes(keys), keys, names, columns, ended, self.classes)
+                segment = write_segment(
+                    self._key.hashes(keys), keys, names, columns, ended, self.classes, self._version
+                )
                 return segment, len(keys)
             except StateError as problem:
                 raise StateError(f"operator {self.instances.node.title}: {problem}") from None
@@ -303,6 +365,8 @@ class Table:
         if self._ttl_ms is not None:
             # Time to live counts from the last epoch that left another value, not merely another object.
             changed = np.fromiter(map(self._differs, keys, zip(*now, strict=True), repeat(initial)), bool, len(keys))
+        elif self._renewed:
+            changed |= np.fromiter(map(self._renewed.__contains__, keys), bool, len(keys))
         if not changed.all():
             keys, now = list(compress(keys, changed)), [list(compress(values, changed)) for values in now]
         if any(not _IMMUTABLE.issuperset(map(type, values)) for values in now):
