@@ -189,8 +189,8 @@ class Stream:
             Which version of its declared state the operator has, from 1 on. Raise it when a field changes its meaning.
         migrate : function, or dict from versions to functions, optional
             Makes the state of a key from that of the version before: takes its fields by name, a dict, and gives them
-            as they are now. Of several versions ``{1: first, 2: second}``: each from its version to the next. Called for
-            each key that an earlier version left, when the key is first read; must be a function of its argument.
+            as they are now. Of several versions ``{1: first, 2: second}``: each from its version to the next. Called
+            for each key that an earlier version left, when the key is first read; must be a function of its argument.
         """
         location = caller_location()
         if concurrency or elastic:

@@ -9,7 +9,7 @@ Then come the tuples that were fed back in the epoch before, then the tuples of 
 of declaration. Punctuations and the advances of watermarks travel between the tuples (docs/time.md). At the end of an
 epoch the time to live of every key whose state is another than before begins anew.
 
-What becomes of calls that fail is in `sequential_failures.py`.
+What becomes of calls that fail is in `sequential_failures.py`, of state in later programs in `sequential_versions.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anabranch.engine.sequential_failures import Failures
-from anabranch.engine.sequential_time import Idleness, WaitingKeys
+from anabranch.engine.sequential_time import Idleness, KeptKeys, WaitingKeys
 from anabranch.errors import InputError, ProgramError
 from anabranch.operators.epoch_context import EpochContext, count_anomaly, current, moment, running
 from anabranch.operators.library_operator import NULL_ATTRIBUTE
@@ -84,12 +84,13 @@ class SequentialRun:
         self.outputs: list[list[Row]] = [[] for _ in ends]
         self.delivered = [0] * len(ends)
         self.clock_ms = clock_ms
-        self._states: dict[str, tuple[Instances, dict[Any, Any]]] = {}
+        self._states: dict[str, KeptKeys] = {}
+        self._marks: dict[str, int] = {}
         self._ticks: list[Callable[[], None]] = []
         self._ends: list[Callable[[], None]] = []
         self._takes_advances: dict[int, Callable[[str, int], None]] = {}
         self._ways: dict[int, int] = {}  # of the tuple that is on its way through a route
-        nodes = upstream(*ends)
+        self._nodes = nodes = upstream(*ends)
         self._roots = [node.logic for node in nodes if not isinstance(node.logic, (Source, Feedback))]
         functions = [getattr(logic, "function", None) for logic in self._roots]
         self._elastic = [function for function in functions if isinstance(function, ElasticFunction)]
@@ -222,12 +223,12 @@ class SequentialRun:
 
     def state(self, operator: str) -> dict[Any, tuple[Any, ...]]:
         """The state of an operator: key → values of its state fields."""
-        instances, by_key = self._states[operator]
-        return {key: instances.values(instance) for key, instance in by_key.items()}
+        kept = self._states[operator]
+        return {key: kept.instances.values(instance) for key, instance in kept.by_key.items()}
 
     def initial_state(self, operator: str) -> tuple[Any, ...]:
         """The state of a key that was never seen."""
-        instances, _ = self._states[operator]
+        instances = self._states[operator].instances
         return instances.values(instances.new())
 
     def _emit(self, node: Node, row: Row) -> None:
@@ -313,19 +314,18 @@ class SequentialRun:
         """The tuples as they are; behind one that raises the watermark, or that ends a silence, its value."""
         place, name = node.schema.names.index(logic.attribute), node.name
         time_of = self._failures.calling(node, lambda row: event_time_of(logic, tuple.__getitem__(row, place)))
-        value = BEGINNING
+        self._marks[name] = BEGINNING
 
         def consume(row: Row) -> None:
-            nonlocal value
             time = time_of(row)
             if time is None:
                 count_anomaly(name, NULL_ATTRIBUTE)
                 return
             self._emit(node, row)
             was_idle, after = self._idleness.heard(name, self.clock_ms), logic.after(time)
-            if after > value or was_idle:
-                value = max(after, value)
-                self._advance(node, name, value)
+            if after > self._marks[name] or was_idle:
+                self._marks[name] = max(after, self._marks[name])
+                self._advance(node, name, self._marks[name])
 
         def tick() -> None:
             if self._ending:
@@ -338,7 +338,6 @@ class SequentialRun:
         instances = Instances(node)
         classes = UserClasses(node)
         by_key: dict[Any, Any] = {}
-        self._states[node.name] = (instances, by_key)
         ttl_ms = logic.time_to_live_ms
         expires: dict[Any, int] = {}
         touched: dict[Any, bytes] = {}  # keys of this epoch, with their state before it
@@ -346,6 +345,7 @@ class SequentialRun:
         names = watermarks_read(node, self._behind) if logic.by_watermark else ()
         timed = WaitingKeys(names)
         watermark = timed.watermark
+        self._states[node.name] = KeptKeys(node, instances, by_key, expires, waiting, timed)
         initial = instances.values(instances.new())
 
         def settle(key: Any, instance: Any, row: Row) -> None:
