@@ -3,6 +3,7 @@
 codec.py, maps.py             values as bytes; managed maps
 user_objects.py               objects of the user's classes as data
 segment.py, records.py        immutable sorted files of state, and what manifests say of them
+deltas.py                     large values that changed a little
 table.py, store.py            the state of an operator as a channel sees it; all of a task's
 lineage.py, compaction.py     which segments are the state, and when they are merged into one
 key_owners.py                 which channel owns which keys, generation by generation

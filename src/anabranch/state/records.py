@@ -16,6 +16,9 @@ Shape = tuple[str, str, tuple[str, ...]]
 """A class of the user's as state has it: module and name, kind, its fields (of an enumeration, the member)."""
 
 
+_BYTES_OF_ALL, _BYTES_OF_ROW = 4096, 64  # of a segment with few rows, and of each of many
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRecord:
     """A segment, as manifests know it."""
@@ -52,6 +55,11 @@ class SegmentRecord:
     """The classes of the user's whose objects it holds."""
     data: _Data | None = dataclasses.field(default=None, repr=False)
     """The segment itself, where it must travel to the checkpoint with the record; never in a manifest."""
+
+    @property
+    def weight(self) -> int:
+        """How large it is, for deciding what is merged: in rows, or in as many bytes as a usual row has."""
+        return max(self.rows, (self.bytes - _BYTES_OF_ALL) // _BYTES_OF_ROW)
 
     def to_fields(self) -> dict[str, Any]:
         """As a dict of plain values; what a segment does not have is left out."""
