@@ -56,6 +56,7 @@ from anabranch.program.schema import Row
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import Files, LocalFiles
+from anabranch.state.host_cache import CacheSettings
 from anabranch.state.lineage import Compaction
 from anabranch.state.manifest_facts import ManifestFacts
 from anabranch.state.records import SegmentRecord
@@ -194,7 +195,7 @@ class Harness:
         if self._scale is None:
             raise ProgramError("advance: the operator has no event time; Harness(…, event_time='at')")
         number = self._scale.number(time)
-        return self._emitted(lambda: self._run._advance(self._watermark, self._watermark.name, number))
+        return self._emitted(lambda: self._run.advance(self._watermark, number))
 
     def clock(self, seconds: float) -> list[Row]:
         """What it emits at the start of an epoch at this time, in seconds since 1970; later calls have this time."""
@@ -203,7 +204,7 @@ class Harness:
 
     def punctuate(self) -> list[Row]:
         """What it emits at a punctuation."""
-        return self._emitted(lambda: self._run._punctuate(self._marks))
+        return self._emitted(lambda: self._run.punctuate(self._marks))
 
     def end(self) -> list[Row]:
         """What it emits when the input has ended."""
@@ -266,6 +267,7 @@ class ParallelRun:
         verify: float = 0.0,
         verify_action: str = "fail",
         watch: str = "sample",
+        cache: CacheSettings | None = None,
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
         nodes = [stream._node for stream in ends]
@@ -322,7 +324,9 @@ class ParallelRun:
 
         def runner_of(program: Program) -> EpochRunner:
             observer = Observer(self.progress.append)
-            return EpochRunner(program, chosen, Storage(held, shared, backing), backend, observer)
+            return EpochRunner(
+                program, chosen, Storage(held, shared, backing, cache or CacheSettings()), backend, observer
+            )
 
         self._switching = SwitchingRunner(runner_of, forms, held)
 

@@ -34,6 +34,12 @@ FIGURES: dict[str, set[str]] = {
     "growth": {"bytes_per_epoch_1000", "share_of_whole_1000", "bytes_per_epoch_10000"},
     "merger_speed": {"sequence_4_steady_kips", "indexed_32_batched_kips"},
     "migration": {"pause_ratio_spark", "pause_ms", "pause_ms_worst", "moved_vs_minimum", "keys_compared"},
+    "nexmark": {
+        "vs_one_thread_min",
+        "vs_one_thread_median",
+        "vs_spark_native_median",
+        "two_channels_speedup_median",
+    },
     "operators": {
         "vs_best_fixed_min",
         "follows_external_load",

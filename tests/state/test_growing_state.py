@@ -1,6 +1,7 @@
 """Large values that change a little are written as what changed; they are read back exactly, and merged in bounds."""
 
 import collections
+import itertools
 import os
 
 import pytest
@@ -55,7 +56,7 @@ def chains(draw):
 @given(chains())
 def test_a_delta_gives_the_value_and_several_are_one(cells):
     steps = []
-    for before, now in zip(cells, cells[1:], strict=False):
+    for before, now in itertools.pairwise(cells):
         found = delta_of(before, now)
         if found is None:
             steps = []

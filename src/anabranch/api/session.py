@@ -162,17 +162,18 @@ class Session:
         Parameters
         ----------
         checkpoint : str
-            The query's checkpointLocation, on any path Spark can read.
+            The query's checkpointLocation, or its stateLocation if it has one, on any path Spark can read or in an
+            S3 store.
         operator : str, optional
             An operator: one row per key, with its key group and its state as text. Without one: a row per operator
             with its numbers of keys, key groups and segments, and its size.
         epoch : int, optional
             The version; the newest by default.
         """
-        from anabranch.spark.hadoop_files import open_files
+        from anabranch.spark.hadoop_files import open_state_files
         from anabranch.state.reader import CheckpointReader
 
-        reader = CheckpointReader(open_files(self.spark, f"{checkpoint.rstrip('/')}/anabranch"), epoch)
+        reader = CheckpointReader(open_state_files(self.spark, f"{checkpoint.rstrip('/')}/anabranch"), epoch)
         table = reader.summary_table() if operator is None else reader.table(operator)
         if table.num_rows == 0:
             return self.spark.createDataFrame([], to_ddl(table.schema))

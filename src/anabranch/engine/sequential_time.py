@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from anabranch.program.calling import Instances
 from anabranch.program.event_time import LeastWatermark, Timetable, idle_watermarks
 from anabranch.program.graph import Node, Watermark
-
-
-@dataclasses.dataclass(frozen=True)
-class KeptKeys:
-    """What a run holds of an operator with state."""
-
-    node: Node
-    instances: Instances
-    by_key: dict[Any, Any]
-    """Key → its instance."""
-    expires: dict[Any, int]
-    """Key → when it is forgotten."""
-    waiting: dict[Any, Any]
-    """The keys that wait for a punctuation or a tick, in the order in which they began to."""
-    timed: WaitingKeys
 
 
 class WaitingKeys:

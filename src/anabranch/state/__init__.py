@@ -11,7 +11,8 @@ checkpoint.py, manifest_facts.py   epochs begun and committed
 envelope.py, ownership.py     checksums and identities of files; one driver at a time
 program_changes.py            what another version of a program does to its state
 renaming.py                   operators that have another name than in the checkpoint
-files.py, backing.py          where files are; a store between hosts that share none
+files.py, object_files.py     where files are: on a path, in memory, in an S3 store
+host_cache.py, backing.py     what a host keeps of segments that are elsewhere; a store between hosts that share none
 rescale_requests.py           rescalings by hand that no epoch has followed yet
 reader.py                     looking into a checkpoint
 """

@@ -32,6 +32,7 @@ from anabranch.state.lineage import (
     without_old_parts,
 )
 from anabranch.state.manifest_facts import ManifestFacts
+from anabranch.state.object_files import S3Files
 from anabranch.state.records import SegmentRecord
 from anabranch.state.renaming import renamed_manifest
 from anabranch.state.store import FieldNames, StateVersion
@@ -87,7 +88,8 @@ class Committer:
             transient=self.transient,
             backing=self._backing,
             durable=files.durable,
-            memory=files if isinstance(files, MemoryFiles) else None,
+            store=files if isinstance(files, MemoryFiles | S3Files) else None,
+            cache=self._storage.cache,
         )
 
     def commit(
