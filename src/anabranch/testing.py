@@ -32,7 +32,7 @@ from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.control.source_spreading import SpreadSettings
 from anabranch.engine.driver.balancing import BalancingSettings
-from anabranch.engine.driver.description import check_state, describe_program
+from anabranch.engine.driver.description import checked_description
 from anabranch.engine.driver.epoch_progress import EpochProgress
 from anabranch.engine.driver.runner import EpochRunner
 from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage, no_digest
@@ -298,9 +298,7 @@ class ParallelRun:
             {} if spread is None else spread_names(named(nodes)),
             spread,
         )
-        description = describe_program(forms.program(forms.first(held)))
-        held.check(description, allow_state_loss)
-        check_state(forms.program(forms.first(held)), held.latest(), held.files.root)
+        description = checked_description(forms.program(forms.first(held)), held, allow_state_loss)
         if batches is not None:
             batches.check(held.latest().facts)
         for sink in used:

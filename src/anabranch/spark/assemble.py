@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.compiler.layout.plan import Plan
 from anabranch.control.executor_planner import ExecutorPlan
-from anabranch.engine.driver.description import check_state, describe_program
+from anabranch.engine.driver.description import checked_description
 from anabranch.engine.driver.drain import Drain
 from anabranch.engine.driver.epoch_sizing import EpochSizing
 from anabranch.engine.driver.runner import EpochRunner
@@ -123,11 +123,9 @@ def start(
     forms = Forms(program_of, wanted.split_hot_keys, wanted.spread_names)
     first = forms.first(held)
     program = forms.program(first)
-    description = describe_program(program)
     store = options.migration_store
     backing = None if store is None else open_backing_store(store, location)
-    held.check(description, options.allow_state_loss)
-    check_state(program, held.latest(), files.root)
+    description = checked_description(program, held, options.allow_state_loss)
     log.check(held.latest().facts)
     for sink in wanted.sinks:
         sink.check(Holder(location, held.query))

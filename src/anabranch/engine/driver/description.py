@@ -8,7 +8,7 @@ from anabranch.engine.worker.tasks import Program
 from anabranch.errors import CheckpointError
 from anabranch.program.graph import Keyed, Node
 from anabranch.program.state_fields import FIRST_VERSION
-from anabranch.state.checkpoint import Manifest
+from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.records import SegmentRecord, Shape
 from anabranch.state.renaming import renamed_manifest
 from anabranch.state.user_objects import UserClasses
@@ -42,7 +42,15 @@ def _history_of(node: Node) -> dict[str, Any]:
     return found
 
 
-def check_state(program: Program, manifest: Manifest, where: str) -> None:
+def checked_description(program: Program, held: Checkpoint, allow_state_loss: bool) -> dict[str, Any]:
+    """The description of a program that can go on from a checkpoint; CheckpointError if it cannot. Writes nothing."""
+    description = describe_program(program)
+    held.check(description, allow_state_loss)
+    _check_state(program, held.latest(), held.files.root)
+    return description
+
+
+def _check_state(program: Program, manifest: Manifest, where: str) -> None:
     """Make sure that the program can read all the state that a manifest names; CheckpointError if it cannot.
 
     Records say of which versions and which classes state is, so nothing of it has to be read for that.
