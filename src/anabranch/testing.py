@@ -32,8 +32,8 @@ from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.control.source_spreading import SpreadSettings
 from anabranch.engine.driver.balancing import BalancingSettings
-from anabranch.engine.driver.description import checked_description
 from anabranch.engine.driver.epoch_progress import EpochProgress
+from anabranch.engine.driver.program_description import checked_description
 from anabranch.engine.driver.runner import EpochRunner
 from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage, no_digest
 from anabranch.engine.driver.sink import Holder, Sink, TableSink

@@ -29,9 +29,9 @@ from anabranch.control.decision import Decision
 from anabranch.control.executor_planner import SlotNeed
 from anabranch.control.source_spreading import SpreadSettings
 from anabranch.engine.driver.committer import key_routes
-from anabranch.engine.driver.description import describe_program
 from anabranch.engine.driver.epoch_progress import EpochProgress, ExecutorProgress
 from anabranch.engine.driver.epoch_sizing import EpochSizing
+from anabranch.engine.driver.program_description import describe_program
 from anabranch.engine.driver.runner import EpochRunner
 from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage
 from anabranch.engine.driver.sink import Holder, TableSink

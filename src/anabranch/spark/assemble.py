@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from anabranch.compiler.layout.plan import Plan
 from anabranch.control.executor_planner import ExecutorPlan
-from anabranch.engine.driver.description import checked_description
 from anabranch.engine.driver.drain import Drain
 from anabranch.engine.driver.epoch_sizing import EpochSizing
+from anabranch.engine.driver.program_description import checked_description
 from anabranch.engine.driver.runner import EpochRunner
 from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage
 from anabranch.engine.driver.sink import Holder

@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from anabranch.engine.driver.description import describe_program
+from anabranch.engine.driver.program_description import describe_program
 from anabranch.engine.driver.setup import Compactor, Storage
 from anabranch.engine.worker.tasks import CompactTask, Program
 from anabranch.program.graph import Keyed
