@@ -8,7 +8,17 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from anabranch.api import accumulating, branching, failing, joining, selecting, stream_time, versions, windowed
+from anabranch.api import (
+    accumulating,
+    batching,
+    branching,
+    failing,
+    joining,
+    selecting,
+    stream_time,
+    versions,
+    windowed,
+)
 from anabranch.api.building import like, must_be_callable, must_return, next_number, output_schema, put, remade, under
 from anabranch.api.concurrency import ConcurrencyOptions, check_elastic, elastic_function
 from anabranch.api.declarations import Operator, keyed_logic, state_fields, to_milliseconds
@@ -302,6 +312,7 @@ class Stream:
 
     # Which columns.
     select = selecting.select
+    map_batches = batching.map_batches
 
     # Windows and patterns over the tuples of each key.
     aggregate = windowed.aggregate
