@@ -11,7 +11,7 @@ import anabranch as ab
 from anabranch import faults
 from anabranch.control.controller import ControllerMemory
 from anabranch.control.epoch_size import EpochSizeMemory
-from anabranch.engine.driver.runner import describe_program
+from anabranch.engine.driver.program_description import describe_program
 from anabranch.engine.worker.tasks import Program
 from anabranch.errors import CheckpointError, EpochTaken
 from anabranch.partitioning.counting.knowledge import KnownKeys
