@@ -9,6 +9,7 @@ lineage.py, compaction.py     which segments are the state, and when one is made
 key_owners.py                 which channel owns which keys, generation by generation
 checkpoint.py, manifest_facts.py, adaptation_facts.py   epochs begun and committed
 envelope.py, ownership.py     checksums and identities of files; one driver at a time
+described_program.py          what of a program its checkpoint depends on
 program_changes.py            what another version of a program does to its state
 renaming.py                   operators that have another name than in the checkpoint
 files.py, object_files.py     where files are: on a path, in memory, in an S3 store
