@@ -19,6 +19,7 @@ from anabranch.partitioning.placing.planner import PlannerMemory
 from anabranch.state import envelope
 from anabranch.state.adaptation_facts import AdaptationFacts, BalancingFacts, ScalingFacts, SizingFacts
 from anabranch.state.checkpoint import Checkpoint, Manifest
+from anabranch.state.described_program import DescribedProgram
 from anabranch.state.envelope import seal, unseal
 from anabranch.state.files import LocalFiles
 from anabranch.state.key_owners import KeyOwners
@@ -310,7 +311,7 @@ class Other(ab.Operator):
         return t
 
 
-def description(stream: ab.Stream) -> dict:
+def description(stream: ab.Stream) -> DescribedProgram:
     return describe_program(Program.of(stream.plan(), {}))
 
 

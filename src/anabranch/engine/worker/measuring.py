@@ -6,7 +6,7 @@ cost, and all others by how frequent they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -65,11 +65,11 @@ class Measuring:
         columns = [keys] if len(kinds) == 1 else list(zip(*keys, strict=True))
         return hash_columns([pa.array(columns[at], kinds[at]) for at in self._places]), keys
 
-    def report(self, segments: Iterable[SegmentRecord]) -> KeyTimesReport | None:
+    def report(self, segments: Callable[[], Iterable[SegmentRecord]]) -> KeyTimesReport | None:
         """What the driver is told, of a channel that sees these segments; None where nothing was timed."""
         if self.watch is None:
             return None
-        state_rows = sum(segment.rows for segment in segments)  # how many keys the channel has state of, about
+        state_rows = sum(segment.rows for segment in segments())  # how many keys the channel has state of, about
         size: dict[int, int] = {}
         if self._whole:
             size = {key: self._bytes_of(self._keys[key]) for key, _, _ in self._times.reported()}

@@ -440,7 +440,7 @@ class ChannelRun:
             state_seconds=self._saving,
             segments=tuple(self._segments),
             damaged=tuple(self._state.damaged),
-            measured=self._measuring.report(self._state.visible(self._entry.node.name)),
+            measured=self._measuring.report(lambda: self._state.visible(self._entry.node.name)),
             operators=self._run.entered,
             anomalies=met(),
             elastic=POOLS.reports(self._nodes),
