@@ -270,12 +270,12 @@ def test_only_the_last_owners_are_remembered(owned):
 
 def test_whoever_takes_a_checkpoint_removes_what_the_dead_were_writing(tmp_path):
     files = LocalFiles(str(tmp_path))
-    Checkpoint(files).bind({"operators": []})
+    Checkpoint(files).bind(DescribedProgram())
     places = ["_a.1.tmp", "epochs/_a.1.tmp", "feedback/_a.1.tmp", "owners/_a.1.tmp", "state/op/_a.1.tmp"]
     places.append("sources/rows/_000000000.parquet.1.tmp")
     for name in places:
         files.write(name, b"cut off")
-    Checkpoint(files).bind({"operators": []})
+    Checkpoint(files).bind(DescribedProgram())
     assert not list(tmp_path.rglob("*.tmp"))
 
 
