@@ -146,6 +146,8 @@ class Harness:
         As in ``Stream.process``.
     event_time : str, optional
         The column that holds the time of a tuple: its timers follow the watermark, which `advance` moves, too.
+    broadcast : str or class, optional
+        The columns of the stream that is broadcast to it, whose tuples the method `broadcast` gives it.
 
     Examples
     --------
@@ -174,19 +176,29 @@ class Harness:
         schema: Any = None,
         *,
         event_time: str | None = None,
+        broadcast: Any = None,
         on_error: str | None = None,
     ) -> None:
         source = from_rows([], columns)
         before = source if event_time is None else source.event_time(event_time)
         marked = before.punctuate(lambda t: False) if hasattr(operator, "on_punctuation") else before
-        made = marked.process(operator, by=by, schema=schema, on_error=on_error)
+        told = None if broadcast is None else from_rows([], broadcast)
+        made = marked.process(operator, by=by, schema=schema, on_error=on_error, broadcast=told)
+        self._source, self._told = source._node.name, None if told is None else told._node
         self._node, self._scale = made._node, scale_of(before._node)
         self._watermark, self._marks = before._node, marked._node
         self._run = SequentialRun(made._node)
 
     def feed(self, *rows: Any) -> list[Row]:
         """What it emits for these tuples."""
-        return self._emitted(lambda: self._run.feed(rows))
+        return self._emitted(lambda: self._run.feed(rows, self._source))
+
+    def broadcast(self, *rows: Any) -> None:
+        """Give it tuples of the stream that is broadcast to it."""
+        if self._told is None:
+            raise ProgramError("broadcast: no stream is broadcast to the operator; Harness(…, broadcast='columns')")
+        name = next(name for name, node in self._run.sources.items() if node.id == self._told.id)
+        self._emitted(lambda: self._run.feed(rows, name))
 
     def advance(self, time: Any) -> list[Row]:
         """What it emits when the watermark comes to a time."""

@@ -19,6 +19,7 @@ STREAMS = {
 EXPECTED = {
     "per_minute": [("a", 5, 0)],
     "moving": [("s", 1.0), ("s", 1.5)],
+    "alerts": [("a", 30, 1)],
     "kept": [(1, -3), (2, -5)],
     "most": [("a", 2), ("a", 3)],
     "pairs": [(1, 5, 4), (2, 5, None)],

@@ -23,7 +23,7 @@ from typing import Any
 from anabranch.engine.sequential_failures import Failures
 from anabranch.engine.sequential_time import Idleness, WaitingKeys
 from anabranch.errors import InputError, ProgramError
-from anabranch.operators.epoch_context import EpochContext, count_anomaly, current, moment, running
+from anabranch.operators.epoch_context import EpochContext, count_anomaly, current, running, set_moment
 from anabranch.operators.library_operator import NULL_ATTRIBUTE
 from anabranch.program.belongings import Belongings
 from anabranch.program.calling import Instances, emitted, exact, key_of, next_tuple, route_of
@@ -57,7 +57,9 @@ from anabranch.program.graph import (
     named,
     upstream,
 )
+from anabranch.program.origins import held_epochs
 from anabranch.program.schema import MisfitError, Row, ShapeError
+from anabranch.state.broadcast_state import BroadcastState
 from anabranch.state.codec import comparable
 from anabranch.state.user_objects import UserClasses
 
@@ -193,7 +195,7 @@ class SequentialRun:
 
     def run_epochs(self, clocks_ms: Sequence[int] = (), epochs_max: int | None = None, ends: bool = False) -> None:
         """Epochs with the rows that the sources hold, then those that feedback makes; see `run_epochs` below."""
-        epochs = {name: _epochs(node) for name, node in self.sources.items()}
+        epochs = {name: held_epochs(node) for name, node in self.sources.items()}
         with self._as_user_left_it():
             for number in range(max((len(each) for each in epochs.values()), default=0)):
                 self.clock_ms = clocks_ms[min(number, len(clocks_ms) - 1)] if clocks_ms else 0
@@ -360,6 +362,8 @@ class SequentialRun:
                     by_key.pop(key, None)  # nothing is left of it
 
         def consumer(place: int) -> Consume:
+            if node.is_broadcast(place):
+                return self._broadcast(node, instances)
             names = node.inputs[place].schema.names
             places = tuple(names.index(name) for name in node.key_of(place))
             method = logic.method_of(place)
@@ -375,7 +379,7 @@ class SequentialRun:
                     touched.setdefault(key, comparable(list(instances.values(instance)), classes))
                 now = watermark.least(own) if logic.per_input else watermark.value
                 arguments = (row, now) if takes_time else (row,)
-                before = functools.partial(_set_moment, watermark.value, None) if logic.timed else None
+                before = functools.partial(set_moment, watermark.value, None) if logic.timed else None
                 with self._failures.of_key(node, instance):
                     self._emit_all(node, row, lambda: getattr(instance, method)(*arguments), before)
                 settle(key, instance, row)
@@ -387,7 +391,7 @@ class SequentialRun:
             for due, key in timed.due():
                 instance = by_key[key]
                 row: Any = f"the key {key!r}, which waits"
-                before = functools.partial(_set_moment, watermark.value, due)
+                before = functools.partial(set_moment, watermark.value, due)
                 with self._failures.of_waiting(node, instance, key, due):
                     self._emit_all(node, row, functools.partial(getattr(instance, logic.timed), due), before)
                 settle(key, instance, row)
@@ -439,6 +443,12 @@ class SequentialRun:
             self._ticks.append(lambda: call_waiting(logic.punctuated) if self._ending else None)
         return [consumer(place) for place in range(len(node.inputs))], punctuated
 
+    def _broadcast(self, node: Node, instances: Instances) -> Consume:
+        """What takes the tuples that are for all keys."""
+        state = BroadcastState(node, instances)
+        self._ends.append(lambda: state.check(anew=True))
+        return functools.partial(state.take, anew=True)
+
     def _emit_all(
         self, node: Node, row: Any, call: Callable[[], Any], before: Callable[[], None] | None = None
     ) -> None:
@@ -470,19 +480,6 @@ def run_epochs(
     run = SequentialRun(outputs)
     run.run_epochs(clocks_ms, epochs_max, ends)
     return run
-
-
-def _epochs(node: Node) -> Sequence[Sequence[Any]]:
-    assert isinstance(node.logic, Source)
-    found: Sequence[Sequence[Any]] | None = getattr(node.logic.origin, "epochs", None)
-    if found is None:
-        raise ProgramError(f"run_sequential: the source {node.title} holds no rows; give them: run_sequential(rows)")
-    return found
-
-
-def _set_moment(reached: int, fired: int | None) -> None:
-    now = moment()
-    now.reached, now.fired = reached, fired
 
 
 def _sender(loop: Node, in_flight: list[Row]) -> Consume:

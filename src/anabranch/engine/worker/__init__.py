@@ -13,6 +13,7 @@ accumulating_step.py   what elastic accumulators do with a batch
 guarded_steps.py   what an operator whose calls may fail does with one
 worker_pools.py    the pools of a worker process, and what the processes of a host learnt
 stage.py, stage_flow.py, batches.py    a stage's operators over a batch at a time
+arrival_calls.py   operators that read several streams, or wait for punctuations
 advances.py        watermarks on their way; timed_calls.py   operators whose keys wait for a time
 retracing.py, retraced_calls.py    the same, one tuple after the other: the first error of an epoch that failed
 timing.py, measuring.py  what single keys cost
