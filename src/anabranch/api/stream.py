@@ -5,14 +5,25 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from anabranch.api import accumulating, branching, failing, joining, selecting, stream_time, windowed
+from anabranch.api import (
+    accumulating,
+    batching,
+    branching,
+    failing,
+    joining,
+    selecting,
+    stream_time,
+    versions,
+    windowed,
+)
 from anabranch.api.building import like, must_be_callable, must_return, next_number, output_schema, put, remade, under
 from anabranch.api.concurrency import ConcurrencyOptions, check_elastic, elastic_function
 from anabranch.api.declarations import Operator, broadcast_logic, keyed_logic, state_fields, to_milliseconds
 from anabranch.api.keys import By, keyed_by
+from anabranch.api.versions import Step, state_history
 from anabranch.engine.sequential import SequentialRun, run_epochs
 from anabranch.errors import ProgramError
 from anabranch.operators.key_columns import behind_key_columns
@@ -155,6 +166,8 @@ class Stream:
         persistence: str = "checkpointed",
         time: str | None = None,
         broadcast: Stream | None = None,
+        version: int = 1,
+        migrate: Step | Mapping[int, Step] | None = None,
         on_error: str | None = None,
         elastic: bool = False,
         **concurrency: Unpack[ConcurrencyOptions],
@@ -187,6 +200,12 @@ class Stream:
         broadcast : Stream, optional
             A stream whose tuples every key sees: the operator's ``on_broadcast(self, t)`` takes them, and changes what
             it declared with `ab.broadcast`. A call that fails there fails the epoch, whatever `on_error` says.
+        version : int
+            Which version of its declared state the operator has, from 1 on. Raise it when a field changes its meaning.
+        migrate : function, or dict from versions to functions, optional
+            Makes the state of a key from that of the version before: takes its fields by name, a dict, and gives them
+            as they are now. Of several versions ``{1: first, 2: second}``: each from its version to the next. Called
+            for each key that an earlier version left, when the key is first read; must be a function of its argument.
         """
         location = caller_location()
         if concurrency or elastic:
@@ -206,6 +225,10 @@ class Stream:
             raise ProgramError(
                 f"process at {location}: broadcast=… is for an operator with a key, by=…"
                 + (", which cannot be elastic" if elastic else "; without state enrich(…) may do, or a constant key")
+            )
+        if (version != 1 or migrate is not None) and (elastic or by is None):
+            raise ProgramError(
+                f"process at {location}: version=… and migrate=… are for declared state: an ab.Operator class and by=…"
             )
         if elastic:
             return self._process_elastic(operator, by, schema, location, name, concurrency, on_error)
@@ -228,7 +251,8 @@ class Stream:
             scale = stream_time.scale_of(self._node)
             if scale is not None:  # of one kind
                 stream_time.scale_of(self._node, *(other._node for other in others))
-            logic = keyed_logic(operator, to_milliseconds(ttl), transient, scale, time)
+            history = state_history(version, migrate, state_fields(kind), location)
+            logic = keyed_logic(operator, to_milliseconds(ttl), transient, scale, time, history)
             told = broadcast_logic(operator, broadcast is not None)
             taken = {"process": self.schema}
             if broadcast is not None:
@@ -311,6 +335,7 @@ class Stream:
 
     # Which columns.
     select = selecting.select
+    map_batches = batching.map_batches
 
     # Windows and patterns over the tuples of each key.
     aggregate = windowed.aggregate
@@ -324,6 +349,9 @@ class Stream:
 
     # What its time is.
     event_time = stream_time.event_time
+
+    # What it was called before.
+    was = versions.was
 
     # What becomes of calls that fail.
     on_error = failing.on_error

@@ -98,12 +98,6 @@ def moment() -> Moment:
     return Moment() if context is None else context.moment
 
 
-def set_moment(reached: int, fired: int | None) -> None:
-    """Say how far time has come, before an operator is called."""
-    now = moment()
-    now.reached, now.fired = reached, fired
-
-
 def parts_of(operator: str) -> HotKeyParts:
     """The hot keys of an operator that are in parts."""
     context = _running.get()

@@ -23,6 +23,7 @@ from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.timed_calls import TimedCalls
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, TIMED_BATCHES, Stopwatch, timed_rows
 from anabranch.engine.worker.trails import emission_index, refined, taken
+from anabranch.engine.worker.unordered_step import UnorderedStep
 from anabranch.engine.worker.watching import StageWatch
 from anabranch.errors import ProgramError
 from anabranch.operators.epoch_context import count_anomaly
@@ -64,6 +65,7 @@ class StageRun:
         elastic: ElasticSteps | None = None,
         sampler: StageSampler | None = None,
         watched: int = 0,
+        unordered: Callable[..., UnorderedStep] | None = None,
     ) -> None:
         self._elastic = elastic
         self._layout = layout
@@ -86,6 +88,14 @@ class StageRun:
         self.timed: list[tuple[Batch | list[Any], np.ndarray]] = []
         self.entered: dict[str, int] = {step.node.name: 0 for step in self._steps}
         """Operator → tuples that entered it."""
+        # Whoever takes down or watches what becomes of single tuples needs to know which they are.
+        watches = self._watch_declared.looks_at if self._watch_declared is not None else lambda _: False
+        self._unordered = {
+            step.number: unordered(step.node, epoch, BatchSteps({}, epoch).checked)
+            for step in self._steps
+            if unordered is not None and step.unordered and sampler is None and not watches(step)
+        }
+        """Elastic operators whose results leave as they come."""
         self._runs = self._made_runs(None)
         self._timed_runs = self._made_runs(watch) if watch is not None else {}
 
@@ -142,13 +152,34 @@ class StageRun:
                 if len(spent):  # a step of ours that looks at no single tuple has nothing to time
                     places = arrived.origins[np.array(arrived.batch.positions, dtype=np.int64)]
                     seconds += np.bincount(places, weights=spent, minlength=len(seconds))
-            if step.refines:
-                out = self._refined(out)
-            made[step.number] = out
-            for number in step.outputs:
-                edge = self._layout.edges[number]
-                if edge.crosses or edge.target < 0:
-                    leaving.append(self._leaving(step, edge, out))
+            made[step.number] = out = self._after(step, out)
+            self._leave(step, out, leaving)
+        return leaving
+
+    def _after(self, step: Step, out: Flow) -> Flow:
+        return self._refined(out) if step.refines else out
+
+    def _leave(self, step: Step, out: Flow, leaving: list[Leaving]) -> None:
+        for number in step.outputs:
+            edge = self._layout.edges[number]
+            if edge.crosses or edge.target < 0:
+                leaving.append(self._leaving(step, edge, out))
+
+    def finish(self) -> list[Leaving]:
+        """All has entered: what leaves of calls that are still under way."""
+        leaving: list[Leaving] = []
+        for at, step in enumerate(self._steps):
+            free = self._unordered.get(step.number)
+            if free is None:
+                continue
+            made = {step.number: self._after(step, _numbered(*free.finish()))}
+            self._leave(step, made[step.number], leaving)
+            for later in self._steps[at + 1 :]:
+                if later.inputs and self._layout.edges[later.inputs[0]].source in made:
+                    arrived = self._passed_on(made, later)
+                    self.entered[later.node.name] += len(arrived.batch)
+                    made[later.number] = self._after(later, self._apply(later, arrived, self._runs))
+                    self._leave(later, made[later.number], leaving)
         return leaving
 
     def _passed_on(self, made: Mapping[int, Flow], step: Step) -> Flow:
@@ -214,6 +245,9 @@ class StageRun:
             return flow
         if isinstance(step.node.logic, Watermark):
             return self._with_watermark(step, arrived, step.node.logic)
+        free = self._unordered.get(step.number)
+        if free is not None:
+            return _numbered(*free.take(arrived.batch.rows))
         run = runs.get(step.number)
         if run is None:
             return arrived
@@ -297,6 +331,11 @@ class StageRun:
 def _size(arrived: Flow | Arrival) -> int:
     """How many tuples there are."""
     return len(arrived.batch) if isinstance(arrived, Flow) else sum(map(len, arrived.batches.values()))
+
+
+def _numbered(batch: Batch, count: int) -> Flow:
+    """Tuples with positions among so many that have no other order."""
+    return Flow(batch, [np.arange(count)])
 
 
 def _origins(flow: Flow, positions: np.ndarray) -> np.ndarray | None:
