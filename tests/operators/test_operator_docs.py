@@ -13,6 +13,7 @@ STREAMS = {
     "trades": ([("s", 1.0), ("s", 2.0)], "symbol string, price double"),
     "orders": ([(1, 10, 5), (2, 10, 5), (3, 9999, 5)], "id long, time long, amount long"),
     "payments": ([(1, 20, 4), (2, 9999, 4)], "order long, time long, amount long"),
+    "stream": ([(1, 2.0)], "id long, net double"),
     "log": ([("error",), ("note",)], "level string"),
     "logins": ([("h", "u", at, at == 20) for at in range(21)], "host string, user string, time long, ok boolean"),
 }

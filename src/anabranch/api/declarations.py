@@ -100,7 +100,7 @@ def broadcast(default: Any = None, *, factory: Callable[[], Any] | None = None) 
     ...             yield t
     >>> rules = ab.from_rows([("card", 10)], "kind string, limit long")
     >>> payments = ab.from_rows([("a", "card", 30), ("b", "cash", 30)], "who string, kind string, amount long")
-    >>> payments.process(TooHigh(), by="who", broadcast=rules).run_sequential()
+    >>> payments.process(TooHigh(), by="who", broadcast=rules, schema=payments.schema).run_sequential()
     [(who='a', kind='card', amount=30)]
     """
     _check_first("broadcast", default, factory)
