@@ -16,6 +16,7 @@ from anabranch.api import (
     joining,
     selecting,
     stream_time,
+    updating,
     versions,
     windowed,
 )
@@ -343,6 +344,9 @@ class Stream:
     deduplicate = windowed.deduplicate
     top = windowed.top
     match = windowed.match
+
+    # Updates.
+    changes = updating.changes
 
     # Sums over all tuples, several blocks at once.
     accumulate = accumulating.accumulate
