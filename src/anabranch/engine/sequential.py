@@ -59,7 +59,6 @@ from anabranch.program.graph import (
 )
 from anabranch.program.schema import MisfitError, Row, ShapeError
 from anabranch.state.codec import comparable
-from anabranch.state.user_objects import UserClasses
 
 Consume = Callable[[Row], None]
 
@@ -336,7 +335,6 @@ class SequentialRun:
 
     def _keyed(self, node: Node, logic: Keyed) -> tuple[list[Consume], Callable[[], None]]:
         instances = Instances(node)
-        classes = UserClasses(node)
         by_key: dict[Any, Any] = {}
         self._states[node.name] = (instances, by_key)
         ttl_ms = logic.time_to_live_ms
@@ -372,7 +370,7 @@ class SequentialRun:
                     instance = by_key[key] = instances.new()
                     expires.pop(key, None)
                 if ttl_ms is not None:
-                    touched.setdefault(key, comparable(list(instances.values(instance)), classes))
+                    touched.setdefault(key, comparable(list(instances.values(instance))))
                 now = watermark.least(own) if logic.per_input else watermark.value
                 arguments = (row, now) if takes_time else (row,)
                 before = functools.partial(_set_moment, watermark.value, None) if logic.timed else None
@@ -409,7 +407,7 @@ class SequentialRun:
             for key, row in list(waiting.items()):
                 instance = by_key[key]
                 if ttl_ms is not None:
-                    touched.setdefault(key, comparable(list(instances.values(instance)), classes))
+                    touched.setdefault(key, comparable(list(instances.values(instance))))
                 waits = f"the key {key!r}, which waits"
                 with self._failures.of_waiting(node, instance, key):
                     self._emit_all(node, waits, functools.partial(getattr(instance, method), *arguments))
@@ -417,7 +415,7 @@ class SequentialRun:
 
         def ended() -> None:
             for key, before in touched.items():
-                if comparable(list(instances.values(by_key[key])), classes) != before:
+                if comparable(list(instances.values(by_key[key]))) != before:
                     expires[key] = self.clock_ms + (ttl_ms or 0)
             touched.clear()
 

@@ -1,7 +1,7 @@
 """Managed state: from values to the files that a restart reads.
 
 codec.py, maps.py             values as bytes; managed maps
-user_objects.py               objects of the user's classes as data
+key_states.py                 what is kept of one key: values by field, objects in one graph
 segment.py, records.py        immutable sorted files of state, and what manifests say of them
 table.py, store.py            the state of an operator as a channel sees it; all of a task's
 lineage.py, compaction.py     which segments are the state, and when they are merged into one

@@ -27,13 +27,14 @@ import numpy as np
 
 from anabranch.errors import StateError
 from anabranch.program.not_a_number import NanNumbers, NumberedNans
-from anabranch.program.object_graph import ObjectGraph, Reference
+from anabranch.program.object_filling import Reference
+from anabranch.program.object_graph import ObjectGraph
 from anabranch.program.object_pieces import PIECES, RESTORED
+from anabranch.program.object_views import UserObject, view_of
 from anabranch.program.schema import Row, restored_row
 from anabranch.program.set_tables import SetTable, fill, frozen, table_of
 from anabranch.program.showing import shown
 from anabranch.state.maps import StateMap, StateMaps
-from anabranch.state.user_objects import UserClasses, UserObject
 
 VERSION = 1
 _PREFIX = bytes([VERSION])
@@ -166,10 +167,9 @@ _NUMBERS = dict.fromkeys(PIECES, _PIECE) | {kind: number for number, (kind, _, _
 class _Packer:
     """Packs one value. Within it a NaN is known by its identity."""
 
-    __slots__ = ("_classes", "_is_exact", "_nans")
+    __slots__ = ("_is_exact", "_nans")
 
-    def __init__(self, classes: UserClasses | None, is_exact: bool) -> None:
-        self._classes = classes
+    def __init__(self, is_exact: bool) -> None:
         self._is_exact = is_exact
         self._nans = NanNumbers()
 
@@ -200,8 +200,8 @@ class _Packer:
                 number = 20
             elif isinstance(value, np.generic):
                 number = 19
-            elif self._classes is not None and (record := self._classes.of(value)) is not None:
-                number, value = 25, record
+            elif not self._is_exact and (view := view_of(value)) is not None:
+                number, value = 25, view
             else:
                 raise _unknown(value)
         elif number == _PIECE:
@@ -275,10 +275,9 @@ def _is_big_or_nan(value: Any) -> bool:
 class _Unpacker:
     """Unpacks one value."""
 
-    __slots__ = ("_classes", "_nans")
+    __slots__ = ("_nans",)
 
-    def __init__(self, classes: UserClasses | None) -> None:
-        self._classes = classes
+    def __init__(self) -> None:
         self._nans = NumberedNans()
 
     def unpack(self, data: bytes) -> Any:
@@ -294,8 +293,7 @@ class _Unpacker:
             return _with_table(parts)
         if number == _PIECE:
             return RESTORED[parts[0]](parts[1])
-        found = _EXTENSIONS[number][2](parts)
-        return self._classes.made(found) if number == 25 and self._classes is not None else found
+        return _EXTENSIONS[number][2](parts)
 
 
 def _with_table(parts: list[Any]) -> Any:
@@ -307,30 +305,33 @@ def _with_table(parts: list[Any]) -> Any:
     return made
 
 
-def encode(value: Any, classes: UserClasses | None = None) -> bytes:
-    """The bytes of a value; StateError if it has a type that cannot be kept. `classes`: whose objects can be."""
-    return _encoded(value, classes, is_exact=True)
+def encode(value: Any) -> bytes:
+    """The bytes of a value; StateError if it has a type that cannot be kept."""
+    return _encoded(value, is_exact=True)
 
 
-def comparable(value: Any, classes: UserClasses | None = None) -> bytes:
-    """Bytes that are the same for equal values, whatever the order of their sets; not to be read back."""
-    return _encoded(value, classes, is_exact=False)
+def comparable(value: Any) -> bytes:
+    """Bytes that are the same for equal values, whatever the order of their sets; not to be read back.
+
+    Objects of the user's classes count by their fields.
+    """
+    return _encoded(value, is_exact=False)
 
 
-def _encoded(value: Any, classes: UserClasses | None, is_exact: bool) -> bytes:
+def _encoded(value: Any, is_exact: bool) -> bytes:
     try:
-        return _PREFIX + _Packer(classes, is_exact).pack(value)
+        return _PREFIX + _Packer(is_exact).pack(value)
     except (ValueError, RecursionError) as problem:
         raise StateError(f"cannot keep this value as state: {problem}") from None
 
 
-def decode(data: bytes, classes: UserClasses | None = None) -> Any:
-    """The value of bytes made by `encode`; without `classes` objects are `UserObject`."""
+def decode(data: bytes) -> Any:
+    """The value of bytes made by `encode`."""
     if not data or data[0] != VERSION:
         found = data[0] if data else "nothing"
         raise StateError(f"a state value was written with codec version {found}; this version reads {VERSION}")
     try:
-        return _Unpacker(classes).unpack(data[1:])
+        return _Unpacker().unpack(data[1:])
     except StateError:
         raise
     except Exception as problem:  # whatever constructors of ours and of others say to parts that are not theirs

@@ -18,6 +18,7 @@ from anabranch.program.hashing import hash_columns, key_groups
 from anabranch.program.schema import Schema
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.files import Files
+from anabranch.state.key_states import TOGETHER, viewed
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.records import SegmentRecord
 from anabranch.state.segment import Segment, compacted_segments, same_key
@@ -141,11 +142,7 @@ class CheckpointReader:
     def items(self, operator: str) -> list[tuple[Any, dict[str, Any]]]:
         """Every key with its state, in the order of the keys' hashes."""
         segment = self._segment(operator)
-        columns = {name: segment.values(f"field.{name}") for name in self._fields(segment)}
-        return [
-            (key, {name: column[at] for name, column in columns.items()})
-            for at, key in enumerate(segment.values("key"))
-        ]
+        return list(zip(segment.values("key"), self._rows(segment, None), strict=True))
 
     def value(self, operator: str, key: Any) -> dict[str, Any] | None:
         """The state of one key, or None if it has none. A composite key is a tuple."""
@@ -155,8 +152,7 @@ class CheckpointReader:
         rows = np.arange(*(np.searchsorted(segment.hashes, hashed, side=side) for side in ("left", "right")))
         for row, found in zip(rows.tolist(), segment.values("key", rows), strict=True):
             if same_key(found, key):
-                at = np.array([row])
-                return {name: segment.values(f"field.{name}", at)[0] for name in self._fields(segment)}
+                return self._rows(segment, np.array([row]))[0]
         return None
 
     def table(self, operator: str) -> pa.Table:
@@ -166,12 +162,20 @@ class CheckpointReader:
             "key_group": pa.array(key_groups(segment.hashes), pa.int32()),
             "key": pa.array([repr(key) for key in segment.values("key")], pa.string()),
         }
+        rows = self._rows(segment, None)
         for name in self._fields(segment):
-            columns[name] = pa.array([repr(value) for value in segment.values(f"field.{name}")], pa.string())
+            columns[name] = pa.array([repr(row[name]) for row in rows], pa.string())
         return pa.table(columns)
 
     def _fields(self, segment: Segment) -> list[str]:
         return [name for name in segment.fields if not name.startswith("#")]
+
+    def _rows(self, segment: Segment, rows: np.ndarray | None) -> list[dict[str, Any]]:
+        """The state of keys, by field."""
+        names = [*self._fields(segment), *({TOGETHER} & {*segment.fields})]
+        columns = [segment.values(f"field.{name}", rows) for name in names]
+        count = len(segment) if rows is None else len(rows)
+        return [viewed({name: column[at] for name, column in zip(names, columns, strict=True)}) for at in range(count)]
 
     def _hash(self, operator: str, key: Any) -> int:
         details = self._operators[operator]

@@ -32,7 +32,6 @@ from anabranch.program.calling import canonical
 from anabranch.program.not_a_number import NAN, may_have_nan
 from anabranch.program.schema import to_values
 from anabranch.state.codec import decode, encode
-from anabranch.state.user_objects import UserClasses
 
 FORMAT = 1
 EXPIRES = "#expires"
@@ -49,7 +48,7 @@ _CODEC = b"codec"
 _NONE = type(None)
 
 
-def encode_column(values: Sequence[Any], classes: UserClasses | None = None) -> tuple[pa.Array, bytes]:
+def encode_column(values: Sequence[Any]) -> tuple[pa.Array, bytes]:
     """A column that gives exactly these values back, and how it is encoded."""
     kinds = set(map(type, values))
     kinds.discard(_NONE)
@@ -63,12 +62,12 @@ def encode_column(values: Sequence[Any], classes: UserClasses | None = None) -> 
                 return pa.array(values, arrow), b"plain"
             except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
                 pass  # an int beyond 64 bits, a lone surrogate
-    return pa.array([encode(value, classes) for value in values], pa.binary()), _CODEC
+    return pa.array([encode(value) for value in values], pa.binary()), _CODEC
 
 
-def decode_column(column: pa.Array, encoding: bytes, classes: UserClasses | None = None) -> list[Any]:
+def decode_column(column: pa.Array, encoding: bytes) -> list[Any]:
     values = to_values(column)
-    return [decode(value, classes) for value in values] if encoding == _CODEC else values
+    return [decode(value) for value in values] if encoding == _CODEC else values
 
 
 def write_segment(
@@ -77,11 +76,10 @@ def write_segment(
     fields: Sequence[str],
     columns: Sequence[Sequence[Any]],
     dead: np.ndarray | None = None,
-    classes: UserClasses | None = None,
 ) -> pa.Buffer:
     """The bytes of a segment with these rows, in any order, each key once."""
     order = np.argsort(hashes, kind="stable")
-    encoded = [encode_column(keys), *(encode_column(column, classes) for column in columns)]
+    encoded = [encode_column(keys), *(encode_column(column) for column in columns)]
     arrays: list[pa.Array] = [pa.array(hashes), *(array for array, _ in encoded)]
     names = ["hash", "key", *(f"field.{name}" for name in fields)]
     encodings = [b"plain", *(encoding for _, encoding in encoded)]
@@ -137,12 +135,12 @@ class Segment:
     def __len__(self) -> int:
         return len(self.hashes)
 
-    def values(self, name: str, rows: np.ndarray | None = None, classes: UserClasses | None = None) -> list[Any]:
-        """Exact values of a column, of some rows or all; `classes` makes objects of the user's classes."""
+    def values(self, name: str, rows: np.ndarray | None = None) -> list[Any]:
+        """Exact values of a column, of some rows or all."""
         column = _one_chunk(self.table.column(name)) if len(self.table) else pa.array([], pa.null())
         if rows is not None:
             column = column.take(pa.array(rows))
-        return decode_column(column, self.encoding(name), classes)
+        return decode_column(column, self.encoding(name))
 
     def encoding(self, name: str) -> bytes:
         return (self.table.schema.field(name).metadata or {}).get(b"encoding", b"plain")
@@ -240,8 +238,9 @@ def compacted_segments(
         With `drop_dead`, forget what has expired by this time, too.
     """
     if defaults is None:
-        # The newest segment has the fields the program has now.
-        defaults = dict.fromkeys(segments[0].fields) if segments else {}
+        # The newest segment has the fields the program has now; columns of ours may be in others only.
+        ours = (name for segment in segments for name in segment.fields if name.startswith("#"))
+        defaults = dict.fromkeys((*segments[0].fields, *ours)) if segments else {}
     live = [segment for segment in segments if len(segment)]
     if not live:
         return write_segment(np.zeros(0, np.uint64), [], tuple(defaults), [[] for _ in defaults])

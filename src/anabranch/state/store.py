@@ -34,6 +34,7 @@ from anabranch.state.backing import BackingStore
 from anabranch.state.compaction import INLINE_ROWS
 from anabranch.state.files import PASSING, Files, LocalFiles, is_private
 from anabranch.state.key_owners import RegionOwners
+from anabranch.state.key_states import TOGETHER
 from anabranch.state.lineage import KeyRoute, files_of, inline_compaction, others_remain, own, visible
 from anabranch.state.records import SegmentRecord
 from anabranch.state.segment import EXPIRES, NEVER, Segment, checksum_of, compacted_segments
@@ -292,6 +293,8 @@ class TaskState:
         defaults = dict(self._version.fields[operator])
         if any(EXPIRES in segment.fields for segment in segments):
             defaults[EXPIRES] = NEVER
+        if any(TOGETHER in segment.fields for segment in segments):
+            defaults[TOGETHER] = None
         return defaults
 
     def _write(self, operator: str, data: pa.Buffer, rows: int, last: int, first: int | None = None) -> SegmentRecord:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import Enum
-from functools import lru_cache, partial
+from functools import partial
 from itertools import compress, repeat
 from operator import is_not
 from typing import Any
@@ -24,60 +23,16 @@ import pyarrow as pa
 from anabranch.errors import StateError
 from anabranch.program.calling import Instances, canonical_key
 from anabranch.program.graph import Keyed, Node
-from anabranch.program.object_parts import attributes_of, is_library, is_plain_instance
-from anabranch.program.object_pieces import CHANGING
 from anabranch.state.codec import comparable
+from anabranch.state.key_states import IMMUTABLE, TOGETHER, KeyStates, refuse_views
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.segment import EXPIRES, Segment, write_segment
-from anabranch.state.user_objects import UserClasses
-
-# Values of these types cannot change in place: the same object means the same value.
-_IMMUTABLE = frozenset({type(None), bool, int, float, str, bytes})
-
-
-@lru_cache(maxsize=256)
-def _is_object(kind: Any) -> bool:
-    """Whether instances of a class are objects whose attributes may change."""
-    return is_plain_instance(kind) and not issubclass(kind, Enum) and not is_library(kind.__module__)
-
-
-def shared_object(values: Iterable[Any]) -> Any:
-    """An object that can change in place and is in two places of these values, or None.
-
-    Read back, it would be two objects: changing one would no longer change the other.
-    """
-    seen: set[int] = set()
-    arrays: list[np.ndarray] = []
-    waiting = list(values)
-    while waiting:
-        value = waiting.pop()
-        kind: Any = type(value)
-        if kind in _IMMUTABLE:
-            continue
-        is_object = _is_object(kind)
-        if is_object or isinstance(value, (list, dict, set, deque, StateMap, StateMaps, *CHANGING)):
-            if id(value) in seen:
-                return value
-            seen.add(id(value))
-        if isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, (list, tuple, deque)):
-            waiting.extend(value)
-        elif isinstance(value, (StateMap, StateMaps)):
-            waiting.extend(value.held())
-        elif isinstance(value, np.ndarray):
-            if any(np.may_share_memory(value, other) for other in arrays):
-                return value
-            arrays.append(value)
-        elif is_object:
-            waiting.extend(each for _, each in attributes_of(value))
-    return None
 
 
 def _is_unchanged(value: Any) -> bool:
     """Whether a value that is the same object is sure to be the same value."""
-    return type(value) in _IMMUTABLE or (isinstance(value, (StateMap, StateMaps)) and not value.changed)
+    return type(value) in IMMUTABLE or (isinstance(value, (StateMap, StateMaps)) and not value.changed)
 
 
 class SegmentCache:
@@ -124,7 +79,7 @@ class Table:
     ) -> None:
         assert isinstance(node.logic, Keyed)
         self.instances = Instances(node)
-        self.classes = UserClasses(node)
+        self.states = KeyStates(node)
         self.segments = segments
         self._owns = owns  # of what segments hold, what belongs to this channel; None: all of it
         self._clock_ms = clock_ms
@@ -146,8 +101,8 @@ class Table:
                 new, restored = self.instances.new, self.instances.restored
                 for key, values in found.items():
                     live[key] = restored(values)
-                    if self._ttl_ms is not None and not _IMMUTABLE.issuperset(map(type, values)):
-                        self._loaded_bytes[key] = comparable(list(values), self.classes)
+                    if self._ttl_ms is not None and not IMMUTABLE.issuperset(map(type, values)):
+                        self._loaded_bytes[key] = comparable(list(values))
                 if len(found) < len(wanted):
                     for key in wanted:
                         if key not in found:
@@ -223,6 +178,9 @@ class Table:
             gone = self._gone(segment, rows)
             columns = [self._column(segment, name, rows) for name in self.instances.names]
             values: Iterable[Any] = zip(*columns, strict=True) if columns else [()] * len(rows)
+            if TOGETHER in segment.fields:
+                graphs = segment.values(f"field.{TOGETHER}", rows)
+                values = map(self.states.restored, values, graphs)
             states = zip(left[places].tolist(), values, strict=True)
             found.update(states if gone is None else compress(states, [not dead for dead in gone]))
             missing = np.ones(len(left), dtype=bool)
@@ -232,7 +190,9 @@ class Table:
 
     def _column(self, segment: Segment, name: str, rows: np.ndarray) -> list[Any]:
         if name in segment.fields:
-            return segment.values(f"field.{name}", rows, self.classes)
+            found = segment.values(f"field.{name}", rows)
+            refuse_views(found)
+            return found
         return [self._defaults[name].initial() for _ in range(len(rows))]  # the program has it, the state not yet
 
     def _gone(self, segment: Segment, rows: np.ndarray) -> list[bool] | None:
@@ -246,16 +206,8 @@ class Table:
         """Whether a key's state is another value than at the start of the epoch (for a new key: the initial one)."""
         before = self._loaded_bytes.get(key)
         if before is None:
-            before = comparable(list(self._loaded.get(key, initial)), self.classes)
-        return comparable(list(values), self.classes) != before
-
-    def _refuse_sharing(self, key: Any, values: tuple[Any, ...]) -> None:
-        shared = shared_object(values)
-        if shared is not None:
-            raise StateError(
-                f"operator {self.instances.node.title}: the state of the key {key!r} holds one {type(shared).__name__} "
-                f"in two places ({shared!r:.100}); read back it would be two. Keep a copy in one of them."
-            )
+            before = comparable(list(self._loaded.get(key, initial)))
+        return comparable(list(values)) != before
 
     def changes(self) -> tuple[pa.Buffer, int] | None:
         """The segment of what this epoch changed and its number of rows, or None if nothing did."""
@@ -263,6 +215,7 @@ class Table:
             return None
         with _no_collections():
             keys, columns = self._changed()
+            # Before they are taken apart: what is kept together is None in its field.
             ended = self._ended(columns) if keys and self._is_timed else None
             if ended is not None and ended.any():
                 # A key that came and went within the epoch leaves nothing; others leave a note that they are gone.
@@ -272,11 +225,18 @@ class Table:
             if not keys:
                 return None
             names = list(self.instances.names)
+            try:
+                graphs = self._graphs(columns)
+            except StateError as problem:
+                raise StateError(f"operator {self.instances.node.title}: {problem}") from None
+            if graphs is not None:
+                names.append(TOGETHER)
+                columns.append(graphs)
             if self._ttl_ms is not None:
                 names.append(EXPIRES)
                 columns.append((self._clock_ms + self._ttl_ms,) * len(keys))
             try:
-                segment = write_segment(self._key.hashes(keys), keys, names, columns, ended, self.classes)
+                segment = write_segment(self._key.hashes(keys), keys, names, columns, ended)
                 return segment, len(keys)
             except StateError as problem:
                 raise StateError(f"operator {self.instances.node.title}: {problem}") from None
@@ -298,17 +258,25 @@ class Table:
         changed = np.zeros(len(keys), dtype=bool)
         for values, olds in zip(now, before, strict=True):
             changed |= np.fromiter(map(is_not, values, olds), dtype=bool, count=len(keys))
-            if not _IMMUTABLE.issuperset(map(type, values)):
+            if not IMMUTABLE.issuperset(map(type, values)):
                 changed |= np.fromiter((not _is_unchanged(value) for value in values), bool, len(keys))
         if self._ttl_ms is not None:
             # Time to live counts from the last epoch that left another value, not merely another object.
             changed = np.fromiter(map(self._differs, keys, zip(*now, strict=True), repeat(initial)), bool, len(keys))
         if not changed.all():
             keys, now = list(compress(keys, changed)), [list(compress(values, changed)) for values in now]
-        if any(not _IMMUTABLE.issuperset(map(type, values)) for values in now):
-            for key, values in zip(keys, zip(*now, strict=True), strict=True):
-                self._refuse_sharing(key, values)
         return keys, now
+
+    def _graphs(self, columns: list[Sequence[Any]]) -> list[Any] | None:
+        """What is kept together of each key, taken out of the columns; None if of no key anything is."""
+        if all(IMMUTABLE.issuperset(map(type, values)) for values in columns):
+            return None
+        kept = [self.states.kept(values) for values in zip(*columns, strict=True)]
+        graphs = [graph for _, graph in kept]
+        if not any(graph is not None for graph in graphs):
+            return None
+        columns[:] = list(zip(*(values for values, _ in kept), strict=True))
+        return graphs
 
 
 @contextlib.contextmanager

@@ -329,8 +329,9 @@ class StepSampler:
         chosen = [key for key, is_taken in zip(new, taken.tolist(), strict=True) if is_taken]
         self._taken.update(zip(new, taken.tolist(), strict=True))
         live, values = self._table.load(chosen), self._table.instances.values
+        encoded = self._table.states.encoded
         try:
-            self._before.update((key, encode(list(values(live[key])))) for key in chosen)
+            self._before.update((key, encoded(values(live[key]))) for key in chosen)
         except StateError as problem:
             raise StateError(f"operator {self._node.title}: {problem}") from None
 
@@ -342,5 +343,5 @@ class StepSampler:
         if self._table is not None:
             live, values = self._table.live, self._table.instances.values
             for key, before in self._before.items():
-                self._sample.states[key] = (before, encode(list(values(live[key]))))
+                self._sample.states[key] = (before, self._table.states.encoded(values(live[key])))
         return self._sample if self._sample.events or self._sample.states else None
