@@ -133,7 +133,7 @@ CHANCE = [
         "hash(t.k)",
     ),
 ]
-NO_CHANCE = ["random.Random(t.x).random()", "time.gmtime(t.x)", "hash(t.x)", "time.sleep(0)", "uuid.UUID(int=t.x)"]
+NO_CHANCE = ["random.Random(t.x).random()", "time.gmtime(t.x)", "hash(int(t.x))", "time.sleep(0)", "uuid.UUID(int=t.x)"]
 
 
 def keyed(expression, before=""):

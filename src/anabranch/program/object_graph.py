@@ -54,7 +54,6 @@ from anabranch.program.object_parts import (
 )
 from anabranch.program.object_pieces import DICT_VIEWS, FUNCTION_NAMES, LIBRARY_CLASSES, PIECES, code_name
 from anabranch.program.object_reach import code_of
-from anabranch.program.object_views import view_of_graph
 from anabranch.program.schema import Row
 from anabranch.program.set_tables import table_of
 from anabranch.program.whole_copies import loaded, pickled_whole
@@ -140,7 +139,7 @@ class ObjectGraph:
 
     def view(self) -> Any:
         """As plain values, for people."""
-        return view_of_graph(self.to_parts())
+        return _shown(self.to_parts())
 
     def __deepcopy__(self, memo: Any) -> ObjectGraph:
         return ObjectGraph(copy.deepcopy(self.to_parts(), memo))
@@ -362,3 +361,29 @@ def _refuse_shared_attributes(objects: list[Any]) -> None:
             )
         if held:
             owners.add(id(held))
+
+
+def _shown(nodes: list[Any]) -> Any:
+    """The parts as plain values, for people: what is shared is shown where it is first met."""
+    met: set[int] = set()
+
+    def plain(each: Any) -> Any:
+        if not isinstance(each, Reference) or each.number in met:
+            return each
+        met.add(each.number)
+        _, kind, contents = nodes[each.number]
+        if kind in ("list", "tuple", "set", "frozenset", "cell"):
+            return [plain(item) for item in contents]
+        if kind in _LYING.values():
+            return [plain(item) for item in contents[0]]
+        if kind in ("dict", "OrderedDict", "Counter", "defaultdict"):
+            pairs = contents[1] if kind == "defaultdict" else contents
+            return {repr(plain(key)) if isinstance(key, Reference) else key: plain(item) for key, item in pairs}
+        if kind == "deque":
+            return [plain(item) for item in contents[1]]
+        if kind in ("instance", "namespace"):
+            pairs = contents[1] if kind == "instance" else contents
+            return {name: plain(item) for name, *items in pairs for item in items}
+        return kind if kind in ("same", "class") else [kind, contents]
+
+    return plain(Reference(0))

@@ -30,11 +30,11 @@ from anabranch.program.not_a_number import NanNumbers, NumberedNans
 from anabranch.program.object_filling import Reference
 from anabranch.program.object_graph import ObjectGraph
 from anabranch.program.object_pieces import PIECES, RESTORED
-from anabranch.program.object_views import UserObject, view_of
 from anabranch.program.schema import Row, restored_row
 from anabranch.program.set_tables import SetTable, fill, frozen, table_of
 from anabranch.program.showing import shown
 from anabranch.state.maps import StateMap, StateMaps
+from anabranch.state.user_objects import UserClasses, UserObject
 
 VERSION = 1
 _PREFIX = bytes([VERSION])
@@ -108,6 +108,19 @@ def _order(value: np.ndarray) -> Literal["C", "F"]:
     return "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
 
 
+class Together:
+    """A field that is kept in one graph with others (`shared_fields.py`)."""
+
+    __slots__ = ("name", "parts")
+
+    def __init__(self, name: str, parts: list[Any]) -> None:
+        self.name = name
+        self.parts = parts
+
+    def __repr__(self) -> str:
+        return repr(ObjectGraph(self.parts).view()[self.name])
+
+
 # number: (type, value → packable parts, parts → value). Parts are lists of packable values.
 _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     1: (tuple, list, tuple),
@@ -159,6 +172,7 @@ _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] 
     23: (ObjectGraph, ObjectGraph.to_parts, ObjectGraph),
     24: (Reference, lambda v: v.number, Reference),
     25: (UserObject, UserObject.to_parts, UserObject.from_parts),
+    29: (Together, lambda v: [v.name, v.parts], lambda p: Together(*p)),
 }
 _PIECE = 28
 _NUMBERS = dict.fromkeys(PIECES, _PIECE) | {kind: number for number, (kind, _, _) in _EXTENSIONS.items()}
@@ -167,9 +181,10 @@ _NUMBERS = dict.fromkeys(PIECES, _PIECE) | {kind: number for number, (kind, _, _
 class _Packer:
     """Packs one value. Within it a NaN is known by its identity."""
 
-    __slots__ = ("_is_exact", "_nans")
+    __slots__ = ("_classes", "_is_exact", "_nans")
 
-    def __init__(self, is_exact: bool) -> None:
+    def __init__(self, classes: UserClasses | None, is_exact: bool) -> None:
+        self._classes = classes
         self._is_exact = is_exact
         self._nans = NanNumbers()
 
@@ -200,8 +215,8 @@ class _Packer:
                 number = 20
             elif isinstance(value, np.generic):
                 number = 19
-            elif not self._is_exact and (view := view_of(value)) is not None:
-                number, value = 25, view
+            elif self._classes is not None and (record := self._classes.of(value)) is not None:
+                number, value = 25, record
             else:
                 raise _unknown(value)
         elif number == _PIECE:
@@ -248,7 +263,7 @@ class _Packer:
 
 def _unknown(value: Any) -> StateError:
     known = "None, bool, int, float, str, bytes, list, dict, " + ", ".join(
-        kind.__name__ for kind in _NUMBERS if kind not in (int, Reference, ObjectGraph, UserObject)
+        kind.__name__ for kind in _NUMBERS if kind not in (int, Reference, ObjectGraph, UserObject, Together)
     )
     return StateError(
         f"cannot keep a {type(value).__module__}.{type(value).__qualname__} as state "
@@ -275,9 +290,10 @@ def _is_big_or_nan(value: Any) -> bool:
 class _Unpacker:
     """Unpacks one value."""
 
-    __slots__ = ("_nans",)
+    __slots__ = ("_classes", "_nans")
 
-    def __init__(self) -> None:
+    def __init__(self, classes: UserClasses | None) -> None:
+        self._classes = classes
         self._nans = NumberedNans()
 
     def unpack(self, data: bytes) -> Any:
@@ -293,7 +309,8 @@ class _Unpacker:
             return _with_table(parts)
         if number == _PIECE:
             return RESTORED[parts[0]](parts[1])
-        return _EXTENSIONS[number][2](parts)
+        found = _EXTENSIONS[number][2](parts)
+        return self._classes.made(found) if number == 25 and self._classes is not None else found
 
 
 def _with_table(parts: list[Any]) -> Any:
@@ -305,33 +322,30 @@ def _with_table(parts: list[Any]) -> Any:
     return made
 
 
-def encode(value: Any) -> bytes:
-    """The bytes of a value; StateError if it has a type that cannot be kept."""
-    return _encoded(value, is_exact=True)
+def encode(value: Any, classes: UserClasses | None = None) -> bytes:
+    """The bytes of a value; StateError if it has a type that cannot be kept. `classes`: whose objects can be."""
+    return _encoded(value, classes, is_exact=True)
 
 
-def comparable(value: Any) -> bytes:
-    """Bytes that are the same for equal values, whatever the order of their sets; not to be read back.
-
-    Objects of the user's classes count by their fields.
-    """
-    return _encoded(value, is_exact=False)
+def comparable(value: Any, classes: UserClasses | None = None) -> bytes:
+    """Bytes that are the same for equal values, whatever the order of their sets; not to be read back."""
+    return _encoded(value, classes, is_exact=False)
 
 
-def _encoded(value: Any, is_exact: bool) -> bytes:
+def _encoded(value: Any, classes: UserClasses | None, is_exact: bool) -> bytes:
     try:
-        return _PREFIX + _Packer(is_exact).pack(value)
+        return _PREFIX + _Packer(classes, is_exact).pack(value)
     except (ValueError, RecursionError) as problem:
         raise StateError(f"cannot keep this value as state: {problem}") from None
 
 
-def decode(data: bytes) -> Any:
-    """The value of bytes made by `encode`."""
+def decode(data: bytes, classes: UserClasses | None = None) -> Any:
+    """The value of bytes made by `encode`; without `classes` objects are `UserObject`."""
     if not data or data[0] != VERSION:
         found = data[0] if data else "nothing"
         raise StateError(f"a state value was written with codec version {found}; this version reads {VERSION}")
     try:
-        return _Unpacker().unpack(data[1:])
+        return _Unpacker(classes).unpack(data[1:])
     except StateError:
         raise
     except Exception as problem:  # whatever constructors of ours and of others say to parts that are not theirs

@@ -16,11 +16,12 @@ from anabranch.errors import CheckpointError
 from anabranch.program.ddl import parse_ddl
 from anabranch.program.hashing import hash_columns, key_groups
 from anabranch.program.schema import Schema
+from anabranch.program.state_fields import FIRST_VERSION
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.files import Files
-from anabranch.state.key_states import TOGETHER, viewed
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.records import SegmentRecord
+from anabranch.state.renaming import renamed_manifest
 from anabranch.state.segment import Segment, compacted_segments, same_key
 
 
@@ -76,7 +77,7 @@ class CheckpointReader:
         if program is None:
             raise CheckpointError(f"{files.root} is not the checkpoint of an Anabranch query: it has no program.json")
         self.program = program
-        self.manifest = self._manifest(epoch)
+        self.manifest = renamed_manifest(self._manifest(epoch), program["operators"])
         self._operators = {each["name"]: each for each in self.program["operators"]}
         self._merged: dict[str, Segment] = {}
 
@@ -142,7 +143,11 @@ class CheckpointReader:
     def items(self, operator: str) -> list[tuple[Any, dict[str, Any]]]:
         """Every key with its state, in the order of the keys' hashes."""
         segment = self._segment(operator)
-        return list(zip(segment.values("key"), self._rows(segment, None), strict=True))
+        columns = {name: segment.values(f"field.{name}") for name in self._fields(segment)}
+        return [
+            (key, {name: column[at] for name, column in columns.items()})
+            for at, key in enumerate(segment.values("key"))
+        ]
 
     def value(self, operator: str, key: Any) -> dict[str, Any] | None:
         """The state of one key, or None if it has none. A composite key is a tuple."""
@@ -152,7 +157,8 @@ class CheckpointReader:
         rows = np.arange(*(np.searchsorted(segment.hashes, hashed, side=side) for side in ("left", "right")))
         for row, found in zip(rows.tolist(), segment.values("key", rows), strict=True):
             if same_key(found, key):
-                return self._rows(segment, np.array([row]))[0]
+                at = np.array([row])
+                return {name: segment.values(f"field.{name}", at)[0] for name in self._fields(segment)}
         return None
 
     def table(self, operator: str) -> pa.Table:
@@ -162,20 +168,12 @@ class CheckpointReader:
             "key_group": pa.array(key_groups(segment.hashes), pa.int32()),
             "key": pa.array([repr(key) for key in segment.values("key")], pa.string()),
         }
-        rows = self._rows(segment, None)
         for name in self._fields(segment):
-            columns[name] = pa.array([repr(row[name]) for row in rows], pa.string())
+            columns[name] = pa.array([repr(value) for value in segment.values(f"field.{name}")], pa.string())
         return pa.table(columns)
 
     def _fields(self, segment: Segment) -> list[str]:
         return [name for name in segment.fields if not name.startswith("#")]
-
-    def _rows(self, segment: Segment, rows: np.ndarray | None) -> list[dict[str, Any]]:
-        """The state of keys, by field."""
-        names = [*self._fields(segment), *({TOGETHER} & {*segment.fields})]
-        columns = [segment.values(f"field.{name}", rows) for name in names]
-        count = len(segment) if rows is None else len(rows)
-        return [viewed({name: column[at] for name, column in zip(names, columns, strict=True)}) for at in range(count)]
 
     def _hash(self, operator: str, key: Any) -> int:
         details = self._operators[operator]
@@ -194,8 +192,10 @@ class CheckpointReader:
             records = sorted(self.manifest.segments.get(operator, ()), key=lambda record: -record.last)
             # A channel's own segments are newer than those it inherited, so sorting all by epoch is right for
             # every key: of two segments with one key, the later epoch is the one that counts.
-            segments = [segment for record in records for segment in self._open(record)]
-            self._merged[operator] = Segment(compacted_segments(segments, drop_dead=True))
+            details = self._operators[operator]
+            were, version = details.get("were", {}), details.get("version", FIRST_VERSION)
+            segments = [segment.renamed(were) for record in records for segment in self._open(record)]
+            self._merged[operator] = Segment(compacted_segments(segments, drop_dead=True, version=version))
         return self._merged[operator]
 
     def _open(self, record: SegmentRecord) -> list[Segment]:

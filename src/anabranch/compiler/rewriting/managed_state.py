@@ -159,7 +159,7 @@ class ManagedDicts:
                 else:
                     # Not held.update: a Counter's would count the entries.
                     entries = getattr(self, f"{each.name}_entries")
-                    dict.update(held, ((entry[0], self.taken_out(entry[1])) for entry in entries))
+                    dict.update(held, ((entry[0], self._taken_out(entry[1])) for entry in entries))
                 continue
             present = getattr(self, f"{each.name}_present")
             if present is None and index in each.initial:
@@ -171,7 +171,7 @@ class ManagedDicts:
                 if each.is_set:
                     held.add(index)
                 else:
-                    held[index] = self.taken_out(getattr(self, f"{each.name}_value"))
+                    held[index] = self._taken_out(getattr(self, f"{each.name}_value"))
 
     def _emitted(self, call: Any, t: Any) -> Any:
         found = call(t)
@@ -199,10 +199,7 @@ class ManagedDicts:
     def _put_in(self, of: _Dict, value: Any) -> Any:
         return ObjectGraph.of_value(value, self.bound["classes"]) if of.has_objects and not is_atom(value) else value
 
-    def taken_out(self, value: Any) -> Any:
-        """The value of an entry, from what is kept of it."""
-        if isinstance(value, ObjectGraph) and not self.bound:
-            self._bind()
+    def _taken_out(self, value: Any) -> Any:
         return value.value(self.bound["classes"]) if isinstance(value, ObjectGraph) else value
 
 

@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import heapq
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from anabranch.compiler.models.key_proof import expression_function
@@ -34,7 +34,8 @@ from anabranch.program.object_parts import children, is_atom
 from anabranch.program.object_reach import code_of
 from anabranch.program.whole_copies import loaded, pickled_whole
 from anabranch.state.codec import decode
-from anabranch.state.key_states import KeyStates
+from anabranch.state.shared_fields import decode_state, encode_state
+from anabranch.state.user_objects import UserClasses
 
 State = Mapping[str, Any]
 """Name → value. What a key has in each of its fields, or what is kept for it in each dict."""
@@ -107,7 +108,7 @@ class PlainCode:
         node = dataclasses.replace(self.node, logic=logic)
         if self._managed:
             prototype = self.running.logic.prototype  # type: ignore[union-attr]
-            return _WithDicts(node, prototype, held, KeyStates(self.running), states, rows)
+            return _WithDicts(node, prototype, held, self.running, states, rows)
         if self._whole:
             return _Whole(node, self.running.logic.prototype, states)  # type: ignore[union-attr]
         if isinstance(logic, Keyed):
@@ -121,10 +122,9 @@ class PlainCode:
 
     def shown(self, state: bytes) -> State:
         """What tasks keep for a key, encoded, in the form that `states` has."""
-        fields = dict(zip(self._fields, KeyStates(self.running).decoded(state), strict=True))
+        fields = dict(zip(self._fields, decode(state), strict=True))
         if self._managed:
-            prototype: Any = self.running.logic.prototype  # type: ignore[union-attr]
-            return {each.name: _kept(each, fields, prototype.taken_out) for each in prototype.dicts}
+            return {each.name: _kept(each, fields) for each in self.running.logic.prototype.dicts}  # type: ignore[union-attr]
         if self._whole:
             graph = fields["graph"]
             return {} if graph is None else {"graph": ordered_parts(graph.to_parts())}
@@ -204,7 +204,7 @@ class _WithDicts(_WithoutState):
         node: Node,
         prototype: ManagedDicts,
         held: list[Any],
-        keys: KeyStates,
+        running: Node,
         states: Mapping[Any, bytes],
         rows: Iterable[tuple[Any, tuple[Any, ...]]],
     ) -> None:
@@ -212,7 +212,7 @@ class _WithDicts(_WithoutState):
         self._node, self._prototype = node, prototype
         self._dicts = list(zip(prototype.dicts, held, strict=True))
         self._initial = [set(each) if isinstance(each, set) else dict(each) for each in held]
-        self._keys, self._states = keys, states
+        self._running, self._states = running, states
         self._indexes: dict[Any, Any] = {}
         index = expression_function(prototype.index_source)
         for key, row in rows:
@@ -232,7 +232,8 @@ class _WithDicts(_WithoutState):
     def begin_again(self) -> None:
         self._empty()
         for key, state in self._states.items():
-            values = dict(zip(self._keys.names, self._keys.decoded(state), strict=True))
+            names = [field.name for field in self._running.logic.fields]  # type: ignore[union-attr]
+            values = dict(zip(names, decode_state(state, UserClasses(self._running)), strict=True))
             for each, found in self._dicts:
                 if each.is_finer:
                     for place, *value in values[f"{each.name}_entries"]:
@@ -255,12 +256,24 @@ class _WithDicts(_WithoutState):
 
     def states(self) -> dict[Any, State]:
         return {
-            key: {each.name: _entry(held, index) for each, held in self._dicts if not each.is_finer}
+            key: {
+                each.name: [self._put_in(each, value) for value in _entry(held, index)]
+                for each, held in self._dicts
+                if not each.is_finer
+            }
             for key, index in self._indexes.items()
         }
 
     def together(self) -> Mapping[str, list[Any]]:
-        return {each.name: _entries(held) for each, held in self._dicts if each.is_finer}
+        return {
+            each.name: [[index, *(self._put_in(each, value) for value in entry)] for index, *entry in _entries(held)]
+            for each, held in self._dicts
+            if each.is_finer
+        }
+
+    def _put_in(self, of: Any, value: Any) -> Any:
+        """The value of an entry as data, in the form that tasks keep it in."""
+        return _as_data(ObjectGraph.of_value(value, self._classes)) if of.has_objects and not is_atom(value) else value
 
     def strays(self) -> Mapping[str, Any]:
         mine = set(self._indexes.values())
@@ -307,10 +320,14 @@ def _entries(held: Any) -> list[list[Any]]:
     return [[each] for each in held] if isinstance(held, set) else [[key, value] for key, value in held.items()]
 
 
-def _kept(each: Any, fields: Mapping[str, Any], taken_out: Callable[[Any], Any]) -> Any:
+def _kept(each: Any, fields: Mapping[str, Any]) -> Any:
     if each.is_finer:
-        return [[index, *map(taken_out, value)] for index, *value in fields[f"{each.name}_entries"]]
-    return [taken_out(fields.get(f"{each.name}_value"))] if fields[f"{each.name}_present"] else []
+        return [[index, *map(_as_data, value)] for index, *value in fields[f"{each.name}_entries"]]
+    return [_as_data(fields.get(f"{each.name}_value"))] if fields[f"{each.name}_present"] else []
+
+
+def _as_data(value: Any) -> Any:
+    return ordered_parts(value.to_parts()) if isinstance(value, ObjectGraph) else value
 
 
 class _Whole(_WithoutState):
@@ -381,7 +398,7 @@ class _WithInstances:
         self._node, self._logic = node, node.logic
         self._belongings = Belongings([node.logic])
         self._instances = Instances(node)
-        self._keys = KeyStates(node)
+        self._classes = UserClasses(node)
         self._states = states
         self._keep = Keeper(node.schema)
         self._live: dict[Any, Any] = {}
@@ -393,7 +410,7 @@ class _WithInstances:
 
     def begin_again(self) -> None:
         names, field = self._instances.names, self._logic.waiting
-        values = {key: tuple(self._keys.decoded(state)) for key, state in self._states.items()}
+        values = {key: tuple(decode_state(state, self._classes)) for key, state in self._states.items()}
         self._live = {key: self._instances.restored(each) for key, each in values.items()}
         self._waiting, self._since = {}, {}
         # The order in which they began to wait; from then on it is that of their tuples.
@@ -457,17 +474,13 @@ class _WithInstances:
         return made
 
     def states(self) -> dict[Any, State]:
-        return {
-            key: {
-                name: value
-                for name, value in zip(self._instances.names, self._instances.values(instance), strict=True)
-                if name not in _NOTES
-            }
-            for key, instance in self._live.items()
-        }
+        # As data: objects of the user's are of this copy's classes, and those of the tasks of others.
+        found = {key: dict(zip(self._instances.names, decode(self.encoded(key)), strict=True)) for key in self._live}
+        return {key: {name: state[name] for name in state if name not in _NOTES} for key, state in found.items()}
 
     def encoded(self, key: Any) -> bytes:
-        return self._keys.encoded(self._instances.values(self._live[key]))
+        values = self._instances.values(self._live[key])
+        return encode_state(self._instances.names, values, self._classes)
 
     def together(self) -> Mapping[str, list[Any]]:
         return {}

@@ -197,3 +197,34 @@ def field_of(array: pa.Array, path: Sequence[str], kind: pa.DataType | None = No
             return pa.nulls(len(array), kind)
         found = found.field(name).type
     return pc.struct_field(array, list(path)) if path else array
+
+
+def column_batch(
+    schema: Any, positions: Sequence[int], records: list[pa.RecordBatch], order: np.ndarray | None = None
+) -> Batch:
+    """Tuples that came as Arrow, as operators take them."""
+    if not records:
+        return Batch(schema, [], [])
+    table = pa.Table.from_batches(records)
+    if order is not None:
+        table = table.combine_chunks().take(pa.array(order))
+    return ColumnBatch(schema, positions, [_whole(table.column(name)) for name in schema.names])
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def sorted_batch(parts: list[tuple[np.ndarray, list[pa.RecordBatch], Any]]) -> Batch:
+    """The tuples of an input, which may come by several edges, by position."""
+    schema = parts[0][2]
+    positions = np.concatenate([each for each, _, _ in parts])
+    tables = [pa.Table.from_batches(records).select(schema.names) for _, records, _ in parts if records]
+    if not tables:
+        return Batch(schema, [], [])
+    table = pa.concat_tables(tables)
+    if len(positions) > 1 and not (positions[1:] > positions[:-1]).all():
+        order = np.argsort(positions, kind="stable")
+        table, positions = table.take(pa.array(order)), positions[order]
+    return ColumnBatch(schema, positions.tolist(), [_whole(table.column(name)) for name in schema.names])

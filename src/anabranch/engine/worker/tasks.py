@@ -9,20 +9,20 @@ from __future__ import annotations
 import dataclasses
 import decimal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgpack
 import numpy as np
 import pyarrow as pa
 
-from anabranch.compiler.layout.order_needs import with_needed_order
+from anabranch.compiler.layout.order_needs import check_kept_state, with_needed_order
 from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
 from anabranch.engine.reports import Anomaly, ChannelReport
 from anabranch.engine.worker.advances import Advances, EventTimes, at_the_start, rising
-from anabranch.engine.worker.batch import Batch, ColumnBatch
+from anabranch.engine.worker.batch import Batch, column_batch, sorted_batch
 from anabranch.engine.worker.exchange import (
     ADVANCES,
     DATA,
@@ -86,7 +86,9 @@ class Program:
     def of(cls, plan: Plan, orders: Mapping[str, str], outputs: Sequence[OutputOrder] = ()) -> Program:
         """The program that a plan describes; `outputs` is the order of each output, total where nothing is said."""
         written = {operator.name: operator.node for operator in plan.operators}
-        return cls(with_needed_order(plan.layout, outputs), dict(orders), written)
+        layout = with_needed_order(plan.layout, outputs)
+        check_kept_state(layout, outputs)
+        return cls(layout, dict(orders), written)
 
     @property
     def sources(self) -> list[Node]:
@@ -261,7 +263,8 @@ class ChannelRun:
         if task.retraces:
             self._run = RetracedStage(*place, times=task.times)
         else:
-            self._run = StageRun(*place, self._measuring.watch, task.times, POOLS.step, self._sampler, task.watched)
+            pools = POOLS.step, self._sampler, task.watched, POOLS.unordered_step
+            self._run = StageRun(*place, self._measuring.watch, task.times, *pools)
         # What all channels know alike is sent by one of them.
         made_here = {node.name for node in self._nodes if isinstance(node.logic, Watermark)}
         self._sends = None if self._number == 0 else made_here
@@ -321,8 +324,11 @@ class ChannelRun:
 
     def worked(self, entering: Flow | Arrival, rows_in: int) -> Iterator[Any]:
         """What leaves for what enters."""
+        yield from self._left(lambda: self._run.run(entering), rows_in)
+
+    def _left(self, make: Callable[[], list[Leaving]], rows_in: int) -> Iterator[Leaving]:
         begun = self._clock.passing_s()
-        leaving = self._run.run(entering)
+        leaving = make()
         if self._sends is not None:
             for each in leaving:
                 each.advances = tuple(one for one in each.advances if one.name in self._sends)
@@ -346,6 +352,7 @@ class ChannelRun:
             yield from self.worked(self._arrival(), self._size)
         if isinstance(self._run, RetracedStage):
             return  # nothing of the epoch is kept
+        yield from self._left(self._run.finish, 0)
         begun = self._clock.passing_s()
         self._segments = self._state.save(self._nodes)
         self._saving = self._clock.passing_s() - begun
@@ -390,7 +397,7 @@ class ChannelRun:
             places = place[stop : stop + len(each.values)].tolist()
             happened += zip(places, [each.name] * len(places), each.values.tolist(), strict=True)
         return Arrival(
-            {at: _sorted_batch(each) for at, each in batches.items()},
+            {at: sorted_batch(each) for at, each in batches.items()},
             [digits[order] for digits in trails],
             np.sort(place[start:stop]),
             int(place[-1]) if tick is not None else None,
@@ -454,37 +461,6 @@ def met() -> tuple[Anomaly, ...]:
 
 def _empty(width: int) -> Trails:
     return [np.empty(0, dtype=np.int64) for _ in range(width)]
-
-
-def column_batch(
-    schema: Any, positions: Sequence[int], records: list[pa.RecordBatch], order: np.ndarray | None = None
-) -> Batch:
-    """Tuples that came as Arrow, as operators take them."""
-    if not records:
-        return Batch(schema, [], [])
-    table = pa.Table.from_batches(records)
-    if order is not None:
-        table = table.combine_chunks().take(pa.array(order))
-    return ColumnBatch(schema, positions, [_whole(table.column(name)) for name in schema.names])
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _sorted_batch(parts: list[tuple[np.ndarray, list[pa.RecordBatch], Any]]) -> Batch:
-    """The tuples of an input, which may come by several edges, by position."""
-    schema = parts[0][2]
-    positions = np.concatenate([each for each, _, _ in parts])
-    tables = [pa.Table.from_batches(records).select(schema.names) for _, records, _ in parts if records]
-    if not tables:
-        return Batch(schema, [], [])
-    table = pa.concat_tables(tables)
-    if len(positions) > 1 and not (positions[1:] > positions[:-1]).all():
-        order = np.argsort(positions, kind="stable")
-        table, positions = table.take(pa.array(order)), positions[order]
-    return ColumnBatch(schema, positions.tolist(), [_whole(table.column(name)) for name in schema.names])
 
 
 @dataclasses.dataclass(frozen=True)
