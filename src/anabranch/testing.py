@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -50,6 +50,7 @@ from anabranch.errors import AnabranchError, ProgramError
 from anabranch.operators.epoch_context import EpochContext, running
 from anabranch.program.graph import Keyed, Node, Source, named
 from anabranch.program.model import OutputOrder
+from anabranch.program.options import OVER_COLUMNS
 from anabranch.program.origins import RowsOrigin
 from anabranch.program.schema import Row
 from anabranch.state.backing import BackingStore
@@ -265,6 +266,7 @@ class ParallelRun:
         verify: float = 0.0,
         verify_action: str = "fail",
         watch: str = "sample",
+        columns: Collection[str] = OVER_COLUMNS,
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
         nodes = [stream._node for stream in ends]
@@ -312,6 +314,7 @@ class ParallelRun:
             balancing if balancing is not None else BalancingSettings(),
             verify=VerifySettings(verify, verify_action),
             watch=watch,
+            columns=frozenset(columns),
         )
         clock = self._clock if clocks_ms else None
         digest = no_digest if batches is None else batches.digest

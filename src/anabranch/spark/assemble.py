@@ -168,7 +168,8 @@ def start(
         batch_digest=log.digest,
     )
     settings = EpochSettings(
-        options.elastic, options.balancing, options.snapshots, options.mergers, options.verify, options.watch
+        *(options.elastic, options.balancing, options.snapshots, options.mergers),
+        *(options.verify, options.watch, options.columns),
     )
     storage = Storage(held, local_path(location) is not None, backing)
 
