@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import agg
 from anabranch.api.session import from_epochs
-from anabranch.engine.worker import running_columns, window_columns
+from anabranch.engine.worker import join_columns, running_columns, window_columns
 from anabranch.errors import AnabranchError
 from anabranch.program.options import OVER_COLUMNS
 from anabranch.testing import ParallelRun
@@ -99,7 +99,7 @@ ways = st.lists(st.tuples(st.integers(1, 3), some, st.integers(0, 99)), min_size
 @pytest.fixture
 def taken(monkeypatch):
     """How often a batch was taken over columns."""
-    counts = {"running": 0, "windows": 0}
+    counts = {"running": 0, "windows": 0, "joins": 0}
 
     def count(what, kind, method):
         original = getattr(kind, method)
@@ -113,6 +113,7 @@ def taken(monkeypatch):
 
     count("running", running_columns.RunningStep, "_taken")
     count("windows", window_columns.WindowColumns, "taken")
+    count("joins", join_columns.JoinColumns, "taken")
     return counts
 
 
@@ -181,12 +182,49 @@ def test_windows(tmp_path_factory, ways, by, span, names, bounds, lateness, null
     assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
 
 
+def joined(sources, by, sizes, lateness=3):
+    left, right = sources
+    left = left.event_time("at", lateness=lateness)
+    right = right.event_time("at", lateness=lateness).select(k2="k", s2="s", at2="at", n2="n", name2="name")
+    window = (ab.event_time("at", sizes[0]), ab.event_time("at2", sizes[1]))
+    return left.join(right, by=by, window=window)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, phases=PHASES)
+@given(
+    ways=ways,
+    by=st.sampled_from([("k", "k2"), ("s", "s2"), [("k", "k2"), ("n", "n2")], [("k", "k2"), ("s", "s2")]]),
+    sizes=st.sampled_from([(0, 0), (2, 0), (0, 3), (4, 1)]),
+    lateness=st.sampled_from([1, 6, 20]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    spread=st.sampled_from([1, 5]),
+    one=st.booleans(),
+    again=st.booleans(),
+    seed=st.integers(0, 10_000),
+)
+def test_joins(tmp_path_factory, ways, by, sizes, lateness, nulls, spread, one, again, seed):
+    chance = random.Random(seed)
+
+    def epochs():
+        sizes_of = [chance.choice([0, 1, 30, 80]) for _ in ways]
+        return [list(rows(chance, size, 60 * at, nulls=nulls, spread=spread)) for at, size in enumerate(sizes_of)]
+
+    source = from_epochs(epochs(), COLUMNS, name="rows")
+    other = source.filter(lambda t: t.n is None or t.n % 2 == 0) if one else from_epochs(epochs(), COLUMNS, name="more")
+    stream = joined((source, other), by, sizes, lateness)
+    if again:  # joined with windows over what comes out
+        stream = stream.aggregate(by="k", window=ab.event_time("at2", 4), n=agg.count(), last=agg.max("name2"))
+    folder = str(tmp_path_factory.mktemp("checkpoint"))
+    assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
+
+
 def test_aggregates_are_computed_over_columns(tmp_path, taken):
     epochs = [list(rows(random.Random(at), 200, 200 * at)) for at in range(3)]
     source = from_epochs(epochs, COLUMNS, name="rows")
     programs = {
         "running": source.aggregate(by="k", window=ab.running(), **{name: AGGREGATIONS[name] for name in USUAL}),
         "windows": windows(source, ["k", "s"], (6, 2), FOLDED, lateness=20, **BOUNDS),
+        "joins": joined((source, source.filter(lambda t: t.n > 4)), ("k", "k2"), (1, 1)),
     }
     for what, stream in programs.items():
         expected = outcome(lambda stream=stream: stream.run_sequential(ends=True))

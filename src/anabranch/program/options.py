@@ -128,7 +128,7 @@ def _truth(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
 
-OVER_COLUMNS = ("needed", "running", "windows")
+OVER_COLUMNS = ("needed", "running", "windows", "joins")
 """What runs over whole columns where it can, each switched by its name."""
 
 
@@ -391,9 +391,9 @@ OPTIONS: tuple[Option, ...] = (
         "columns",
         OptionKind(f"on, off, or some of {', '.join(OVER_COLUMNS)}, with commas between", _over_columns),
         "on",
-        "What runs over whole columns, with the same output: `needed` sends and reads only the columns that somebody "
-        "reads, `running` and `windows` compute aggregates of all keys of a batch at once. For comparing, and in case "
-        "of doubt.",
+        "What runs over whole columns, with the same output: `needed` reads and sends only columns that are used; "
+        "`running`, `windows` and `joins` compute such operators for all keys of a batch at once. For comparing, and "
+        "in case of doubt.",
     ),
 )
 

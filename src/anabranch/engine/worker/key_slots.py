@@ -9,6 +9,7 @@ sum could leave them; texts; times. For all else `None` says that tuples are tak
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ import pyarrow as pa
 from anabranch.compiler.rewriting.number_tests import number_test, test_columns
 from anabranch.compiler.rewriting.over_columns import over_columns
 from anabranch.engine.worker.batch import Batch, ColumnBatch
+from anabranch.program.event_time import LeastWatermark
 from anabranch.program.schema import Schema, to_values
 
 INT_LIMIT = 2**62
@@ -71,13 +73,17 @@ class KeySlots:
 
 def key_slots(batch: Batch, places: Sequence[int]) -> KeySlots | None:
     """The keys of a batch; None if they are of other types, or null."""
-    codes = np.zeros(len(batch), dtype=np.int64)
-    arrays: list[pa.Array] = []
-    size = 1
     if not isinstance(batch, ColumnBatch) or not len(batch):
         return None
-    for place in places:
-        array = batch.untouched(place)
+    return slots_of_columns([batch.untouched(place) for place in places], len(batch))
+
+
+def slots_of_columns(columns: Sequence[pa.Array | None], length: int) -> KeySlots | None:
+    """The same of the columns of keys, all of one length; None in place of one whose values somebody was given."""
+    codes = np.zeros(length, dtype=np.int64)
+    arrays: list[pa.Array] = []
+    size = 1
+    for array in columns:
         if array is None or array.null_count or not _is_key(array.type):
             return None
         encoded = array.dictionary_encode()
@@ -240,3 +246,87 @@ def running_maxima(
     if back is None:
         return found + (low - 1), missing
     return back[np.maximum(found - 1, 0)], missing
+
+
+def starting(slots: np.ndarray) -> np.ndarray:
+    """Where, among rows by slot, another slot begins."""
+    return np.concatenate([[True], slots[1:] != slots[:-1]]) if len(slots) else np.empty(0, dtype=bool)
+
+
+def waitings(
+    slots: np.ndarray, until: np.ndarray, reached: np.ndarray, before: int, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each row which waiting of its key it belongs to; and for those that begin here, the tuple with which.
+
+    A key waits until all it holds is gone; a tuple that comes then begins anew. The first `before` rows are what keys
+    hold, the others tuples in their order. A waiting is numbered by its key's slot, of which there are `count`, if it
+    began before, behind these if it begins here.
+
+    Parameters
+    ----------
+    until : numpy array
+        Until when each row is held.
+    reached : numpy array
+        How far time had come when it came, in the same measure: what is held until then, or less, is gone.
+    """
+    order = np.argsort(slots, kind="stable")
+    ordered, until = slots[order], until[order]
+    is_start = starting(ordered)
+    starts, dense = np.flatnonzero(is_start), np.cumsum(is_start) - 1
+    highest, _ = running_maxima(dense, starts, until, None, [None] * len(starts))
+    begins = is_start.copy()
+    begins[1:] |= highest[:-1] <= reached[order][1:]
+    begins[order < before] = False  # what the state has is one waiting
+    runs = np.where(begins, count + np.cumsum(begins) - 1, ordered)
+    # The latest that began, within the key: numbers rise within a key.
+    runs, _ = running_maxima(dense, starts, runs, None, [None] * len(starts))
+    found = np.empty(len(order), dtype=np.int64)
+    found[order] = runs
+    return found, order[begins] - before
+
+
+def since_when(instances: Sequence[Any], begun: np.ndarray, trails: Sequence[np.ndarray], epoch: int) -> np.ndarray:
+    """The numbers of waitings: what keys have, then the epoch and the trails at the positions where they begin here."""
+    width = len(trails) + 1
+    waited = [(*(each.timer_since or ()), *(0,) * width)[:width] for each in instances]
+    mine = np.array(waited, dtype=np.int64).reshape(len(waited), width)
+    own = np.column_stack([np.full(len(begun), epoch, dtype=np.int64), *(digit[begun] for digit in trails)])
+    return np.concatenate([mine, own.astype(np.int64)])
+
+
+@dataclasses.dataclass
+class Timeline:
+    """How far time comes in an epoch: where it advances, and to what."""
+
+    begun: int
+    advances: list[tuple[int, int]]
+    watermark: LeastWatermark
+
+    @classmethod
+    def of(cls, watermark: LeastWatermark, events: Sequence[tuple[int, str, int]]) -> Timeline:
+        """From what happens between the tuples: (position, name of the watermark or "", value)."""
+        ahead = copy.deepcopy(watermark)
+        advances: list[tuple[int, int]] = []
+        for position, name, value in events:
+            if ahead.take(name, value) if name else ahead.advance():
+                advances.append((position, ahead.value))
+        return cls(watermark.value, advances, ahead)
+
+    @property
+    def places(self) -> np.ndarray:
+        """Where it advances."""
+        return np.array([position for position, _ in self.advances], dtype=np.int64)
+
+    @property
+    def values(self) -> np.ndarray:
+        """How far it has come at the beginning, and at each place."""
+        return np.array([self.begun, *(value for _, value in self.advances)], dtype=np.int64)
+
+    @property
+    def last(self) -> int:
+        """How far it comes."""
+        return self.watermark.value
+
+    def at(self, positions: np.ndarray) -> np.ndarray:
+        """How far it has come at positions."""
+        return self.values[np.searchsorted(self.places, positions)]

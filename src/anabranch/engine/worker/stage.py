@@ -188,7 +188,7 @@ class StageRun:
             calls: ArrivalCalls | TimedCalls
             if step.is_timed:
                 names = self._layout.watermarks_read(step)
-                more = (self._watch, sampler, "windows" in self._columns)
+                more = (self._watch, sampler, self._columns)
                 calls = TimedCalls(step, table, self._epoch, self._clock_ms, self._times, names, *more)
             else:
                 clock_ms = END if self._times.ending else self._clock_ms

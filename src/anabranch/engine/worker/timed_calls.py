@@ -14,7 +14,7 @@ trail. So the keys of all channels come in the order of one thread.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,13 @@ from anabranch.compiler.layout.stages import Step
 from anabranch.engine.worker.advances import Advances, EventTimes
 from anabranch.engine.worker.batch import Batch, ColumnBatch
 from anabranch.engine.worker.batches import BatchSteps, Keeper, StateTable, keys_of
+from anabranch.engine.worker.join_columns import JoinColumns, has_join_columns
+from anabranch.engine.worker.key_slots import Timeline
 from anabranch.engine.worker.sampling import TIME, StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, Stopwatch, timed_rows
 from anabranch.engine.worker.trails import LAST, emission_index
-from anabranch.engine.worker.window_columns import WindowColumns, has_window_columns
+from anabranch.engine.worker.window_columns import Closed, WindowColumns, has_window_columns
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.operators.epoch_context import moment
 from anabranch.program.calling import emitted, operator_failed
@@ -48,9 +50,10 @@ class TimedCalls:
         names_read: Mapping[int, tuple[str, ...]],
         watch: Stopwatch | None = None,
         sampler: StepSampler | None = None,
-        over_columns: bool = False,
+        columns: Collection[str] = (),
     ) -> None:
-        self._over_columns = over_columns and sampler is None and has_window_columns(step.node)
+        self._has_windows = sampler is None and "windows" in columns and has_window_columns(step.node)
+        self._has_join = sampler is None and "joins" in columns and has_join_columns(step.node)
         assert isinstance(step.node.logic, Keyed)
         self._sampler = sampler
         self._node = step.node
@@ -85,28 +88,33 @@ class TimedCalls:
 
     def run(self, arrival: Arrival) -> Flow:
         """What the operator emits, and the advances of its own watermark."""
-        if self._over_columns:
-            flow = self._windows(arrival)
-            if flow is not None:
-                return flow
+        flow = self._all_at_once(arrival) if self._has_windows or self._has_join else None
+        if flow is not None:
+            return flow
         self.take(arrival)
         return self.flow(arrival)
 
-    def _windows(self, arrival: Arrival) -> Flow | None:
+    def _all_at_once(self, arrival: Arrival) -> Flow | None:
         """The same, computed for all keys at once; None if tuples must be taken one by one."""
         begun = self._watch.clock() if self._watch is not None else 0.0
-        windows = WindowColumns(self._node, self._table, self._epoch, self._watermark, self._events(arrival))
-        closed = windows.taken(arrival)
-        if closed is None:
+        timeline = Timeline.of(self._watermark, self._events(arrival))
+        place = (self._node, self._table, self._epoch, timeline)
+        found = (WindowColumns(*place) if self._has_windows else JoinColumns(*place)).taken(arrival)
+        if found is None:
             return None
-        self._watermark, self._advances = closed.watermark, closed.advances
+        self._watermark, self._advances = timeline.watermark, timeline.advances
         if self._watch is not None:  # each tuple has its share
-            (batch,) = arrival.batches.values()
-            self.timed_keys = keys_of(batch.part(0, timed_rows(len(batch))), self._places_of_key(batch, 0))
-            share = (self._watch.clock() - begun) / len(batch)
+            for place_of, batch in arrival.batches.items():
+                some = batch.part(0, timed_rows(len(batch)))
+                self.timed_keys += keys_of(some, self._places_of_key(batch, place_of)) if len(batch) else []
+            share = (self._watch.clock() - begun) / sum(map(len, arrival.batches.values()))
             self.timed_seconds = [share] * len(self.timed_keys)
-        batch = ColumnBatch(self._node.schema, range(len(closed.positions)), closed.columns)
-        return self._flowing(arrival, batch, closed.positions, closed.due, closed.since)
+        count = len(found.positions)
+        made = ColumnBatch(self._node.schema, range(count), found.columns)
+        if isinstance(found, Closed):
+            return self._flowing(arrival, made, found.positions, found.due, found.since)
+        nothing = np.zeros((count, len(arrival.trails) + 1), dtype=np.int64)
+        return self._flowing(arrival, made, found.positions, nothing[:, 0], nothing)
 
     def take(self, arrival: Arrival) -> None:
         """Make the calls."""

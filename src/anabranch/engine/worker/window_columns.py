@@ -13,7 +13,6 @@ late for some of its windows only, tuples are taken one by one.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -26,13 +25,16 @@ from anabranch.engine.worker.key_slots import (
     INT_LIMIT,
     KeySlots,
     Numbers,
+    Timeline,
     fits_sum,
     is_number,
     is_ordered,
     key_slots,
     numbers_of,
-    running_maxima,
+    since_when,
+    starting,
     tests_of,
+    waitings,
 )
 from anabranch.engine.worker.stage_flow import Arrival
 from anabranch.operators.aggregation import Aggregate, Shape
@@ -40,7 +42,7 @@ from anabranch.operators.epoch_context import count_anomaly
 from anabranch.operators.library_operator import LATE
 from anabranch.operators.shared_windows import CLOSE
 from anabranch.operators.windows import EventTime
-from anabranch.program.event_time import LeastWatermark, TimeScale
+from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed, Node
 from anabranch.program.schema import to_values
 
@@ -82,8 +84,6 @@ class Closed:
     positions: np.ndarray
     due: np.ndarray
     since: np.ndarray
-    advances: list[tuple[int, int]]
-    watermark: LeastWatermark
 
 
 @dataclasses.dataclass
@@ -97,34 +97,20 @@ class _Held:
 
 
 class WindowColumns:
-    """The windows of one operator in one channel for one epoch.
+    """The windows of one operator in one channel for one epoch."""
 
-    Parameters
-    ----------
-    watermark : LeastWatermark
-        As the epoch begins.
-    events : sequence
-        What happens between the tuples: (position, name of the watermark or "", value).
-    """
-
-    def __init__(
-        self, node: Node, table: Any, epoch: int, watermark: LeastWatermark, events: Sequence[tuple[int, str, int]]
-    ) -> None:
+    def __init__(self, node: Node, table: Any, epoch: int, timeline: Timeline) -> None:
         assert isinstance(node.logic, Keyed)
         self._node = node
         self._kind: Any = type(node.logic.prototype)
         self._shape: Shape = self._kind.shape
         self._table = table
         self._epoch = epoch
-        self._begun = watermark.value
+        self._begun = timeline.begun
         self._many = self._shape.width // self._shape.step
         self._is_paned = self._many > 1
         self._field = "panes" if self._is_paned else "windows"
-        self._watermark = copy.deepcopy(watermark)
-        self._advances: list[tuple[int, int]] = []
-        for position, name, value in events:
-            if self._watermark.take(name, value) if name else self._watermark.advance():
-                self._advances.append((position, self._watermark.value))
+        self._timeline = timeline
 
     def _gone(self, now: Any) -> Any:
         """The last window that is closed when time has come so far."""
@@ -145,9 +131,7 @@ class WindowColumns:
         if not -_TIME_LIMIT < int(times.min()) <= int(times.max()) < _TIME_LIMIT:
             return None
         positions = np.array(batch.positions, dtype=np.int64)
-        places = np.array([position for position, _ in self._advances], dtype=np.int64)
-        reached = np.array([self._begun, *(value for _, value in self._advances)], dtype=np.int64)
-        gone = self._gone(reached[np.searchsorted(places, positions)])
+        gone = self._gone(self._timeline.at(positions))
         panes = times // self._shape.step
         late = panes <= gone
         if self._is_paned and bool(((panes - self._many < gone) & ~late).any()):
@@ -161,7 +145,7 @@ class WindowColumns:
         if held is None:
             return None
         working = _Working(self, batch, slots, held, panes, gone, ~late, masks)
-        made = working.closed(arrival, positions, places, reached)
+        made = working.closed(arrival, positions)
         if made is None:
             return None
         if late.any():
@@ -171,7 +155,7 @@ class WindowColumns:
     def _state(self, slots: KeySlots) -> _Held | None:
         """What the keys that have tuples, or become due, have. The latter get slots behind the others."""
         self._table.load(slots.keys)
-        last = self._watermark.value
+        last = self._timeline.last
         live = self._table.load_due("timer_due", self._begun, last)
         touched = set(slots.keys)
         slots.keys += [
@@ -222,7 +206,7 @@ class _Working:
         self._panes = np.concatenate([held.panes, panes[self._tuples]])
         self._gone = np.concatenate([np.full(self._before, -INT_LIMIT), gone[self._tuples]])
 
-    def closed(self, arrival: Arrival, positions: np.ndarray, places: np.ndarray, reached: np.ndarray) -> Closed | None:
+    def closed(self, arrival: Arrival, positions: np.ndarray) -> Closed | None:
         shape, windows, many = self._shape, self._windows, self._windows._many
         if not len(self._slots):
             return None
@@ -237,12 +221,12 @@ class _Working:
         folds = self._folds(group.reshape(-1))
         if folds is None:
             return None
-        runs, begins = self._runs()
+        runs, begins = waitings(self._slots, self._panes, self._gone, self._before, len(self._keys))
         self._run = runs[firsts]  # of each pane
         # Windows: each pane is in so many.
         group_slots, group_panes = pane_codes // span, pane_codes % span + low
         first = windows._gone(windows._begun)
-        last = windows._gone(windows._watermark.value)
+        last = windows._gone(windows._timeline.last)
         of_pane = np.repeat(np.arange(len(pane_codes)), many)
         number = group_panes[of_pane] - np.tile(np.arange(many), len(pane_codes))
         inside = (number > first) & (number <= last)
@@ -254,41 +238,17 @@ class _Working:
         slots, numbers, runs_of = window_codes // span, window_codes % span + low, self._run[of_pane[some]]
         due = numbers * shape.step + shape.width
         # Since when keys wait: what the state says, or the trail of a tuple.
-        width = len(arrival.trails)
-        waited = [_padded(each.timer_since, width + 1) for each in self._held.instances]
-        mine = np.array(waited, dtype=np.int64).reshape(len(waited), width + 1)
         begun = positions[self._tuples[begins]]
-        own = np.column_stack([np.full(len(begun), windows._epoch), *(digit[begun] for digit in arrival.trails)])
-        since_all = np.concatenate([mine, own.astype(np.int64)])
+        since_all = since_when(self._held.instances, begun, arrival.trails, windows._epoch)
         since = since_all[runs_of]
-        order = np.lexsort([*(since[:, at] for at in reversed(range(width + 1))), due])
+        order = np.lexsort([*(since[:, at] for at in reversed(range(since.shape[1]))), due])
         columns = self._columns(slots[order], numbers[order], [each.taken(order) for each in totals])
         if columns is None:
             return None
-        fires = np.searchsorted(reached[1:], due[order])
+        timeline = windows._timeline
+        fires = np.searchsorted(timeline.values[1:], due[order])
         self._leave(group_slots, group_panes, firsts, folds, last, since_all)
-        return Closed(columns, places[fires], due[order], since[order], windows._advances, windows._watermark)
-
-    def _runs(self) -> tuple[np.ndarray, np.ndarray]:
-        """For each row which waiting of its key it belongs to; and for those that begin here, the tuple with which.
-
-        A waiting is numbered by its key's slot if it began before, behind these if it begins here.
-        """
-        count = len(self._keys)
-        order = np.argsort(self._slots, kind="stable")
-        slots, panes = self._slots[order], self._panes[order]
-        starts = np.flatnonzero(np.concatenate([[True], slots[1:] != slots[:-1]]))
-        highest, _ = running_maxima(np.cumsum(_starting(slots)) - 1, starts, panes, None, [None] * len(starts))
-        begins = np.empty(len(order), dtype=bool)
-        begins[1:] = highest[:-1] <= self._gone[order][1:]
-        begins[starts] = True
-        begins[order < self._before] = False  # what the state has is one waiting
-        runs = np.where(begins, count + np.cumsum(begins) - 1, slots)
-        # The latest that began, within the key: numbers rise within a key.
-        runs, _ = running_maxima(np.cumsum(_starting(slots)) - 1, starts, runs, None, [None] * len(starts))
-        found = np.empty(len(order), dtype=np.int64)
-        found[order] = runs
-        return found, order[begins] - self._before
+        return Closed(columns, timeline.places[fires], due[order], since[order])
 
     def _folds(self, group: np.ndarray) -> list[_Fold] | None:
         """Each aggregation for each pane; None if numbers may leave 64 bits."""
@@ -387,14 +347,6 @@ class _Working:
                 instance.timer_since = tuple(since[waiting].tolist())
 
 
-def _starting(slots: np.ndarray) -> np.ndarray:
-    return np.concatenate([[True], slots[1:] != slots[:-1]])
-
-
-def _padded(since: tuple[int, ...] | None, width: int) -> tuple[int, ...]:
-    return (*(since or ()), *(0,) * width)[:width]
-
-
 @dataclasses.dataclass
 class _Fold:
     """One aggregation: a number for each of some rows, and how many of the tuples behind it count."""
@@ -439,7 +391,7 @@ class _Fold:
         if self.counts is None:
             return self
         order = np.argsort(group, kind="stable")
-        starts = np.flatnonzero(_starting(group[order])) if len(group) else np.empty(0, dtype=np.int64)
+        starts = np.flatnonzero(starting(group[order]))
         counts = np.add.reduceat(self.counts[rows][order], starts) if len(starts) else np.empty(0, dtype=np.int64)
         if self.values is None:
             return dataclasses.replace(self, counts=counts)
