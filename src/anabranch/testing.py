@@ -33,7 +33,8 @@ from anabranch.control.elastic_options import ElasticOptions
 from anabranch.control.source_spreading import SpreadSettings
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.epoch_progress import EpochProgress
-from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.program_description import checked_description
+from anabranch.engine.driver.runner import EpochRunner
 from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage, no_digest
 from anabranch.engine.driver.sink import Holder, Sink, TableSink
 from anabranch.engine.driver.switching import Forms, SwitchingRunner
@@ -56,6 +57,7 @@ from anabranch.program.schema import Row
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import Files, LocalFiles
+from anabranch.state.host_cache import CacheSettings
 from anabranch.state.lineage import Compaction
 from anabranch.state.manifest_facts import ManifestFacts
 from anabranch.state.records import SegmentRecord
@@ -194,7 +196,7 @@ class Harness:
         if self._scale is None:
             raise ProgramError("advance: the operator has no event time; Harness(…, event_time='at')")
         number = self._scale.number(time)
-        return self._emitted(lambda: self._run._advance(self._watermark, self._watermark.name, number))
+        return self._emitted(lambda: self._run.advance(self._watermark, number))
 
     def clock(self, seconds: float) -> list[Row]:
         """What it emits at the start of an epoch at this time, in seconds since 1970; later calls have this time."""
@@ -203,7 +205,7 @@ class Harness:
 
     def punctuate(self) -> list[Row]:
         """What it emits at a punctuation."""
-        return self._emitted(lambda: self._run._punctuate(self._marks))
+        return self._emitted(lambda: self._run.punctuate(self._marks))
 
     def end(self) -> list[Row]:
         """What it emits when the input has ended."""
@@ -267,6 +269,7 @@ class ParallelRun:
         verify_action: str = "fail",
         watch: str = "sample",
         columns: Collection[str] = OVER_COLUMNS,
+        cache: CacheSettings | None = None,
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
         nodes = [stream._node for stream in ends]
@@ -297,8 +300,7 @@ class ParallelRun:
             {} if spread is None else spread_names(named(nodes)),
             spread,
         )
-        description = describe_program(forms.program(forms.first(held)))
-        held.check(description, allow_state_loss)
+        description = checked_description(forms.program(forms.first(held)), held, allow_state_loss)
         if batches is not None:
             batches.check(held.latest().facts)
         for sink in used:
@@ -308,9 +310,8 @@ class ParallelRun:
         for sink in used:
             sink.prepare(holder)
 
-        elastic = ElasticOptions(channels=channels) if isinstance(channels, int) else channels
         chosen = EpochSettings(
-            elastic,
+            ElasticOptions(channels=channels) if isinstance(channels, int) else channels,
             balancing if balancing is not None else BalancingSettings(),
             verify=VerifySettings(verify, verify_action),
             watch=watch,
@@ -323,7 +324,8 @@ class ParallelRun:
 
         def runner_of(program: Program) -> EpochRunner:
             observer = Observer(self.progress.append)
-            return EpochRunner(program, chosen, Storage(held, shared, backing), backend, observer)
+            storage = Storage(held, shared, backing, cache or CacheSettings())
+            return EpochRunner(program, chosen, storage, backend, observer)
 
         self._switching = SwitchingRunner(runner_of, forms, held)
 

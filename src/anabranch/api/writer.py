@@ -153,7 +153,12 @@ class DataStreamWriter:
         sinks = [self._sink(path, durable), *(other._sink(None, durable) for other in self._others)]
         _check_places(sinks)
         _check_checkpoint_is_no_output(sinks, checkpoint)
+        _check_checkpoint_is_no_output(sinks, chosen.state_location)
         if checkpoint is None:
+            if chosen.state_location is not None:
+                raise ProgramError(
+                    "option stateLocation needs a checkpointLocation, too: what Spark notes of the input belongs to it"
+                )
             if any(writer._is_durable for writer in writers):
                 raise SinkError("a checkpoint location is needed: .option('checkpointLocation', 'checkpoint/')")
             checkpoint = temporary_checkpoint()

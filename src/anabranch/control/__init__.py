@@ -7,9 +7,9 @@ General layout, in the order the data flows:
     observation.py          what a controller is told
     elastic_options.py      what a user can say about it
     controller.py           the one interface: pinning, bounds, log, restart, around a policy
-      default_policy.py       ours (default_options.py; policy_memory.py: what it remembers; capacity_memory.py: what so
-                              many channels could do; scaling_law.py: what follows for other numbers of channels;
-                              measurement_quality.py: how late and noisy what it is told is)
+      default_policy.py       ours (default_options.py; policy_memory.py: what it remembers, and what that says;
+                              capacity_memory.py: what so many channels could do; scaling_law.py: what follows for
+                              other numbers of channels; measurement_quality.py: how late and noisy what it is told is)
       proven_number.py        around it: back to a smaller number that did more lately
       burst_rest.py           around both: where to rest while the load comes in bursts
       paper_policy.py         *Elastic* as printed (levels.py: its rapid scaling)

@@ -67,14 +67,10 @@ CAPACITY_MIN = 1e-9  # tuples per second; a divisor
 TRIAL_GAIN_SHARE = 0.25  # of what linear scaling would bring: so much a trial in doubt must
 CLEARLY_FULL_SHARE = 1.1  # a utilisation that needs no second look
 STEP_GAIN_MIN = 0.03  # a step that brings less is not worth the migration
-LOADS_MAX = 4  # periods over which the load is averaged…
-SAME_LOAD_DEVIATION = 0.25  # …unless it has changed by so much: a step, not noise
 CEILING_PERIODS_MAX_FACTOR = 16
 FRESH_PERIODS = 30  # capacities measured longer ago are not of the region as it is now
 EXPLORE_PERIODS = 16  # of congestion without business, until more channels are tried all the same
-NEEDED_AGAIN_MAX = 8  # channels are kept at most 128 times as long as usual
 NOISE_PER_PATIENCE = 0.1  # of so much noise each, channels are kept for as long again
-SOON_FACTOR = 2  # times patience: channels that are needed again within so many periods should have been kept
 BUSY_MOST_MIN = 0.2  # no saturated region is said to be less busy than this
 EXACT_MISFIT = 0.005  # what was measured follows a law, exactly
 LAWLESS_MISFIT = 0.02  # what was measured follows no law that we know
@@ -122,7 +118,7 @@ class DefaultPolicy:
         if self._quality.settling and not early:
             return self._hold(observation, "settle", "what is measured is still of the time before the last change")
         self._learn(observation)
-        confirmed = self._weigh_congestion(observation.congestion)
+        confirmed = memory.weigh_congestion(observation.congestion, self.options)
         proposal = self._answer(observation, confirmed)
         target = self.bounds.clamp(proposal.channels)
         if target != observation.channels:
@@ -147,12 +143,7 @@ class DefaultPolicy:
 
     def _learn(self, observation: Observation) -> None:
         memory, options = self._memory, self.options
-        load = observation.offered
-        if load is None:
-            load = observation.throughput / max(1.0 - observation.congestion, 0.1)
-        # An estimate from heavy congestion multiplies the error of the congestion.
-        weight = 1.0 if observation.offered is not None else max(1.0 - observation.congestion, 0.1) ** 2
-        memory.loads = [*memory.loads[-LOADS_MAX + 1 :], [load, weight]]
+        memory.note_load(observation)
         waited = observation.remote or observation.congestion > options.congestion_floor
         memory.calm_periods = 0 if waited and not observation.remote else memory.calm_periods + 1
         self._recent.append(RecentPeriod(observation.busy_share, observation.throughput, waited, observation.capacity))
@@ -176,15 +167,6 @@ class DefaultPolicy:
         self._memory.ceiling = None
         self._capacities.forget_above(channels)
 
-    def _weigh_congestion(self, congestion: float) -> bool:
-        """Whether the region is congested, beyond noise and beyond the threshold."""
-        memory, options = self._memory, self.options
-        above_floor = congestion > options.congestion_floor
-        memory.evidence = memory.evidence + congestion if above_floor else memory.evidence / 2
-        confirmed = congestion >= options.congestion_strong or (above_floor and memory.congested_before)
-        memory.congested_before = above_floor
-        return confirmed and memory.evidence > options.congestion_threshold
-
     # -- deciding ------------------------------------------------------------------------------------------
 
     def _answer(self, observation: Observation, confirmed: bool) -> Proposal:
@@ -202,7 +184,7 @@ class DefaultPolicy:
         if observation.busy_share < self.options.saturated_share:
             return self._doubt(observation)
         self._memory.waiting_periods = 0
-        if self._drains(observation):
+        if self._memory.drains(observation, self.options):
             return self._hold(observation, "drain", "the backlog shrinks by itself")
         judged = self._judge_climb(observation)
         return judged if judged is not None else self._expand(observation)
@@ -247,14 +229,6 @@ class DefaultPolicy:
             return self._contract(observation, cause, branch="remote")
         memory.trial_channels, memory.trial_throughput = channels, throughput
         return self._expand(observation)
-
-    def _drains(self, observation: Observation) -> bool:
-        offered = observation.offered
-        if offered is None or offered > self.options.saturated_share * observation.throughput:
-            self._memory.draining = 0
-            return False
-        self._memory.draining += 1
-        return self._memory.draining <= self.options.drain_periods
 
     def _judge_climb(self, observation: Observation) -> Proposal | None:
         """P5: None if more channels are worth trying."""
@@ -366,26 +340,12 @@ class DefaultPolicy:
         if memory.careful:
             memory.careful = False
             memory.low, memory.high = channels, None
-        self._note_unsteadiness(observation.period)
+        memory.note_unsteadiness(observation.period, self.options.patience)
         memory.climbing = True
         memory.climbing_periods = 0
-        memory.load_expanded_for = self._load()
+        memory.load_expanded_for = memory.load
         reason = f"congested ({observation.congestion:.2f}); the load takes about {wanted} channels"
         return Proposal(target, "expand", reason)
-
-    def _note_unsteadiness(self, period: int) -> None:
-        """Channels that were given back and are needed again soon are kept longer the next time, and so on."""
-        memory = self._memory
-        if memory.contracted_at is None:
-            return
-        # Soon against how long they were kept before they were given back.
-        soon = period - memory.contracted_at <= self.options.patience * max(SOON_FACTOR, self._kept_factor() / 2)
-        memory.needed_again = max(0, min(NEEDED_AGAIN_MAX, memory.needed_again + (1 if soon else -1)))
-        memory.contracted_at = None
-
-    def _kept_factor(self) -> int:
-        """How much longer than usual channels are kept: once is chance, from then on twice as long each time."""
-        return 1 << max(0, self._memory.needed_again - 1)
 
     def _finish_climb(self, observation: Observation) -> Proposal | None:
         """Go the rest of the way once congestion is gone, or nearly so.
@@ -398,7 +358,7 @@ class DefaultPolicy:
             return None
         memory.climbing_periods += 1
         memory.climbing = memory.climbing_periods < options.finish_periods
-        load, expanded_for = self._load(), memory.load_expanded_for
+        load, expanded_for = memory.load, memory.load_expanded_for
         if expanded_for is not None and load >= SAME_LOAD_SHARE * expanded_for:
             memory.load_expanded_for = load  # estimated under heavy congestion before, now measured
         utilisation = load / self._capacity(observation)
@@ -421,7 +381,7 @@ class DefaultPolicy:
         limit = max((self._limit(law) for law in laws), default=0)
         if limit > channels:
             most = min(most, limit)
-        wanted = self._load() / self.options.expand_utilisation
+        wanted = self._memory.load / self.options.expand_utilisation
         for target in range(channels, most):
             # In doubt the law that asks for the fewest: a step that was too short is gone on with, not undone.
             ratio = max((law.capacity(target) / law.capacity(channels) for law in laws), default=target / channels)
@@ -437,25 +397,13 @@ class DefaultPolicy:
             seen.append(max(law.capacity(observation.channels) for law in laws.laws))
         return max(sum(seen) / len(seen) if seen else observation.throughput, CAPACITY_MIN)
 
-    def _load(self) -> float:
-        """Tuples per second that would be handled if there were channels enough; a mean of periods that agree."""
-        loads = self._memory.loads
-        latest = loads[-1][0]
-        total = weights = 0.0
-        for load, weight in reversed(loads):
-            if abs(load - latest) > SAME_LOAD_DEVIATION * latest:
-                break
-            total += load * weight
-            weights += weight
-        return total / weights
-
     def _contract(self, observation: Observation, calm: str, branch: str = "hold") -> Proposal:
         memory, options = self._memory, self.options
         channels = observation.channels
         remote = branch == "remote"
         periods = REMOTE_PATIENCE_FACTOR * options.patience if remote else options.patience
         recent = self._recent[-periods:]
-        factor = self._kept_factor() + int(observation.relative_error / NOISE_PER_PATIENCE)
+        factor = memory.kept_factor + int(observation.relative_error / NOISE_PER_PATIENCE)
         if factor > 1 and memory.calm_periods < periods * factor:
             return self._hold(observation, branch, f"{calm}; channels were needed again soon before")
         # Where tuples waited downstream, the region was idle for another reason than too many channels.
@@ -485,11 +433,15 @@ class DefaultPolicy:
 
     def to_dict(self) -> dict[str, Any]:
         recent = [list(period) for period in self._recent]
-        memory = {name: getattr(self._memory, name) for name in PolicyMemory.__dataclass_fields__}
-        return {**memory, "recent": recent, "quality": self._quality.to_dict(), **self._capacities.to_dict()}
+        return {
+            **self._memory.to_dict(),
+            "recent": recent,
+            "quality": self._quality.to_dict(),
+            **self._capacities.to_dict(),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._memory = PolicyMemory(**{name: state[name] for name in PolicyMemory.__dataclass_fields__})
+        self._memory = PolicyMemory.of_dict(state)
         self._recent = [RecentPeriod(*period) for period in state["recent"]]
         self._capacities.restore(state)
         self._quality = MeasurementQuality(**state["quality"])

@@ -10,6 +10,7 @@ from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.verifying.verifier import VerifySettings
 from anabranch.errors import ProgramError
 from anabranch.program.options import OVER_COLUMNS, Interval, read_options
+from anabranch.state.host_cache import BYTES_MAX, CacheSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,8 @@ class QueryOptions:
     verify: VerifySettings = dataclasses.field(default_factory=VerifySettings)
     watch: str = "sample"
     columns: frozenset[str] = frozenset(OVER_COLUMNS)
+    state_location: str | None = None
+    cache: CacheSettings = dataclasses.field(default_factory=CacheSettings)
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> QueryOptions:
@@ -58,4 +61,6 @@ class QueryOptions:
             VerifySettings(values.get("verify", 0.0), values.get("verifyAction", "fail")),
             values.get("watch", "sample"),
             values.get("columns", frozenset(OVER_COLUMNS)),
+            values.get("stateLocation"),
+            CacheSettings(values.get("segmentCache"), values.get("segmentCacheBytes", BYTES_MAX)),
         )

@@ -124,6 +124,13 @@ def _period(text: str) -> Interval:
     return Interval(epochs=int(epochs[1]))
 
 
+def _bytes(text: str) -> int:
+    found = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", text.lower())
+    if found is None:
+        raise ValueError
+    return int(found[1]) << (10 * " kmgt".index(found[2] or " "))
+
+
 def _truth(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
@@ -223,6 +230,26 @@ OPTIONS: tuple[Option, ...] = (
         "none",
         "A PostgreSQL URL: where state waits for its new owner on a cluster whose hosts cannot open the "
         "checkpoint's files.",
+    ),
+    Option(
+        "stateLocation",
+        TEXT,
+        "in `checkpointLocation`",
+        "Where the state and the manifests are kept, if not beside Spark's own notes: a path, or `s3://bucket/path`, "
+        "which executors then write and read themselves, with what `fs.s3a.…` says of endpoint and keys.",
+    ),
+    Option(
+        "segmentCache",
+        TEXT,
+        "below the host's directory for temporary files",
+        "A directory in which each host keeps copies of segments that it has no path to. A relative one is below the "
+        "working directory of each executor.",
+    ),
+    Option(
+        "segmentCacheBytes",
+        OptionKind("a number of bytes, such as 100000000, 500m or 4g", _bytes),
+        "4g",
+        "How many bytes of copies a host keeps at most, of all queries; those least recently used go first.",
     ),
     # -- order and output
     Option(

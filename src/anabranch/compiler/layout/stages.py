@@ -101,6 +101,8 @@ class Step:
         watermark.
     ordering : Ordering
         Whether what it does depends on the order of its tuples; or of those of one key of its stage.
+    unordered : bool
+        Whether nobody minds in what order its results leave: those of an elastic operator then leave as they come.
     """
 
     number: int
@@ -112,6 +114,7 @@ class Step:
     refines: bool = False
     tick: int | None = None
     ordering: Ordering = Ordering.NEEDED
+    unordered: bool = False
 
     @property
     def waits(self) -> bool:

@@ -21,6 +21,7 @@ from anabranch.engine.worker.tasks import CompactTask
 from anabranch.program.options import OVER_COLUMNS, Interval
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint
+from anabranch.state.host_cache import CacheSettings
 from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
 
@@ -57,6 +58,8 @@ class Storage:
     """Whether every process can open the checkpoint's files."""
     backing: BackingStore | None = None
     """Where segments wait for their new owner, if files are not shared."""
+    cache: CacheSettings = dataclasses.field(default_factory=CacheSettings)
+    """What hosts keep of segments that they have no path to."""
 
     @property
     def state_root(self) -> str:

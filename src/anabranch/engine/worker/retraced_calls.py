@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from anabranch.engine.worker.stage import ArrivalCalls
+from anabranch.engine.worker.arrival_calls import ArrivalCalls
 from anabranch.engine.worker.stage_flow import Arrival, Flow
 from anabranch.engine.worker.timed_calls import TimedCalls
 from anabranch.errors import AnabranchError, OperatorError

@@ -6,6 +6,7 @@ A splitter also runs what needs no state and reads only its source: those steps 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -45,7 +46,7 @@ class _Splitter:
         if task.retraces:
             self._run = RetracedStage(program.layout, stage, {}, task.epoch, times=task.times)
         else:
-            more = (None, task.times, POOLS.step, self.sampler, task.watched)
+            more = (None, task.times, POOLS.step, self.sampler, task.watched, POOLS.unordered_step)
             self._run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, *more)
         self.nodes = program.layout.nodes(stage)
         self.failures: dict[bytes, Failure] = {}
@@ -84,6 +85,15 @@ class _Splitter:
             self._run.failure = None
         for each in leaving:
             yield piece, each
+
+    def finish(self, piece: bytes) -> Iterator[tuple[bytes, Any]]:
+        """All was read, this piece last: what leaves of calls that are still under way."""
+        if isinstance(self._run, StageRun):
+            begun = self._clock.passing_s()
+            leaving = self._run.finish()
+            self.busy_seconds += self._clock.passing_s() - begun
+            for each in leaving:
+                yield self.prefix + piece, each
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +140,9 @@ class SplitTask(Task):
         splitters = [_Splitter(self, program, source, pieces) for source in program.inputs]
         rows_out = 0
         try:
+            last: dict[int, bytes] = {}  # source → the piece that was read last
             for part in read:
+                last[part.source] = part.place
                 if part.modified_ms is not None:
                     oldest = part.modified_ms if oldest is None else min(oldest, part.modified_ms)
                 for place, each in splitters[part.source].leaving(part.place, part.columns):
@@ -138,6 +150,11 @@ class SplitTask(Task):
                     for sent in local.through(each, place):
                         if not files.takes(sent):
                             yield from outbox.leaving(sent, place)
+            for number, at in last.items():
+                for place, each in splitters[number].finish(at):
+                    rows_out += len(each.trails[0])
+                    if not files.takes(each):
+                        yield from outbox.leaving(each, place)
             local.finish()
         except AnabranchError as error:
             files.abandon()
@@ -212,7 +229,8 @@ class FeedbackTask(Task):
                     splitter = _Splitter(self, program, source, pieces)
                     splitters.append(splitter)
                     columns = unpack(payload, source.schema.arrow).columns
-                    for piece, each in splitter.leaving(number_place(first), columns):
+                    place = number_place(first)
+                    for piece, each in itertools.chain(splitter.leaving(place, columns), splitter.finish(place)):
                         rows_out += len(each.trails[0])
                         if not files.takes(each):
                             yield from outbox.leaving(each, piece)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 import decimal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgpack
 import numpy as np
 import pyarrow as pa
 
-from anabranch.compiler.layout.order_needs import with_needed_order
+from anabranch.compiler.layout.order_needs import check_kept_state, with_needed_order
 from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
@@ -88,7 +88,9 @@ class Program:
     def of(cls, plan: Plan, orders: Mapping[str, str], outputs: Sequence[OutputOrder] = ()) -> Program:
         """The program that a plan describes; `outputs` is the order of each output, total where nothing is said."""
         written = {operator.name: operator.node for operator in plan.operators}
-        return cls(with_needed_order(plan.layout, outputs), dict(orders), written)
+        layout = with_needed_order(plan.layout, outputs)
+        check_kept_state(layout, outputs)
+        return cls(layout, dict(orders), written)
 
     @property
     def sources(self) -> list[Node]:
@@ -276,8 +278,8 @@ class ChannelRun:
         if task.retraces:
             self._run = RetracedStage(*place, times=task.times)
         else:
-            more = (self._sampler, task.watched, task.columns)
-            self._run = StageRun(*place, self._measuring.watch, task.times, POOLS.step, *more)
+            pools = POOLS.step, self._sampler, task.watched, POOLS.unordered_step, task.columns
+            self._run = StageRun(*place, self._measuring.watch, task.times, *pools)
         # What all channels know alike is sent by one of them.
         made_here = {node.name for node in self._nodes if isinstance(node.logic, Watermark)}
         self._sends = None if self._number == 0 else made_here
@@ -337,8 +339,11 @@ class ChannelRun:
 
     def worked(self, entering: Flow | Arrival, rows_in: int) -> Iterator[Any]:
         """What leaves for what enters."""
+        yield from self._left(lambda: self._run.run(entering), rows_in)
+
+    def _left(self, make: Callable[[], list[Leaving]], rows_in: int) -> Iterator[Leaving]:
         begun = self._clock.passing_s()
-        leaving = self._run.run(entering)
+        leaving = make()
         if self._sends is not None:
             for each in leaving:
                 each.advances = tuple(one for one in each.advances if one.name in self._sends)
@@ -362,6 +367,7 @@ class ChannelRun:
             yield from self.worked(self._arrival(), self._size)
         if isinstance(self._run, RetracedStage):
             return  # nothing of the epoch is kept
+        yield from self._left(self._run.finish, 0)
         begun = self._clock.passing_s()
         self._segments = self._state.save(self._nodes)
         self._saving = self._clock.passing_s() - begun
