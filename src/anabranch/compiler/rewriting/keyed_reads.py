@@ -21,7 +21,7 @@ from anabranch.program.schema import Schema
 def keyed_reads(node: Node, place: int) -> frozenset[int] | None:
     """The columns of an input that a keyed operator reads, those of its key among them; None: all."""
     logic = node.logic
-    if not isinstance(logic, Keyed):
+    if not isinstance(logic, Keyed) or node.is_broadcast(place):
         return None
     schema = node.inputs[place].schema
     kind = type(logic.prototype)
