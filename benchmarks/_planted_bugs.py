@@ -20,6 +20,7 @@ from anabranch.control.bounds import Bounds
 from anabranch.control.decision import Proposal
 from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.epoch_size import EpochSize
+from anabranch.control.policy_memory import PolicyMemory
 from anabranch.engine.driver import committer as commit
 from anabranch.engine.driver.balancing import Balancing
 from anabranch.engine.driver.feedback import FeedbackStore
@@ -199,7 +200,7 @@ def _counted_backwards(positions: Any) -> Any:
 # -- decisions --------------------------------------------------------------------------------
 
 
-def _blind(self: DefaultPolicy, congestion: float) -> bool:
+def _blind(self: PolicyMemory, congestion: float, options: Any) -> bool:
     return False
 
 
@@ -252,7 +253,7 @@ BUGS = (
         _by_the_first_number),
     Bug("order", "what one tuple made is counted backwards", ((stage, "emission_index"), (trails, "emission_index")),
         _counted_backwards),
-    Bug("scaling", "congestion is never seen", ((DefaultPolicy, "_weigh_congestion"),), _blind),
+    Bug("scaling", "congestion is never seen", ((PolicyMemory, "weigh_congestion"),), _blind),
     Bug("scaling", "no channel is given back", ((DefaultPolicy, "_contract"),), _gives_nothing_back),
     Bug("scaling", "bounds are not kept", ((Bounds, "clamp"),), _not_clamped),
     Bug("scaling", "what is asked by hand dies with the driver", ((RescaleRequests, "_write"),), _not_written),

@@ -15,6 +15,8 @@ from tests.cheap_jvm import CHEAP_JVM
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.object_store import ObjectStore
+
 
 # A shared machine may stop a test for longer than hypothesis' patience; slowness is not what it looks for.
 settings.register_profile("anabranch", deadline=None)
@@ -58,6 +60,16 @@ def group_of(path: str) -> str:
     if "pytest.mark.cluster" in text or "/faults/" in path:
         return PROCESSES
     return SESSION if "pytest.mark.spark" in text else path
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator["ObjectStore"]:
+    """A server that speaks S3, with a bucket."""
+    pytest.importorskip("moto", reason="no object store to test with: pip install 'moto[server]' (in the extra 'dev')")
+    from tests import object_store as module
+
+    with module.object_store() as store:
+        yield store
 
 
 @pytest.fixture(scope="session")

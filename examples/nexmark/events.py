@@ -70,9 +70,9 @@ def generate(count: int, seed: int = 0, *, per_second: int = 100, disorder: int 
     return list(events(count, seed, per_second, disorder))
 
 
-def events(count: int, seed: int, per_second: int, disorder: int) -> Iterator[tuple[Any, ...]]:
-    """The events, one by one."""
-    numbers = list(range(count))
+def events(count: int, seed: int, per_second: int, disorder: int, *, first: int = 0) -> Iterator[tuple[Any, ...]]:
+    """The events one by one, from number `first` on."""
+    numbers = list(range(first, count))
     if disorder:
         chance = random.Random(f"order {seed}")
         numbers.sort(key=lambda number: number + chance.uniform(0, disorder))

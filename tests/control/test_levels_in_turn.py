@@ -1,4 +1,4 @@
-"""Levels in turn: a machine that warms up does not decide how many channels there are, and a steady one is left alone."""
+"""Levels in turn: a machine that warms up does not decide on channels, and a steady one is left alone."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from anabranch.control.decision import Proposal
 from anabranch.control.default_policy import DefaultPolicy
+from anabranch.control.policy_memory import PolicyMemory
 from anabranch.engine.merging.merger_indexed import IndexedMerger
 from anabranch.engine.merging.merger_numbered import NumberedMerger, RelaxedMerger, StrictMerger
 from anabranch.engine.merging.merger_round_robin import RoundRobinMerger
@@ -88,7 +89,7 @@ _is_next = IndexedMerger._is_next
 # -- controller ------------------------------------------------------------------------------------------------
 
 
-def _blind(self: DefaultPolicy, congestion: float) -> bool:
+def _blind(self: PolicyMemory, congestion: float, options: Any) -> bool:
     return False
 
 
@@ -168,7 +169,7 @@ BUGS = (
     Bug("merger", "a copy of a punctuation uses up a turn", RoundRobinMerger, "_drop_copy", _copies_use_up_the_turn),
     Bug("merger", "a number's first tuple never waits", IndexedMerger, "_is_next", _every_first_tuple_is_next),
     Bug("merger", "what leaves together leaves backwards", StrictMerger, "_drain", _backwards),
-    Bug("controller", "never sees congestion", DefaultPolicy, "_weigh_congestion", _blind),
+    Bug("controller", "never sees congestion", PolicyMemory, "weigh_congestion", _blind),
     Bug("controller", "gives no channel back", DefaultPolicy, "_contract", _never_contracts),
     Bug("controller", "adds four times as many", DefaultPolicy, "_expand", _expands_fourfold),
     Bug("controller", "gives channels back without patience", DefaultPolicy, "_contract", _has_no_patience),

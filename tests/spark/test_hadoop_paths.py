@@ -11,8 +11,8 @@ from anabranch.api.session import from_epochs
 from anabranch.errors import CheckpointError, StorageError
 from anabranch.spark.hadoop_files import open_files, qualified
 from anabranch.state.checkpoint import Checkpoint, Manifest
+from anabranch.state.host_cache import HostCache
 from anabranch.state.manifest_facts import ManifestFacts
-from anabranch.state.store import working_directory
 from tests.programs import COLUMNS, build, exact
 
 pytestmark = pytest.mark.spark
@@ -40,7 +40,7 @@ def test_state_and_output_go_through_hadoop_and_come_back_after_the_host_lost_it
     rows = [[(k, "a", float(n)) for k in range(7)] for n in range(4)]
     streams = ab.session(spark)
     run(build(from_epochs(rows[:2], COLUMNS, session=streams), ["running"]), remote)
-    working = Path(working_directory(f"{remote}/ck/anabranch/state"))
+    working = Path(HostCache(f"{remote}/ck/anabranch/state").directory)
     assert list(working.rglob("*.segment"))
     shutil.rmtree(working)  # as on a new host
     whole = build(from_epochs(rows, COLUMNS, session=streams), ["running"])
@@ -80,7 +80,7 @@ def test_a_path_without_a_scheme_is_on_the_default_file_system_as_for_spark(spar
 
 
 def test_the_working_directory_is_below_the_temporary_directory():
-    assert working_directory("hdfs://x/y").startswith(tempfile.gettempdir())
+    assert HostCache("hdfs://x/y").directory.startswith(tempfile.gettempdir())
 
 
 def test_what_is_created_through_hadoop_is_created_once_and_cleared_whole(spark, remote):

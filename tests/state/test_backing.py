@@ -18,7 +18,7 @@ from anabranch.engine.driver.epoch_jobs import EpochJobs
 from anabranch.engine.query_options import QueryOptions
 from anabranch.errors import ProgramError
 from anabranch.state.backing import PostgresStore, _connection, open_backing_store
-from anabranch.state.store import working_directory
+from anabranch.state.host_cache import HostCache
 from anabranch.testing import ParallelRun
 from tests.programs import COLUMNS, build, exact
 
@@ -61,7 +61,7 @@ def run_on_strange_hosts(backing, path: Path, monkeypatch) -> tuple[bool, int]:
     for epoch in range(len(EPOCHS)):
         for region in run.runner.functions:
             run.runner.rescale(region, chance.randint(1, 5))
-        shutil.rmtree(working_directory(f"{path}/anabranch/state"), ignore_errors=True)
+        shutil.rmtree(HostCache(f"{path}/anabranch/state").directory, ignore_errors=True)
         run.run_epochs(epoch, epoch)
     return exact(run.output) == exact(stream.run_sequential()), supplied
 
@@ -188,7 +188,7 @@ def test_what_tasks_that_died_were_writing_on_their_host_is_removed(tmp_path):
     stream = build(from_epochs(EPOCHS, COLUMNS), ["running"])
     run = ParallelRun(stream, str(tmp_path), channels=2, shared=False)
     run.run_epochs(0, 2)
-    place = Path(working_directory(f"{tmp_path}/anabranch/state"))
+    place = Path(HostCache(f"{tmp_path}/anabranch/state").directory)
     (folder,) = place.iterdir()
     left, written_now = folder / "_x.segment.0a.tmp", folder / "_y.segment.0b.tmp"
     for path in (left, written_now):

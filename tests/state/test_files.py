@@ -18,8 +18,10 @@ from anabranch.testing import ParallelRun
 from tests.programs import COLUMNS, build, exact
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(params=["local", "memory", "s3"])
 def files(request, tmp_path):
+    if request.param == "s3":
+        return request.getfixturevalue("object_store").files(tmp_path.name)
     return LocalFiles(str(tmp_path)) if request.param == "local" else MemoryFiles()
 
 

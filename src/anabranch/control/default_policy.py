@@ -56,7 +56,7 @@ from anabranch.control.bounds import Bounds
 from anabranch.control.capacity_memory import CapacityMemory
 from anabranch.control.decision import Proposal
 from anabranch.control.default_options import DefaultOptions
-from anabranch.control.giving_back import REMOTE_PATIENCE_FACTOR, given_back, note_unsteadiness
+from anabranch.control.giving_back import REMOTE_PATIENCE_FACTOR, given_back
 from anabranch.control.measurement_quality import MeasurementQuality
 from anabranch.control.observation import Observation
 from anabranch.control.policy_memory import PolicyMemory, RecentPeriod
@@ -67,8 +67,6 @@ CAPACITY_MIN = 1e-9  # tuples per second; a divisor
 TRIAL_GAIN_SHARE = 0.25  # of what linear scaling would bring: so much a trial in doubt must
 CLEARLY_FULL_SHARE = 1.1  # a utilisation that needs no second look
 STEP_GAIN_MIN = 0.03  # a step that brings less is not worth the migration
-LOADS_MAX = 4  # periods over which the load is averaged…
-SAME_LOAD_DEVIATION = 0.25  # …unless it has changed by so much: a step, not noise
 CEILING_PERIODS_MAX_FACTOR = 16
 FRESH_PERIODS = 30  # capacities measured longer ago are not of the region as it is now
 EXPLORE_PERIODS = 16  # of congestion without business, until more channels are tried all the same
@@ -121,7 +119,7 @@ class DefaultPolicy:
         if self._quality.settling and not early:
             return self._hold(observation, "settle", "what is measured is still of the time before the last change")
         self._learn(observation)
-        confirmed = self._weigh_congestion(observation.congestion)
+        confirmed = memory.weigh_congestion(observation.congestion, self.options)
         proposal = self._answer(observation, confirmed)
         target = self.bounds.clamp(proposal.channels)
         if target != observation.channels:
@@ -149,12 +147,7 @@ class DefaultPolicy:
 
     def _learn(self, observation: Observation) -> None:
         memory, options = self._memory, self.options
-        load = observation.offered
-        if load is None:
-            load = observation.throughput / max(1.0 - observation.congestion, 0.1)
-        # An estimate from heavy congestion multiplies the error of the congestion.
-        weight = 1.0 if observation.offered is not None else max(1.0 - observation.congestion, 0.1) ** 2
-        memory.loads = [*memory.loads[-LOADS_MAX + 1 :], [load, weight]]
+        memory.note_load(observation)
         waited = observation.remote or observation.congestion > options.congestion_floor
         memory.calm_periods = 0 if waited and not observation.remote else memory.calm_periods + 1
         self._recent.append(RecentPeriod(observation.busy_share, observation.throughput, waited, observation.capacity))
@@ -178,15 +171,6 @@ class DefaultPolicy:
         self._memory.ceiling = None
         self._capacities.forget_above(channels)
 
-    def _weigh_congestion(self, congestion: float) -> bool:
-        """Whether the region is congested, beyond noise and beyond the threshold."""
-        memory, options = self._memory, self.options
-        above_floor = congestion > options.congestion_floor
-        memory.evidence = memory.evidence + congestion if above_floor else memory.evidence / 2
-        confirmed = congestion >= options.congestion_strong or (above_floor and memory.congested_before)
-        memory.congested_before = above_floor
-        return confirmed and memory.evidence > options.congestion_threshold
-
     # -- deciding ------------------------------------------------------------------------------------------
 
     def _answer(self, observation: Observation, confirmed: bool) -> Proposal:
@@ -204,7 +188,7 @@ class DefaultPolicy:
         if observation.busy_share < self.options.saturated_share:
             return self._doubt(observation)
         self._memory.waiting_periods = 0
-        if self._drains(observation):
+        if self._memory.drains(observation, self.options):
             return self._hold(observation, "drain", "the backlog shrinks by itself")
         judged = self._judge_climb(observation)
         return judged if judged is not None else self._expand(observation)
@@ -249,14 +233,6 @@ class DefaultPolicy:
             return self._contract(observation, cause, branch="remote")
         memory.trial_channels, memory.trial_throughput = channels, throughput
         return self._expand(observation)
-
-    def _drains(self, observation: Observation) -> bool:
-        offered = observation.offered
-        if offered is None or offered > self.options.saturated_share * observation.throughput:
-            self._memory.draining = 0
-            return False
-        self._memory.draining += 1
-        return self._memory.draining <= self.options.drain_periods
 
     def _judge_climb(self, observation: Observation) -> Proposal | None:
         """P5: None if more channels are worth trying."""
@@ -395,10 +371,10 @@ class DefaultPolicy:
         if memory.careful:
             memory.careful = False
             memory.low, memory.high = channels, None
-        note_unsteadiness(memory, self.options, observation.period)
+        memory.note_unsteadiness(observation.period, self.options.patience)
         memory.climbing = True
         memory.climbing_periods = 0
-        memory.load_expanded_for = self._load()
+        memory.load_expanded_for = memory.load
         reason = f"congested ({observation.congestion:.2f}); the load takes about {wanted} channels"
         return Proposal(target, "expand", reason)
 
@@ -413,7 +389,7 @@ class DefaultPolicy:
             return None
         memory.climbing_periods += 1
         memory.climbing = memory.climbing_periods < options.finish_periods
-        load, expanded_for = self._load(), memory.load_expanded_for
+        load, expanded_for = memory.load, memory.load_expanded_for
         if expanded_for is not None and load >= SAME_LOAD_SHARE * expanded_for:
             memory.load_expanded_for = load  # estimated under heavy congestion before, now measured
         utilisation = load / self._capacity(observation)
@@ -436,7 +412,7 @@ class DefaultPolicy:
         limit = max((self._limit(law) for law in laws), default=0)
         if limit > channels:
             most = min(most, limit)
-        wanted = self._load() / self.options.expand_utilisation
+        wanted = self._memory.load / self.options.expand_utilisation
         for target in range(channels, most):
             # In doubt the law that asks for the fewest: a step that was too short is gone on with, not undone.
             ratio = max((law.capacity(target) / law.capacity(channels) for law in laws), default=target / channels)
@@ -453,18 +429,6 @@ class DefaultPolicy:
             seen.append(max(law.capacity(observation.channels) for law in laws.laws))
         return max(sum(seen) / len(seen) if seen else observation.throughput, CAPACITY_MIN)
 
-    def _load(self) -> float:
-        """Tuples per second that would be handled if there were channels enough; a mean of periods that agree."""
-        loads = self._memory.loads
-        latest = loads[-1][0]
-        total = weights = 0.0
-        for load, weight in reversed(loads):
-            if abs(load - latest) > SAME_LOAD_DEVIATION * latest:
-                break
-            total += load * weight
-            weights += weight
-        return total / weights
-
     def _contract(self, observation: Observation, calm: str, branch: str = "hold") -> Proposal:
         error = observation.relative_error or self._quality.error(0.0)
         return given_back(self._memory, self.options, self._recent, observation, error, calm, branch)
@@ -473,13 +437,15 @@ class DefaultPolicy:
 
     def to_dict(self) -> dict[str, Any]:
         recent = [list(period) for period in self._recent]
-        memory = {name: getattr(self._memory, name) for name in PolicyMemory.__dataclass_fields__}
-        return {**memory, "recent": recent, "quality": self._quality.to_dict(), **self._capacities.to_dict()}
+        return {
+            **self._memory.to_dict(),
+            "recent": recent,
+            "quality": self._quality.to_dict(),
+            **self._capacities.to_dict(),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._memory = PolicyMemory(
-            **{name: state[name] for name in PolicyMemory.__dataclass_fields__ if name in state}
-        )
+        self._memory = PolicyMemory.of_dict(state)
         self._recent = [RecentPeriod(*period) for period in state["recent"]]
         self._capacities.restore(state)
         self._quality = MeasurementQuality(**state["quality"])

@@ -15,9 +15,7 @@ from anabranch.control.default_options import DefaultOptions
 from anabranch.control.observation import Observation
 from anabranch.control.policy_memory import PolicyMemory, RecentPeriod
 
-NEEDED_AGAIN_MAX = 8  # channels are kept at most 128 times as long as usual
 NOISE_PER_PATIENCE = 0.1  # of so much noise each, channels are kept for as long again
-SOON_FACTOR = 2  # times patience: channels that are needed again within so many periods should have been kept
 REMOTE_PATIENCE_FACTOR = 2  # a neighbour downstream may be about to grow: its turn first
 
 
@@ -49,7 +47,7 @@ def given_back(
         return Proposal(channels, branch, f"{why} (congestion {observation.congestion:.2f})")
 
     least = REMOTE_PATIENCE_FACTOR * options.patience if remote else options.patience
-    factor = _kept_factor(memory) + int(error / NOISE_PER_PATIENCE)
+    factor = memory.kept_factor + int(error / NOISE_PER_PATIENCE)
     if factor > 1 and memory.calm_periods < least * factor:
         return hold(f"{calm}; channels were needed again soon before")
     # Where tuples waited downstream, the region was idle for another reason than too many channels.
@@ -73,21 +71,6 @@ def given_back(
     if remote:  # as good a trial as one upwards
         memory.trial_again = observation.period + options.ceiling_periods
     return Proposal(needed, "contract", f"{calm}; {busy:.0%} busy for {len(recent)} periods")
-
-
-def note_unsteadiness(memory: PolicyMemory, options: DefaultOptions, period: int) -> None:
-    """Channels that were given back and are needed again soon are kept longer the next time, and so on."""
-    if memory.contracted_at is None:
-        return
-    # Soon against how long they were kept before they were given back.
-    soon = period - memory.contracted_at <= options.patience * max(SOON_FACTOR, _kept_factor(memory) / 2)
-    memory.needed_again = max(0, min(NEEDED_AGAIN_MAX, memory.needed_again + (1 if soon else -1)))
-    memory.contracted_at = None
-
-
-def _kept_factor(memory: PolicyMemory) -> int:
-    """How much longer than usual channels are kept: once is chance, from then on twice as long each time."""
-    return 1 << max(0, memory.needed_again - 1)
 
 
 def _is_steady(periods: Sequence[RecentPeriod], relative_error: float) -> bool:

@@ -1,9 +1,22 @@
-"""What the default policy remembers from period to period, besides capacities: plain values."""
+"""What the default policy remembers from period to period, besides capacities: plain values, and what they say.
+
+Four answers need nothing but the memory: whether a region is congested (the evidence), whether its backlog shrinks by
+itself, how much it would have to do (the load), and how long channels are kept (bursts). What is decided from
+them is in default_policy.py, where the words are explained too.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from anabranch.control.default_options import DefaultOptions
+from anabranch.control.observation import Observation
+
+LOADS_MAX = 4  # periods over which the load is averaged…
+SAME_LOAD_DEVIATION = 0.25  # …unless it has changed by so much: a step, not noise
+NEEDED_AGAIN_MAX = 8  # channels are kept at most 128 times as long as usual
+SOON_FACTOR = 2  # times patience: channels that are needed again within so many periods should have been kept
 
 
 class RecentPeriod(NamedTuple):
@@ -73,3 +86,61 @@ class PolicyMemory:
     """Periods in which a backlog has been shrinking."""
     loads: list[list[float]] = field(default_factory=list)
     """The load of the latest periods: tuples per second, and the weight of the estimate."""
+
+    def weigh_congestion(self, congestion: float, options: DefaultOptions) -> bool:
+        """Whether the region is congested, beyond noise and beyond the threshold."""
+        above_floor = congestion > options.congestion_floor
+        self.evidence = self.evidence + congestion if above_floor else self.evidence / 2
+        confirmed = congestion >= options.congestion_strong or (above_floor and self.congested_before)
+        self.congested_before = above_floor
+        return confirmed and self.evidence > options.congestion_threshold
+
+    def drains(self, observation: Observation, options: DefaultOptions) -> bool:
+        """Whether the backlog shrinks by itself, and has not done so for too long."""
+        offered = observation.offered
+        if offered is None or offered > options.saturated_share * observation.throughput:
+            self.draining = 0
+            return False
+        self.draining += 1
+        return self.draining <= options.drain_periods
+
+    def note_load(self, observation: Observation) -> None:
+        load = observation.offered
+        if load is None:
+            load = observation.throughput / max(1.0 - observation.congestion, 0.1)
+        # An estimate from heavy congestion multiplies the error of the congestion.
+        weight = 1.0 if observation.offered is not None else max(1.0 - observation.congestion, 0.1) ** 2
+        self.loads = [*self.loads[-LOADS_MAX + 1 :], [load, weight]]
+
+    @property
+    def load(self) -> float:
+        """Tuples per second that would be handled if there were channels enough; a mean of periods that agree."""
+        latest = self.loads[-1][0]
+        total = weights = 0.0
+        for load, weight in reversed(self.loads):
+            if abs(load - latest) > SAME_LOAD_DEVIATION * latest:
+                break
+            total += load * weight
+            weights += weight
+        return total / weights
+
+    def note_unsteadiness(self, period: int, patience: int) -> None:
+        """Channels that were given back and are needed again soon are kept longer the next time, and so on."""
+        if self.contracted_at is None:
+            return
+        # Soon against how long they were kept before they were given back.
+        soon = period - self.contracted_at <= patience * max(SOON_FACTOR, self.kept_factor / 2)
+        self.needed_again = max(0, min(NEEDED_AGAIN_MAX, self.needed_again + (1 if soon else -1)))
+        self.contracted_at = None
+
+    @property
+    def kept_factor(self) -> int:
+        """How much longer than usual channels are kept: once is chance, from then on twice as long each time."""
+        return 1 << max(0, self.needed_again - 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def of_dict(cls, state: dict[str, Any]) -> PolicyMemory:
+        return cls(**{name: state[name] for name in cls.__dataclass_fields__ if name in state})

@@ -9,48 +9,31 @@ Then come the tuples that were fed back in the epoch before, then the tuples of 
 of declaration. Punctuations and the advances of watermarks travel between the tuples (docs/time.md). At the end of an
 epoch the time to live of every key whose state is another than before begins anew.
 
-What becomes of calls that fail is in `sequential_failures.py`.
+What travels between operators is in `sequential_wiring.py`, what they do with it in `sequential_operators.py` and
+`sequential_keys.py`, which keys wait in `sequential_time.py`, what becomes of calls that fail in
+`sequential_failures.py`, and of state when a later version of the program goes on in `sequential_versions.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from anabranch.engine.sequential_failures import Failures
-from anabranch.engine.sequential_time import Idleness, WaitingKeys
+from anabranch.engine.sequential_operators import SequentialOperators
+from anabranch.engine.sequential_wiring import Consume, Wiring
 from anabranch.errors import InputError, ProgramError
-from anabranch.operators.epoch_context import EpochContext, count_anomaly, current, moment, running
-from anabranch.operators.library_operator import NULL_ATTRIBUTE
+from anabranch.operators.epoch_context import EpochContext, current, running
 from anabranch.program.belongings import Belongings
-from anabranch.program.calling import Instances, emitted, exact, key_of, next_tuple, route_of
+from anabranch.program.calling import exact
 from anabranch.program.elastic import ElasticFunction
-from anabranch.program.event_time import (
-    BEGINNING,
-    END,
-    awaiting_watermarks,
-    event_time_of,
-    watermarks_behind,
-    watermarks_read,
-)
+from anabranch.program.event_time import awaiting_watermarks
 from anabranch.program.graph import (
     DeadLetters,
     Feedback,
-    Filter,
-    FlatMap,
-    Keyed,
-    Map,
     Node,
-    Port,
-    Process,
-    Punctuate,
-    Route,
     Source,
-    Spread,
-    Union,
     Watermark,
     carrying_punctuations,
     fed_back,
@@ -58,10 +41,6 @@ from anabranch.program.graph import (
     upstream,
 )
 from anabranch.program.schema import MisfitError, Row, ShapeError
-from anabranch.state.codec import comparable
-from anabranch.state.user_objects import UserClasses
-
-Consume = Callable[[Row], None]
 
 
 class SequentialRun:
@@ -83,50 +62,55 @@ class SequentialRun:
         ends = named([outputs] if isinstance(outputs, Node) else outputs)
         self.outputs: list[list[Row]] = [[] for _ in ends]
         self.delivered = [0] * len(ends)
-        self.clock_ms = clock_ms
-        self._states: dict[str, tuple[Instances, dict[Any, Any]]] = {}
-        self._ticks: list[Callable[[], None]] = []
-        self._ends: list[Callable[[], None]] = []
-        self._takes_advances: dict[int, Callable[[str, int], None]] = {}
-        self._ways: dict[int, int] = {}  # of the tuple that is on its way through a route
-        nodes = upstream(*ends)
+        self._nodes = nodes = upstream(*ends)
         self._roots = [node.logic for node in nodes if not isinstance(node.logic, (Source, Feedback))]
         functions = [getattr(logic, "function", None) for logic in self._roots]
         self._elastic = [function for function in functions if isinstance(function, ElasticFunction)]
         self._mine: Belongings | None = None
         self._is_within = False
-        self._punctuated = carrying_punctuations(nodes)
-        self._consumers: dict[int, list[Consume]] = {node.id: [] for node in nodes}
-        self._listeners: dict[int, list[Callable[[], None]]] = {node.id: [] for node in nodes}
-        self._behind = watermarks_behind(nodes)
-        self._advancing: dict[int, list[Callable[[str, int], None]]] = {node.id: [] for node in nodes}
-        self._idleness = Idleness(nodes)
-        self._failures = Failures(nodes, self._emit)
         self._number = 0
-        self._ending = False
-        awaiting = awaiting_watermarks(nodes)
-        for node in nodes:
-            if node.inputs:
-                consumers, punctuated = self._operator(node)
-                if node.id in awaiting and not isinstance(node.logic, Watermark):
-                    for source in {each.id: each for each in node.inputs}.values():
-                        self._advancing[source.id].append(self._takes_advances[node.id])
-                for place, source in enumerate(node.inputs):
-                    if not isinstance(node.logic, DeadLetters):
-                        self._consumers[source.id].append(consumers[place])
-                    if source.id in self._punctuated and node.id in self._punctuated:
-                        self._listeners[source.id].append(punctuated)
+        self._wiring = Wiring(nodes, clock_ms)
+        self._operators = SequentialOperators(self._wiring)
+        self._wire(nodes)
         for output, end in zip(self.outputs, ends, strict=True):
-            self._consumers[end.id].append(output.append)
+            self._wiring.reads_tuples(end, output.append)
         self.sources = {node.name: node for node in nodes if isinstance(node.logic, Source)}
-        self._loops: dict[str, tuple[Node, list[Row]]] = {}
+        self._loops = self._wire_loops(nodes)
+
+    def _wire(self, nodes: Sequence[Node]) -> None:
+        """The operators, each as a reader of its inputs."""
+        wiring, punctuated, awaiting = self._wiring, carrying_punctuations(nodes), awaiting_watermarks(nodes)
+        for node in nodes:
+            if not node.inputs:
+                continue
+            takes = self._operators.operator(node)
+            if node.id in awaiting and not isinstance(node.logic, Watermark):
+                for source in {each.id: each for each in node.inputs}.values():
+                    wiring.reads_watermarks(source, takes.advance)
+            for source, consume in zip(node.inputs, takes.tuples, strict=True):
+                if not isinstance(node.logic, DeadLetters):
+                    wiring.reads_tuples(source, consume)
+                if source.id in punctuated and node.id in punctuated:
+                    wiring.reads_punctuations(source, takes.punctuation)
+
+    def _wire_loops(self, nodes: Sequence[Node]) -> dict[str, tuple[Node, list[Row]]]:
+        """What is fed back, by the name of the loop, in the order of declaration; with what is under way there."""
         names = {node.name: node for node in nodes}
+        found: dict[str, tuple[Node, list[Row]]] = {}
         for target, loops in fed_back(nodes).items():
             for loop in loops:
                 in_flight: list[Row] = []
-                self._loops[loop.name] = loop, in_flight
-                self._consumers[names[target].id].append(_sender(loop, in_flight))
-        self._loops = {node.name: self._loops[node.name] for node in nodes if isinstance(node.logic, Feedback)}
+                found[loop.name] = loop, in_flight
+                self._wiring.reads_tuples(names[target], _sender(loop, in_flight))
+        return {node.name: found[node.name] for node in nodes if isinstance(node.logic, Feedback)}
+
+    @property
+    def clock_ms(self) -> int:
+        return self._wiring.clock_ms
+
+    @clock_ms.setter
+    def clock_ms(self, clock_ms: int) -> None:
+        self._wiring.clock_ms = clock_ms
 
     @property
     def output(self) -> list[Row]:
@@ -178,16 +162,16 @@ class SequentialRun:
         sent = [(loop, list(rows)) for loop, rows in self._loops.values()]
         for _, rows in self._loops.values():
             rows.clear()
-        self._idleness.begin(self.clock_ms)
-        for tick in self._ticks:
+        self._wiring.idleness.begin(self.clock_ms)
+        for tick in self._wiring.ticks:
             tick()
         for loop, rows in sent:
             for row in rows:
-                self._emit(loop, row)
+                self._wiring.emit(loop, row)
         for name, node in self.sources.items():
             for number, row in enumerate(inputs.get(name, ())):
-                self._emit(node, input_row(node, row, number))
-        for end in self._ends:
+                self._wiring.emit(node, input_row(node, row, number))
+        for end in self._wiring.ends:
             end()
         self.delivered = [len(rows) for rows in self.outputs]
 
@@ -205,11 +189,19 @@ class SequentialRun:
                 self.end()
                 self.finish(epochs_max)
 
+    def advance(self, node: Node, value: int) -> None:
+        """The watermark that an operator makes comes to a value, without a tuple."""
+        self._wiring.advance(node, node.name, value)
+
+    def punctuate(self, node: Node) -> None:
+        """A punctuation behind an operator."""
+        self._wiring.punctuate(node)
+
     def end(self) -> None:
         """The end of the input: an epoch without tuples, in which all time has come. Nothing may follow."""
-        self._ending = True
+        self._wiring.ending = True
         self.epoch({})
-        self._ending = False
+        self._wiring.ending = False
 
     def finish(self, epochs_max: int | None = None) -> None:
         """Epochs without input until nothing is in flight; at most so many."""
@@ -222,239 +214,13 @@ class SequentialRun:
 
     def state(self, operator: str) -> dict[Any, tuple[Any, ...]]:
         """The state of an operator: key → values of its state fields."""
-        instances, by_key = self._states[operator]
-        return {key: instances.values(instance) for key, instance in by_key.items()}
+        keyed = self._operators.keyed[operator]
+        return {key: keyed.instances.values(instance) for key, instance in keyed.by_key.items()}
 
     def initial_state(self, operator: str) -> tuple[Any, ...]:
         """The state of a key that was never seen."""
-        instances, _ = self._states[operator]
+        instances = self._operators.keyed[operator].instances
         return instances.values(instances.new())
-
-    def _emit(self, node: Node, row: Row) -> None:
-        for consume in self._consumers[node.id]:
-            consume(row)
-
-    def _punctuate(self, node: Node) -> None:
-        for listen in self._listeners[node.id]:
-            listen()
-
-    def _advance(self, node: Node, name: str, value: int) -> None:
-        """A watermark is told to whoever reads an operator's output."""
-        for take in self._advancing[node.id]:
-            take(name, value)
-
-    def _operator(self, node: Node) -> tuple[list[Consume], Callable[[], None]]:
-        """What takes the tuples of each input, and what takes punctuations."""
-        logic, schema = node.logic, node.schema
-        self._takes_advances[node.id] = functools.partial(self._advance, node)
-        if isinstance(logic, Keyed):
-            return self._keyed(node, logic)
-        if isinstance(logic, Filter):
-            keeps = logic.function
-            call = self._failures.calling(node, lambda row: bool(keeps(row)))
-
-            def consume(row: Row) -> None:
-                if call(row):
-                    self._emit(node, row)
-
-        elif isinstance(logic, Map):
-            call = self._failures.calling(node, lambda row: exact(schema, logic.function(row)))
-
-            def consume(row: Row) -> None:
-                self._emit(node, call(row))
-
-        elif isinstance(logic, FlatMap):
-            function = logic.function
-
-            def consume(row: Row) -> None:
-                self._emit_all(node, row, lambda: function(row))
-
-        elif isinstance(logic, Process):
-
-            def consume(row: Row) -> None:
-                self._emit_all(node, row, lambda: getattr(logic.operator, logic.method)(row))
-
-        elif isinstance(logic, Route):
-            choose = self._failures.calling(node, lambda row: route_of(logic, row))
-
-            def consume(row: Row) -> None:
-                self._ways[node.id] = choose(row)
-                self._emit(node, row)
-
-        elif isinstance(logic, Port):
-            route, index = node.inputs[0].id, logic.index
-
-            def consume(row: Row) -> None:
-                if self._ways[route] == index:
-                    self._emit(node, row)
-
-        elif isinstance(logic, Punctuate):
-            ends_here = logic.function
-            call = self._failures.calling(node, lambda row: bool(ends_here(row)))
-
-            def consume(row: Row) -> None:
-                ends = call(row)
-                self._emit(node, row)
-                if ends:
-                    self._punctuate(node)
-
-        elif isinstance(logic, Watermark):
-            return [self._watermark(node, logic)], lambda: self._punctuate(node)
-
-        else:
-            assert isinstance(logic, (Union, Spread, DeadLetters)), f"a {node.kind} reads no stream"
-
-            def consume(row: Row) -> None:
-                self._emit(node, row)
-
-        return [self._failures.skipping(node, consume)] * len(node.inputs), lambda: self._punctuate(node)
-
-    def _watermark(self, node: Node, logic: Watermark) -> Consume:
-        """The tuples as they are; behind one that raises the watermark, or that ends a silence, its value."""
-        place, name = node.schema.names.index(logic.attribute), node.name
-        time_of = self._failures.calling(node, lambda row: event_time_of(logic, tuple.__getitem__(row, place)))
-        value = BEGINNING
-
-        def consume(row: Row) -> None:
-            nonlocal value
-            time = time_of(row)
-            if time is None:
-                count_anomaly(name, NULL_ATTRIBUTE)
-                return
-            self._emit(node, row)
-            was_idle, after = self._idleness.heard(name, self.clock_ms), logic.after(time)
-            if after > value or was_idle:
-                value = max(after, value)
-                self._advance(node, name, value)
-
-        def tick() -> None:
-            if self._ending:
-                self._advance(node, name, END)
-
-        self._ticks.append(tick)
-        return self._failures.skipping(node, consume)
-
-    def _keyed(self, node: Node, logic: Keyed) -> tuple[list[Consume], Callable[[], None]]:
-        instances = Instances(node)
-        classes = UserClasses(node)
-        by_key: dict[Any, Any] = {}
-        self._states[node.name] = (instances, by_key)
-        ttl_ms = logic.time_to_live_ms
-        expires: dict[Any, int] = {}
-        touched: dict[Any, bytes] = {}  # keys of this epoch, with their state before it
-        waiting: dict[Any, Row] = {}  # the keys that wait, in the order in which they began to
-        names = watermarks_read(node, self._behind) if logic.by_watermark else ()
-        timed = WaitingKeys(names)
-        watermark = timed.watermark
-        initial = instances.values(instances.new())
-
-        def settle(key: Any, instance: Any, row: Row) -> None:
-            values = instances.values(instance)  # refuses what would be lost
-            if logic.waiting and getattr(instance, logic.waiting):
-                waiting.setdefault(key, row)
-            elif logic.waiting:
-                waiting.pop(key, None)
-            if logic.timed:
-                timed.settle(key, instance.timer_due)
-                if values == initial:
-                    by_key.pop(key, None)  # nothing is left of it
-
-        def consumer(place: int) -> Consume:
-            names = node.inputs[place].schema.names
-            places = tuple(names.index(name) for name in node.key_of(place))
-            method = logic.method_of(place)
-            takes_time, own = logic.takes_time, self._behind[node.inputs[place].id]
-
-            def consume(row: Row) -> None:
-                key = key_of(row, places)
-                instance = by_key.get(key)
-                if instance is None or self.clock_ms >= expires.get(key, self.clock_ms + 1):
-                    instance = by_key[key] = instances.new()
-                    expires.pop(key, None)
-                if ttl_ms is not None:
-                    touched.setdefault(key, comparable(list(instances.values(instance)), classes))
-                now = watermark.least(own) if logic.per_input else watermark.value
-                arguments = (row, now) if takes_time else (row,)
-                before = functools.partial(_set_moment, watermark.value, None) if logic.timed else None
-                with self._failures.of_key(node, instance):
-                    self._emit_all(node, row, lambda: getattr(instance, method)(*arguments), before)
-                settle(key, instance, row)
-
-            return consume
-
-        def fire() -> None:
-            """Call the keys that waited for what time has come to: by their times, then since when they waited."""
-            for due, key in timed.due():
-                instance = by_key[key]
-                row: Any = f"the key {key!r}, which waits"
-                before = functools.partial(_set_moment, watermark.value, due)
-                with self._failures.of_waiting(node, instance, key, due):
-                    self._emit_all(node, row, functools.partial(getattr(instance, logic.timed), due), before)
-                settle(key, instance, row)
-
-        def takes_advance(name: str, value: int) -> None:
-            if watermark.take(name, value):
-                fire()
-                self._advance(node, node.name, watermark.value)
-
-        def tick() -> None:
-            if logic.by_clock:
-                watermark.value = END if self._ending else self.clock_ms
-                fire()
-            elif watermark.advance():
-                fire()
-                self._advance(node, node.name, watermark.value)
-
-        def call_waiting(method: str, *arguments: Any) -> None:
-            for key, row in list(waiting.items()):
-                instance = by_key[key]
-                if ttl_ms is not None:
-                    touched.setdefault(key, comparable(list(instances.values(instance)), classes))
-                waits = f"the key {key!r}, which waits"
-                with self._failures.of_waiting(node, instance, key):
-                    self._emit_all(node, waits, functools.partial(getattr(instance, method), *arguments))
-                settle(key, instance, row)
-
-        def ended() -> None:
-            for key, before in touched.items():
-                if comparable(list(instances.values(by_key[key])), classes) != before:
-                    expires[key] = self.clock_ms + (ttl_ms or 0)
-            touched.clear()
-
-        def punctuated() -> None:
-            if logic.punctuated:
-                call_waiting(logic.punctuated)
-            self._punctuate(node)
-
-        if ttl_ms is not None:
-            self._ends.append(ended)
-        if logic.timed:
-            self._ticks.append(tick)
-        if logic.by_watermark:
-            self._idleness.reads(node.name, names, watermark)
-            self._takes_advances[node.id] = takes_advance
-        if logic.ticked:
-            self._ticks.append(lambda: call_waiting(logic.ticked, END if self._ending else self.clock_ms))
-        elif logic.punctuated:
-            self._ticks.append(lambda: call_waiting(logic.punctuated) if self._ending else None)
-        return [consumer(place) for place in range(len(node.inputs))], punctuated
-
-    def _emit_all(
-        self, node: Node, row: Any, call: Callable[[], Any], before: Callable[[], None] | None = None
-    ) -> None:
-        # Each tuple goes down before the operator makes the next one: depth-first.
-        if before is not None:
-            before()
-        if node.on_error != "fail":  # a call that fails has emitted nothing: it is known only when all is made
-            for item in self._failures.calling(node, lambda _: [exact(node.schema, e) for e in emitted(call())])(row):
-                self._emit(node, item)
-            return
-        outputs = iter(self._failures.calling(node, lambda _: emitted(call()))(row))
-        step = self._failures.calling(node, lambda _: next_tuple(node.schema, outputs))
-        while (item := step(row)) is not None:
-            self._emit(node, item)
-            if before is not None:
-                before()  # other operators ran meanwhile, for which time has come further or less far
 
 
 def run_epochs(
@@ -478,11 +244,6 @@ def _epochs(node: Node) -> Sequence[Sequence[Any]]:
     if found is None:
         raise ProgramError(f"run_sequential: the source {node.title} holds no rows; give them: run_sequential(rows)")
     return found
-
-
-def _set_moment(reached: int, fired: int | None) -> None:
-    now = moment()
-    now.reached, now.fired = reached, fired
 
 
 def _sender(loop: Node, in_flight: list[Row]) -> Consume:

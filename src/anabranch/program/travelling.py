@@ -4,24 +4,33 @@ Code of the user's is sent with the globals it names, as they are when the query
 module anew would have those of the file, and not what a script has set since. The decimal context of the thread that
 starts the query goes along for the same reason. What no copy can be made of (a lock, a connection) stays a matter of
 the worker's own import, and so do the other globals of that program.
+
+The text of the files that code of the user's is from goes along as well: what is rewritten in a worker is rewritten
+from its source, and a worker does not have a notebook's cells, nor the script on another host.
 """
 
 from __future__ import annotations
 
 import decimal
-from collections.abc import Iterable
+import linecache
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from anabranch.errors import ProgramError, StateError
 from anabranch.program.graph import Node
+from anabranch.program.object_parts import is_library
+from anabranch.program.object_reach import code_of
 from anabranch.program.whole_copies import loaded, pickled_whole
+
+_LONGEST_SOURCE = 1_000_000  # characters of a file: longer ones are generated, or data
 
 
 def packed(program: Any, nodes: Iterable[Node], context: decimal.Context) -> bytes:
     """A program as bytes; `nodes` are its operators, `context` is the decimal one that they run under."""
     names = [node.title for node in nodes]
+    logics = [node.logic for node in nodes]
     try:
-        found, _ = pickled_whole((program, context), [node.logic for node in nodes])
+        found, _ = pickled_whole((program, context, sources_of(logics)), logics)
         return found
     except StateError as problem:
         for node in nodes:
@@ -35,8 +44,31 @@ def packed(program: Any, nodes: Iterable[Node], context: decimal.Context) -> byt
 
 def unpacked(data: bytes) -> tuple[Any, decimal.Context]:
     """The program, and the decimal context it runs under."""
-    program, context = loaded(data)
+    program, context, sources = loaded(data)
+    give_sources(sources)
     return program, context
+
+
+def sources_of(target: Any) -> dict[str, str]:
+    """The texts of the files that the user's functions are from, by the names that their code has."""
+    _, functions = code_of(target)
+    found: dict[str, str] = {}
+    for function in functions:
+        name = function.__code__.co_filename
+        if name not in found and not is_library(function.__module__):
+            text = "".join(linecache.getlines(name, function.__globals__))
+            if 0 < len(text) <= _LONGEST_SOURCE:
+                found[name] = text
+    return found
+
+
+def give_sources(sources: Mapping[str, str]) -> None:
+    """Have this process take the text of files from here; who rewrites code checks that it is that of the code."""
+    for name, text in sources.items():
+        lines = text.splitlines(keepends=True)
+        if linecache.getlines(name) != lines:
+            # Without a time of change: the entry is not compared with a file.
+            linecache.cache[name] = (len(text), None, lines, name)
 
 
 def run_under(context: decimal.Context) -> None:

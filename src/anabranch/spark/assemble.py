@@ -17,7 +17,8 @@ from anabranch.compiler.layout.plan import Plan
 from anabranch.control.executor_planner import ExecutorPlan
 from anabranch.engine.driver.drain import Drain
 from anabranch.engine.driver.epoch_sizing import EpochSizing
-from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.program_description import checked_description
+from anabranch.engine.driver.runner import EpochRunner
 from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage
 from anabranch.engine.driver.sink import Holder
 from anabranch.engine.driver.switching import Form, Forms, SwitchingRunner
@@ -30,7 +31,7 @@ from anabranch.program.options import seconds_of
 from anabranch.spark.batch_log import BatchLog
 from anabranch.spark.cluster import QueryExecutors, executors_of
 from anabranch.spark.direct_files import DirectFiles
-from anabranch.spark.hadoop_files import local_path, open_files, qualified
+from anabranch.spark.hadoop_files import local_path, open_files, open_state_files, qualified
 from anabranch.spark.read_limits import SparkReadLimits, sizing_of
 from anabranch.spark.row_files import RowFiles
 from anabranch.spark.slots import slots_now, task_slots
@@ -109,7 +110,8 @@ def start(
     options, context = wanted.options, spark.sparkContext
     location = qualified(spark, wanted.checkpoint)
     durable = options.durability == "power"
-    files = open_files(spark, f"{location}/anabranch", durable)
+    kept = location if options.state_location is None else qualified(spark, options.state_location)
+    files = open_state_files(spark, f"{kept}/anabranch", durable)
     held = Checkpoint(files, options.versions_kept)
     log = BatchLog(open_files(spark, location, durable))
     plans: dict[Form, Plan] = {}
@@ -121,10 +123,9 @@ def start(
     forms = Forms(program_of, wanted.split_hot_keys, wanted.spread_names)
     first = forms.first(held)
     program = forms.program(first)
-    description = describe_program(program)
     store = options.migration_store
     backing = None if store is None else open_backing_store(store, location)
-    held.check(description, options.allow_state_loss)
+    description = checked_description(program, held, options.allow_state_loss)
     log.check(held.latest().facts)
     for sink in wanted.sinks:
         sink.check(Holder(location, held.query))
@@ -143,7 +144,7 @@ def start(
     rows = RowFiles(inputs)
     changes = held.bind(description, options.allow_state_loss)
     assert held.query is not None
-    written = rows.written(spark, f"{files.root}/sources", held.query)
+    written = rows.written(spark, f"{location}/anabranch/sources", held.query)
     sources = OrderedSources(spark, inputs, written, None if sizing is None else sizing.limits)
     read_limits = _read_limits(spark, sources, sizing)
     direct = DirectFiles(spark, inputs, sources.leaves, options.file_reading)
@@ -168,9 +169,10 @@ def start(
         batch_digest=log.digest,
     )
     settings = EpochSettings(
-        options.elastic, options.balancing, options.snapshots, options.mergers, options.verify, options.watch
+        *(options.elastic, options.balancing, options.snapshots, options.mergers),
+        *(options.verify, options.watch, options.columns),
     )
-    storage = Storage(held, local_path(location) is not None, backing)
+    storage = Storage(held, local_path(kept) is not None, backing, options.cache)
 
     def runner_of(program: Program) -> EpochRunner:
         found = dataclasses.replace(program, orders=sources.orders)

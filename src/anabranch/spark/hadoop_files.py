@@ -1,4 +1,7 @@
-"""Files on any path that the Spark session can write: local ones directly, others through Hadoop."""
+"""Files on any path that the Spark session can write: local ones directly, others through Hadoop.
+
+What a query itself keeps in an S3 store is not read through Hadoop: Python reaches it, in every process.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from anabranch.state.files import Files, LocalFiles, cannot_read, cannot_write, passing_name
+from anabranch.state.object_files import S3Account, S3Files
 
 
 def local_path(location: str) -> str | None:
@@ -42,6 +46,22 @@ def open_files(spark: SparkSession, location: str, durable: bool = False) -> Fil
     location = qualified(spark, location)
     path = local_path(location)
     return LocalFiles(path, durable) if path is not None else HadoopFiles(spark, location, durable)
+
+
+def open_state_files(spark: SparkSession, location: str, durable: bool = False) -> Files:
+    """The files of a checkpoint's own part below a location: in an S3 store every process reaches them itself."""
+    if not S3Files.is_location(location):
+        return open_files(spark, location, durable)
+    bucket = urlparse(location).netloc
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    said = {name: _setting(configuration, name) for name in S3Account.setting_names(bucket)}
+    return S3Files(location, S3Account.of_settings(said, bucket))
+
+
+def _setting(configuration: Any, name: str) -> str | None:
+    """A setting of Hadoop's; keys may be in a store of credentials, which Hadoop asks."""
+    found = configuration.getPassword(name) if name.endswith((".key", ".token")) else configuration.get(name)
+    return None if found is None else "".join(found).strip()
 
 
 class HadoopFiles:

@@ -6,19 +6,16 @@ publishes the manifest. So a task may be repeated, run twice at once, or die at 
 nothing to undo.
 
 Where a checkpoint is on a path that every process can open, segments are mapped from it into memory: the
-page cache is the working store, shared by all workers of a host. Where only Hadoop reaches it, a host keeps
-copies in a working directory: new segments travel to the checkpoint with the task's result, and a task that
-misses one says so and is given it by the driver.
+page cache is the working store, shared by all workers of a host. In an object store tasks write and read segments
+themselves, and a host keeps copies (`host_cache`). Where only Hadoop reaches the checkpoint there are copies too, but
+new segments travel to the checkpoint with the task's result, and a task that misses one says so and is given it by the
+driver.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import hashlib
-import os
-import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -30,9 +27,11 @@ import pyarrow as pa
 from anabranch.errors import CheckpointError, MissingSegments, StorageError
 from anabranch.faults import reach
 from anabranch.program.graph import Keyed, Node
+from anabranch.program.state_fields import FIRST_VERSION
 from anabranch.state.backing import BackingStore
 from anabranch.state.compaction import INLINE_ROWS
-from anabranch.state.files import PASSING, Files, LocalFiles, is_private
+from anabranch.state.files import Files, LocalFiles, MemoryFiles
+from anabranch.state.host_cache import CacheSettings, HostCache
 from anabranch.state.key_owners import RegionOwners
 from anabranch.state.lineage import KeyRoute, files_of, inline_compaction, others_remain, own, visible
 from anabranch.state.records import SegmentRecord
@@ -40,8 +39,19 @@ from anabranch.state.segment import EXPIRES, NEVER, Segment, checksum_of, compac
 from anabranch.state.table import SegmentCache, Table
 
 _segments = SegmentCache()
-# No file takes that long to be written.
-_WRITING_S_MAX = 3600.0
+
+
+@dataclasses.dataclass(frozen=True)
+class FieldNames:
+    """What a program says of the fields of an operator's state."""
+
+    version: int = FIRST_VERSION
+    """Which version of the state has them."""
+    were: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """Field → what it was called before, latest first."""
+
+
+_FIRST = FieldNames()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +74,8 @@ class StateVersion:
         Operator name → its key.
     fields : mapping
         Operator name → its state fields with their initial values.
+    histories : mapping
+        Operator name → the version of its state, and what its fields were called before, where that says something.
     segments : mapping
         Operator name → the manifest's records of its segments.
     supplied : mapping
@@ -76,8 +88,11 @@ class StateVersion:
         Whether segments are on the disk before they count.
     backing : BackingStore, optional
         Where segments that this host does not have may be found, if files are not shared.
-    memory : Files, optional
-        Files in the memory of the one process that all tasks run in: read and written instead of those below the root.
+    store : Files, optional
+        The checkpoint's files, where tasks reach them by it and not by a path: an object store, or the memory of the
+        one process that all tasks run in.
+    cache : CacheSettings
+        Where a host keeps copies of what it has no path to.
     """
 
     root: str
@@ -88,12 +103,14 @@ class StateVersion:
     keys: Mapping[str, KeyRoute]
     fields: Mapping[str, Mapping[str, Any]]
     segments: Mapping[str, Sequence[SegmentRecord]]
+    histories: Mapping[str, FieldNames] = dataclasses.field(default_factory=dict)
     supplied: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     compacting: frozenset[str] = frozenset()
     transient: frozenset[str] = frozenset()
     durable: bool = False
     backing: BackingStore | None = None
-    memory: Files | None = None
+    store: Files | None = None
+    cache: CacheSettings = dataclasses.field(default_factory=CacheSettings)
 
     def __call__(self, channel: int) -> TaskState:
         return TaskState(self, channel)
@@ -105,22 +122,25 @@ class TaskState:
     def __init__(self, version: StateVersion, channel: int) -> None:
         self._version = version
         self._channel = channel
-        working = LocalFiles(working_directory(version.root))
-        self._working = working
-        self._files = LocalFiles(version.root, version.durable) if version.shared else working
+        self._cache = HostCache(version.root, version.cache)
+        self._files = LocalFiles(version.root, version.durable)
+        self._is_mapped = version.shared and version.store is None
         self._tables: dict[str, Table] = {}
         self._records: dict[str, list[SegmentRecord]] = {}
         self.damaged: list[str] = []
+        self.fetched_bytes = 0
 
     def open(self, nodes: Sequence[Node]) -> dict[str, Table]:
         """The tables of the keyed operators among `nodes`, by name."""
         missing: list[str] = []
-        _segments.retain(self._files.root, files_of(self._version.segments))
+        known = files_of(self._version.segments)
+        _segments.retain(self._files.root, known)
+        self._cache.retain(known)
         for node in nodes:
             if isinstance(node.logic, Keyed):
                 records = self.visible(node.name)
                 self._records[node.name] = records
-                segments = [segment for record in records for segment in self._read(record, missing)]
+                segments = self._named_now(node.name, [s for record in records for s in self._read(record, missing)])
                 self._tables[node.name] = Table(
                     node,
                     self._version.keys[node.name],
@@ -131,6 +151,11 @@ class TaskState:
         if missing:
             raise MissingSegments(missing)
         return self._tables
+
+    def _named_now(self, operator: str, segments: Sequence[Segment]) -> list[Segment]:
+        """Segments with the names that the program has for the fields."""
+        were = self._version.histories.get(operator, _FIRST).were
+        return [segment.renamed(were) for segment in segments] if were else list(segments)
 
     def visible(self, operator: str) -> list[SegmentRecord]:
         """The segments this channel reads of an operator, newest first."""
@@ -150,6 +175,8 @@ class TaskState:
         except MissingSegments as problem:
             missing.extend(problem.names)
             return []
+        except StorageError:
+            raise  # nobody knows whether it is damaged
         except CheckpointError as problem:
             if record.transient:
                 return []  # its host is gone, or its disk was cleaned: it begins anew
@@ -165,42 +192,40 @@ class TaskState:
 
     def _segment(self, record: SegmentRecord) -> Segment:
         name, checksum = record.name, record.checksum
+        if isinstance(self._version.store, MemoryFiles) and not record.transient:
+            return Segment(pa.py_buffer(self._fetched(name)), checksum)
+        if self._is_mapped and not record.transient:
+            return _segments.get(str(self._files.path(name)), checksum)
+        found = self._cache.segment(name, checksum)
+        if found is not None:
+            return found
         if record.transient:
-            return _segments.get(str(self._working.path(name)), checksum)
-        if self._version.memory is not None:
-            held = self._version.memory.read(f"state/{name}")
-            if held is None:
-                raise CheckpointError(f"the state segment {name} is missing")
-            return Segment(pa.py_buffer(held), checksum)
-        path = str(self._files.path(name))
-        if self._version.shared:
-            return _segments.get(path, checksum)
-        supplied = self._version.supplied.get(name)
-        if supplied is not None:
-            self._keep(name, supplied)
-            return Segment(pa.py_buffer(supplied), checksum)
+            raise CheckpointError(f"the state segment {name} is missing")
+        data = self._fetched(name)
         try:
-            return _segments.get(path, checksum)
-        except CheckpointError:  # not in the working directory, or damaged there
-            return self._collected(name, checksum)
-
-    def _collected(self, name: str, checksum: int) -> Segment:
-        """A segment that another host wrote, from the backing store; if that has it not, the checkpoint has."""
-        data = self._version.backing.collect(name) if self._version.backing is not None else None
-        try:
-            if data is None:
-                raise MissingSegments([name])
             segment = Segment(pa.py_buffer(data), checksum)
         except CheckpointError:
+            if self._version.store is not None or name in self._version.supplied:
+                raise
             raise MissingSegments([name]) from None
-        self._keep(name, data)
+        self.fetched_bytes += len(data)
+        self._cache.keep(name, data)
         return segment
 
-    def _keep(self, name: str, data: bytes | memoryview) -> None:
-        """Put a copy into the working directory; if that is full, the state is still in the checkpoint."""
-        with contextlib.suppress(StorageError):
-            if is_private(os.path.dirname(self._working.root)):
-                self._working.write(name, data)
+    def _fetched(self, name: str) -> bytes:
+        """A segment that is not on this host: from the store, from the driver, or from where its writer put it."""
+        version = self._version
+        if version.store is not None:
+            data = version.store.read(f"state/{name}")
+            if data is None:
+                raise CheckpointError(f"the state segment {version.root}/{name} is missing")
+            return data
+        data = version.supplied.get(name)
+        if data is None and version.backing is not None:
+            data = version.backing.collect(name)
+        if data is None:
+            raise MissingSegments([name])
+        return data
 
     def save(self, nodes: Sequence[Node]) -> list[SegmentRecord]:
         """Write what changed, compact where that is due; the records of the new segments, for the manifest."""
@@ -212,7 +237,13 @@ class TaskState:
             if changes is None:
                 continue
             data, rows = changes
+            version = self._version.histories.get(node.name, _FIRST).version
             record = self._write(node.name, data, rows, self._version.epoch)
+            record = dataclasses.replace(
+                record,
+                versions=() if version == FIRST_VERSION else (version,),
+                classes=tuple(sorted(self._tables[node.name].classes.kept)),
+            )
             written.append(record)
             reach("segment written", epoch=self._version.epoch, channel=self._channel, operator=node.name)
             seen = [record, *self._records[node.name]]
@@ -221,21 +252,9 @@ class TaskState:
             if count:
                 is_all = count == len(seen)
                 written.append(self.compact(node.name, mine[:count], is_all, new={record.name: data}))
-        if not self._version.shared or self._version.transient:
-            self._clean()
+        if not self._is_mapped or self._version.transient:
+            self._cache.clean(files_of(self._version.segments), self._version.segments, self._version.epoch)
         return written
-
-    def _clean(self) -> None:
-        """Remove copies from the working directory that no manifest names and no running task can be writing, and what
-        tasks that died were writing."""
-        known = files_of(self._version.segments)
-        for operator in self._version.segments:
-            for name in self._working.names(operator):
-                epoch = name.split("-")[0]
-                is_old = epoch.isdigit() and int(epoch) < self._version.epoch - 1
-                is_left = name.endswith(PASSING) and self._working.age_s(f"{operator}/{name}") > _WRITING_S_MAX
-                if is_left or (is_old and f"{operator}/{name}" not in known):
-                    self._working.delete(f"{operator}/{name}")
 
     def compact(
         self, operator: str, records: Sequence[SegmentRecord], is_all: bool, new: Mapping[str, pa.Buffer] | None = None
@@ -258,6 +277,8 @@ class TaskState:
             adopted=tuple(sorted(adopted | set(foreign))),
             made=self._version.epoch,
             parts=tuple(dataclasses.replace(each, parts=(), data=None) for each in records),
+            versions=_versions_in(records),
+            classes=tuple(sorted({shape for record in records for shape in record.classes})),
         )
 
     def _segments_of(
@@ -279,12 +300,14 @@ class TaskState:
         self, operator: str, segments: Sequence[Segment], drop_dead: bool, is_restricted: bool = True
     ) -> pa.Buffer:
         """Segments, newest first, as one; restricted to what this channel owns, if others' keys are in them."""
+        segments = self._named_now(operator, segments)
         return compacted_segments(
             segments,
             drop_dead=drop_dead,
             keeps=functools.partial(self.owned, operator) if is_restricted else None,
             defaults=self._defaults(operator, segments),
             clock_ms=self._version.clock_ms,
+            version=self._version.histories.get(operator, _FIRST).version,
         )
 
     def _defaults(self, operator: str, segments: Sequence[Segment]) -> dict[str, Any]:
@@ -311,23 +334,22 @@ class TaskState:
             transient=operator in self._version.transient,
         )
         if record.transient:
-            self._keep(name, memoryview(data))
-        elif self._version.memory is not None:
-            self._version.memory.write(f"state/{name}", memoryview(data))
-        elif self._version.shared:
+            self._cache.keep(name, memoryview(data))
+        elif self._is_mapped:
             self._files.write(name, memoryview(data))
+        elif self._version.store is not None:
+            self._version.store.write(f"state/{name}", memoryview(data))
+            if not isinstance(self._version.store, MemoryFiles):
+                self._cache.keep(name, memoryview(data))
         else:
-            self._keep(name, memoryview(data))
+            self._cache.keep(name, memoryview(data))
             if self._version.backing is not None:
                 self._version.backing.donate(name, memoryview(data))
             record = dataclasses.replace(record, data=data.to_pybytes())
         return record
 
 
-def working_directory(root: str) -> str:
-    """Where this host keeps copies of a checkpoint that its processes cannot open directly.
-
-    It is below a directory that is this user's alone; should somebody else have made that, nothing is kept there.
-    """
-    digest = hashlib.sha256(root.encode()).hexdigest()[:16]
-    return os.path.join(tempfile.gettempdir(), f"anabranch-{os.getuid()}", digest)
+def _versions_in(records: Sequence[SegmentRecord]) -> tuple[int, ...]:
+    """Which versions of its operator's state a merge may hold; empty: the first alone."""
+    found = {version for record in records for version in record.versions or (FIRST_VERSION,)}
+    return () if found == {FIRST_VERSION} else tuple(sorted(found))

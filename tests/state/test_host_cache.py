@@ -1,0 +1,154 @@
+"""The copies that a host keeps: bounded, checked, and never needed."""
+
+import errno
+import logging
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anabranch.api.session import from_epochs
+from anabranch.engine.query_options import QueryOptions
+from anabranch.errors import ProgramError
+from anabranch.state import files as files_module
+from anabranch.state import host_cache
+from anabranch.state.files import Files
+from anabranch.state.host_cache import CacheSettings, HostCache
+from anabranch.state.records import SegmentRecord
+from anabranch.state.segment import checksum_of, write_segment
+from anabranch.state.store import StateVersion, TaskState
+from anabranch.testing import ParallelRun
+from tests.programs import COLUMNS, build, exact
+
+
+def segment(n: int) -> bytes:
+    hashes = np.arange(n, dtype=np.uint64)
+    return write_segment(hashes, list(range(n)), ["x"], [list(range(n))]).to_pybytes()
+
+
+def cache(tmp_path: Path, bytes_max: int = 1 << 30) -> HostCache:
+    return HostCache("s3://b/ck/state", CacheSettings(str(tmp_path / "cache"), bytes_max))
+
+
+def used(tmp_path: Path) -> int:
+    return sum(path.stat().st_size for path in (tmp_path / "cache").rglob("*") if path.is_file())
+
+
+def test_the_least_recently_used_go_first_and_the_bound_holds(tmp_path):
+    """Against a list that is kept by hand."""
+    chance, data = random.Random(1), segment(50)
+    checksum, room = checksum_of(data), 5
+    kept, model, clock = cache(tmp_path, room * len(data) + 1), [], 1_000_000
+    for _ in range(200):
+        name = f"op/{chance.randrange(12):012d}-0.segment"
+        if kept.has(name) and chance.random() < 0.6:
+            kept.retain(())  # it is read from the disk
+            assert kept.segment(name, checksum) is not None
+            model.remove(name)
+            model.append(name)
+        else:
+            assert kept.keep(name, data)
+            model = [*[each for each in model if each != name], name]
+            model = model[-room:] if len(model) > room else model
+        clock += 1
+        os.utime(Path(kept.directory) / name, (clock, clock))
+        here = {name for name in [f"op/{n:012d}-0.segment" for n in range(12)] if kept.has(name)}
+        assert here <= set(model) and model[-1] in here and used(tmp_path) <= room * len(data) + 1
+
+
+def test_what_is_larger_than_the_cache_is_not_kept(tmp_path):
+    kept = cache(tmp_path, 100)
+    assert not kept.keep("op/1.segment", segment(1000)) and used(tmp_path) == 0
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "emptied"])
+def test_a_copy_that_is_damaged_is_removed_and_counts_as_not_there(tmp_path, damage):
+    data, kept = segment(100), cache(tmp_path)
+    assert kept.keep("op/1.segment", data)
+    path = Path(kept.directory, "op/1.segment")
+    changed = bytearray(data)
+    changed[len(changed) // 2] ^= 1
+    path.write_bytes({"cut": data[:-9], "flipped": bytes(changed), "emptied": b""}[damage])
+    assert kept.segment("op/1.segment", checksum_of(data)) is None and not path.exists()
+    kept.keep("op/1.segment", data)
+    assert len(kept.segment("op/1.segment", checksum_of(data))) == 100
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_disk_that_takes_nothing_costs_time_and_says_so_once(tmp_path, monkeypatch, caplog, code):
+    host_cache._say_once.cache_clear()
+    kept = cache(tmp_path)
+
+    def fails(*_, **__):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(files_module.os, "replace", fails)
+    with caplog.at_level(logging.WARNING, "anabranch"):
+        for _ in range(3):
+            assert not kept.keep("op/1.segment", segment(3))
+    monkeypatch.undo()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert os.strerror(code) in line and "read from the store" in line
+
+
+def test_a_directory_that_others_can_write_to_is_not_used(tmp_path, caplog):
+    host_cache._say_once.cache_clear()
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o777)
+    assert not cache(tmp_path).keep("op/1.segment", segment(3)) and "not this user's alone" in caplog.text
+
+
+class Counting:
+    """The state files of a query, which counts what is read of them."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.reads: list[str] = []
+
+    def __getattr__(self, name):
+        return getattr(self._files, name)
+
+    def read(self, name):
+        self.reads.append(name)
+        return self._files.read(name)
+
+
+def test_a_task_fetches_once_and_again_when_the_copy_is_damaged(tmp_path):
+    files = Counting(files_module.LocalFiles(str(tmp_path / "store")))
+    data = segment(10)
+    files.write("state/op/1.segment", data)
+    record = SegmentRecord(
+        name="op/1.segment", operator="op", channel=0, generation=0, route=("k",), first=0, last=0, rows=10,
+        bytes=len(data), checksum=checksum_of(data),
+    )  # fmt: skip
+    settings = CacheSettings(str(tmp_path / "cache"))
+    version = StateVersion("s3://b/state", False, 1, 0, {}, {}, {}, {"op": [record]}, store=files, cache=settings)
+
+    def fetched() -> int:
+        task = TaskState(version, 0)
+        assert len(task._segment(record)) == 10
+        return task.fetched_bytes
+
+    assert [fetched(), fetched()] == [len(data), 0] and len(files.reads) == 1
+    kept = HostCache("s3://b/state", settings)
+    kept.retain(())
+    Path(kept.directory, "op/1.segment").write_bytes(data[:20])
+    assert [fetched(), fetched()] == [len(data), 0] and len(files.reads) == 2
+
+
+def test_a_query_whose_cache_is_too_small_is_right(object_store, tmp_path):
+    epochs = [[(n * k % 13, "ab"[k % 2], float(n + k)) for k in range(30)] for n in range(4)]
+    stream = build(from_epochs(epochs, COLUMNS), ["running"])
+    tiny = CacheSettings(str(tmp_path / "cache"), 3000)
+    run = ParallelRun(stream, "tiny", channels=2, files=object_store.files("tiny"), cache=tiny)
+    run.run_epochs()
+    assert exact(run.output) == exact(stream.run_sequential()) and used(tmp_path) <= 3000
+
+
+def test_the_size_of_the_cache_is_said_in_bytes():
+    assert QueryOptions.parse({"segmentCacheBytes": "500m"}).cache.bytes_max == 500 << 20
+    assert QueryOptions.parse({"segmentCacheBytes": "123"}).cache == CacheSettings(None, 123)
+    with pytest.raises(ProgramError, match="segmentCacheBytes='much'"):
+        QueryOptions.parse({"segmentCacheBytes": "much"})
