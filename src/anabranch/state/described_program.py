@@ -32,12 +32,14 @@ class DescribedOperator:
     """Field → names that it had before."""
     version: int = FIRST_VERSION
     """Of what the fields mean."""
+    broadcast: tuple[str, ...] | None = None
+    """The fields of its broadcast state, if it has some."""
 
     def to_fields(self) -> dict[str, Any]:
         """As a dict of plain values; of what was before only what is said."""
         fields = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
         fields["were"] = {field: list(names) for field, names in self.were.items()}
-        usual = {"was": [], "were": {}, "version": FIRST_VERSION}
+        usual = {"was": [], "were": {}, "version": FIRST_VERSION, "broadcast": None}
         return {name: value for name, value in fields.items() if name not in usual or value != usual[name]}
 
     @classmethod

@@ -71,6 +71,10 @@ def _compare_operator(name: str, was: DescribedOperator, now: DescribedOperator)
     if added:
         text = f"operator {name}: its state now has {', '.join(added)}, at first with the default"
         changes.append(ProgramChange(text, "fine"))
+    lost = [field for field in was.broadcast or () if field not in (now.broadcast or ())]
+    if lost:
+        text = f"operator {name}: its broadcast state no longer has {', '.join(lost)}"
+        changes.append(ProgramChange(text, "loses state"))
     for aspect in ("input", "output"):
         if getattr(was, aspect) != getattr(now, aspect):
             changes.append(ProgramChange(_changed(name, aspect, was, now), "fine"))

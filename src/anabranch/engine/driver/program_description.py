@@ -24,6 +24,7 @@ def describe_program(program: Program) -> DescribedProgram:
 def _described(node: Node) -> DescribedOperator:
     keyed = node.logic if isinstance(node.logic, Keyed) else None
     fields = keyed.fields if keyed is not None else ()
+    shared = keyed.broadcast if keyed is not None else None
     return DescribedOperator(
         name=node.name,
         kind=node.kind,
@@ -35,6 +36,7 @@ def _described(node: Node) -> DescribedOperator:
         was=tuple(node.was),
         were={field.name: tuple(field.was) for field in fields if field.was},
         version=keyed.version if keyed is not None else FIRST_VERSION,
+        broadcast=tuple(field.name for field in shared.fields) if shared is not None else None,
     )
 
 
