@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import CheckpointError, StateError
+from anabranch.operators.library_operator import LibraryOperator
 from anabranch.program.calling import Instances, canonical_key
 from anabranch.program.graph import Keyed, Node
 from anabranch.program.object_parts import attributes_of, is_library, is_plain_instance
@@ -131,6 +132,9 @@ class Table:
         self._clock_ms = clock_ms
         self._ttl_ms = node.logic.time_to_live_ms
         self._is_timed = bool(node.logic.timed)
+        # The library's operators that call nobody keep each tuple, and each list, in one place.
+        prototype = node.logic.prototype
+        self._is_ours = isinstance(prototype, LibraryOperator) and not prototype.functions
         self._defaults = {field.name: field for field in node.logic.fields}
         self._version = node.logic.version
         self._key = key
@@ -411,7 +415,7 @@ class Table:
             changed |= np.fromiter(map(self._renewed.__contains__, keys), bool, len(keys))
         if not changed.all():
             keys, now = list(compress(keys, changed)), [list(compress(values, changed)) for values in now]
-        if any(not _IMMUTABLE.issuperset(map(type, values)) for values in now):
+        if not self._is_ours and any(not _IMMUTABLE.issuperset(map(type, values)) for values in now):
             for key, values in zip(keys, zip(*now, strict=True), strict=True):
                 self._refuse_sharing(key, values)
         return keys, now
