@@ -81,6 +81,11 @@ class UserClasses:
             found |= code_of(named)[0]
         return found
 
+    @property
+    def classes(self) -> dict[str, type]:
+        """Those classes, by name."""
+        return self._classes
+
     def of(self, value: Any) -> UserObject | None:
         """The record of an object; None if it is of no class that can be kept so."""
         kind = type(value)
