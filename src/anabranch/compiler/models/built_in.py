@@ -18,6 +18,7 @@ from anabranch.compiler.reading.facts import KEEPING, TRUSTED, Fact, Facts, Kind
 from anabranch.errors import ProgramError
 from anabranch.operators.accumulation import Accumulate, accumulation_of
 from anabranch.operators.library_operator import LibraryOperator
+from anabranch.operators.shared_state import Members
 from anabranch.program.graph import (
     DeadLetters,
     Feedback,
@@ -117,6 +118,8 @@ def _library_operator(node: Node, logic: Keyed, read: list[Inference]) -> Model:
     else:
         state = Property(State.UNKNOWN, f"{node.kind} has no key: it keeps one state for the whole stream", here)
     made = _library_model(node, logic.prototype, state, read)
+    if isinstance(logic.prototype, Members):
+        _read_members(node, logic, logic.prototype, read)
     accumulation = accumulation_of(logic)
     if accumulation is not None:
         made = dataclasses.replace(made, notes=(*made.notes, *_accumulating(node, accumulation, read)))
@@ -124,6 +127,21 @@ def _library_operator(node: Node, logic: Keyed, read: list[Inference]) -> Model:
         inputs = Property((Input.EXPECTING,) * max(1, len(logic.methods)), "its windows end with punctuations", here)
         made = dataclasses.replace(made, inputs=inputs)
     return dataclasses.replace(made, case=1) if made.is_safe else made
+
+
+def _read_members(node: Node, logic: Keyed, found: Members, read: list[Inference]) -> None:
+    """Read operators that share state; ProgramError if one keeps anything beside what it declared."""
+    for target, (kind, _, names, schema, output) in zip(found.operators_within(), found.members, strict=True):
+        declared = tuple(field for field in logic.fields if field.name in names)
+        seen = infer(target, "process", schema, output, "process", declared, node.location)
+        read.append(seen)
+        writes = seen.facts.of(Kind.WRITE)
+        if writes or seen.dicts:
+            what = f"{writes[0].text} ({writes[0].location})" if writes else ", ".join(sorted(seen.dicts.values()))
+            raise ProgramError(
+                f"{node.title}: {kind.__name__}.process() keeps something beside the state it declared: {what}. "
+                "Declare it: ab.state(…)"
+            )
 
 
 def _accumulating(node: Node, found: Accumulate, read: list[Inference]) -> tuple[Property, ...]:
