@@ -8,6 +8,7 @@ concurrency.py what is said of elastic operators   keys.py        what may be gi
 selecting.py   select: columns, fields of structs, what is computed
 versions.py    what operators were in earlier versions of a program
 batching.py    map_batches: functions of whole columns    tables.py     tables given as rows
+refreshed_tables.py   ab.table: tables that are read again
 accumulating.py sums over all tuples, in blocks
 failing.py     on_error, dead_letters
 stream_time.py  event_time: what a stream's time is

@@ -330,6 +330,8 @@ class Node:
         The columns of its tuples, where letters are emitted beside them, in one more.
     was : tuple of str
         What it was called in earlier versions of the program, latest first.
+    table : ChangingTable or None
+        The table it looks into, which is read anew while a query runs.
     """
 
     id: int
@@ -348,6 +350,7 @@ class Node:
     on_error: str = "fail"
     columns: Schema | None = None
     was: tuple[str, ...] = ()
+    table: Any = None
 
     def key_of(self, place: int) -> tuple[str, ...]:
         """The columns of an input that hold the key."""

@@ -26,6 +26,18 @@ class FedBack:
 
 
 @dataclasses.dataclass(frozen=True)
+class TableFact:
+    """The version of a changing table that an epoch has."""
+
+    name: str
+    """Its file, below the checkpoint's directory."""
+    rows: int
+    bytes: int
+    checksum: int
+    """CRC-32 of the whole file."""
+
+
+@dataclasses.dataclass(frozen=True)
 class AdaptationFacts:
     """What adaptation remembers; each part in a form of its own."""
 
@@ -62,6 +74,8 @@ class ManifestFacts:
     batch_digest: str | None = None
     """What tells the input of that micro-batch from any other; None if Spark has no note of it."""
     watermarks: WatermarkFacts = dataclasses.field(default_factory=WatermarkFacts)
+    tables: Mapping[str, TableFact] = dataclasses.field(default_factory=dict)
+    """Operator → the version of its table."""
 
     @property
     def in_flight(self) -> int:
@@ -77,6 +91,7 @@ class ManifestFacts:
             "feedback": {loop: vars(each) for loop, each in self.feedback.items()},
             "adaptation": vars(self.adaptation),
             "watermarks": vars(self.watermarks),
+            **({"tables": tables_to_fields(self.tables)} if self.tables else {}),
             **self.owners.to_facts(),
         }
 
@@ -91,4 +106,15 @@ class ManifestFacts:
             AdaptationFacts(**fields["adaptation"]),
             fields["batch_digest"],
             WatermarkFacts(**fields["watermarks"]),
+            tables_of_fields(fields.get("tables", {})),
         )
+
+
+def tables_to_fields(tables: Mapping[str, TableFact]) -> dict[str, Any]:
+    """Versions of tables as plain values."""
+    return {operator: vars(fact) for operator, fact in tables.items()}
+
+
+def tables_of_fields(fields: Mapping[str, Any]) -> dict[str, TableFact]:
+    """From what `tables_to_fields` gave."""
+    return {operator: TableFact(**fact) for operator, fact in fields.items()}
