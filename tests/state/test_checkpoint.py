@@ -178,7 +178,7 @@ def test_every_damage_of_an_epochs_beginning_lets_it_begin_anew(owned, caplog):
     for how, data in beginnings.items():
         owned.files.write("epochs/000000000007.begun", data)
         assert owned.begun(7) is None, how
-    assert owned.begin(7, 5678) == 5678 == owned.begin(7, 9999)
+    assert owned.begin(7, 5678).clock_ms == 5678 == owned.begin(7, 9999).clock_ms
     assert "000000000007.begun is damaged" in caplog.text
 
 
