@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.api.building import like, put, remade, under
+from anabranch.api.building import like, next_number, put, remade, under
 from anabranch.api.declarations import to_milliseconds
 from anabranch.api.keys import By, KeyedStream, both_keyed_by, keyed_by, pairs_of_key
 from anabranch.api.refreshed_tables import Table
@@ -188,7 +188,9 @@ def _enrich_changing(stream: Stream, table: Table, by: Any, how: str, location: 
 
     def make(called: str) -> tuple[Logic, Schema]:
         pairs = key_pairs(given, here.stream.schema, table.schema)
-        logic, schema, shape = changing_enrich_logic(here.stream.schema, pairs, how, table.schema, called)
+        logic, schema, shape = changing_enrich_logic(
+            here.stream.schema, pairs, how, table.schema, called, str(next_number())
+        )
         shapes.append(shape)
         return logic, schema
 

@@ -37,11 +37,11 @@ from anabranch.program.graph import (
     Node,
     Source,
     Watermark,
-    carrying_punctuations,
     fed_back,
     named,
     upstream,
 )
+from anabranch.program.punctuated_streams import carrying_punctuations
 from anabranch.program.schema import MisfitError, Row, ShapeError
 
 

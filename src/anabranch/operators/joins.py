@@ -11,7 +11,6 @@ A table is a stream of which each key's last tuple counts, or rows that never ch
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -396,12 +395,12 @@ def static_enrich_logic(
 
 
 def changing_enrich_logic(
-    left: Schema, keys: Sequence[tuple[str, str]], how: str, schema: Schema, name: str
+    left: Schema, keys: Sequence[tuple[str, str]], how: str, schema: Schema, name: str, number: str
 ) -> tuple[Logic, Schema, TableShape]:
     """The operator that enriches tuples from the version of a table that their epoch has: it has no state."""
     output, added = _enriched(left, schema, keys, how)
     places = tuple(schema.names.index(other) for _, other in keys)
-    shape = TableShape(uuid.uuid4().hex, schema, places, tuple(schema.names.index(each) for each in added))
+    shape = TableShape(number, schema, places, tuple(schema.names.index(each) for each in added))
     prototype = configured(
         ChangingEnrich,
         name,

@@ -190,6 +190,9 @@ class Process:
 class Union:
     """All tuples of several streams: at equal numbers, those of the first stream first."""
 
+    removes: bool = False
+    """It has no punctuations, whatever its streams have."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
@@ -484,17 +487,4 @@ def fed_back(nodes: Iterable[Node]) -> dict[str, list[Node]]:
     for node in nodes:
         if isinstance(node.logic, Feedback):
             found.setdefault(node.logic.name, []).append(node)
-    return found
-
-
-def carrying_punctuations(nodes: Iterable[Node]) -> set[int]:
-    """The operators whose output has punctuations, in an order in which inputs come first.
-
-    They are made by `punctuate` and passed on by everything else that reads one punctuated stream. Where two
-    punctuated streams meet, neither's punctuations mean anything any more, and they are removed.
-    """
-    found: set[int] = set()
-    for node in nodes:
-        if isinstance(node.logic, Punctuate) or sum(each.id in found for each in node.inputs) == 1:
-            found.add(node.id)
     return found
