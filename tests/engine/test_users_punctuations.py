@@ -64,7 +64,8 @@ EXPECTING = {"sum", "window", "whole"}
 
 def built(epochs, steps):
     """The program, and whether its rules are kept: an operator that expects punctuations has one punctuated stream."""
-    stream, punctuated, is_right = from_epochs(epochs, COLUMNS), False, True
+    stream = epochs if isinstance(epochs, ab.Stream) else from_epochs(epochs, COLUMNS)
+    punctuated, is_right = False, True
     for step in steps:
         is_right &= step not in EXPECTING or punctuated
         stream = STEPS[step](stream)
