@@ -31,7 +31,7 @@ def versions(streams, rows, table):
 
 
 def written(out):
-    files = sorted(out.glob("*.parquet"))
+    files = sorted(out.glob("part-*"))
     return [tuple(row.values()) for file in files for row in pq.read_table(file).to_pylist()]
 
 

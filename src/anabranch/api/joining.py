@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.api.building import like, next_number, put, remade, under
 from anabranch.api.declarations import to_milliseconds
 from anabranch.api.keys import By, KeyedStream, both_keyed_by, keyed_by, pairs_of_key
-from anabranch.api.refreshed_tables import Table
+from anabranch.api.refreshed_tables import RefreshedTable
 from anabranch.api.stream_time import scale_of
 from anabranch.api.tables import is_table, rows_of
 from anabranch.errors import ProgramError, SchemaError
@@ -137,7 +137,7 @@ def enrich(
     location = caller_location()
     from anabranch.api.stream import Stream
 
-    if isinstance(table, Table):
+    if isinstance(table, RefreshedTable):
         if wait or ttl is not None or schema is not None:
             raise ProgramError(
                 f"enrich at {location}: wait and ttl are for a table that is a stream, and ab.table(…) has its schema"
@@ -180,7 +180,9 @@ def enrich(
     return here.plain(put(here.stream, "enrich", make_static, location, name), location)
 
 
-def _enrich_changing(stream: Stream, table: Table, by: Any, how: str, location: Location, name: str | None) -> Stream:
+def _enrich_changing(
+    stream: Stream, table: RefreshedTable, by: Any, how: str, location: Location, name: str | None
+) -> Stream:
     parts = pairs_of_key(by, "enrich", location)
     here = keyed_by(stream, "enrich", [part for part, _ in parts], location, name, typed=True)
     given = list(zip(here.names, (there for _, there in parts), strict=True))

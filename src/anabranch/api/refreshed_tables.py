@@ -20,7 +20,7 @@ from anabranch.program.schema import Schema
 FORMATS = ("parquet", "csv", "json", "orc", "arrow")
 
 
-class Table:
+class RefreshedTable:
     """What `ab.table` gives, for `Stream.enrich`."""
 
     def __init__(
@@ -78,7 +78,7 @@ def table(
     schema: Any = None,
     refresh: str | float | datetime.timedelta | None = "1 minute",
     missing: str = "fail",
-) -> Table:
+) -> RefreshedTable:
     """A table that changes slowly, for `Stream.enrich`: it is read again, and an epoch has one version of it.
 
     At the start of an epoch, if `refresh` has passed by the clock of the epochs since it was last looked at, the table
@@ -115,10 +115,10 @@ def table(
     if format is not None:
         raise ProgramError(f"table(format={format!r}): a format is that of files; found {type(source).__name__}")
     if is_table(source):
-        return Table(f"({type(source).__name__})", lambda: source, None, schema, refresh_ms, missing == "keep")
+        return RefreshedTable(f"({type(source).__name__})", lambda: source, None, schema, refresh_ms, missing == "keep")
     if callable(source):
         shown = f"{getattr(source, '__name__', type(source).__name__)}()"
-        return Table(shown, source, None, schema, refresh_ms, missing == "keep")
+        return RefreshedTable(shown, source, None, schema, refresh_ms, missing == "keep")
     raise ProgramError(
         f"table({source!r:.60}): expected a path, a DataFrame, or a function that gives rows. Rows that never change "
         "need no table(…): stream.enrich(rows, …)"
@@ -136,7 +136,7 @@ def _milliseconds(refresh: Any) -> int | None:
     return round(seconds * 1000)
 
 
-def _of_path(path: str, format: str | None, schema: Any, refresh_ms: int | None, keeps: bool) -> Table:
+def _of_path(path: str, format: str | None, schema: Any, refresh_ms: int | None, keeps: bool) -> RefreshedTable:
     if "://" in path and not path.startswith("file://"):
         raise ProgramError(
             f"table({path!r}): expected a path that this process can open. Let Spark read others: "
@@ -146,7 +146,7 @@ def _of_path(path: str, format: str | None, schema: Any, refresh_ms: int | None,
     chosen = format or _ending(path)
     if chosen not in FORMATS:
         raise ProgramError(f"table({path!r}): give its format: {', '.join(map(repr, FORMATS))}")
-    return Table(path, lambda: _read(path, chosen), lambda: _files(path), schema, refresh_ms, keeps)
+    return RefreshedTable(path, lambda: _read(path, chosen), lambda: _files(path), schema, refresh_ms, keeps)
 
 
 def _ending(path: str) -> str:
