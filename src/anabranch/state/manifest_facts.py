@@ -74,6 +74,8 @@ class ManifestFacts:
     batch_digest: str | None = None
     """What tells the input of that micro-batch from any other; None if Spark has no note of it."""
     watermarks: WatermarkFacts = dataclasses.field(default_factory=WatermarkFacts)
+    broadcasts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Operator → its broadcast state, as the codec writes it, in base 64."""
     tables: Mapping[str, TableFact] = dataclasses.field(default_factory=dict)
     """Operator → the version of its table."""
 
@@ -91,6 +93,7 @@ class ManifestFacts:
             "feedback": {loop: vars(each) for loop, each in self.feedback.items()},
             "adaptation": vars(self.adaptation),
             "watermarks": vars(self.watermarks),
+            "broadcasts": dict(self.broadcasts),
             **({"tables": tables_to_fields(self.tables)} if self.tables else {}),
             **self.owners.to_facts(),
         }
@@ -106,6 +109,7 @@ class ManifestFacts:
             AdaptationFacts(**fields["adaptation"]),
             fields["batch_digest"],
             WatermarkFacts(**fields["watermarks"]),
+            fields.get("broadcasts", {}),  # there was none before this version
             tables_of_fields(fields.get("tables", {})),
         )
 

@@ -159,6 +159,13 @@ class Table:
                 self._loaded.update(found)
         return live
 
+    def known(self, keys: Sequence[Any]) -> set[Any]:
+        """Those of these keys that have state, or are live; nothing becomes live."""
+        live = self.live
+        wanted = [key for key in keys if key not in live]
+        found = self._find(wanted) if wanted and self.segments else {}
+        return {*found, *(key for key in keys if key in live)}
+
     def load_waiting(self, field: str) -> dict[Any, Any]:
         """Make sure the instances whose `field` is true are live; all live ones, by key.
 

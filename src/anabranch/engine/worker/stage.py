@@ -7,7 +7,7 @@ each sees its tuples in their order, and trails remember where each tuple belong
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, Step
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
-from anabranch.engine.worker.arrival_calls import ArrivalCalls
+from anabranch.engine.worker.arrival_calls import ArrivalCalls, broadcast_of
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import BatchSteps, ElasticSteps, StateTable
+from anabranch.engine.worker.running_columns import RunningStep
 from anabranch.engine.worker.sampling import StageSampler, StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.timed_calls import TimedCalls
@@ -31,19 +32,6 @@ from anabranch.operators.library_operator import NULL_ATTRIBUTE
 from anabranch.program.calling import operator_failed
 from anabranch.program.event_time import END, TimeScale, event_time_of, idle_watermarks
 from anabranch.program.graph import Punctuate, Spread, Watermark
-
-
-def by_range(leaving: Leaving, total: int, count: int) -> Iterator[tuple[int, Leaving]]:
-    """What leaves, cut into ranges of positions: (range, what is in it)."""
-    # What one channel emits is in order, so the ranges are slices.
-    limits = [total * at // count for at in range(1, count)]
-    cuts = [0, *np.searchsorted(leaving.trails[0], limits).tolist(), len(leaving.trails[0])]
-    for at in range(count):
-        start, stop = cuts[at], cuts[at + 1]
-        if start < stop:
-            trails = [digit[start:stop] for digit in leaving.trails]
-            columns = [column.slice(start, stop - start) for column in leaving.columns]
-            yield at, dataclasses.replace(leaving, trails=trails, columns=columns, marks=None, advances=())
 
 
 class StageRun:
@@ -66,7 +54,9 @@ class StageRun:
         sampler: StageSampler | None = None,
         watched: int = 0,
         unordered: Callable[..., UnorderedStep] | None = None,
+        columns: Collection[str] = (),
     ) -> None:
+        self._columns = columns
         self._elastic = elastic
         self._layout = layout
         self._sampler = sampler
@@ -76,6 +66,8 @@ class StageRun:
         self._times = dataclasses.replace(times, idle=idle_watermarks(layout.watermarks_made(), times.idle))
         self.reached: dict[str, int] = {}
         """Watermark → how far it has come, of those that had tuples here or are this stage's own."""
+        self.broadcasts: dict[str, bytes] = {}
+        """Operator → its broadcast state, behind the epoch."""
         self._steps = [layout.steps[number] for number in stage.steps]
         self._epoch = epoch
         self._clock_ms = clock_ms
@@ -98,7 +90,7 @@ class StageRun:
         self._timed_runs = self._made_runs(watch) if watch is not None else {}
 
     def _made_runs(self, watch: Stopwatch | None) -> dict[int, Callable[[Batch, Any], Batch]]:
-        operators = BatchSteps(self._tables, self._epoch, self._elastic, self._watched)
+        operators = BatchSteps(self._tables, self._epoch, self._elastic, self._watched, self._columns)
         return {
             step.number: operators.step(step.node, watch)
             for step in self._steps
@@ -120,7 +112,9 @@ class StageRun:
         count, first = len(entering.batch), timed_rows(len(entering.batch))
         parts, seconds = self._run_timed(entering.part(0, first), self._watch)
         rest = dataclasses.replace(entering.part(first, count), marks=entering.marks, advances=entering.advances)
-        self._takes_long = seconds > LONG_CALL_SECONDS * first
+        self._takes_long = seconds > LONG_CALL_SECONDS * first and not any(
+            isinstance(run, RunningStep) for run in self._runs.values()
+        )
         if self._takes_long:
             others, _ = self._run_timed(rest, self._watch)
         else:
@@ -225,14 +219,17 @@ class StageRun:
         if isinstance(arrived, Arrival):
             assert step.takes_arrivals, "only the entry of a stage sees its inputs in their common order"
             table = self._tables[step.node.name]
+            broadcast = broadcast_of(step, table, self._times)
             calls: ArrivalCalls | TimedCalls
             if step.is_timed:
-                names = self._layout.watermarks_read(step)
-                calls = TimedCalls(step, table, self._epoch, self._clock_ms, self._times, names, self._watch, sampler)
+                place = (step, table, self._epoch, self._clock_ms, self._times, self._layout.watermarks_read(step))
+                calls = TimedCalls(*place, self._watch, sampler, broadcast, self._columns)
             else:
                 clock_ms = END if self._times.ending else self._clock_ms
-                calls = ArrivalCalls(step, table, self._epoch, clock_ms, self._watch, sampler)
+                calls = ArrivalCalls(step, table, self._epoch, clock_ms, self._watch, sampler, broadcast)
             flow = calls.run(arrived)
+            if broadcast is not None:
+                self.broadcasts[step.node.name] = broadcast.data
             if isinstance(calls, TimedCalls):
                 self.reached[step.node.name] = calls.value
             if calls.timed_keys:
