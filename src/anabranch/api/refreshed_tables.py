@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as dataset
 
 from anabranch.api.tables import is_table, rows_of
 from anabranch.errors import InputError, ProgramError, SchemaError
@@ -169,6 +168,8 @@ def _files(path: str) -> list[tuple[str, int, int]]:
 
 
 def _read(path: str, format: str) -> pa.Table:
+    from pyarrow import dataset  # workers import this module, and never read a table
+
     names = [name for name, _, _ in _files(path)]
     try:
         return dataset.dataset(names, format=format).to_table()
