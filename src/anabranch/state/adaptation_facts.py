@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from anabranch.control.controller import ControllerMemory
-from anabranch.control.epoch_size import EpochSizeMemory
 from anabranch.partitioning.counting.knowledge import KnownKeys
 from anabranch.partitioning.placing.planner import PlannerMemory
+
+if TYPE_CHECKING:  # tasks load this file, and have nothing to decide
+    from anabranch.control.controller import ControllerMemory
+    from anabranch.control.epoch_size import EpochSizeMemory
+
+
+def _no_size() -> EpochSizeMemory:
+    from anabranch.control.epoch_size import EpochSizeMemory
+
+    return EpochSizeMemory()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +36,8 @@ class ScalingFacts:
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> ScalingFacts:
+        from anabranch.control.controller import ControllerMemory
+
         controllers = fields.get("controllers", {})
         return cls(fields.get("period", 0), {name: ControllerMemory(**each) for name, each in controllers.items()})
 
@@ -56,7 +66,7 @@ class BalancingFacts:
 class SizingFacts:
     """How much an epoch takes of each source."""
 
-    size: EpochSizeMemory = dataclasses.field(default_factory=EpochSizeMemory)
+    size: EpochSizeMemory = dataclasses.field(default_factory=_no_size)
     newest_ms: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Source → the time of the newest file that was taken of it."""
 
@@ -65,6 +75,8 @@ class SizingFacts:
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> SizingFacts:
+        from anabranch.control.epoch_size import EpochSizeMemory
+
         rest = dict(fields)
         newest_ms = rest.pop("newest_ms", {})
         return cls(EpochSizeMemory(**rest), newest_ms)
