@@ -95,9 +95,9 @@ def _judged(result: Result, load: Curve) -> Followed:
         if start < GRACE_S or _stepped(load, start):
             continue
         available += mean
-        handled += sample.taken
+        handled += sample.delivered
         counted += 1
-        full += sample.taken >= FULL_SHARE * mean
+        full += sample.delivered >= FULL_SHARE * mean
         undershoot = max(undershoot, _level_needed(mean) - level_of(channels[i]))
     return Followed(
         result,
@@ -161,7 +161,7 @@ def handled_panels(curve: str, runs: dict[str, Followed]) -> tuple[Panel, ...]:
                 "available": Line(*_curve(load, run.result), dashed=True),
                 "handled": Line(
                     [sample.at_s - PERIOD_S / 2 for sample in run.result.samples],
-                    [sample.taken * SCALE for sample in run.result.samples],
+                    [sample.delivered * SCALE for sample in run.result.samples],
                 ),
             },
         )
