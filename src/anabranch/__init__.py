@@ -26,7 +26,9 @@ from anabranch.api.events import Decided, EpochEnded, ExecutorsChanged, Rescaled
 from anabranch.api.keys import key
 from anabranch.api.partitions import partition_of, partitions_of
 from anabranch.api.progress import show_progress
+from anabranch.api.refreshed_tables import table
 from anabranch.api.session import FeedbackStream, Session, feedback, from_rows, session
+from anabranch.api.sharing import share
 from anabranch.api.stream import Stream
 from anabranch.errors import AnabranchError
 from anabranch.operators import agg
@@ -66,12 +68,14 @@ __all__ = [
     "running",
     "session",
     "sessions",
+    "share",
     "show_progress",
     "sliding",
     "state",
     "step",
     "store",
     "stores",
+    "table",
     "time",
     "tumbling",
 ]

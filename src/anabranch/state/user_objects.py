@@ -64,15 +64,19 @@ class UserClasses:
         self._checked: dict[Shape, type] = {}
         self.kept: set[Shape] = set()
         """What there was of which class."""
+        measures = getattr(getattr(getattr(node.logic, "prototype", None), "shape", None), "measures", ())
+        self.sets_in_any_order = bool(measures) and all(name for name, _, _ in measures)
+        """Nobody sees in which order sets hold their members: aggregations of the library only count them."""
 
     @cached_property
     def _classes(self) -> dict[str, type]:
         prototype = getattr(self._node.logic, "prototype", None)
-        found = code_of(getattr(prototype, "target", prototype))[0]
+        within: list[Any] = getattr(prototype, "operators_within", list)()  # of operators that share state
+        found = code_of([getattr(prototype, "target", prototype), *within])[0]
         for field in getattr(self._node.logic, "fields", ()):
             # A class may be named by its declaration alone: as the factory, or by what it begins with.
             found |= code_of([field.default, field.factory])[0]
-        for kind in type(prototype).__mro__:
+        for kind in [kind for each in (prototype, *within) for kind in type(each).__mro__]:
             named = [each for each in vars(kind).get("__annotations__", {}).values() if isinstance(each, type)]
             named += vars(kind).get("annotated_classes", ())  # what its methods get their tuples as
             found |= code_of(named)[0]

@@ -18,6 +18,7 @@ from anabranch.compiler.reading.facts import KEEPING, TRUSTED, Fact, Facts, Kind
 from anabranch.errors import ProgramError
 from anabranch.operators.accumulation import Accumulate, accumulation_of
 from anabranch.operators.library_operator import LibraryOperator
+from anabranch.operators.shared_state import Members
 from anabranch.program.graph import (
     DeadLetters,
     Feedback,
@@ -66,7 +67,10 @@ def built_in_model(node: Node, read: list[Inference]) -> Model | None:
     if isinstance(logic, (Union, Port, DeadLetters)):
         word = "one of several outputs" if isinstance(logic, Port) else "a union"
         state = Property(State.STATELESS, f"{word} keeps nothing", here)
-        return _model(node, state, Selectivity.ONE, everything, ordering=Ordering.NEEDED)
+        passing = _model(node, state, Selectivity.ONE, everything, ordering=Ordering.NEEDED)
+        if isinstance(logic, Union) and logic.removes:
+            return dataclasses.replace(passing, output=Property(Output.REMOVES, "it takes punctuations away", here))
+        return passing
     if isinstance(logic, Watermark):
         reason = "a watermark follows from the tuples before it, wherever they are read"
         selectivity = Selectivity.AT_MOST_ONE if logic.nulls == "drop" else Selectivity.ONE
@@ -117,6 +121,8 @@ def _library_operator(node: Node, logic: Keyed, read: list[Inference]) -> Model:
     else:
         state = Property(State.UNKNOWN, f"{node.kind} has no key: it keeps one state for the whole stream", here)
     made = _library_model(node, logic.prototype, state, read)
+    if isinstance(logic.prototype, Members):
+        _read_members(node, logic, logic.prototype, read)
     accumulation = accumulation_of(logic)
     if accumulation is not None:
         made = dataclasses.replace(made, notes=(*made.notes, *_accumulating(node, accumulation, read)))
@@ -124,6 +130,21 @@ def _library_operator(node: Node, logic: Keyed, read: list[Inference]) -> Model:
         inputs = Property((Input.EXPECTING,) * max(1, len(logic.methods)), "its windows end with punctuations", here)
         made = dataclasses.replace(made, inputs=inputs)
     return dataclasses.replace(made, case=1) if made.is_safe else made
+
+
+def _read_members(node: Node, logic: Keyed, found: Members, read: list[Inference]) -> None:
+    """Read operators that share state; ProgramError if one keeps anything beside what it declared."""
+    for target, (kind, _, names, schema, output) in zip(found.operators_within(), found.members, strict=True):
+        declared = tuple(field for field in logic.fields if field.name in names)
+        seen = infer(target, "process", schema, output, "process", declared, node.location)
+        read.append(seen)
+        writes = seen.facts.of(Kind.WRITE)
+        if writes or seen.dicts:
+            what = f"{writes[0].text} ({writes[0].location})" if writes else ", ".join(sorted(seen.dicts.values()))
+            raise ProgramError(
+                f"{node.title}: {kind.__name__}.process() keeps something beside the state it declared: {what}. "
+                "Declare it: ab.state(…)"
+            )
 
 
 def _accumulating(node: Node, found: Accumulate, read: list[Inference]) -> tuple[Property, ...]:
