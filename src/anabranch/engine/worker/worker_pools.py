@@ -209,7 +209,7 @@ class Pools:
         if isinstance(calls, BlockCalls):
             crew = ThreadCrew(calls.many, node.name)
         elif settings.kind == "async":
-            self._loop = self._loop or EventLoop()
+            self._loop = calls.loop = self._loop or EventLoop()
             crew = LoopCrew(calls.one, self._loop.get())
         elif settings.kind == "processes" and has_lock():
             crew = ProcessCrew(calls, calls.values, node.name)
