@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
+import sys
 import tempfile
 import threading
 import time
@@ -284,6 +286,47 @@ def test_a_function_that_blocks_for_ever_is_an_error_with_a_timeout() -> None:
     for run in (run_parallel, lambda each: each.run_sequential()):
         with pytest.raises(OperatorError, match=r"longer than timeout=0\.1 seconds"):
             run(stream)
+
+
+def test_a_python_without_its_lock_has_threads_instead_of_processes(monkeypatch, tmp_path) -> None:
+    from anabranch.engine.pool.process_crew import ProcessCrew
+    from anabranch.engine.pool.thread_crew import ThreadCrew
+    from anabranch.engine.worker.worker_pools import HostNotes, Pools
+
+    node = numbers(3).map(twice, elastic=True, workers="processes", max_workers=2)._node
+    for is_locked, kind in ((True, ProcessCrew), (False, ThreadCrew)):
+        monkeypatch.setattr(sys, "_is_gil_enabled", lambda is_locked=is_locked: is_locked, raising=False)
+        pools = Pools(HostNotes(tmp_path))
+        assert type(pools.of(node)[0]._crew) is kind
+        pools.close()
+
+
+def test_a_process_that_rested_takes_over_what_another_found(tmp_path) -> None:
+    from anabranch.engine.worker.batch import Batch
+    from anabranch.engine.worker.batches import BatchSteps
+    from anabranch.engine.worker.worker_pools import HostNotes, Pools, note_name
+
+    source = numbers(3)
+    node = source.map(twice, elastic=True, period=0.01)._node
+    pools = Pools(HostNotes(tmp_path))
+    rows = [source.schema.row_class(each) for each in ((1, 2), (3, 4))]
+
+    def task(epoch: int) -> int:
+        BatchSteps({}, epoch, pools.step).step(node)(Batch(source.schema, range(2), rows), node)
+        return pools.of(node)[0].level
+
+    assert task(1) == 0
+    note = {"level": 9, "rate": 1e6, "settled": True, "period": 30}
+    path = tmp_path / f"{note_name(node)}-99999.json"  # of another process
+    path.write_text(json.dumps(note))
+    os.utime(path, (time.time() - 60, time.time() - 60))
+    assert task(2) == 0, "what is older than its own is nothing new"
+    os.utime(path, (time.time() + 1, time.time() + 1))
+    assert task(3) == 9
+    path.write_text(json.dumps({**note, "level": 4, "settled": False}))
+    os.utime(path, (time.time() + 2, time.time() + 2))
+    assert task(4) == 9, "whoever is searching has found nothing yet"
+    pools.close()
 
 
 def test_processes_give_the_same() -> None:
