@@ -8,6 +8,7 @@
 - *Four operators* that compete for one machine (Figure 7): how equally they share it, and what all do together.
 - *A service over HTTP* in a process of its own, whose best concurrency is 8, then 64, then 16.
 - *Costs*: of a call beside `concurrent.futures`, of order, of level 0 beside a plain operator.
+- *Grids*: radio imaging with one grid that all workers share, and with local ones, beside one thread.
 - On Spark, *epochs* of a second with pauses between them: the level beside that of a pool that never pauses; and what
   *order* costs, beside an output whose order was given up.
 
@@ -45,6 +46,7 @@ from benchmarks._pool_runs import (
     paper_levels,
     pool_for,
 )
+from benchmarks._radio_grids import grids
 from benchmarks._spark import apart
 
 WORK = {
@@ -56,7 +58,8 @@ WORK = {
     "16 cores": lambda: Permits(16, 0.02),
 }
 LEVELS = {"4 cores": (0, 2, 4, 8), "16 cores": (8, 16, 32)}
-PARTS = (*WORK, "load", "competing", "http", "costs", "epochs", "order")
+ON_SPARK = ("epochs", "order")
+PARTS = (*WORK, "load", "competing", "http", "costs", "grids", *ON_SPARK)
 VERBOSE = bool(os.environ.get("ANABRANCH_BENCHMARK_VERBOSE"))
 
 
@@ -290,7 +293,7 @@ def _level_0(calls: int, rounds: int) -> tuple[list[float], list[float]]:
 
 def main(arguments: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks operators", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="shorter periods, fewer rounds")
+    parser.add_argument("--quick", action="store_true", help="shorter periods, fewer rounds, not on Spark")
     parser.add_argument("--mini", action="store_true", help="runs everything once, says nothing")
     parser.add_argument("--only", default="", help=f"some parts, with commas: {', '.join(PARTS)}")
     chosen = parser.parse_args(arguments)
@@ -298,13 +301,13 @@ def main(arguments: list[str]) -> dict[str, Any]:
     unknown = [name for name in parts if name not in PARTS]
     if unknown:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    if chosen.mini:
-        parts = [
-            name for name in parts if name not in ("medium", "heavy", "extra heavy", "16 cores", "epochs", "order")
-        ]
+    if not chosen.only:
+        left_out = {"mini": ("medium", "heavy", "extra heavy", "16 cores", "grids", *ON_SPARK), "quick": ON_SPARK}
+        without = left_out["mini" if chosen.mini else "quick"] if chosen.mini or chosen.quick else ()
+        parts = [name for name in parts if name not in without]
     period_s = 0.05 if chosen.mini else 0.3 if chosen.quick else 1.0
     figure: dict[str, Any] = {}
-    rounds = 2 if chosen.mini else 14 if chosen.quick else 24
+    rounds = 2 if chosen.mini else 12 if chosen.quick else 24
     rates = {
         name: fixed_levels(name, period_s, 0.1 if chosen.mini else 0.3 if chosen.quick else 0.5, rounds)
         for name in WORK
@@ -333,7 +336,11 @@ def main(arguments: list[str]) -> dict[str, Any]:
             shared = competing(period_s, 4 if chosen.mini else 40, make)
             figure[f"competing_total{name}"] = round(shared["total"], 3)
             figure[f"competing_fairness{name}"] = round(shared["fairness"], 3)
-    for name in ("epochs", "order"):
+    if "grids" in parts:
+        made = grids(6 if chosen.quick else 24, 3 if chosen.quick else 7)
+        figure["shared_grid_vs_sequential"] = round(made["shared"], 3)
+        figure["local_grids_vs_sequential"] = round(made["local"], 3)
+    for name in ON_SPARK:
         if name in parts:
             figure.update(apart(_on_spark, name, chosen.quick))
     return figure
