@@ -33,7 +33,8 @@ from anabranch.control.elastic_options import ElasticOptions
 from anabranch.control.source_spreading import SpreadSettings
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.epoch_progress import EpochProgress
-from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.program_description import checked_description
+from anabranch.engine.driver.runner import EpochRunner
 from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage, no_digest
 from anabranch.engine.driver.sink import Holder, Sink, TableSink
 from anabranch.engine.driver.switching import Forms, SwitchingRunner
@@ -297,8 +298,7 @@ class ParallelRun:
             {} if spread is None else spread_names(named(nodes)),
             spread,
         )
-        description = describe_program(forms.program(forms.first(held)))
-        held.check(description, allow_state_loss)
+        description = checked_description(forms.program(forms.first(held)), held, allow_state_loss)
         if batches is not None:
             batches.check(held.latest().facts)
         for sink in used:

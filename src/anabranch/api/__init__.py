@@ -6,6 +6,8 @@ windowed.py    aggregate, sort, deduplicate, top, match  joining.py     union, j
 branching.py   split, route, spread, punctuate      building.py    how a method puts an operator behind a stream
 concurrency.py what is said of elastic operators   keys.py        what may be given for `by=`
 selecting.py   select: columns, fields of structs, what is computed
+versions.py    what operators were in earlier versions of a program
+batching.py    map_batches: functions of whole columns    tables.py     tables given as rows
 accumulating.py sums over all tuples, in blocks
 failing.py     on_error, dead_letters
 stream_time.py  event_time: what a stream's time is

@@ -12,7 +12,8 @@ from typing import Any
 from anabranch.errors import ProgramError
 from anabranch.operators.timers import TIMER_FIELDS, TimedOperator
 from anabranch.program.event_time import TimeScale
-from anabranch.program.graph import Keyed, StateField
+from anabranch.program.graph import Keyed
+from anabranch.program.state_fields import StateField, StateHistory
 from anabranch.state.maps import StateMap, StateMaps
 
 _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset)
@@ -21,9 +22,10 @@ _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, tuple, frozense
 class _Declared:
     """What `state()` leaves in the class body until the class is read."""
 
-    def __init__(self, default: Any, factory: Callable[[], Any] | None) -> None:
+    def __init__(self, default: Any, factory: Callable[[], Any] | None, was: tuple[str, ...] = ()) -> None:
         self.default = default
         self.factory = factory
+        self.was = was
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -36,7 +38,7 @@ class _Declared:
         return instance.__dict__.setdefault(self.name, self.factory() if self.factory is not None else self.default)
 
 
-def state(default: Any = None, *, factory: Callable[[], Any] | None = None) -> Any:
+def state(default: Any = None, *, factory: Callable[[], Any] | None = None, was: str | tuple[str, ...] = ()) -> Any:
     """Declare an attribute of an `Operator` as state that is kept for every key.
 
     Parameters
@@ -45,6 +47,9 @@ def state(default: Any = None, *, factory: Callable[[], Any] | None = None) -> A
         What the attribute is for a key that is seen for the first time.
     factory : callable, optional
         Makes the first value instead, for values that are changed in place: ``state(factory=list)``.
+    was : str or tuple of str, optional
+        What the attribute was called in earlier versions of the program, latest first: what was kept under that name
+        is found again under this one.
 
     Examples
     --------
@@ -61,7 +66,10 @@ def state(default: Any = None, *, factory: Callable[[], Any] | None = None) -> A
         )
     if factory is not None and not callable(factory):
         raise ProgramError(f"state(factory={factory!r}): expected a callable such as list or dict")
-    return _Declared(default, factory)
+    names = (was,) if isinstance(was, str) else was
+    if not isinstance(names, tuple) or not all(isinstance(name, str) and name for name in names):
+        raise ProgramError(f"state(was={was!r}): expected the name that the attribute had before, or several")
+    return _Declared(default, factory, names)
 
 
 def store(*, ttl: float | datetime.timedelta | None = None) -> Any:
@@ -154,9 +162,16 @@ def state_fields(kind: type) -> tuple[StateField, ...]:
     for owner in reversed(kind.__mro__):
         for name, value in vars(owner).items():
             if isinstance(value, _Declared):
-                found[name] = StateField(name, value.default, value.factory)
+                found[name] = StateField(name, value.default, value.factory, value.was)
             elif name in found:
                 del found[name]
+    for name, field in found.items():
+        taken = next((each for each in field.was if each in found), None)
+        if taken is not None:
+            raise ProgramError(
+                f"{kind.__name__}.{name}: state(was={taken!r}): {kind.__name__} declares {taken} itself; a name that "
+                "is used again needs a migration: process(…, version=2, migrate=…)"
+            )
     return tuple(found.values())
 
 
@@ -169,7 +184,12 @@ def make_prototype(operator: Any) -> Any:
 
 
 def keyed_logic(
-    operator: Operator, ttl_ms: int | None, transient: bool, scale: TimeScale | None, time: str | None
+    operator: Operator,
+    ttl_ms: int | None,
+    transient: bool,
+    scale: TimeScale | None,
+    time: str | None,
+    history: StateHistory | None = None,
 ) -> Keyed:
     """The logic of an operator with state per key; `scale` is the kind of its stream's event time.
 
@@ -195,13 +215,14 @@ def keyed_logic(
             transient,
             waiting="punctuation_open",
             punctuated="call_punctuated",
+            history=history,
         )
     if not is_timed:
         if time is not None:
             raise ProgramError(
                 f"time={time!r} is for operators with timers; {kind.__name__} has no on_timer(self, time)"
             )
-        return Keyed(prototype, "process", declared, ttl_ms, transient)
+        return Keyed(prototype, "process", declared, ttl_ms, transient, history=history)
     if ttl_ms is not None:
         raise ProgramError("ttl and timers do not go together: let a timer clear what the operator no longer needs")
     taken = [field.name for field in declared if field.name in TIMER_FIELDS]
@@ -213,4 +234,6 @@ def keyed_logic(
     prototype.timer_scale = TimeScale("clock") if by_clock or scale is None else scale
     fields = (*declared, StateField("timer_due"), StateField("timer_since"), StateField("timer_times", factory=list))
     method = "process" if kind.on_end is TimedOperator.on_end else "take_until_end"
-    return Keyed(prototype, method, fields, transient=transient, timed="fire_timers", by_clock=by_clock)
+    return Keyed(
+        prototype, method, fields, transient=transient, timed="fire_timers", by_clock=by_clock, history=history
+    )

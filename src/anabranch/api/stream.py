@@ -5,14 +5,25 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from anabranch.api import accumulating, branching, failing, joining, selecting, stream_time, windowed
+from anabranch.api import (
+    accumulating,
+    batching,
+    branching,
+    failing,
+    joining,
+    selecting,
+    stream_time,
+    versions,
+    windowed,
+)
 from anabranch.api.building import like, must_be_callable, must_return, next_number, output_schema, put, remade, under
 from anabranch.api.concurrency import ConcurrencyOptions, check_elastic, elastic_function
 from anabranch.api.declarations import Operator, keyed_logic, state_fields, to_milliseconds
 from anabranch.api.keys import By, keyed_by
+from anabranch.api.versions import Step, state_history
 from anabranch.engine.sequential import SequentialRun, run_epochs
 from anabranch.errors import ProgramError
 from anabranch.operators.key_columns import behind_key_columns
@@ -153,6 +164,8 @@ class Stream:
         ttl: float | datetime.timedelta | None = None,
         persistence: str = "checkpointed",
         time: str | None = None,
+        version: int = 1,
+        migrate: Step | Mapping[int, Step] | None = None,
         on_error: str | None = None,
         elastic: bool = False,
         **concurrency: Unpack[ConcurrencyOptions],
@@ -182,6 +195,12 @@ class Stream:
         time : "event" or "clock", optional
             What the timers of the operator go by: the watermark of the stream, or the clock of the epochs. The first by
             default, if the stream has event time.
+        version : int
+            Which version of its declared state the operator has, from 1 on. Raise it when a field changes its meaning.
+        migrate : function, or dict from versions to functions, optional
+            Makes the state of a key from that of the version before: takes its fields by name, a dict, and gives them
+            as they are now. Of several versions ``{1: first, 2: second}``: each from its version to the next. Called
+            for each key that an earlier version left, when the key is first read; must be a function of its argument.
         """
         location = caller_location()
         if concurrency or elastic:
@@ -195,6 +214,10 @@ class Stream:
         kind = type(operator)
         if accumulating.accumulators_of(kind):
             raise ProgramError(f"process at {location}: {kind.__name__} has accumulators: write stream.accumulate(…)")
+        if (version != 1 or migrate is not None) and (elastic or by is None):
+            raise ProgramError(
+                f"process at {location}: version=… and migrate=… are for declared state: an ab.Operator class and by=…"
+            )
         if elastic:
             return self._process_elastic(operator, by, schema, location, name, concurrency, on_error)
         if by is None:
@@ -213,7 +236,8 @@ class Stream:
 
         def make(_: str) -> tuple[Logic, Schema]:
             scale = stream_time.scale_of(self._node)
-            logic = keyed_logic(operator, to_milliseconds(ttl), transient, scale, time)
+            history = state_history(version, migrate, state_fields(kind), location)
+            logic = keyed_logic(operator, to_milliseconds(ttl), transient, scale, time, history)
             return behind_key_columns(logic, self.schema) if keyed.added else logic, output
 
         made = put(keyed.stream, "process", make, location, name, keyed.names, wanted=kind.__name__)
@@ -288,6 +312,7 @@ class Stream:
 
     # Which columns.
     select = selecting.select
+    map_batches = batching.map_batches
 
     # Windows and patterns over the tuples of each key.
     aggregate = windowed.aggregate
@@ -301,6 +326,9 @@ class Stream:
 
     # What its time is.
     event_time = stream_time.event_time
+
+    # What it was called before.
+    was = versions.was
 
     # What becomes of calls that fail.
     on_error = failing.on_error

@@ -8,6 +8,7 @@ began to, or by their moments.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 from anabranch.engine.sequential_time import WaitingKeys
@@ -54,6 +55,15 @@ class KeyedOperator:
             wiring.ticks.append(lambda: self._call_waiting(logic.ticked, END if wiring.ending else wiring.clock_ms))
         elif logic.punctuated:
             wiring.ticks.append(lambda: self._call_waiting(logic.punctuated) if wiring.ending else None)
+
+    def go_on_from(
+        self, before: KeyedOperator, states: Mapping[Any, tuple[Any, ...]], names: Mapping[str, str]
+    ) -> None:
+        """Take over the keys of another, with these states; `names` has what is called otherwise: earlier → now."""
+        self.by_key.update((key, self.instances.restored(state)) for key, state in states.items())
+        self._expires_ms.update(before._expires_ms)
+        self._waiting.update(before._waiting)
+        self._timed.go_on_from(before._timed, names)
 
     def consumer(self, index: int) -> Consume:
         """What takes the tuples of an input."""

@@ -5,6 +5,7 @@ agg.py, windows.py    what users name: aggregations and windows
 aggregation.py        windows over keys; sliding.py, event_windows.py, shared_windows.py, session_windows.py,
                       window_panes.py, running_windows.py, combining.py are its variants
 joins.py, timed_joins.py, aligning.py, sorting.py, pattern_matching.py, routing.py
+batch_functions.py    functions of many tuples at once
 accumulation.py       sums over all tuples, in blocks
 late_tuples.py        late tuples as a stream        key_columns.py   keys that are no columns
 chosen_columns.py     which columns a stream has     top_tuples.py    the first of each key, as they change

@@ -16,6 +16,8 @@ from typing import Any
 
 from anabranch.errors import ProgramError
 from anabranch.program.schema import Schema
+from anabranch.program.state_fields import FIRST_VERSION, StateHistory
+from anabranch.program.state_fields import StateField as StateField
 
 # Up to and with the separator: a neighbour whose name begins like ours is not ours.
 _PACKAGE = __file__.removesuffix("program/graph.py").removesuffix("program\\graph.py")
@@ -117,6 +119,8 @@ class Keyed:
         That is the watermark of the input that the tuple comes from, not of all.
     parts : Parts or None
         The same operator in two steps, where that is exactly the same.
+    history : StateHistory or None
+        Which version of its state it has, and how to make that of earlier ones; None: the first.
     """
 
     prototype: Any
@@ -133,6 +137,12 @@ class Keyed:
     takes_time: bool = False
     per_input: bool = False
     parts: Parts | None = None
+    history: StateHistory | None = None
+
+    @property
+    def version(self) -> int:
+        """Which version of its state it has."""
+        return FIRST_VERSION if self.history is None else self.history.version
 
     @property
     def by_watermark(self) -> bool:
@@ -163,18 +173,6 @@ class Parts:
     first: Keyed
     handed_over: Schema
     second: Keyed
-
-
-@dataclasses.dataclass(frozen=True)
-class StateField:
-    """An attribute of a keyed operator that is kept per key."""
-
-    name: str
-    default: Any = None
-    factory: Callable[[], Any] | None = None
-
-    def initial(self) -> Any:
-        return self.factory() if self.factory is not None else self.default
 
 
 @dataclasses.dataclass(frozen=True)
@@ -330,6 +328,8 @@ class Node:
         What a call that fails does: "fail" the epoch, "skip" the tuple, or make a "dead_letter" of it.
     columns : Schema or None
         The columns of its tuples, where letters are emitted beside them, in one more.
+    was : tuple of str
+        What it was called in earlier versions of the program, latest first.
     """
 
     id: int
@@ -347,6 +347,7 @@ class Node:
     unfollowed: str = ""
     on_error: str = "fail"
     columns: Schema | None = None
+    was: tuple[str, ...] = ()
 
     def key_of(self, place: int) -> tuple[str, ...]:
         """The columns of an input that hold the key."""
@@ -424,6 +425,7 @@ def named(outputs: Sequence[Node]) -> list[Node]:
             logic=logic,
             isolated=any(each.isolated for each in variants[node.id]),
             together=_together(variants[node.id], names),
+            was=tuple(dict.fromkeys(name for each in variants[node.id] for name in each.was)),
         )
     for loop, target in loops:
         loop.node = copies[target]

@@ -189,7 +189,7 @@ def _user_functions(
     blocks: list[Property] = []
     notes: list[Property] = []
     unfollowed = ""
-    schema = node.inputs[0].schema
+    schema = node.inputs[0].schema if getattr(target, "takes_tuples", True) else None
     for what, function in getattr(target, "functions", ()):
         one, takes_tuple = _with_one_argument(function)
         found = infer(one, None, schema, None, "filter", (), node.location, takes_tuple)

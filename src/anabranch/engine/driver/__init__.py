@@ -1,6 +1,7 @@
 """What runs between the tasks of epochs.
 
 runner.py          the course of an epoch, from its begin to its manifest
+program_description.py   what of a program its checkpoint depends on
 setup.py           what a runner is given: settings, storage, backend, observer
 epoch_jobs.py      the tasks of an epoch, made and run
 sparing.py         epochs without the shuffle that a partitioned source spares

@@ -51,7 +51,6 @@ from anabranch.errors import AnabranchError, CheckpointError, ProgramError
 from anabranch.faults import reach
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.source_partitions import source_function
-from anabranch.program.graph import Keyed
 from anabranch.state.key_owners import KeyOwners
 from anabranch.state.manifest_facts import ManifestFacts
 from anabranch.state.rescale_requests import RescaleRequests
@@ -396,20 +395,3 @@ def _jobs(program: Program, backend: Backend, storage: Storage, settings: EpochS
         return jobs
     shuffled = dataclasses.replace(program, layout=with_shuffle(program.layout))
     return SparingJobs(jobs, EpochJobs(shuffled, backend, storage, settings))
-
-
-def describe_program(program: Program) -> dict[str, Any]:
-    """What of a program its checkpoint depends on: not its code, but its operators, keys, state and types."""
-    operators = {}
-    for step in program.layout.steps:
-        node = step.node
-        operators[node.name] = {
-            "name": node.name,
-            "kind": node.kind,
-            "key": list(node.key),
-            "key_types": [str(node.inputs[0].schema.type_of(name)) for name in node.key],
-            "state": [field.name for field in node.logic.fields] if isinstance(node.logic, Keyed) else [],
-            "input": [str(each.schema) for each in node.inputs],
-            "output": str(node.schema),
-        }
-    return {"operators": list(operators.values())}

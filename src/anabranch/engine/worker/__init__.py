@@ -8,6 +8,7 @@ packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth
 batch.py           tuples as rows or columns, whichever is asked for
 column_steps.py    functions that read single columns, and needed_columns.py   what nobody reads of a source
+batch_function_steps.py   functions of whole batches
 elastic_steps.py   what an elastic operator does with a batch; unordered_step.py   the same where nobody minds order
 accumulating_step.py   what elastic accumulators do with a batch
 guarded_steps.py   what an operator whose calls may fail does with one

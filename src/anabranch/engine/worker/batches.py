@@ -21,10 +21,12 @@ import pyarrow as pa
 
 from anabranch.compiler.rewriting.inline import Inlined, inlined
 from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batch_function_steps import batch_function_step
 from anabranch.engine.worker.column_steps import column_step
 from anabranch.engine.worker.guarded_steps import as_written, guarded_step, only_tuples_step
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.errors import AnabranchError
+from anabranch.operators.batch_functions import BatchFunction
 from anabranch.operators.guarding import GuardedFunction
 from anabranch.program.calling import canonical, emitted, operator_failed, route_of
 from anabranch.program.elastic import ElasticFunction, settings_of
@@ -101,6 +103,10 @@ class BatchSteps:
         if isinstance(logic, Filter):
             step = self._guard(_run_filter, timed(logic.function))
             return step if watch is not None else column_step(node, self._epoch, step)
+        called = getattr(logic, "function", None)
+        if isinstance(called, BatchFunction) and watch is None:
+            run = _run_map if isinstance(logic, Map) else _run_flat_map
+            return batch_function_step(called, self._guard(run, called, keep))
         if isinstance(logic, Map):
             if hasattr(logic.function, "added_column"):  # of the library: makes a column for whole batches
                 return _adding_step(logic.function)
