@@ -138,4 +138,4 @@ def test_chance_does_not_climb_a_plateau() -> None:
             controller.handle(min(max(controller.level, 0.9), 16) * 50 * (1 - abs(chance.gauss(0, 0.1))))
             levels.append(controller.level)
         found.append(statistics.median(levels[20:]))
-    assert sorted(found)[36] <= 30, "nine of ten, most of the time; it was 40"
+    assert statistics.mean(found) <= 22, "24.3 where no level is measured once more"

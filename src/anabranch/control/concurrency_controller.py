@@ -46,10 +46,12 @@ _SEARCH_MAX = 16
 """Levels of one search; noise may suggest ever more."""
 _STEEP = 0.8
 """Of the slope of a rate that rises with the level: from here on twice as many may well be better."""
-_FLAT = 0.35
-"""Of the slope of a rate that hardly rises with the level."""
 _DOUBTFUL = 0.25
 """A gain that chance may bring where others use the machine, too."""
+_FLAT = 0.35
+"""Of the slope of a rate that hardly rises with the level."""
+_MANY = 4
+"""Levels from here on are climbed with doubt; of fewer workers one more or less is no burden."""
 _UNSURE_MAX = 2
 """Periods in a row that must differ from the held rate, unless they differ greatly."""
 
@@ -230,7 +232,7 @@ class ConcurrencyController:
     def _is_doubtful(self, below: int, best: int) -> bool:
         """Whether a level is better than the one below it, by so little that chance may have done it."""
         gain = self._seen(best) / self._seen(below) - 1
-        return best > below and gain < _DOUBTFUL and self._slope(below, best) < _FLAT
+        return below >= _MANY and gain < _DOUBTFUL and self._slope(below, best) < _FLAT
 
     def _further_up(self, best: int, below: int | None) -> tuple[int, str]:
         if below is not None and best > 1.4 * below and self._slope(below, best) < _STEEP:
