@@ -21,7 +21,7 @@ General layout. Users touch what is named below; everything else is private.
 import anabranch.state as _state_package  # noqa: F401
 from anabranch import errors
 from anabranch.api.accumulating import accumulator
-from anabranch.api.declarations import Operator, state, store, stores
+from anabranch.api.declarations import Operator, broadcast, state, store, stores
 from anabranch.api.events import Decided, EpochEnded, ExecutorsChanged, Rescaled
 from anabranch.api.keys import key
 from anabranch.api.partitions import partition_of, partitions_of
@@ -51,6 +51,7 @@ __all__ = [
     "Stream",
     "accumulator",
     "agg",
+    "broadcast",
     "count",
     "delta",
     "errors",

@@ -11,6 +11,7 @@ from typing import Any
 
 from anabranch.errors import ProgramError
 from anabranch.operators.timers import TIMER_FIELDS, TimedOperator
+from anabranch.program.broadcasting import HELD, Broadcast, BroadcastField, broadcast_fields
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed
 from anabranch.program.state_fields import StateField, StateHistory
@@ -59,17 +60,51 @@ def state(default: Any = None, *, factory: Callable[[], Any] | None = None, was:
     ...         self.seen += 1
     ...         yield t
     """
-    if factory is None and not isinstance(default, _IMMUTABLE) and _is_container(default):
-        raise ProgramError(
-            f"state(default={default!r}): all keys would share this one {type(default).__name__}; "
-            f"write state(factory={type(default).__name__})"
-        )
-    if factory is not None and not callable(factory):
-        raise ProgramError(f"state(factory={factory!r}): expected a callable such as list or dict")
+    _check_first("state", default, factory)
     names = (was,) if isinstance(was, str) else was
     if not isinstance(names, tuple) or not all(isinstance(name, str) and name for name in names):
         raise ProgramError(f"state(was={was!r}): expected the name that the attribute had before, or several")
     return _Declared(default, factory, names)
+
+
+def _check_first(called: str, default: Any, factory: Callable[[], Any] | None) -> None:
+    if factory is None and not isinstance(default, _IMMUTABLE) and _is_container(default):
+        whose = "all keys" if called == "state" else "all runs"
+        raise ProgramError(
+            f"{called}(default={default!r}): {whose} would share this one {type(default).__name__}; "
+            f"write {called}(factory={type(default).__name__})"
+        )
+    if factory is not None and not callable(factory):
+        raise ProgramError(f"{called}(factory={factory!r}): expected a callable such as list or dict")
+
+
+def broadcast(default: Any = None, *, factory: Callable[[], Any] | None = None) -> Any:
+    """Declare an attribute of an `Operator` as broadcast state: all keys see it alike, ``on_broadcast`` changes it.
+
+    Parameters
+    ----------
+    default : immutable value
+        What it is before the first tuple of the broadcast stream.
+    factory : callable, optional
+        Makes that value instead, for values that are changed in place: ``broadcast(factory=dict)``.
+
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> class TooHigh(ab.Operator):
+    ...     limits: dict = ab.broadcast(factory=dict)
+    ...     def on_broadcast(self, rule):
+    ...         self.limits[rule.kind] = rule.limit
+    ...     def process(self, t):
+    ...         if t.amount > self.limits.get(t.kind, 100):
+    ...             yield t
+    >>> rules = ab.from_rows([("card", 10)], "kind string, limit long")
+    >>> payments = ab.from_rows([("a", "card", 30), ("b", "cash", 30)], "who string, kind string, amount long")
+    >>> payments.process(TooHigh(), by="who", broadcast=rules, schema=payments.schema).run_sequential()
+    [(who='a', kind='card', amount=30)]
+    """
+    _check_first("broadcast", default, factory)
+    return BroadcastField(default, factory)
 
 
 def store(*, ttl: float | datetime.timedelta | None = None) -> Any:
@@ -114,7 +149,7 @@ class Operator(TimedOperator):
     The method is called when time has come there, and yields or returns tuples as well. That time is the watermark of a
     stream with event time, else the clock of the epochs. ``on_end(self)`` is called when the input has ended, if the
     query is told to. ``on_punctuation(self)`` is called at each punctuation for the keys that had tuples since the
-    last.
+    last. ``on_broadcast(self, t)`` takes the tuples of a stream that every key sees, see `broadcast`.
 
     Examples
     --------
@@ -130,7 +165,9 @@ class Operator(TimedOperator):
     """
 
     def __init__(self, **configuration: Any) -> None:
-        names = {field.name for field in state_fields(type(self))}
+        names = {field.name for field in state_fields(type(self))} | {
+            field.name for field in broadcast_fields(type(self))
+        }
         for name, value in configuration.items():
             if name in names:
                 raise ProgramError(f"{type(self).__name__}({name}=…): {name} is state, not configuration")
@@ -178,6 +215,7 @@ def state_fields(kind: type) -> tuple[StateField, ...]:
 def make_prototype(operator: Any) -> Any:
     """A copy of the user's operator to make instances from: no state in it, configuration only."""
     prototype = copy.copy(operator)
+    prototype.__dict__.pop(HELD, None)
     for field in state_fields(type(operator)):
         prototype.__dict__.pop(field.name, None)
     return prototype
@@ -237,3 +275,27 @@ def keyed_logic(
     return Keyed(
         prototype, method, fields, transient=transient, timed="fire_timers", by_clock=by_clock, history=history
     )
+
+
+def broadcast_logic(operator: Operator, is_given: bool) -> Broadcast | None:
+    """What an operator does with a stream that is broadcast to it; ProgramError if the two do not go together."""
+    kind = type(operator)
+    fields, method = broadcast_fields(kind), getattr(kind, "on_broadcast", None)
+    name = kind.__name__
+    if not is_given:
+        if fields or method is not None:
+            raise ProgramError(f"{name} has broadcast state: say which stream changes it, process(…, broadcast=…)")
+        return None
+    if method is None:
+        raise ProgramError(f"broadcast=…: {name} has no method on_broadcast(self, t), which would take its tuples")
+    if not fields:
+        raise ProgramError(
+            f"broadcast=…: {name} declares no broadcast state that on_broadcast(self, t) could change; in the class: "
+            "limits = ab.broadcast(factory=dict)"
+        )
+    if inspect.isgeneratorfunction(method) or inspect.iscoroutinefunction(method):
+        raise ProgramError(
+            f"{name}.on_broadcast yields: it belongs to no key, and every channel calls it, so it emits nothing. What "
+            "must come out for a tuple of that stream, another operator behind the stream can emit"
+        )
+    return Broadcast("on_broadcast", fields)

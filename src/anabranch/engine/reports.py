@@ -132,6 +132,8 @@ class ChannelReport:
     elastic: tuple[ElasticReport, ...] = ()
     watermarks: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Watermark → how far it has come, of those that had tuples here or are this task's own."""
+    broadcasts: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    """Operator → its broadcast state behind the epoch, which all channels have alike: told by the first."""
 
 
 @dataclasses.dataclass(frozen=True)

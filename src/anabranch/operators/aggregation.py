@@ -224,6 +224,9 @@ class CodeDraft:
             for aggregation in self.aggregations
             for function in aggregation.functions
         ]
+        deleted = getattr(self.window, "deleted", None)
+        if deleted is not None:
+            functions.append(("what tells a deletion", deleted))
         prototype = configured(
             kind,
             name,

@@ -2,11 +2,12 @@
 
 graph.py      operators and streams; what each kind of operator holds
 schema.py     columns, tuples, and whether values fit          ddl.py   schemas as Spark writes them
-annotations.py   columns from annotations of Python
+annotations.py   columns from annotations of Python    annotated_rows.py   tuples that are what these say
 state_fields.py   what is kept for each key, and its versions
 event_time.py  times as whole numbers, watermarks, the keys that wait for a time
 model.py      what an operator does, with the reasons: state, key, selectivity, order
 calling.py    the contract with user code: what it may return, how its failure is told, its instances
+broadcasting.py  what all keys of an operator see alike
 elastic.py    how the calls of an elastic operator are made
 hashing.py    the hash of keys, and key groups               key_text.py   texts for computed keys
 options.py    every option of a query: name, what it may be, default, meaning

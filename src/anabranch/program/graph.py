@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch.errors import ProgramError
+from anabranch.program.broadcasting import Broadcast
 from anabranch.program.schema import Schema
 from anabranch.program.state_fields import FIRST_VERSION, StateHistory
 from anabranch.program.state_fields import StateField as StateField
@@ -119,6 +120,8 @@ class Keyed:
         That is the watermark of the input that the tuple comes from, not of all.
     parts : Parts or None
         The same operator in two steps, where that is exactly the same.
+    broadcast : Broadcast or None
+        What it does with the tuples of its last input, if all channels get all of these.
     history : StateHistory or None
         Which version of its state it has, and how to make that of earlier ones; None: the first.
     """
@@ -137,6 +140,7 @@ class Keyed:
     takes_time: bool = False
     per_input: bool = False
     parts: Parts | None = None
+    broadcast: Broadcast | None = None
     history: StateHistory | None = None
 
     @property
@@ -276,21 +280,8 @@ class DeadLetters:
     """A letter for each call that failed of the operators that it reads: of none of their tuples."""
 
 
-Logic = (
-    Source
-    | Map
-    | Filter
-    | FlatMap
-    | Keyed
-    | Process
-    | Union
-    | Spread
-    | Route
-    | Port
-    | Punctuate
-    | Watermark
-    | (Feedback | DeadLetters)
-)
+_Plain = Source | Map | Filter | FlatMap | Union | Spread | Route | Port | Punctuate | Watermark
+Logic = _Plain | Keyed | Process | Feedback | DeadLetters
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -352,6 +343,10 @@ class Node:
     def key_of(self, place: int) -> tuple[str, ...]:
         """The columns of an input that hold the key."""
         return self.keys[place] if self.keys else self.key
+
+    def is_broadcast(self, place: int) -> bool:
+        """Whether all channels get all tuples of an input."""
+        return place > 0 and isinstance(self.logic, Keyed) and self.logic.broadcast is not None
 
     @property
     def title(self) -> str:

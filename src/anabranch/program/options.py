@@ -248,6 +248,15 @@ OPTIONS: tuple[Option, ...] = (
         "channels themselves.",
     ),
     Option(
+        "latestBy",
+        TEXT,
+        "none",
+        "Of an output that is a stream of updates: the columns of its key, with commas between. `memory` then shows "
+        "the last tuple of each key, `foreachBatch` gets those of the epoch. Tuples whose `changeColumn` says `delete` "
+        "take the row away; `foreachBatch` gets them.",
+    ),
+    Option("changeColumn", TEXT, "change", "With `latestBy`: the column that says what a tuple does, if there is one."),
+    Option(
         "mergers",
         _whole(0, CHANNELS_MAX),
         "0: the driver does",

@@ -71,6 +71,10 @@ def _compare_operator(name: str, was: Mapping[str, Any], now: Mapping[str, Any])
     if added:
         text = f"operator {name}: its state now has {', '.join(added)}, at first with the default"
         changes.append(ProgramChange(text, "fine"))
+    lost = [field for field in was.get("broadcast", ()) if field not in now.get("broadcast", ())]
+    if lost:
+        text = f"operator {name}: its broadcast state no longer has {', '.join(lost)}"
+        changes.append(ProgramChange(text, "loses state"))
     for aspect in ("input", "output"):
         if was.get(aspect) != now.get(aspect):
             text = f"operator {name}: its {aspect} was {was.get(aspect)} and is now {now.get(aspect)}"

@@ -47,7 +47,8 @@ def renamed_manifest(manifest: Manifest, operators: Iterable[Mapping[str, Any]])
         heard_ms=_renamed(facts.watermarks.heard_ms, names),
     )
     owners = dataclasses.replace(facts.owners, regions=_regions(facts.owners, names))
-    facts = dataclasses.replace(facts, watermarks=watermarks, owners=owners, feedback=_renamed(facts.feedback, names))
+    loops, told = _renamed(facts.feedback, names), _renamed(facts.broadcasts, names)
+    facts = dataclasses.replace(facts, watermarks=watermarks, owners=owners, feedback=loops, broadcasts=told)
     return dataclasses.replace(manifest, segments=segments, facts=facts)
 
 

@@ -74,6 +74,7 @@ class UserClasses:
             found |= code_of([field.default, field.factory])[0]
         for kind in type(prototype).__mro__:
             named = [each for each in vars(kind).get("__annotations__", {}).values() if isinstance(each, type)]
+            named += vars(kind).get("annotated_classes", ())  # what its methods get their tuples as
             found |= code_of(named)[0]
         return found
 

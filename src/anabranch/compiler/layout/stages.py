@@ -61,6 +61,8 @@ class Edge:
         The watermarks whose advances travel on it.
     keeps_keys : bool
         Whether the tuples of one key of the stage it enters all come from one channel of the stage it leaves.
+    to_all : bool
+        Whether every channel of the stage it enters gets all its tuples.
     """
 
     number: int
@@ -75,6 +77,7 @@ class Edge:
     punctuated: bool = False
     watermarks: tuple[str, ...] = ()
     keeps_keys: bool = False
+    to_all: bool = False
 
     @property
     def width(self) -> int:

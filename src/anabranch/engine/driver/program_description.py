@@ -33,8 +33,10 @@ def describe_program(program: Program) -> dict[str, Any]:
 
 
 def _history_of(node: Node) -> dict[str, Any]:
-    """What it says of earlier versions; most say nothing."""
+    """What it says of earlier versions, and of broadcast state; most say nothing."""
     found: dict[str, Any] = {"was": list(node.was)} if node.was else {}
+    if isinstance(node.logic, Keyed) and node.logic.broadcast is not None:
+        found["broadcast"] = [field.name for field in node.logic.broadcast.fields]
     if isinstance(node.logic, Keyed):
         were = {field.name: list(field.was) for field in node.logic.fields if field.was}
         found |= {"were": were} if were else {}

@@ -37,7 +37,7 @@ from anabranch.engine.driver.epoch_progress import (
     anomalies_in,
     elastic_in,
 )
-from anabranch.engine.driver.event_times import times_after, times_at_start
+from anabranch.engine.driver.event_times import broadcasts_after, times_after, times_at_start
 from anabranch.engine.driver.feedback import FeedbackStore
 from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.scaling import RegionStatus, Scaling
@@ -288,6 +288,7 @@ class EpochRunner:
                 self.adaptation.to_facts(),
                 digest,
                 times_after(self.program.layout, self._committed.watermarks, clock_ms, results.reports, ending),
+                broadcasts_after(self._committed.broadcasts, results.reports),
             ),
         )
         committed = passing_s()
@@ -315,7 +316,7 @@ class EpochRunner:
         functions = {number: self._owners.function(region) for number, region in self._regions.items()}
         state = self._committer.version(epoch, clock_ms, self._owners)
         fed_back = self._feedback.pieces(self._committed.feedback)
-        times = times_at_start(self.program.layout, self._committed.watermarks, clock_ms, ending)
+        times = times_at_start(self.program.layout, self._committed, clock_ms, ending)
         parts, sampling = self.adaptation.balancing.hot_key_parts(), self._verifier.sampling(epoch)
         return self._jobs.run(batch, state, fed_back, functions, parts, times, sampling)
 

@@ -1,4 +1,8 @@
-"""A keyed operator that reads several streams, or waits: one call after the other, in the order of all that arrived."""
+"""A keyed operator that reads several streams, or waits for punctuations or epochs: its calls in one channel.
+
+All that arrived is in one order: tuples of every input, punctuations, the start of the epoch, and tuples of a stream
+that is broadcast, which come to no key (`program/broadcasting.py`).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.compiler.layout.stages import Step
+from anabranch.engine.worker.advances import EventTimes
 from anabranch.engine.worker.batches import BatchSteps, Keeper, StateTable, keys_of
 from anabranch.engine.worker.sampling import PUNCTUATION, TICK, StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow
@@ -16,6 +21,15 @@ from anabranch.errors import AnabranchError
 from anabranch.operators.epoch_context import moment
 from anabranch.program.calling import emitted, operator_failed
 from anabranch.program.graph import Keyed
+from anabranch.state.broadcast_state import BroadcastState
+
+
+def broadcast_of(step: Step, table: Any, times: EventTimes) -> BroadcastState | None:
+    """The broadcast state of an operator as an epoch begins; None: it has none."""
+    logic = step.node.logic
+    if not isinstance(logic, Keyed) or logic.broadcast is None:
+        return None
+    return BroadcastState(step.node, table.instances, times.broadcasts.get(step.node.name, b""))
 
 
 class ArrivalCalls:
@@ -29,9 +43,12 @@ class ArrivalCalls:
         clock_ms: int,
         watch: Stopwatch | None = None,
         sampler: StepSampler | None = None,
+        broadcast: BroadcastState | None = None,
     ) -> None:
         assert isinstance(step.node.logic, Keyed)
         self._sampler = sampler
+        self._broadcast = broadcast
+        self._broadcasts: dict[int, Any] = {}  # position → the tuple that is for all keys
         self._watch = watch
         self.timed_keys: list[Any] = []
         self.timed_seconds: list[float] = []
@@ -58,6 +75,9 @@ class ArrivalCalls:
         live: dict[Any, Any] = {}
         kind = type(self._logic.prototype)
         for place, batch in arrival.batches.items():
+            if self._node.is_broadcast(place):
+                self._broadcasts = dict(zip(batch.positions, batch.rows, strict=True))
+                continue
             names = batch.schema.names
             keys = keys_of(batch, tuple(names.index(name) for name in self._node.key_of(place)))
             live = self._table.load(set(keys))
@@ -72,12 +92,20 @@ class ArrivalCalls:
             self._run_waiting(arrival, calls, rows, live)
         else:
             for position, call in enumerate(calls):
-                if call is not None:  # else a punctuation, which passes by
+                if position in self._broadcasts:
+                    self._take_broadcast(position, self._broadcasts[position])
+                elif call is not None:  # else a punctuation, which passes by
                     method, key, row = call
                     if position < self._timed_until:
                         self._timed_call(position, key, row, method, live[key])
                     else:
                         self._call(position, row, method, live[key], row)
+        if self._broadcast is not None:
+            self._broadcast.check()
+
+    def _take_broadcast(self, position: int, row: Any) -> None:
+        assert self._broadcast is not None
+        self._broadcast.take(row, self._epoch)
 
     def flow(self, arrival: Arrival) -> Flow:
         """What the calls emitted."""
@@ -133,6 +161,9 @@ class ArrivalCalls:
         for position, call in enumerate(calls):
             if position in passing:
                 continue
+            if position in self._broadcasts:
+                self._take_broadcast(position, self._broadcasts[position])
+                continue
             if call is not None:
                 method, key, row = call
                 instance = live[key]
@@ -178,6 +209,8 @@ class ArrivalCalls:
 
     def _call(self, position: int, row: Any, method: Any, *arguments: Any, opened: tuple[int, ...] = ()) -> None:
         lasts = self._keep.tuples_last
+        if self._broadcast is not None:
+            self._broadcast.looked_at = True
         try:
             result = method(*arguments)
             if result is None:

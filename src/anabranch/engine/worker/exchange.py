@@ -150,6 +150,9 @@ class Outbox:
         function = self._functions[target.number]
         order = _EDGE.pack(DATA, edge.number) + place
         schema = self._layout.steps[edge.source].node.schema
+        if edge.to_all:
+            yield from self._to_all(edge, order, pack(columns, schema.arrow, trails))
+            return
         if edge.key:
             hashes = hash_columns([columns[schema.names.index(name)] for name in edge.key])
             self._tally(target.number).add(hashes)

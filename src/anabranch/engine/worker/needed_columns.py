@@ -100,8 +100,11 @@ def _narrowed(schema: Schema, reads: set[Read]) -> Needed:
         mine = [each for each in reads if each.column == at]
         paths = {each.path for each in mine if not each.is_null}
         kind = field.type
-        if mine:
+        if mine or not field.nullable:  # whether there is a null where there must be none is looked at, too
             read.add(field.name)
+            if not mine:
+                mine = [Read(at, is_null=True)] if pa.types.is_struct(kind) else [Read(at)]
+                paths = {each.path for each in mine if not each.is_null}
             if pa.types.is_struct(kind) and () not in paths:
                 for null in sorted((each.path for each in mine if each.is_null), key=len, reverse=True):
                     if not any(path[: len(null)] == null for path in paths):

@@ -48,6 +48,8 @@ def not_sampled(node: Node) -> str:
         return "calls of it that fail are undone"
     if isinstance(logic, Keyed) and logic.per_input:
         return "each of its inputs has a time of its own"
+    if isinstance(logic, Keyed) and logic.broadcast is not None:
+        return "its keys share what is broadcast"
     return ""
 
 

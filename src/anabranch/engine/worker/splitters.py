@@ -27,9 +27,10 @@ from anabranch.engine.worker.stage import StageRun
 from anabranch.engine.worker.stage_flow import Flow
 from anabranch.engine.worker.tasks import Program, Task, met
 from anabranch.engine.worker.worker_pools import POOLS
-from anabranch.errors import AnabranchError, OrderError
+from anabranch.errors import AnabranchError, InputError, OrderError
 from anabranch.operators.epoch_context import running
 from anabranch.program.graph import Node
+from anabranch.program.schema import MisfitError
 from anabranch.state.store import StateVersion
 
 
@@ -38,6 +39,7 @@ class _Splitter:
 
     def __init__(self, task: Task, program: Program, source: Node, pieces: dict[bytes, int]) -> None:
         self.source = source
+        self._required = [at for at, field in enumerate(source.schema.arrow) if not field.nullable]
         self.prefix = program.prefix(source)
         self._pieces = pieces
         stage = program.stage_of(source)
@@ -74,6 +76,9 @@ class _Splitter:
         self.rows_in += count
         if piece in self.failures:
             return
+        for at in self._required:
+            if columns[at].null_count:
+                self._refuse(at)
         numbers = np.arange(first, first + count)
         batch = ColumnBatch(self.source.schema, range(count), columns)
         begun = self._clock.passing_s()
@@ -85,6 +90,13 @@ class _Splitter:
             self._run.failure = None
         for each in leaving:
             yield piece, each
+
+    def _refuse(self, at: int) -> None:
+        """A null where there must be a value."""
+        try:
+            self.source.schema.exact_column(at, [None])
+        except MisfitError as problem:
+            raise InputError(f"source {self.source.title}: a row does not fit its schema: {problem}") from None
 
     def finish(self, piece: bytes) -> Iterator[tuple[bytes, Any]]:
         """All was read, this piece last: what leaves of calls that are still under way."""

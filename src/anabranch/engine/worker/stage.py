@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, Step
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
-from anabranch.engine.worker.arrival_calls import ArrivalCalls
+from anabranch.engine.worker.arrival_calls import ArrivalCalls, broadcast_of
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import BatchSteps, ElasticSteps, StateTable
 from anabranch.engine.worker.sampling import StageSampler, StepSampler
@@ -76,6 +76,8 @@ class StageRun:
         self._times = dataclasses.replace(times, idle=idle_watermarks(layout.watermarks_made(), times.idle))
         self.reached: dict[str, int] = {}
         """Watermark → how far it has come, of those that had tuples here or are this stage's own."""
+        self.broadcasts: dict[str, bytes] = {}
+        """Operator → its broadcast state, behind the epoch."""
         self._steps = [layout.steps[number] for number in stage.steps]
         self._epoch = epoch
         self._clock_ms = clock_ms
@@ -227,14 +229,17 @@ class StageRun:
         if isinstance(arrived, Arrival):
             assert step.takes_arrivals, "only the entry of a stage sees its inputs in their common order"
             table = self._tables[step.node.name]
+            broadcast = broadcast_of(step, table, self._times)
             calls: ArrivalCalls | TimedCalls
             if step.is_timed:
-                names = self._layout.watermarks_read(step)
-                calls = TimedCalls(step, table, self._epoch, self._clock_ms, self._times, names, self._watch, sampler)
+                place = (step, table, self._epoch, self._clock_ms, self._times, self._layout.watermarks_read(step))
+                calls = TimedCalls(*place, self._watch, sampler, broadcast)
             else:
                 clock_ms = END if self._times.ending else self._clock_ms
-                calls = ArrivalCalls(step, table, self._epoch, clock_ms, self._watch, sampler)
+                calls = ArrivalCalls(step, table, self._epoch, clock_ms, self._watch, sampler, broadcast)
             flow = calls.run(arrived)
+            if broadcast is not None:
+                self.broadcasts[step.node.name] = broadcast.data
             if isinstance(calls, TimedCalls):
                 self.reached[step.node.name] = calls.value
             if calls.timed_keys:

@@ -133,7 +133,6 @@ class Task:
     times: EventTimes = dataclasses.field(default=EventTimes(), kw_only=True)
     retraces: bool = dataclasses.field(default=False, kw_only=True)  # to find the first error of an epoch that failed
     sampling: Sampling | None = dataclasses.field(default=None, kw_only=True)  # which keys are to be run again
-
     watch: str = dataclasses.field(default="sample", kw_only=True)
 
     @property
@@ -445,6 +444,7 @@ class ChannelRun:
             anomalies=met(),
             elastic=POOLS.reports(self._nodes),
             watermarks=self._run.reached,
+            broadcasts={} if self._number else self._run.broadcasts,
         )
 
     def _measured(self) -> Mapping[str, Any] | None:

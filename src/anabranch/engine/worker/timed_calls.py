@@ -31,6 +31,7 @@ from anabranch.operators.epoch_context import moment
 from anabranch.program.calling import emitted, operator_failed
 from anabranch.program.event_time import END, LeastWatermark, Timetable
 from anabranch.program.graph import Keyed
+from anabranch.state.broadcast_state import BroadcastState
 
 
 class TimedCalls:
@@ -46,9 +47,12 @@ class TimedCalls:
         names_read: Mapping[int, tuple[str, ...]],
         watch: Stopwatch | None = None,
         sampler: StepSampler | None = None,
+        broadcast: BroadcastState | None = None,
     ) -> None:
         assert isinstance(step.node.logic, Keyed)
         self._sampler = sampler
+        self._broadcast = broadcast
+        self._broadcasts: dict[int, Any] = {}  # position → the tuple that is for all keys
         self._node = step.node
         self._logic = step.node.logic
         self._kind = type(step.node.logic.prototype)
@@ -100,17 +104,28 @@ class TimedCalls:
             stop = bisect.bisect_left(self._places, position, at)
             self._take(at, stop)
             at = stop
-            if not name:
+            if position in self._broadcasts:
+                self._take_broadcast(position, self._broadcasts[position])
+            elif not name:
                 self._tick(position)
             elif self._watermark.take(name, value):
                 self._fire(position)
         self._take(at, len(self._places))
+        if self._broadcast is not None:
+            self._broadcast.check()
+
+    def _take_broadcast(self, position: int, row: Any) -> None:
+        assert self._broadcast is not None
+        self._broadcast.take(row, self._epoch)
 
     def _line_up(self, arrival: Arrival) -> None:
         """The tuples of all inputs in their order: their positions, keys, and methods."""
         touched: set[Any] = set()
         parts = []
         for place, batch in arrival.batches.items():
+            if self._node.is_broadcast(place):
+                self._broadcasts = dict(zip(batch.positions, batch.rows, strict=True))
+                continue
             names = batch.schema.names
             keys = keys_of(batch, tuple(names.index(name) for name in self._node.key_of(place)))
             method = getattr(self._kind, self._logic.method_of(place))
@@ -145,6 +160,7 @@ class TimedCalls:
         events = [] if self._logic.by_clock else [each for each in arrival.advances if each[1] in self._names]
         if arrival.tick is not None:
             events.append((arrival.tick, "", 0))
+        events += [(position, "", 0) for position in self._broadcasts]
         return sorted(events)
 
     def _time_at_the_end(self, arrival: Arrival) -> int:
@@ -169,6 +185,8 @@ class TimedCalls:
 
     def _take(self, start: int, stop: int) -> None:
         self._moment.reached, self._moment.fired = self.value, None
+        if self._broadcast is not None:
+            self._broadcast.looked_at = True
         while start < min(stop, self._timed_until):
             until = min(stop, self._timed_until)
             self._take_timed(start, until)
@@ -283,6 +301,8 @@ class TimedCalls:
 
     def _call_waiting(self, position: int, key: Any, instance: Any, due: int, since: tuple[int, ...]) -> None:
         lasts = self._keep.tuples_last
+        if self._broadcast is not None:
+            self._broadcast.looked_at = True
         method = getattr(self._kind, self._logic.timed)
         if self._sampler is not None:
             method = self._sampler.around(method, TIME, position, key, None)
