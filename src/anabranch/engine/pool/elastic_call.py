@@ -42,7 +42,13 @@ def backoff_s(settings: Concurrency, attempt: int) -> float:
 class ElasticCall(ElasticFunction):
     """A function of the user's that can be called with one tuple, whatever kind of function it is."""
 
+    apart: Callable[[Any], Any] | None = None
+    """Makes the calls elsewhere, retries included, if they must not be made here: code may end the process it is in."""
+    _loop: EventLoop | None = None
+
     def __call__(self, row: Any) -> Any:
+        if self.apart is not None:
+            return self.apart(row)
         self._open()
         attempt = 0
         while True:
@@ -57,17 +63,11 @@ class ElasticCall(ElasticFunction):
                     raise
                 time.sleep(backoff_s(self.settings, attempt))
 
-    apart: Callable[[Any], Any] | None = None
-    """Makes the calls elsewhere, if they must not be made here: code for processes of its own may end this one."""
-    _loop: EventLoop | None = None
-
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("apart", "_loop")}
 
     def _attempt(self, row: Any) -> Any:
         timeout = self.settings.timeout_s
-        if self.apart is not None:
-            return self.apart(row)
         if is_async(self.function):
             return self._on_loop(awaited(self.function, row, timeout))
         if timeout is None:
@@ -77,7 +77,7 @@ class ElasticCall(ElasticFunction):
     def _open(self) -> None:
         # The mark is on the user's object, so that whoever puts its contents back puts the mark back too.
         owner = self.owner
-        if self.apart is None and hasattr(owner, "open") and not getattr(owner, _OPENED, False):
+        if hasattr(owner, "open") and not getattr(owner, _OPENED, False):
             self._called_here(owner.open)
             setattr(owner, _OPENED, True)
 
