@@ -27,6 +27,7 @@ from anabranch.api.keys import key
 from anabranch.api.partitions import partition_of, partitions_of
 from anabranch.api.progress import show_progress
 from anabranch.api.session import FeedbackStream, Session, feedback, from_rows, session
+from anabranch.api.sharing import share
 from anabranch.api.stream import Stream
 from anabranch.errors import AnabranchError
 from anabranch.operators import agg
@@ -66,6 +67,7 @@ __all__ = [
     "running",
     "session",
     "sessions",
+    "share",
     "show_progress",
     "sliding",
     "state",

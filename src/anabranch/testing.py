@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -50,6 +50,7 @@ from anabranch.errors import AnabranchError, ProgramError
 from anabranch.operators.epoch_context import EpochContext, running
 from anabranch.program.graph import Node, Source, named
 from anabranch.program.model import OutputOrder
+from anabranch.program.options import OVER_COLUMNS
 from anabranch.program.origins import RowsOrigin
 from anabranch.program.schema import Row
 from anabranch.state.backing import BackingStore
@@ -174,6 +175,7 @@ class ParallelRun:
         verify: float = 0.0,
         verify_action: str = "fail",
         watch: str = "sample",
+        columns: Collection[str] = OVER_COLUMNS,
         cache: CacheSettings | None = None,
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
@@ -215,12 +217,12 @@ class ParallelRun:
         for sink in used:
             sink.prepare(holder)
 
-        elastic = ElasticOptions(channels=channels) if isinstance(channels, int) else channels
         chosen = EpochSettings(
-            elastic,
+            ElasticOptions(channels=channels) if isinstance(channels, int) else channels,
             balancing if balancing is not None else BalancingSettings(),
             verify=VerifySettings(verify, verify_action),
             watch=watch,
+            columns=frozenset(columns),
         )
         clock = self._clock if clocks_ms else None
         digest = no_digest if batches is None else batches.digest
@@ -229,9 +231,8 @@ class ParallelRun:
 
         def runner_of(program: Program) -> EpochRunner:
             observer = Observer(self.progress.append)
-            return EpochRunner(
-                program, chosen, Storage(held, shared, backing, cache or CacheSettings()), backend, observer
-            )
+            storage = Storage(held, shared, backing, cache or CacheSettings())
+            return EpochRunner(program, chosen, storage, backend, observer)
 
         self._switching = SwitchingRunner(runner_of, forms, held)
 

@@ -13,7 +13,7 @@ from anabranch.errors import CheckpointError, OperatorError, ProgramError, State
 from anabranch.testing import Harness, ParallelRun, run_parallel
 from tests.restless import restless_output
 
-EXAMPLES = int(os.environ.get("ANABRANCH_EXAMPLES", "0")) or 20
+EXAMPLES = int(os.environ.get("ANABRANCH_EXAMPLES", "0")) or 10
 PAYMENTS = "k long, kind string, x long"
 RULES = "kind string, limit long"
 

@@ -14,7 +14,7 @@ from anabranch.errors import ProgramError, SchemaError
 from anabranch.testing import run_parallel
 from tests.restless import restless_output
 
-EXAMPLES = int(os.environ.get("ANABRANCH_EXAMPLES", "0")) or 20
+EXAMPLES = int(os.environ.get("ANABRANCH_EXAMPLES", "0")) or 10
 FEED = "shop string, id long, stock long"
 tuples = st.lists(
     st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.one_of(st.none(), st.integers(0, 3))), max_size=20

@@ -21,6 +21,7 @@ EXPECTED = {
     "per_minute": [("a", 5, 0)],
     "moving": [("s", 1.0), ("s", 1.5)],
     "alerts": [("a", 30, 1)],
+    "doubtful": [("a", 5)],
     "stock_changes": [("a", 1, "insert"), ("b", 5, "insert"), ("a", 2, "update"), ("a", 2, "delete")],
     "kept": [(1, -3), (2, -5)],
     "most": [("a", 2), ("a", 3)],

@@ -119,7 +119,7 @@ PROGRAMS = {
 bids = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=12)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     epochs=st.lists(bids, min_size=1, max_size=3),
     chosen=st.lists(st.sampled_from(sorted(PROGRAMS)), min_size=1, max_size=3),

@@ -1,7 +1,9 @@
-"""Broadcast state, changes and annotated tuples on Spark: what one thread gives."""
+"""Broadcast state, changes, annotated tuples and time zones on Spark: what one thread gives."""
 
+import datetime
 from typing import NamedTuple
 
+import pyarrow as pa
 import pytest
 
 import anabranch as ab
@@ -73,3 +75,31 @@ def test_what_comes_out_is_what_one_thread_gives_and_the_view_has_the_last_of_ea
     assert all(len({row[0] for row in batch}) == len(batch) for batch in batches)
     last = {row[0]: row for batch in batches for row in batch}
     assert {who: row for who, row in last.items() if row[-1] != "delete"} == table
+
+
+def test_instants_are_the_same_in_every_session_and_local_time_is_the_sessions(spark, tmp_path):
+    start = datetime.datetime(2024, 11, 2, 12, tzinfo=datetime.UTC)  # the day before clocks go back in New York
+    rows = [(f"k{at % 3}", start + datetime.timedelta(hours=at)) for at in range(60)]
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        spark.createDataFrame(pa.table({"k": [k for k, _ in rows], "at": [at for _, at in rows]})).coalesce(
+            1
+        ).write.parquet(str(tmp_path / "in"))
+        session = ab.session(spark)
+        stream = session.from_files(str(tmp_path / "in"), "parquet", "k string, at timestamp").local_time("at")
+        query = (
+            stream.select("k", "at", "local", h=(lambda t: t.local.hour, "int"))
+            .writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(tmp_path / "out"))
+        )
+        query.awaitTermination()
+        out = spark.read.parquet(str(tmp_path / "out"))
+        assert out.count() == 60
+        # Spark's own idea of the session's clocks.
+        assert out.where("hour(at) != h or cast(at as timestamp_ntz) != local").count() == 0
+        instants = {row.us for row in out.selectExpr("unix_micros(at) as us").collect()}
+        assert instants == {round(at.timestamp() * 1e6) for _, at in rows}
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)

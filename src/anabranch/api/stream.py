@@ -353,6 +353,7 @@ class Stream:
 
     # What its time is.
     event_time = stream_time.event_time
+    local_time = stream_time.local_time
 
     # What it was called before.
     was = versions.was

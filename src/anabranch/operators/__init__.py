@@ -9,7 +9,8 @@ batch_functions.py    functions of many tuples at once
 accumulation.py       sums over all tuples, in blocks
 late_tuples.py        late tuples as a stream        key_columns.py   keys that are no columns
 chosen_columns.py     which columns a stream has     top_tuples.py    the first of each key, as they change
-changes.py            updates as changes of a table
+shared_state.py       operators with state in common
+changes.py            updates as changes of a table    local_time.py   the wall clock of a zone
 guarding.py           calls that fail: skipped, or dead letters
 timers.py             timers of users' operators
 epoch_context.py      the epoch that runs: its time, counts of bad input

@@ -135,6 +135,19 @@ def _truth(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
 
+OVER_COLUMNS = ("needed", "running", "windows", "joins")
+"""What runs over whole columns where it can, each switched by its name."""
+
+
+def _over_columns(text: str) -> frozenset[str]:
+    if text in ("on", "off"):
+        return frozenset(OVER_COLUMNS if text == "on" else ())
+    chosen = frozenset(part.strip() for part in text.split(","))
+    if not chosen <= set(OVER_COLUMNS):
+        raise ValueError
+    return chosen
+
+
 RESOURCES = ("state", "computation", "communication")
 
 
@@ -409,6 +422,14 @@ OPTIONS: tuple[Option, ...] = (
         "sample",
         "For which tuples an operator whose own dicts were found to be its state is given dicts that refuse whatever "
         "is not the entry of the tuple's key: for the first of each task, for all (which costs), for none.",
+    ),
+    Option(
+        "columns",
+        OptionKind(f"on, off, or some of {', '.join(OVER_COLUMNS)}, with commas between", _over_columns),
+        "on",
+        "What runs over whole columns, with the same output: `needed` reads and sends only columns that are used; "
+        "`running`, `windows` and `joins` compute such operators for all keys of a batch at once. For comparing, and "
+        "in case of doubt.",
     ),
 )
 

@@ -169,7 +169,8 @@ def start(
         batch_digest=log.digest,
     )
     settings = EpochSettings(
-        options.elastic, options.balancing, options.snapshots, options.mergers, options.verify, options.watch
+        *(options.elastic, options.balancing, options.snapshots, options.mergers),
+        *(options.verify, options.watch, options.columns),
     )
     storage = Storage(held, local_path(kept) is not None, backing, options.cache)
 

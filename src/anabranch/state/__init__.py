@@ -2,6 +2,7 @@
 
 codec.py, maps.py             values as bytes; managed maps
 user_objects.py               objects of the user's classes as data
+shared_fields.py              one object in two places of a key's state
 broadcast_state.py            what all keys of an operator see, as values and as bytes
 segment.py, records.py        immutable sorted files of state, and what manifests say of them
 deltas.py                     large values that changed a little

@@ -12,10 +12,9 @@ import gc
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import Enum
-from functools import lru_cache, partial
+from functools import partial
 from itertools import compress, repeat
-from operator import is_not
+from operator import is_, is_not
 from typing import Any
 
 import numpy as np
@@ -24,61 +23,18 @@ import pyarrow as pa
 from anabranch.errors import CheckpointError, StateError
 from anabranch.program.calling import Instances, canonical_key
 from anabranch.program.graph import Keyed, Node
-from anabranch.program.object_parts import attributes_of, is_library, is_plain_instance
-from anabranch.program.object_pieces import CHANGING
 from anabranch.state.codec import comparable, decode
 from anabranch.state.deltas import BYTES_MIN, combined, is_delta
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.segment import EXPIRES, Segment, write_segment
+from anabranch.state.shared_fields import IMMUTABLE, Together, tied, untied
 from anabranch.state.user_objects import UserClasses, UserObject
-
-# Values of these types cannot change in place: the same object means the same value.
-_IMMUTABLE = frozenset({type(None), bool, int, float, str, bytes})
-
-
-@lru_cache(maxsize=256)
-def _is_object(kind: Any) -> bool:
-    """Whether instances of a class are objects whose attributes may change."""
-    return is_plain_instance(kind) and not issubclass(kind, Enum) and not is_library(kind.__module__)
-
-
-def shared_object(values: Iterable[Any]) -> Any:
-    """An object that can change in place and is in two places of these values, or None.
-
-    Read back, it would be two objects: changing one would no longer change the other.
-    """
-    seen: set[int] = set()
-    arrays: list[np.ndarray] = []
-    waiting = list(values)
-    while waiting:
-        value = waiting.pop()
-        kind: Any = type(value)
-        if kind in _IMMUTABLE:
-            continue
-        is_object = _is_object(kind)
-        if is_object or isinstance(value, (list, dict, set, deque, StateMap, StateMaps, *CHANGING)):
-            if id(value) in seen:
-                return value
-            seen.add(id(value))
-        if isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, (list, tuple, deque)):
-            waiting.extend(value)
-        elif isinstance(value, (StateMap, StateMaps)):
-            waiting.extend(value.held())
-        elif isinstance(value, np.ndarray):
-            if any(np.may_share_memory(value, other) for other in arrays):
-                return value
-            arrays.append(value)
-        elif is_object:
-            waiting.extend(each for _, each in attributes_of(value))
-    return None
 
 
 def _is_unchanged(value: Any) -> bool:
     """Whether a value that is the same object is sure to be the same value."""
-    return type(value) in _IMMUTABLE or (isinstance(value, (StateMap, StateMaps)) and not value.changed)
+    return type(value) in IMMUTABLE or (isinstance(value, (StateMap, StateMaps)) and not value.changed)
 
 
 class SegmentCache:
@@ -150,7 +106,7 @@ class Table:
                 new, restored = self.instances.new, self.instances.restored
                 for key, values in found.items():
                     live[key] = restored(values)
-                    if self._ttl_ms is not None and not _IMMUTABLE.issuperset(map(type, values)):
+                    if self._ttl_ms is not None and not IMMUTABLE.issuperset(map(type, values)):
                         self._loaded_bytes[key] = comparable(list(values), self.classes)
                 if len(found) < len(wanted):
                     for key in wanted:
@@ -158,6 +114,13 @@ class Table:
                             live[key] = new()
                 self._loaded.update(found)
         return live
+
+    def known(self, keys: Sequence[Any]) -> set[Any]:
+        """Those of these keys that have state, or are live; nothing becomes live."""
+        live = self.live
+        wanted = [key for key in keys if key not in live]
+        found = self._find(wanted) if wanted and self.segments else {}
+        return {*found, *(key for key in keys if key in live)}
 
     def load_waiting(self, field: str) -> dict[Any, Any]:
         """Make sure the instances whose `field` is true are live; all live ones, by key.
@@ -246,7 +209,10 @@ class Table:
 
     def _states_now(self, at: int, rows: np.ndarray, keys: np.ndarray) -> Iterable[tuple[Any, ...]]:
         columns = [self._column(at, name, rows, keys) for name in self.instances.names]
-        return zip(*columns, strict=True) if columns else [()] * len(rows)
+        states: Iterable[tuple[Any, ...]] = zip(*columns, strict=True) if columns else [()] * len(rows)
+        if any(Together in set(map(type, column)) for column in columns):
+            states = [tuple(untied(state, self.classes)) for state in states]
+        return states
 
     def _migrated(
         self, at: int, rows: np.ndarray, versions: Sequence[int], keys: np.ndarray
@@ -266,6 +232,7 @@ class Table:
             theirs[name] = list(zip(has, self._values(at, name, rows, keys, lenient), strict=True))
         for place, (key, version) in enumerate(zip(keys.tolist(), versions, strict=True)):
             fields = {name: column[place][1] for name, column in theirs.items() if column[place][0]}
+            fields = dict(zip(fields, untied(fields.values(), self.classes), strict=True))
             made = history.migrated(fields, version, self.instances.node.title, key)
             self._refuse_records(key, made)
             self._renewed.add(key)
@@ -343,13 +310,13 @@ class Table:
             before = comparable(list(self._loaded.get(key, initial)), self.classes)
         return comparable(list(values), self.classes) != before
 
-    def _refuse_sharing(self, key: Any, values: tuple[Any, ...]) -> None:
-        shared = shared_object(values)
-        if shared is not None:
-            raise StateError(
-                f"operator {self.instances.node.title}: the state of the key {key!r} holds one {type(shared).__name__} "
-                f"in two places ({shared!r:.100}); read back it would be two. Keep a copy in one of them."
-            )
+    def _tied(self, columns: list[Sequence[Any]]) -> list[Sequence[Any]]:
+        """The columns as they are written: what is in two places of a key's state is kept as one."""
+        if all(IMMUTABLE.issuperset(map(type, values)) for values in columns):
+            return columns
+        states = list(zip(*columns, strict=True))
+        ties = [tied(self.instances.names, state, self.classes) for state in states]
+        return columns if all(map(is_, ties, states)) else list(zip(*ties, strict=True))
 
     def changes(self) -> tuple[pa.Buffer, int] | None:
         """The segment of what this epoch changed and its number of rows, or None if nothing did."""
@@ -366,11 +333,12 @@ class Table:
             if not keys:
                 return None
             names = list(self.instances.names)
-            if self._ttl_ms is not None:
-                names.append(EXPIRES)
-                columns.append((self._clock_ms + self._ttl_ms,) * len(keys))
             before = {name: [self._large.get((name, key)) for key in keys] for name in {n for n, _ in self._large}}
             try:
+                columns = self._tied(columns)
+                if self._ttl_ms is not None:
+                    names.append(EXPIRES)
+                    columns = [*columns, (self._clock_ms + self._ttl_ms,) * len(keys)]
                 segment = write_segment(
                     self._key.hashes(keys), keys, names, columns, ended, self.classes, self._version, before
                 )
@@ -395,7 +363,7 @@ class Table:
         changed = np.zeros(len(keys), dtype=bool)
         for values, olds in zip(now, before, strict=True):
             changed |= np.fromiter(map(is_not, values, olds), dtype=bool, count=len(keys))
-            if not _IMMUTABLE.issuperset(map(type, values)):
+            if not IMMUTABLE.issuperset(map(type, values)):
                 changed |= np.fromiter((not _is_unchanged(value) for value in values), bool, len(keys))
         if self._ttl_ms is not None:
             # Time to live counts from the last epoch that left another value, not merely another object.
@@ -404,9 +372,6 @@ class Table:
             changed |= np.fromiter(map(self._renewed.__contains__, keys), bool, len(keys))
         if not changed.all():
             keys, now = list(compress(keys, changed)), [list(compress(values, changed)) for values in now]
-        if any(not _IMMUTABLE.issuperset(map(type, values)) for values in now):
-            for key, values in zip(keys, zip(*now, strict=True), strict=True):
-                self._refuse_sharing(key, values)
         return keys, now
 
 

@@ -68,15 +68,21 @@ class UserClasses:
     @cached_property
     def _classes(self) -> dict[str, type]:
         prototype = getattr(self._node.logic, "prototype", None)
-        found = code_of(getattr(prototype, "target", prototype))[0]
+        within: list[Any] = getattr(prototype, "operators_within", list)()  # of operators that share state
+        found = code_of([getattr(prototype, "target", prototype), *within])[0]
         for field in getattr(self._node.logic, "fields", ()):
             # A class may be named by its declaration alone: as the factory, or by what it begins with.
             found |= code_of([field.default, field.factory])[0]
-        for kind in type(prototype).__mro__:
+        for kind in [kind for each in (prototype, *within) for kind in type(each).__mro__]:
             named = [each for each in vars(kind).get("__annotations__", {}).values() if isinstance(each, type)]
             named += vars(kind).get("annotated_classes", ())  # what its methods get their tuples as
             found |= code_of(named)[0]
         return found
+
+    @property
+    def classes(self) -> dict[str, type]:
+        """Those classes, by name."""
+        return self._classes
 
     def of(self, value: Any) -> UserObject | None:
         """The record of an object; None if it is of no class that can be kept so."""

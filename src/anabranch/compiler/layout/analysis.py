@@ -268,9 +268,14 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
     }[state.value]
     alone = state.value is State.UNKNOWN or (key is not None and bool(key.expression))
     in_globals, out_of_reach = _written_outside(found, target) if alone and found.facts.written else ((), ())
+    not_kept = tuple(f"{text} (line {place.line})" for text, place in found.facts.not_kept.items())
+    if alone and not isinstance(node.logic, Keyed):
+        unseen = f"what {{}} gets is not seen in the code: if it is no data, the {_STOPS}"
+        notes += tuple(Property("note", unseen.format(path), at) for path, at in found.facts.unseen.items())
     return Model(
         in_globals=in_globals,
         out_of_reach=out_of_reach,
+        not_kept=not_kept,
         unfollowed=unfollowed,
         state=state,
         selectivity=selectivity,
@@ -285,6 +290,9 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
         case=case,
         logic=logic,
     )
+
+
+_STOPS = "query stops at the end of its first epoch with what to change"
 
 
 def _written_outside(found: Inference, target: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:

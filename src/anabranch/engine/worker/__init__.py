@@ -7,8 +7,10 @@ exchange.py        what crosses between tasks: packets, headers, results, report
 packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth
 batch.py           tuples as rows or columns, whichever is asked for
-column_steps.py    functions that read single columns, and needed_columns.py   what nobody reads of a source
+column_steps.py    functions that read single columns, and needed_columns.py   what nobody reads
 batch_function_steps.py   functions of whole batches
+key_slots.py       keys of a batch as dense numbers, and folds over them: what running_columns.py, window_columns.py and
+                   join_columns.py compute aggregates and joins of all keys at once with
 elastic_steps.py   what an elastic operator does with a batch; unordered_step.py   the same where nobody minds order
 accumulating_step.py   what elastic accumulators do with a batch
 guarded_steps.py   what an operator whose calls may fail does with one

@@ -132,7 +132,8 @@ class SplitTask(Task):
         if self.retraces or self.sampling is not None:  # an error shows all of its tuple, and so does what is run again
             needed = [everything(source.schema) for source in program.inputs]
         else:
-            needed = [needed_of(program.layout, source) for source in program.inputs]
+            further = "needed" in self.columns
+            needed = [needed_of(program.layout, source, further) for source in program.inputs]
         return self.rows_of(read_pieces(pieces, needed), whom)
 
     def rows_of(self, read: Iterator[SourceRows], whom: int) -> Iterator[Row]:
@@ -144,7 +145,7 @@ class SplitTask(Task):
         began, started = self.clock.now_s(), self.clock.passing_s()
         oldest: float | None = None
         program = self.load()
-        outbox = Outbox(program.layout, 0, self.functions, whom, self.epoch)
+        outbox = self.outbox(program.layout, 0, whom)
         files = OutputFiles(program.layout, self.files, self.epoch, (0, whom))
         pieces: dict[bytes, int] = {}
         local = LocalChannels(self, program)
@@ -228,7 +229,7 @@ class FeedbackTask(Task):
     def _rows(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[Row]:
         began, started = self.clock.now_s(), self.clock.passing_s()
         program = self.load()
-        outbox = Outbox(program.layout, 0, self.functions, 0, self.epoch)
+        outbox = self.outbox(program.layout, 0, 0)
         files = OutputFiles(program.layout, self.files, self.epoch, (-1, whom))
         pieces: dict[bytes, int] = {}
         rows_out = 0

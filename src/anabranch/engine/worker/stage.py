@@ -7,7 +7,7 @@ each sees its tuples in their order, and trails remember where each tuple belong
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from anabranch.engine.worker.advances import Advances, EventTimes, candidates
 from anabranch.engine.worker.arrival_calls import ArrivalCalls, broadcast_of
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import BatchSteps, ElasticSteps, StateTable
+from anabranch.engine.worker.running_columns import RunningStep
 from anabranch.engine.worker.sampling import StageSampler, StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.timed_calls import TimedCalls
@@ -31,19 +32,6 @@ from anabranch.operators.library_operator import NULL_ATTRIBUTE
 from anabranch.program.calling import operator_failed
 from anabranch.program.event_time import END, TimeScale, event_time_of, idle_watermarks
 from anabranch.program.graph import Punctuate, Spread, Watermark
-
-
-def by_range(leaving: Leaving, total: int, count: int) -> Iterator[tuple[int, Leaving]]:
-    """What leaves, cut into ranges of positions: (range, what is in it)."""
-    # What one channel emits is in order, so the ranges are slices.
-    limits = [total * at // count for at in range(1, count)]
-    cuts = [0, *np.searchsorted(leaving.trails[0], limits).tolist(), len(leaving.trails[0])]
-    for at in range(count):
-        start, stop = cuts[at], cuts[at + 1]
-        if start < stop:
-            trails = [digit[start:stop] for digit in leaving.trails]
-            columns = [column.slice(start, stop - start) for column in leaving.columns]
-            yield at, dataclasses.replace(leaving, trails=trails, columns=columns, marks=None, advances=())
 
 
 class StageRun:
@@ -66,7 +54,9 @@ class StageRun:
         sampler: StageSampler | None = None,
         watched: int = 0,
         unordered: Callable[..., UnorderedStep] | None = None,
+        columns: Collection[str] = (),
     ) -> None:
+        self._columns = columns
         self._elastic = elastic
         self._layout = layout
         self._sampler = sampler
@@ -100,7 +90,7 @@ class StageRun:
         self._timed_runs = self._made_runs(watch) if watch is not None else {}
 
     def _made_runs(self, watch: Stopwatch | None) -> dict[int, Callable[[Batch, Any], Batch]]:
-        operators = BatchSteps(self._tables, self._epoch, self._elastic, self._watched)
+        operators = BatchSteps(self._tables, self._epoch, self._elastic, self._watched, self._columns)
         return {
             step.number: operators.step(step.node, watch)
             for step in self._steps
@@ -122,7 +112,9 @@ class StageRun:
         count, first = len(entering.batch), timed_rows(len(entering.batch))
         parts, seconds = self._run_timed(entering.part(0, first), self._watch)
         rest = dataclasses.replace(entering.part(first, count), marks=entering.marks, advances=entering.advances)
-        self._takes_long = seconds > LONG_CALL_SECONDS * first
+        self._takes_long = seconds > LONG_CALL_SECONDS * first and not any(
+            isinstance(run, RunningStep) for run in self._runs.values()
+        )
         if self._takes_long:
             others, _ = self._run_timed(rest, self._watch)
         else:
@@ -233,7 +225,7 @@ class StageRun:
             calls: ArrivalCalls | TimedCalls
             if step.is_timed:
                 place = (step, table, self._epoch, self._clock_ms, self._times, self._layout.watermarks_read(step))
-                calls = TimedCalls(*place, self._watch, sampler, broadcast)
+                calls = TimedCalls(*place, self._watch, sampler, broadcast, self._columns)
             else:
                 clock_ms = END if self._times.ending else self._clock_ms
                 calls = ArrivalCalls(step, table, self._epoch, clock_ms, self._watch, sampler, broadcast)

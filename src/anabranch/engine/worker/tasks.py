@@ -41,12 +41,13 @@ from anabranch.engine.worker.exchange import (
     task_indexes,
 )
 from anabranch.engine.worker.measuring import Measuring
+from anabranch.engine.worker.needed_columns import sent_on
 from anabranch.engine.worker.output_files import OutputFiles, Target
 from anabranch.engine.worker.packets import Positions, piece_of, unpack
 from anabranch.engine.worker.retracing import Failure, RetracedStage
 from anabranch.engine.worker.sampling import Sampling, StageSampler, StepSample
-from anabranch.engine.worker.stage import StageRun, by_range
-from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
+from anabranch.engine.worker.stage import StageRun
+from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving, by_range
 from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
 from anabranch.engine.worker.worker_pools import POOLS
 from anabranch.errors import AnabranchError
@@ -55,6 +56,7 @@ from anabranch.operators.hot_key_parts import HotKeyParts
 from anabranch.program.event_time import END
 from anabranch.program.graph import Feedback, Keyed, Node, Watermark
 from anabranch.program.model import OutputOrder
+from anabranch.program.options import OVER_COLUMNS
 from anabranch.program.travelling import run_under, unpacked
 from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
@@ -134,11 +136,23 @@ class Task:
     retraces: bool = dataclasses.field(default=False, kw_only=True)  # to find the first error of an epoch that failed
     sampling: Sampling | None = dataclasses.field(default=None, kw_only=True)  # which keys are to be run again
     watch: str = dataclasses.field(default="sample", kw_only=True)
+    columns: frozenset[str] = dataclasses.field(default=frozenset(OVER_COLUMNS), kw_only=True)
 
     @property
     def watched(self) -> int:
         """For how many tuples dicts of the user's refuse what is not their key's."""
         return {"off": 0, "sample": WATCHED_TUPLES, "all": sys.maxsize}[self.watch]
+
+    def outbox(self, layout: Layout, depth: int, whom: int) -> Outbox:
+        """What addresses what leaves a task of a depth."""
+        return Outbox(layout, depth, self.functions, whom, self.epoch, self.sent)
+
+    def sent(self, layout: Layout, edge: Edge) -> pa.Schema:
+        """The columns of the tuples that travel on an edge."""
+        # An error shows all of its tuple, and so does what is run again.
+        if self.retraces or self.sampling is not None or "needed" not in self.columns:
+            return layout.steps[edge.source].node.schema.arrow
+        return sent_on(layout, edge)
 
     def sampler(self, layout: Layout, stage: Stage, tables: Mapping[str, Any]) -> StageSampler | None:
         """What takes down what a stage does with keys that are to be run again; None: none are."""
@@ -183,7 +197,7 @@ class ChannelTask(Task):
 
     def _rows(self, arriving: Iterator[Arriving], index: int) -> Iterator[Row]:
         program = self.load()
-        outbox = Outbox(program.layout, self.depth, self.functions, index, self.epoch)
+        outbox = self.outbox(program.layout, self.depth, index)
         later = self.depth < program.layout.depth
         needed = self.retraces or needs_pieces(program.layout, self.depth + 1) or (later and bool(self.merged))
         hands_on_pieces = index == 0 and needed
@@ -242,6 +256,7 @@ class ChannelRun:
         self._stage = program.layout.stages[stage]
         self._entry = program.layout.steps[self._stage.steps[0]]
         self._edges = {edge.number: edge for edge in program.layout.inputs_of(self._stage)}
+        self._sent = {edge.number: task.sent(program.layout, edge) for edge in self._edges.values()}
         self._positions = Positions()
         self._waiting: dict[int, list[tuple[Trails, pa.RecordBatch]]] = {}
         self._marks: dict[int, list[Trails]] = {}
@@ -262,7 +277,7 @@ class ChannelRun:
         if task.retraces:
             self._run = RetracedStage(*place, times=task.times)
         else:
-            pools = POOLS.step, self._sampler, task.watched, POOLS.unordered_step
+            pools = POOLS.step, self._sampler, task.watched, POOLS.unordered_step, task.columns
             self._run = StageRun(*place, self._measuring.watch, task.times, *pools)
         # What all channels know alike is sent by one of them.
         made_here = {node.name for node in self._nodes if isinstance(node.logic, Watermark)}
@@ -302,7 +317,7 @@ class ChannelRun:
         if kind == MARKS:
             self._marks.setdefault(number, []).append(trails)
             return
-        rows = unpack(buffer, self._columns(edge).arrow)
+        rows = unpack(buffer, self._sent[number])
         trails = trails or [np.arange(len(rows))]
         self._waiting.setdefault(number, []).append((trails, rows))
         self._size += len(rows)

@@ -14,18 +14,22 @@ trail. So the keys of all channels come in the order of one thread.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from anabranch.compiler.layout.stages import Step
 from anabranch.engine.worker.advances import Advances, EventTimes
+from anabranch.engine.worker.batch import Batch, ColumnBatch
 from anabranch.engine.worker.batches import BatchSteps, Keeper, StateTable, keys_of
+from anabranch.engine.worker.join_columns import JoinColumns, has_join_columns
+from anabranch.engine.worker.key_slots import Timeline
 from anabranch.engine.worker.sampling import TIME, StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, Stopwatch, timed_rows
 from anabranch.engine.worker.trails import LAST, emission_index
+from anabranch.engine.worker.window_columns import Closed, WindowColumns, has_window_columns
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.operators.epoch_context import moment
 from anabranch.program.calling import emitted, operator_failed
@@ -48,7 +52,10 @@ class TimedCalls:
         watch: Stopwatch | None = None,
         sampler: StepSampler | None = None,
         broadcast: BroadcastState | None = None,
+        columns: Collection[str] = (),
     ) -> None:
+        self._has_windows = sampler is None and "windows" in columns and has_window_columns(step.node)
+        self._has_join = sampler is None and "joins" in columns and has_join_columns(step.node)
         assert isinstance(step.node.logic, Keyed)
         self._sampler = sampler
         self._broadcast = broadcast
@@ -85,8 +92,33 @@ class TimedCalls:
 
     def run(self, arrival: Arrival) -> Flow:
         """What the operator emits, and the advances of its own watermark."""
+        flow = self._all_at_once(arrival) if self._has_windows or self._has_join else None
+        if flow is not None:
+            return flow
         self.take(arrival)
         return self.flow(arrival)
+
+    def _all_at_once(self, arrival: Arrival) -> Flow | None:
+        """The same, computed for all keys at once; None if tuples must be taken one by one."""
+        begun = self._watch.clock() if self._watch is not None else 0.0
+        timeline = Timeline.of(self._watermark, self._events(arrival))
+        place = (self._node, self._table, self._epoch, timeline)
+        found = (WindowColumns(*place) if self._has_windows else JoinColumns(*place)).taken(arrival)
+        if found is None:
+            return None
+        self._watermark, self._advances = timeline.watermark, timeline.advances
+        if self._watch is not None:  # each tuple has its share
+            for place_of, batch in arrival.batches.items():
+                some = batch.part(0, timed_rows(len(batch)))
+                self.timed_keys += keys_of(some, self._places_of_key(batch, place_of)) if len(batch) else []
+            share = (self._watch.clock() - begun) / sum(map(len, arrival.batches.values()))
+            self.timed_seconds = [share] * len(self.timed_keys)
+        count = len(found.positions)
+        made = ColumnBatch(self._node.schema, range(count), found.columns)
+        if isinstance(found, Closed):
+            return self._flowing(arrival, made, found.positions, found.due, found.since)
+        nothing = np.zeros((count, len(arrival.trails) + 1), dtype=np.int64)
+        return self._flowing(arrival, made, found.positions, nothing[:, 0], nothing)
 
     def take(self, arrival: Arrival) -> None:
         """Make the calls."""
@@ -126,8 +158,7 @@ class TimedCalls:
             if self._node.is_broadcast(place):
                 self._broadcasts = dict(zip(batch.positions, batch.rows, strict=True))
                 continue
-            names = batch.schema.names
-            keys = keys_of(batch, tuple(names.index(name) for name in self._node.key_of(place)))
+            keys = keys_of(batch, self._places_of_key(batch, place))
             method = getattr(self._kind, self._logic.method_of(place))
             if self._logic.per_input:
                 method = self._with_own_time(method, self._names_read.get(place, ()))
@@ -142,6 +173,9 @@ class TimedCalls:
             self._places, self._keys, self._rows, self._methods = columns
         self._timed_until = timed_rows(len(self._places)) if self._watch is not None else 0
         self._noted = 0
+
+    def _places_of_key(self, batch: Batch, place: int) -> tuple[int, ...]:
+        return tuple(batch.schema.names.index(name) for name in self._node.key_of(place))
 
     def _take_down(self, arrival: Arrival, sampler: StepSampler) -> None:
         """Have methods take down what they emit, for keys that are to be run again."""
@@ -326,14 +360,20 @@ class TimedCalls:
         positions = np.array(self._positions, dtype=np.int64)
         due = np.array(self._due, dtype=np.int64)
         since = np.array(self._since, dtype=np.int64).reshape(len(positions), self._width + 1)
+        return self._flowing(arrival, batch, positions, due, since)
+
+    def _flowing(
+        self, arrival: Arrival, batch: Batch, positions: np.ndarray, due: np.ndarray, since: np.ndarray
+    ) -> Flow:
+        width = len(arrival.trails)
         # Outputs of one call stand together: they have the position, the time and the key's waiting in common.
         same = np.zeros(len(positions), dtype=np.int64)
         if len(positions) > 1:
             differs = (positions[1:] != positions[:-1]) | (due[1:] != due[:-1]) | (since[1:] != since[:-1]).any(axis=1)
             same[1:] = np.cumsum(differs)
         base = [digit[positions] for digit in arrival.trails]
-        trails = [*base, due, *(since[:, at] for at in range(self._width + 1)), emission_index(same)]
-        behind = (LAST, *(0,) * (self._width + 2))
+        trails = [*base, due, *(since[:, at] for at in range(width + 1)), emission_index(same)]
+        behind = (LAST, *(0,) * (width + 2))
         marks = [digit[arrival.marks] for digit in arrival.trails]
         marks += [np.full(len(arrival.marks), digit, dtype=np.int64) for digit in behind]
         return Flow(batch.renumbered(), trails, marks, advances=tuple(self._own_advances(arrival, behind)))
