@@ -128,6 +128,27 @@ class Running:
         return (self.done - before) / (time.perf_counter() - begun)
 
 
+class Slices:
+    """A pool that gets as many rows as it takes for a while, again and again; what it learnt stays, as on Spark."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.done: list[float] = []
+        """Results per second of each slice."""
+
+    def run(self, seconds: float) -> None:
+        """Run for so many seconds."""
+        count, begun = 0, time.perf_counter()
+        passed = 0.0
+        with contextlib.closing(self.pool.run(range(1 << 62))) as run:
+            for _, results in run:
+                count += len(results)
+                passed = time.perf_counter() - begun
+                if passed >= seconds:
+                    break
+        self.done.append(count / passed)
+
+
 @contextlib.contextmanager
 def fixed(function: Callable[[Any], Any], level: int) -> Iterator[Running]:
     """A pool with a level that stays."""

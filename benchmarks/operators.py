@@ -7,7 +7,12 @@
   level follows, both ways.
 - *Four operators* that compete for one machine (Figure 7): how equally they share it, and what all do together.
 - *A service over HTTP* in a process of its own, whose best concurrency is 8, then 64, then 16.
-- What a call costs beside `concurrent.futures`, what order costs, what level 0 costs beside a plain operator.
+- *Costs*: of a call beside `concurrent.futures`, of order, of level 0 beside a plain operator.
+- *Grids*: radio imaging with one grid that all workers share, and with local ones, beside one thread.
+- On Spark, *epochs* of a second with pauses between them: the level beside that of a pool that never pauses; and what
+  *order* costs, beside an output whose order was given up.
+
+All parts take several times the five minutes that one may have a machine to oneself: `--only` runs some.
 """
 
 from __future__ import annotations
@@ -15,11 +20,11 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import gc
+import os
 import random
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +34,20 @@ from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import BatchSteps
 from anabranch.engine.worker.worker_pools import HostNotes, Pools
 from benchmarks._http_service import RunningService
+from benchmarks._operators_spark import epochs_on_spark, order_on_spark
 from benchmarks._pool_runs import (
     Permits,
     PinnedLevel,
     Running,
+    Slices,
     default_levels,
     fixed,
     floating_point,
     paper_levels,
     pool_for,
 )
+from benchmarks._radio_grids import grids
+from benchmarks._spark import apart
 
 WORK = {
     "light": lambda: floating_point(1),
@@ -49,6 +58,9 @@ WORK = {
     "16 cores": lambda: Permits(16, 0.02),
 }
 LEVELS = {"4 cores": (0, 2, 4, 8), "16 cores": (8, 16, 32)}
+ON_SPARK = ("epochs", "order")
+PARTS = (*WORK, "load", "competing", "http", "costs", "grids", *ON_SPARK)
+VERBOSE = bool(os.environ.get("ANABRANCH_BENCHMARK_VERBOSE"))
 
 
 def settled(running: Running, periods: int, period_s: float) -> int:
@@ -60,39 +72,56 @@ def settled(running: Running, periods: int, period_s: float) -> int:
     return len(running.pool.controller.log)
 
 
-def fixed_levels(names: Sequence[str], period_s: float, rounds: int) -> dict[str, dict[str, Any]]:
-    """Work → rates of fixed levels, of the default and of the paper's controller, each over the best fixed one."""
-    found = {}
-    for name in names:
-        work = WORK[name]()
-        fixed_rates: dict[int, list[float]] = {level: [] for level in LEVELS.get(name, (0, 1, 2, 4))}
-        ours: list[float] = []
-        level = 0
-        with Running(pool_for(work, default_levels(), period_s)) as elastic:
-            settled(elastic, 3 if rounds == 1 else 25, period_s)
-        controller = elastic.pool.controller
-        for _ in range(rounds):  # in turn, because the machine is not ours alone
-            for at, rates in fixed_rates.items():
-                with fixed(work, at) as running:
-                    running.rate(period_s / 5)
-                    rates.append(running.rate(period_s))
-            with Running(pool_for(work, controller, period_s)) as elastic:
-                elastic.rate(period_s / 5)
-                ours.append(elastic.rate(6 * period_s))  # with the looks at other levels that it takes
-                level = elastic.pool.level
-        best = {at: statistics.median(rates) for at, rates in fixed_rates.items()}
-        most = max(best.values())
-        found[name] = {
-            "elastic": statistics.median(ours) / most,
-            "level": level,
-            "best_fixed": max(best, key=best.__getitem__),
-            "rate": most,
-        }
-        print(
-            f"{name:>12}: best fixed level {found[name]['best_fixed']:>3} with {most:,.0f}/s; elastic at level {level} "
-            f"{found[name]['elastic']:.2f} of that"
-        )
+def fixed_levels(name: str, period_s: float, slice_s: float, rounds: int) -> dict[str, Any]:
+    """Rates of fixed levels and of the default controller, in slices of time in turn: the machine is not ours alone.
+
+    A slice of one level stands beside one of every other, and the controller's looks at other levels are in its own.
+    Of levels that give much the same the luckiest would win: so the best is chosen by one half of the rounds and
+    measured by the other, and the other way round.
+    """
+    work = WORK[name]()
+    levels = LEVELS.get(name, (0, 1, 2, 4))
+    slices = {level: Slices(pool_for(work, Pinned(level), period_s)) for level in levels}
+    elastic = Slices(pool_for(work, default_levels(), period_s))
+    for _ in range(3 if rounds <= 2 else 40):
+        elastic.run(period_s)
+        if elastic.pool.controller.is_settled:  # type: ignore[attr-defined]
+            break
+    settled_after = len(elastic.pool.controller.log)
+    everybody = [*slices.values(), elastic]
+    for each in everybody:
+        each.run(slice_s / 4)  # chunks have their size, threads are there
+        each.done.clear()
+    for number in range(rounds):
+        for each in everybody[number % len(everybody) :] + everybody[: number % len(everybody)]:
+            each.run(slice_s)
+    for each in everybody:
+        each.pool.close()
+    best, rate = _best_level({level: each.done for level, each in slices.items()})
+    found = {
+        "elastic": statistics.mean(elastic.done) / rate,
+        "level": elastic.pool.controller.to_dict()["level"],
+        "best_fixed": best,
+        "rate": rate,
+    }
+    shares = {level: round(statistics.mean(each.done) / rate, 2) for level, each in slices.items()}
+    print(
+        f"{name:>12}: fixed levels {shares} of {rate:,.0f}/s; elastic at level {found['level']}, settled after "
+        f"{settled_after} periods: {found['elastic']:.3f} of the best",
+        flush=True,
+    )
+    for decision in elastic.pool.controller.log[settled_after:] if VERBOSE else ():
+        print(f"    {decision.rate:,.0f}/s at {decision.before}, then {decision.level}: {decision.branch}")
     return found
+
+
+def _best_level(done: dict[int, list[float]]) -> tuple[int, float]:
+    """The best level by all rounds; and the rate of the one that one half chooses, in the other half."""
+    rates = []
+    for half in (0, 1):
+        chosen = max(done, key=lambda level: statistics.mean(done[level][half::2]))
+        rates.append(statistics.mean(done[chosen][1 - half :: 2] or done[chosen]))
+    return max(done, key=lambda level: statistics.mean(done[level])), statistics.mean(rates)
 
 
 def external_load(period_s: float, make: Any = default_levels) -> dict[str, Any]:
@@ -264,32 +293,66 @@ def _level_0(calls: int, rounds: int) -> tuple[list[float], list[float]]:
 
 def main(arguments: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks operators", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="shorter periods, fewer rounds")
+    parser.add_argument("--quick", action="store_true", help="shorter periods, fewer rounds, not on Spark")
     parser.add_argument("--mini", action="store_true", help="runs everything once, says nothing")
+    parser.add_argument("--only", default="", help=f"some parts, with commas: {', '.join(PARTS)}")
     chosen = parser.parse_args(arguments)
+    parts = [name.strip() for name in chosen.only.split(",") if name.strip()] or list(PARTS)
+    unknown = [name for name in parts if name not in PARTS]
+    if unknown:
+        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    if not chosen.only:
+        left_out = {"mini": ("medium", "heavy", "extra heavy", "16 cores", "grids", *ON_SPARK), "quick": ON_SPARK}
+        without = left_out["mini" if chosen.mini else "quick"] if chosen.mini or chosen.quick else ()
+        parts = [name for name in parts if name not in without]
     period_s = 0.05 if chosen.mini else 0.3 if chosen.quick else 1.0
-    work = ("light", "4 cores") if chosen.mini else tuple(WORK)
-    rates = fixed_levels(work, max(0.1, period_s / 2), 1 if chosen.mini else 3)
-    load = external_load(period_s)
-    shared = competing(period_s, 4 if chosen.mini else 40)
-    paper = competing(period_s, 4 if chosen.mini else 40, paper_levels)
-    bests = (4, 12) if chosen.mini else (8, 64, 16)
-    service_s = 0.02 if chosen.mini else 0.2
-    http = over_http(0.2 if chosen.mini else max(period_s, 1.0), service_s, 6 if chosen.mini else 20, bests)
-    costs = overheads(2_000 if chosen.mini else 20_000, 1 if chosen.mini else 5)
-    print(f"a call: {costs['pool_us']:.1f} µs in a pool, {costs['futures_us']:.1f} µs in concurrent.futures")
+    figure: dict[str, Any] = {}
+    rounds = 2 if chosen.mini else 12 if chosen.quick else 24
+    rates = {
+        name: fixed_levels(name, period_s, 0.1 if chosen.mini else 0.3 if chosen.quick else 0.5, rounds)
+        for name in WORK
+        if name in parts
+    }
+    if rates:
+        figure["vs_best_fixed_min"] = round(min(each["elastic"] for each in rates.values()), 3)
+        figure["vs_best_fixed"] = {name: round(each["elastic"], 3) for name, each in rates.items()}
+    if "load" in parts:
+        figure["follows_external_load"] = max(external_load(period_s)["periods"].values())
+    if "http" in parts:
+        bests = (4, 12) if chosen.mini else (8, 64, 16)
+        service_s = 0.02 if chosen.mini else 0.2
+        http = over_http(0.2 if chosen.mini else max(period_s, 1.0), service_s, 6 if chosen.mini else 20, bests)
+        figure["http_vs_best"] = round(min(http["shares"].values()), 3)
+        figure["http_periods"] = max(http["periods"].values())
+    if "costs" in parts:
+        costs = overheads(2_000 if chosen.mini else 20_000, 1 if chosen.mini else 5)
+        print(f"a call: {costs['pool_us']:.2f} µs in a pool, {costs['futures_us']:.1f} µs in concurrent.futures")
+        figure["pool_overhead_us"] = round(costs["pool_us"], 2)
+        figure["futures_overhead_us"] = round(costs["futures_us"], 2)
+        figure["order_overhead"] = round(costs["order"], 3)
+        figure["level0_overhead"] = round(costs["level0"], 3)
+    if "competing" in parts:
+        for name, make in (("", default_levels), ("_paper", paper_levels)):
+            shared = competing(period_s, 4 if chosen.mini else 40, make)
+            figure[f"competing_total{name}"] = round(shared["total"], 3)
+            figure[f"competing_fairness{name}"] = round(shared["fairness"], 3)
+    if "grids" in parts:
+        made = grids(6 if chosen.quick else 24, 3 if chosen.quick else 7)
+        figure["shared_grid_vs_sequential"] = round(made["shared"], 3)
+        figure["local_grids_vs_sequential"] = round(made["local"], 3)
+    for name in ON_SPARK:
+        if name in parts:
+            figure.update(apart(_on_spark, name, chosen.quick))
+    return figure
+
+
+def _on_spark(part: str, quick: bool) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as scratch:
+        if part == "order":
+            return order_on_spark(Path(scratch), rounds=2 if quick else 5)
+        found = epochs_on_spark(Path(scratch), epochs=12 if quick else 42, epoch_s=1.2, pause_s=0.5 if quick else 1.2)
     return {
-        "vs_best_fixed_min": round(min(each["elastic"] for each in rates.values()), 3),
-        "vs_best_fixed": {name: round(each["elastic"], 3) for name, each in rates.items()},
-        "follows_external_load": max(load["periods"].values()),
-        "http_vs_best": round(min(http["shares"].values()), 3),
-        "http_periods": max(http["periods"].values()),
-        "pool_overhead_us": round(costs["pool_us"], 2),
-        "futures_overhead_us": round(costs["futures_us"], 2),
-        "order_overhead": round(costs["order"], 3),
-        "level0_overhead": round(costs["level0"], 3),
-        "competing_total": round(shared["total"], 3),
-        "competing_fairness": round(shared["fairness"], 3),
-        "competing_total_paper": round(paper["total"], 3),
-        "competing_fairness_paper": round(paper["fairness"], 3),
+        "epochs_level": found["level_with"],
+        "epochs_level_without": found["level_without"],
+        "epochs_stayed": round(found["stayed"], 3),
     }

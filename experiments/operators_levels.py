@@ -10,42 +10,70 @@ import time
 from collections.abc import Sequence
 
 from benchmarks._pool_runs import Permits, Running, fixed, floating_point, pool_for
-from experiments.operators_world import CONTROLLERS, MACHINES, WORK, Sweep, sweep
+from experiments.operators_world import CONTROLLERS, COSTS, MACHINES, WORK, Costs, Sweep, sweep, variations
 from experiments.reproduction import Figures, Line, Panel, Reproduction, Table
-from experiments.statements import Statement, at_least, holds, surpasses
+from experiments.statements import Statement, at_least, compares, holds, surpasses
 
 _THREADS = {"AMD": (1, 2, 3, 4, 6, 8), "Power5+": (1, 2, 4, 8, 12, 16, 20, 24, 32)}
 _THREADS_QUICK = {"AMD": (1, 2, 4, 8), "Power5+": (1, 4, 16, 32)}
 _HOW = (
-    "the production's pool and controllers in virtual time on 4 and on 16 cores; the cost of reception and of the "
-    "queue is set, and with it where light work declines; that 32 logical cores give no more than 16 is set, too"
+    "the production's pool and controllers in virtual time on 4 and on 16 cores. What the paper does not print is set: "
+    "0.1 µs to put or take, 0.2 µs to receive, a tenth more for each further worker at the queue, 0.2 % of the cores "
+    "for each thread beyond them. These costs were changed after a first look at the curves, and with them where light "
+    "and medium work decline; so what is said of these is judged with each cost halved and doubled, too. That 32 "
+    "logical cores give no more than 16 is set"
 )
 
 
-def _sweeps(kinds: Sequence[str], quick: bool) -> dict[tuple[str, str], Sweep]:
+def _sweeps(kinds: Sequence[str], quick: bool, costs: Costs | None = None) -> dict[tuple[str, str], Sweep]:
     threads = _THREADS_QUICK if quick else _THREADS
+    controllers = CONTROLLERS if costs is None else {"paper": CONTROLLERS["paper"]}
     return {
-        (machine, work): sweep(machine, work, threads[machine], 40 if quick else 60)
+        (machine, work): sweep(machine, work, threads[machine], 40 if quick else 60, costs or COSTS, controllers)
         for work in kinds
         for machine in MACHINES
     }
 
 
+def _with_most(each: Sweep) -> float:
+    """The rate with the most threads, as a share of the best."""
+    return each.rates[max(each.rates)] / each.best
+
+
+def _found_share(each: Sweep, controller: str) -> float:
+    return each.found[controller][0] / each.best
+
+
 def figure_04(quick: bool) -> Reproduction:
     """*Operators*, Figure 4: light and medium work, fixed threads and the level that is found."""
     found = _sweeps(("light", "medium"), quick)
-    most = {at: each.rates[max(each.rates)] / each.best for at, each in found.items()}
+    varied = {"as set": found}
+    for changed, costs in list(variations().items())[: 2 if quick else None]:
+        varied[changed] = _sweeps(("light", "medium"), True, costs)
+    sweeps = [(changed, at, each) for changed, some in varied.items() for at, each in some.items()]
+    threads = {changed: max(each.best_threads for each in some.values()) for changed, some in varied.items()}
+    shares = {changed: max(_with_most(each) for each in some.values()) for changed, some in varied.items()}
+    near = {changed: min(_found_share(each, "paper") for each in some.values()) for changed, some in varied.items()}
     statements = (
-        *_near_best(found),
-        holds(
-            "not too many threads are required: fewest that come within 2 % of the best",
-            all(each.best_threads <= 4 for each in found.values()),
-            ", ".join(f"{work} {machine} {each.best_threads}" for (machine, work), each in found.items()),
+        at_least(
+            "once it has settled it is at or very near the best static configuration: least share of it, of all costs",
+            0.95,
+            min(near.values()),
         ),
-        holds(
-            "adding more threads decreases throughput: share of the best with the most threads",
-            all(share < 0.95 for share in most.values()),
-            ", ".join(f"{work} {machine} {share:.2f}" for (machine, work), share in most.items()),
+        _ours_near_best(found),
+        compares(
+            "not too many threads are required: fewest that come within 2 % of the best, whatever the costs",
+            [(each.best_threads, "≤", 4) for _, _, each in sweeps],
+            f"at most {max(threads.values())} in {len(varied)} choices of the costs",
+        ),
+        compares(
+            "adding more threads decreases throughput: share of the best with the most threads, whatever the costs",
+            [(round(_with_most(each), 3), "<", 0.95) for _, _, each in sweeps],
+            f"at most {max(shares.values()):.2f} in {len(varied)} choices of the costs",
+            because=(
+                "with half the costs of the queue, or of its crowding, medium work on the AMD loses only a few percent "
+                "with 8 threads, and 5 are asked for here; whether it declines clearly is a matter of these costs"
+            ),
         ),
         surpasses(
             "level 0, the loop of a plain operator (ours): light work over the best fixed number of workers",
@@ -54,7 +82,11 @@ def figure_04(quick: bool) -> Reproduction:
             paper="one worker, at least",
         ),
     )
-    return Reproduction("stability with light and medium synthetic workloads", _HOW, statements, *_shown(found))
+    tables, panels = _shown(found)
+    rows = [(name, threads[name], f"{shares[name]:.2f}", f"{near[name]:.3f}") for name in varied]
+    heads = ("costs", "fewest threads near the best", "share with the most threads", "share found by the paper's")
+    tables = (*tables, Table.of("what other costs would give, the worst of machines and work", heads, rows))
+    return Reproduction("stability with light and medium synthetic workloads", _HOW, statements, tables, panels)
 
 
 def figure_05(quick: bool) -> Reproduction:
@@ -100,19 +132,23 @@ def figure_05(quick: bool) -> Reproduction:
 
 
 def _near_best(found: dict[tuple[str, str], Sweep]) -> tuple[Statement, ...]:
-    shares = {name: {at: each.found[name][0] / each.best for at, each in found.items()} for name in ("paper", "ours")}
     return (
         at_least(
             "once it has settled it is at or very near the best static configuration: least share of it",
             0.95,
-            min(shares["paper"].values()),
+            min(_found_share(each, "paper") for each in found.values()),
         ),
-        surpasses(
-            "ours, the same",
-            min(shares["ours"].values()) >= 0.95,
-            ", ".join(f"{work} {machine} {share:.2f}" for (machine, work), share in shares["ours"].items()),
-            paper=", ".join(f"{work} {machine} {share:.2f}" for (machine, work), share in shares["paper"].items()),
-        ),
+        _ours_near_best(found),
+    )
+
+
+def _ours_near_best(found: dict[tuple[str, str], Sweep]) -> Statement:
+    shares = {name: {at: _found_share(each, name) for at, each in found.items()} for name in ("paper", "ours")}
+    return surpasses(
+        "ours, the same",
+        min(shares["ours"].values()) >= 0.95,
+        ", ".join(f"{work} {machine} {share:.2f}" for (machine, work), share in shares["ours"].items()),
+        paper=", ".join(f"{work} {machine} {share:.2f}" for (machine, work), share in shares["paper"].items()),
     )
 
 

@@ -14,7 +14,7 @@ from anabranch.engine.pool.neighbours import Neighbours
 from anabranch.sim.operators.machines import SharedCores
 from anabranch.sim.operators.operator_world import Course, OperatorWorld, PinnedLevel
 from benchmarks._pool_runs import Pinned, pool_for
-from experiments.operators_world import CONTROLLERS, MACHINES, OPERATION_S, SWITCHING, WORK, crew_on
+from experiments.operators_world import CONTROLLERS, COSTS, MACHINES, OPERATION_S, WORK, crew_on
 from experiments.reproduction import Figures, Line, Panel, Reproduction, Table
 from experiments.statements import at_least, at_most, holds, near, surpasses
 
@@ -96,7 +96,7 @@ def figure_06(quick: bool) -> Reproduction:
 def _loaded(controller: Any, busy: Sequence[int]) -> Course:
     work_s = WORK["heavy"] * OPERATION_S
     world = OperatorWorld(600 * work_s / MACHINES["Power5+"])
-    cores = SharedCores(world.time, MACHINES["Power5+"], SWITCHING)
+    cores = SharedCores(world.time, MACHINES["Power5+"], COSTS.switching)
     _, course = world.add(crew_on(world, cores, lambda: work_s), controller)
     for number, each in enumerate(busy):
         world.at(number * STRETCH, lambda each=each: cores.occupy(MACHINES["Power5+"] * each / LOGICAL))
@@ -216,7 +216,7 @@ def figure_07(quick: bool) -> Reproduction:
 def _four(controllers: Sequence[Any], periods: int, together: bool) -> list[Course]:
     world = OperatorWorld(1.0)
     chance = random.Random(1)
-    cores = SharedCores(world.time, MACHINES["Power5+"], SWITCHING)
+    cores = SharedCores(world.time, MACHINES["Power5+"], COSTS.switching)
     courses = []
     with tempfile.TemporaryDirectory() as scratch:
         for number, controller in enumerate(controllers):

@@ -116,9 +116,9 @@ def render(data: dict[str, Any]) -> str:
         "What is set and what is found. The papers do not give the cost of a send, of a sequential part or of a busy "
         "host; where such a cost was set from a number of the paper, that number is not compared again, and the figure "
         "says so. Settings that were changed after a first look at the results (the noise of the load figures, the "
-        "queues of the kernels) are named there too. *Partitioning*'s readj is read as `readj_tail`, which knows the "
-        "load of keys that are not explicit, because only so it gives the paper's 1.20 for LLL; as printed it stands "
-        "beside it as `readj`.",
+        "queues of the kernels, the costs of the work queue) are named there too. *Partitioning*'s readj is read as "
+        "`readj_tail`, which knows the load of keys that are not explicit, because only so it gives the paper's 1.20 "
+        "for LLL; as printed it stands beside it as `readj`.",
         f"**{data['figures']} figures and tables: {data['met_or_better']} meet or better the paper, "
         f"{data['figures'] - data['met_or_better']} differ in at least one statement; "
         f"{data['statements_met_or_better']} of {data['statements']} statements of the papers are met or bettered; "

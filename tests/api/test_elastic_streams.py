@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 import random
+import sys
 import tempfile
 import threading
 import time
@@ -146,6 +148,103 @@ def test_open_is_called_once_and_failures_are_retried(tmp_path) -> None:
     assert told.p50_ms <= told.p95_ms <= told.p99_ms
 
 
+class Client:
+    """Belongs to the loop it was made in, as clients of services do."""
+
+    def __init__(self, log: str) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.log = log
+
+    async def get(self, number: int) -> int:
+        assert asyncio.get_running_loop() is self.loop, "used in another loop"
+        await asyncio.sleep(0.0005)
+        return number * 2
+
+    async def close(self) -> None:
+        assert asyncio.get_running_loop() is self.loop
+        with open(self.log, "a", encoding="utf-8") as file:
+            file.write("closed\n")
+
+
+class AsksLater(ab.Operator):
+    log: str = ""
+
+    async def open(self) -> None:
+        self.client = Client(self.log)
+
+    async def close(self) -> None:
+        await self.client.close()
+
+    async def process(self, t):
+        yield (t.x, await self.client.get(t.i))
+
+
+class MadeAtOnce(AsksLater):
+    def open(self) -> None:
+        self.client = Client(self.log)
+
+
+@pytest.mark.parametrize("kind", [AsksLater, MadeAtOnce])
+def test_clients_live_in_one_loop_from_open_to_close(kind, tmp_path) -> None:
+    log = tmp_path / "log"
+    stream = numbers(60).process(kind(log=str(log)), schema=SCHEMA, elastic=True, max_workers=4)
+    expected = [(x, 2 * i) for x, i in [(at * 7 % 50, at) for at in range(60)]]
+    assert [tuple(row) for row in stream.run_sequential()] == expected
+    assert log.read_text().split() == ["closed"]
+    assert [tuple(row) for row in run_parallel(stream, channels=2)] == expected
+
+    async def notebook():  # its thread has a loop that is running
+        return stream.run_sequential()
+
+    assert [tuple(row) for row in asyncio.run(notebook())] == expected
+
+
+class Annotated:
+    def __call__(self, t) -> Pair:
+        return Pair(t.x, t.i)
+
+
+def test_an_object_is_annotated_at_its_call() -> None:
+    assert numbers(3).map(Annotated(), elastic=True).schema == numbers(3).map(twice, elastic=True).schema
+
+
+def dies(t):
+    if t.i == 7:
+        os._exit(3)
+    return (t.x, t.i)
+
+
+def leaves(t):
+    if t.i == 7:
+        raise SystemExit(3)
+    return (t.x, t.i)
+
+
+def test_code_that_ends_its_process_is_an_error_of_the_operator() -> None:
+    """Also while the first error is looked for, one call after the other."""
+    processes = numbers(20).map(dies, SCHEMA, elastic=True, workers="processes", max_workers=1)
+    with pytest.raises(OperatorError, match=r"ended in the middle of the call, with status 3\nfor the tuple .*i=7"):
+        run_parallel(processes)
+    for least in (0, 2):
+        with pytest.raises(OperatorError, match=r"raised CallExited.*SystemExit"):
+            run_parallel(numbers(20).map(leaves, SCHEMA, elastic=True, min_workers=least))
+
+
+def test_looking_for_the_first_error_is_given_up_where_calls_take_long(monkeypatch) -> None:
+    monkeypatch.setattr("anabranch.engine.worker.retracing.ELASTIC_S", 0.05)
+
+    def slow(t):
+        time.sleep(0.02)
+        if t.i >= 150:
+            raise ValueError(f"no {t.i}")
+        return (t.x, t.i)
+
+    begun = time.perf_counter()
+    with pytest.raises(OperatorError, match="no 1"):
+        run_parallel(numbers(200).map(slow, SCHEMA, elastic=True, min_workers=32))
+    assert time.perf_counter() - begun < 3.0, "one after the other they take four seconds"
+
+
 class Passes(ab.Operator):
     last: int = ab.state(default=0)
 
@@ -192,6 +291,47 @@ def test_a_function_that_blocks_for_ever_is_an_error_with_a_timeout() -> None:
             run(stream)
 
 
+def test_a_python_without_its_lock_has_threads_instead_of_processes(monkeypatch, tmp_path) -> None:
+    from anabranch.engine.pool.process_crew import ProcessCrew
+    from anabranch.engine.pool.thread_crew import ThreadCrew
+    from anabranch.engine.worker.worker_pools import HostNotes, Pools
+
+    node = numbers(3).map(twice, elastic=True, workers="processes", max_workers=2)._node
+    for is_locked, kind in ((True, ProcessCrew), (False, ThreadCrew)):
+        monkeypatch.setattr(sys, "_is_gil_enabled", lambda is_locked=is_locked: is_locked, raising=False)
+        pools = Pools(HostNotes(tmp_path))
+        assert type(pools.of(node)[0]._crew) is kind
+        pools.close()
+
+
+def test_a_process_that_rested_takes_over_what_another_found(tmp_path) -> None:
+    from anabranch.engine.worker.batch import Batch
+    from anabranch.engine.worker.batches import BatchSteps
+    from anabranch.engine.worker.worker_pools import HostNotes, Pools, note_name
+
+    source = numbers(3)
+    node = source.map(twice, elastic=True, period=0.01)._node
+    pools = Pools(HostNotes(tmp_path))
+    rows = [source.schema.row_class(each) for each in ((1, 2), (3, 4))]
+
+    def task(epoch: int) -> int:
+        BatchSteps({}, epoch, pools.step).step(node)(Batch(source.schema, range(2), rows), node)
+        return pools.of(node)[0].level
+
+    assert task(1) == 0
+    note = {"level": 9, "rate": 1e6, "settled": True, "period": 30}
+    path = tmp_path / f"{note_name(node)}-99999.json"  # of another process
+    path.write_text(json.dumps(note))
+    os.utime(path, (time.time() - 60, time.time() - 60))
+    assert task(2) == 0, "what is older than its own is nothing new"
+    os.utime(path, (time.time() + 1, time.time() + 1))
+    assert task(3) == 9
+    path.write_text(json.dumps({**note, "level": 4, "settled": False}))
+    os.utime(path, (time.time() + 2, time.time() + 2))
+    assert task(4) == 9, "whoever is searching has found nothing yet"
+    pools.close()
+
+
 def scattered(t: object) -> set[int]:
     """A set that is gone through in the order of a table that was once larger."""
     found = set(range(40, 0, -1))
@@ -234,6 +374,13 @@ class Count(ab.Operator):
         yield (t.x, self.seen)
 
 
+class HalfAsync(ab.Operator):
+    async def open(self) -> None: ...
+
+    def process(self, t):
+        yield (t.x, t.i)
+
+
 SEEN: dict[int, int] = {}
 
 
@@ -258,6 +405,7 @@ class Adds:
         (lambda s: s.process(Count(), schema=SCHEMA, elastic=True), r"cannot be elastic: it declares state \(seen\)"),
         (lambda s: s.map(remembers, elastic=True).plan(), r"cannot be elastic, because it has state: .*SEEN"),
         (lambda s: s.map(Adds(), SCHEMA, elastic=True).plan(), r"cannot be elastic, because it has state: .*total"),
+        (lambda s: s.process(HalfAsync(), schema=SCHEMA, elastic=True), r"open\(\) is async, and the calls are not"),
         (lambda s: s.map(twice, elastic=True, max_workers=0), r"max_workers=0: expected a whole number from 1"),
         (lambda s: s.map(twice, elastic=True, min_workers=9, max_workers=2), "the least is more than the most"),
         (lambda s: s.map(twice, elastic=True, timeout=0), "timeout=0: expected a positive number"),

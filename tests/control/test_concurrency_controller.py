@@ -126,3 +126,16 @@ def test_bounds_that_leave_nothing_are_refused(bounds: tuple[int, int]) -> None:
 def test_a_rate_that_is_none_is_refused(rate: float) -> None:
     with pytest.raises(ValueError, match="rate"):
         ConcurrencyController(0, 4).handle(rate)
+
+
+def test_chance_does_not_climb_a_plateau() -> None:
+    """Sixteen are enough, more change nothing, and others take up to a fifth of the machine at times."""
+    found = []
+    for seed in range(40):
+        chance, controller = random.Random(seed), ConcurrencyController(0, 128)
+        levels = []
+        for _ in range(80):
+            controller.handle(min(max(controller.level, 0.9), 16) * 50 * (1 - abs(chance.gauss(0, 0.1))))
+            levels.append(controller.level)
+        found.append(statistics.median(levels[20:]))
+    assert statistics.mean(found) <= 22, "24.3 where no level is measured once more"

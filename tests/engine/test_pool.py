@@ -13,7 +13,7 @@ from collections import Counter
 import pytest
 
 from anabranch.engine.pool.dispatch import Pool
-from anabranch.engine.pool.elastic_call import CallTimeout
+from anabranch.engine.pool.elastic_call import BACKOFF_MAX_S, CallTimeout, backoff_s
 from anabranch.engine.pool.loop_crew import EventLoop, LoopCrew
 from anabranch.engine.pool.metering import Latencies, Meter
 from anabranch.engine.pool.pool_run import CallFailed, LoopBlocked
@@ -209,6 +209,27 @@ def test_a_function_that_blocks_for_ever_ends_the_run_with_an_error() -> None:
     with pytest.raises(CallFailed) as caught:
         list(pool.run(range(10)))
     assert caught.value.index == 0 and isinstance(caught.value.problem, CallTimeout)
+
+
+def test_calls_that_seem_to_block_are_told_in_the_log(monkeypatch, caplog) -> None:
+    monkeypatch.setattr("anabranch.engine.pool.pool_run.QUIET_S", 0.03)
+
+    def many(rows, results):
+        time.sleep(0.2)
+        results.extend(rows)
+
+    pool = Pool(ThreadCrew(many), many, Concurrency(1, period_s=0.02), Fixed(1), name="asks (program.py:3)")
+    assert [r for _, some in pool.run(range(1)) for r in some] == [0]
+    assert "no call of the elastic operator asks (program.py:3) has ended for 0.03 s; without timeout=" in caplog.text
+    pool.close()
+
+
+def test_retries_wait_longer_each_time_and_not_all_as_long() -> None:
+    settings = Concurrency(retries=9, backoff_s=0.1)
+    for attempt in range(1, 14):
+        waits = [backoff_s(settings, attempt) for _ in range(200)]
+        longest = min(BACKOFF_MAX_S, 0.1 * 2 ** (attempt - 1))
+        assert 0.5 * longest <= min(waits) < 0.6 * longest < 0.9 * longest < max(waits) <= longest
 
 
 def test_an_async_function_that_blocks_the_loop_is_told_apart(monkeypatch) -> None:

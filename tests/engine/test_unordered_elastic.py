@@ -152,6 +152,8 @@ def test_random_programs_give_the_tuples_of_one_thread_in_any_order(seed: int) -
         stream = stream.process(chance.choice((Sums, Counts))(), by="x", schema=SCHEMA)
     if chance.random() < 0.6:
         stream = stream.flat_map(some, SCHEMA, on_error=chance.choice((None, "skip")), **FAST)
+    if chance.random() < 0.5:
+        stream = stream.map(lambda t: (t.x, t.n + 1), SCHEMA)
     found = run(stream, chance.choice((1, 3)), "none", seed).output
     assert Counter(map(tuple, found)) == Counter(map(tuple, stream.run_sequential()))
 

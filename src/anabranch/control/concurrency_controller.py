@@ -7,7 +7,9 @@ first, and remembers what each gave:
     hold     the rate is not what it was ─► search anew, downwards if it fell, upwards if it rose
              now and then one look at a level a quarter higher ─► better: search on from there
 
-It cannot overshoot badly: a level is at most twice one that was measured to be the best so far, for one period.
+It cannot overshoot badly: a level is at most twice one that was measured to be the best so far, for one period. Where
+a level seems little better than the one below it, that one is measured once more: on a busy machine chance would
+climb a plateau otherwise.
 
 Where more could be. On scales of ratios (log level, log rate) the rate is taken to be concave, and to rise no faster
 than the level. So between two measured levels it lies below the line through the two on the left, and below the line
@@ -44,6 +46,12 @@ _SEARCH_MAX = 16
 """Levels of one search; noise may suggest ever more."""
 _STEEP = 0.8
 """Of the slope of a rate that rises with the level: from here on twice as many may well be better."""
+_DOUBTFUL = 0.25
+"""A gain that chance may bring where others use the machine, too."""
+_FLAT = 0.35
+"""Of the slope of a rate that hardly rises with the level."""
+_MANY = 4
+"""Levels from here on are climbed with doubt; of fewer workers one more or less is no burden."""
 _UNSURE_MAX = 2
 """Periods in a row that must differ from the held rate, unless they differ greatly."""
 
@@ -104,6 +112,7 @@ class ConcurrencyController:
         self._mode = "search"
         self._downwards = False
         self._rates: dict[int, float] = {}
+        self._doubted: set[int] = set()  # levels that were measured once more in this search
         self._mixed: int | None = None  # a level whose rate is from a period in which things changed
         self._held = 0.0  # the rate of the level that is held
         self._home = level_min  # the level that is held while another is looked at
@@ -173,7 +182,9 @@ class ConcurrencyController:
         if self.is_shared and not self._turn_used:
             self._turn_used = True
             self._rates = {self._level: rate}  # as things stand now
-        self._rates[self._level] = rate
+        # What disturbs a period makes its rate less, not more.
+        again = self._level in self._doubted and self._level != self._mixed
+        self._rates[self._level] = max(rate, self._rates.get(self._level, 0.0)) if again else rate
         if self._level == self._mixed:
             self._mixed = None
         following = self._next_level()
@@ -197,6 +208,9 @@ class ConcurrencyController:
             return best, f"{best} was measured while things changed: once more"
         below = max((level for level in self._rates if level < best), default=None)
         above = min((level for level in self._rates if level > best), default=None)
+        if below is not None and below not in self._doubted and not self.is_shared and self._is_doubtful(below, best):
+            self._doubted.add(below)
+            return below, f"{best} is little better than {below}, which may be an accident: {below} once more"
         if above is None and best < self._max and not self._downwards:
             return self._further_up(best, below)
         if below is None and best > self._min:
@@ -214,6 +228,11 @@ class ConcurrencyController:
             if self._is_new(level) and rate >= most * (1 - self._tolerance):
                 return level, f"between {below} and {best} as much may be had with fewer"
         return None
+
+    def _is_doubtful(self, below: int, best: int) -> bool:
+        """Whether a level is better than the one below it, by so little that chance may have done it."""
+        gain = self._seen(best) / self._seen(below) - 1
+        return below >= _MANY and gain < _DOUBTFUL and self._slope(below, best) < _FLAT
 
     def _further_up(self, best: int, below: int | None) -> tuple[int, str]:
         if below is not None and best > 1.4 * below and self._slope(below, best) < _STEEP:
@@ -266,6 +285,7 @@ class ConcurrencyController:
         self._since_probe = 0
         self._wait = self._probe_every
         self._rates = {}
+        self._doubted = set()
         self._mixed = None
         self._turn_used = False
 
@@ -316,6 +336,7 @@ class ConcurrencyController:
         self._mode = "search"
         self._downwards = change < 0
         self._rates = {self._level: rate}
+        self._doubted = set()
         self._mixed = self._level
         following = self._next_level()
         if following is None:  # the bounds leave one level
@@ -333,6 +354,7 @@ class ConcurrencyController:
             self._mode = "search"
             self._downwards = looked < home
             self._rates = {home: held, looked: rate}
+            self._doubted = set()
             following = self._next_level()
             if following is not None:
                 self._level = following[0]

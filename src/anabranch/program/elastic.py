@@ -129,6 +129,10 @@ def concurrency_of(
         raise ProgramError(f"state={state!r}; expected {LOCKED!r}: the function keeps state under a lock of its own")
     if state == LOCKED and workers == "processes":
         raise ProgramError("state='locked' and workers='processes': a lock does not reach other processes; use threads")
+    owner = getattr(function, "__self__", function)
+    for name in ("open", "close"):
+        if is_async(getattr(owner, name, None)) and not is_async(function):
+            raise ProgramError(f"{name}() is async, and the calls are not: there is no event loop to await it on")
     if is_async(function):
         if workers is not None:
             raise ProgramError(f"workers={workers!r}: an async function runs on an event loop; leave workers out")

@@ -15,6 +15,7 @@ import dataclasses
 import datetime
 import decimal
 import functools
+import inspect
 import typing
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -479,6 +480,8 @@ def schema_of_return(function: Callable[..., Any], many: bool) -> Schema | None:
 
     With `many`, the annotation may be ``Iterator[Record]``, ``list[Record]``, ``Record | None`` and so on.
     """
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        function = getattr(type(function), "__call__", function)  # noqa: B004 - an object: what is annotated is its method
     try:
         annotation = typing.get_type_hints(function, include_extras=True).get("return")
     except Exception:  # a name that is only imported for type checkers

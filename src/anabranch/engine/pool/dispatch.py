@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time as wall
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
@@ -70,6 +71,8 @@ class Pool:
     neighbours : Neighbours, optional
         The other pools of the host.
     time : PoolTime
+    name : str
+        The operator, for people.
     """
 
     def __init__(
@@ -83,7 +86,9 @@ class Pool:
         learnt: Callable[[Pool], None] | None = None,
         neighbours: Neighbours | None = None,
         time: PoolTime = MACHINE_TIME,
+        name: str = "",
     ) -> None:
+        self.name = name
         self._crew = crew
         self._many = many
         self._settings = settings
@@ -100,6 +105,8 @@ class Pool:
         self._old_left = 0  # calls that were under way then, and are still
         self.rate = 0.0
         """Tuples per second in the last period that counted."""
+        self.rested_at: float | None = None
+        """Since when it has had nothing to do, on the wall's clock: that of other processes, and of files."""
         self._in_use = threading.Lock()
         self._change_level()
 
@@ -107,6 +114,12 @@ class Pool:
     def level(self) -> int:
         """How many calls are under way, at most."""
         return self._level
+
+    def take_over(self, memory: dict[str, Any]) -> None:
+        """Go on where another pool of the same operator is."""
+        with self._in_use:
+            self.controller.restore(memory)
+            self._change_level()
 
     def take_counts(self) -> PoolCounts:
         """What happened since the last call of this."""
@@ -148,6 +161,11 @@ class Pool:
     def feeding(self, *, keeps_failures: bool = False) -> Feeding:
         """A run whose rows come some at a time, and whose results leave as they come."""
         return Feeding(self, keeps_failures)
+
+    def rest(self) -> None:
+        """Nobody waits for results from now on."""
+        self._meter.pause(self._time.passing_s())
+        self.rested_at = wall.time()
 
     # -- the level ------------------------------------------------------------------------------------------
 
@@ -249,5 +267,5 @@ class Feeding:
             except BaseException:
                 self._run.end()
                 raise
-            self._run.rest()
+            self._pool.rest()
         return found

@@ -2,6 +2,9 @@
 
 That is what an elastic operator means. The sequential run calls it, and whoever looks for the first error does; a pool
 only makes the same calls at the same time.
+
+Async functions are awaited on one loop from `open()` to `close()`, which both run there: clients of services belong to
+the loop they were made in. It is a loop of another thread, because a notebook's thread has one that is running already.
 """
 
 from __future__ import annotations
@@ -10,10 +13,14 @@ import inspect
 import random
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
+from anabranch.engine.pool.work import CallExited
 from anabranch.program.elastic import Concurrency, ElasticFunction, is_async
+
+if TYPE_CHECKING:
+    from anabranch.engine.pool.loop_crew import EventLoop
 
 _OPENED = "_anabranch_opened"
 BACKOFF_MAX_S = 30.0
@@ -35,24 +42,34 @@ def backoff_s(settings: Concurrency, attempt: int) -> float:
 class ElasticCall(ElasticFunction):
     """A function of the user's that can be called with one tuple, whatever kind of function it is."""
 
+    apart: Callable[[Any], Any] | None = None
+    """Makes the calls elsewhere, retries included, if they must not be made here: code may end the process it is in."""
+    _loop: EventLoop | None = None
+
     def __call__(self, row: Any) -> Any:
+        if self.apart is not None:
+            return self.apart(row)
         self._open()
         attempt = 0
         while True:
             attempt += 1
             try:
-                return self._attempt(row)
+                try:
+                    return self._attempt(row)
+                except SystemExit as problem:
+                    raise CallExited(problem) from None
             except Exception:
                 if attempt > self.settings.retries:
                     raise
                 time.sleep(backoff_s(self.settings, attempt))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("apart", "_loop")}
+
     def _attempt(self, row: Any) -> Any:
         timeout = self.settings.timeout_s
         if is_async(self.function):
-            import asyncio
-
-            return asyncio.run(awaited(self.function, row, timeout))
+            return self._on_loop(awaited(self.function, row, timeout))
         if timeout is None:
             return collected(self.function(row))
         return _within(lambda: collected(self.function(row)), timeout)
@@ -61,7 +78,7 @@ class ElasticCall(ElasticFunction):
         # The mark is on the user's object, so that whoever puts its contents back puts the mark back too.
         owner = self.owner
         if hasattr(owner, "open") and not getattr(owner, _OPENED, False):
-            owner.open()
+            self._called_here(owner.open)
             setattr(owner, _OPENED, True)
 
     def close(self) -> None:
@@ -69,12 +86,35 @@ class ElasticCall(ElasticFunction):
         if getattr(owner, _OPENED, False):
             delattr(owner, _OPENED)
             if hasattr(owner, "close"):
-                owner.close()
+                self._called_here(owner.close)
+        if self._loop is not None:
+            self._loop.stop()
+            self._loop = None
+
+    def _called_here(self, function: Callable[[], Any]) -> None:
+        if is_async(self.function):
+            self._on_loop(outcome_of(function))
+        else:
+            function()
+
+    def _on_loop(self, call: Coroutine[Any, Any, Any]) -> Any:
+        # Not above: workers load this module, and few have use for a loop.
+        from anabranch.engine.pool.loop_crew import EventLoop
+
+        self._loop = self._loop or EventLoop()
+        return self._loop.run(call)
 
 
 def collected(result: Any) -> Any:
     """A result whose making is over: what a generator yields is made when it is asked for."""
     return list(result) if inspect.isgenerator(result) else result
+
+
+async def outcome_of(function: Callable[[], Any]) -> None:
+    """Call an `open` or `close` in a running loop, and await what it gives if that can be awaited."""
+    result = function()
+    if inspect.isawaitable(result):
+        await result
 
 
 async def awaited(function: Callable[[Any], Any], row: Any, timeout_s: float | None) -> Any:

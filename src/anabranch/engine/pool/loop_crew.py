@@ -17,7 +17,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from anabranch.engine.pool.work import Chunk
@@ -35,8 +35,24 @@ class EventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="elastic-loop", daemon=True).start()
+                threading.Thread(target=_run, args=(self._loop,), name="elastic-loop", daemon=True).start()
             return self._loop
+
+    def run(self, call: Coroutine[Any, Any, Any], timeout_s: float | None = None) -> Any:
+        """What a coroutine gives that runs there."""
+        return asyncio.run_coroutine_threadsafe(call, self.get()).result(timeout_s)
+
+    def stop(self) -> None:
+        """End the thread."""
+        with self._lock:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._loop = None
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
 
 
 class LoopCrew:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
+import logging
 import queue
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 _GRACE_S = 2.0
 """How long after its timeout a call that must stop by itself may take."""
+QUIET_S = 60.0
+"""If no call ends for so long, that is told in the log."""
+_log = logging.getLogger("anabranch")
 FINAL = (ShapeError, MisfitError)
 """What another attempt would not change: the call succeeded, and gave something that is no tuple of the output."""
 
@@ -84,14 +88,11 @@ class PoolRun:
         self._look_again = 0.0
         self._failure: CallFailed | None = None
         self._fed: FedRows | None = rows if isinstance(rows, FedRows) else None
-
-    def rest(self) -> None:
-        """Nobody waits for results from now on."""
-        self._pool._meter.pause(self._time.passing_s())
+        self._quiet_since = self._time.passing_s()  # nothing has ended since
 
     def end(self) -> None:
         """Whatever is under way counts no more."""
-        self.rest()
+        self._pool.rest()
         if self._queued:
             self._crew.drop(self._done)
 
@@ -111,7 +112,7 @@ class PoolRun:
                     yield None
                 continue
             if self._awaits_rows and self._at >= len(self._rows) and self._failure is None:
-                self.rest()
+                pool.rest()
                 yield None
                 yield from self._took(self._ended_meanwhile())
             else:
@@ -125,6 +126,18 @@ class PoolRun:
         """What can be given on, now that these have ended."""
         pool = self._pool
         now = self._time.passing_s()
+        if ended:
+            self._quiet_since = now
+        elif self._open and now - self._quiet_since > QUIET_S:
+            self._quiet_since = now
+            _log.warning(
+                "no call of the elastic operator %s has ended for %g s; %s",
+                pool.name,
+                QUIET_S,
+                "without timeout=… a call that blocks for ever holds up its epoch for ever"
+                if self._settings.timeout_s is None
+                else f"each is given up after {self._settings.timeout_s:g} s",
+            )
         for chunk in ended:
             finished = self._take(chunk, now)
             if finished is not None and not self._ordered and self._failure is None:

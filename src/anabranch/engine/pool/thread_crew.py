@@ -124,7 +124,7 @@ class ThreadCrew:
         """Before a call begins, and its time."""
 
     def _work_off(self, worker: Worker, chunk: Chunk) -> None:
-        run_chunk(chunk, self._many, BaseException)
+        run_chunk(chunk, self._many, (BaseException,))
 
     def _interrupt(self, worker: Worker) -> None:
         """A thread cannot be stopped: it is left alone."""

@@ -126,7 +126,9 @@ class CallExited(RuntimeError):  # noqa: N818 - what happened, told in the error
 
 
 def run_chunk(
-    chunk: Chunk, many: Callable[[Sequence[Any], list[Any]], None], caught: type[BaseException] = Exception
+    chunk: Chunk,
+    many: Callable[[Sequence[Any], list[Any]], None],
+    caught: tuple[type[BaseException], ...] = (Exception, SystemExit),
 ) -> None:
     """Make the calls of a chunk. On a thread of a pool's own everything is caught: a thread that ends tells nobody."""
     results, rows = chunk.results, chunk.rows

@@ -10,10 +10,10 @@ import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from itertools import compress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.pool.dispatch import Pool
-from anabranch.engine.pool.elastic_call import awaited
+from anabranch.engine.pool.elastic_call import awaited, outcome_of
 from anabranch.engine.pool.pool_run import CallFailed
 from anabranch.engine.pool.work import Failed
 from anabranch.engine.worker.batch import Batch
@@ -23,6 +23,12 @@ from anabranch.program.calling import emitted, operator_failed
 from anabranch.program.elastic import ElasticFunction
 from anabranch.program.graph import Filter, Map, Node
 from anabranch.program.schema import Schema
+
+if TYPE_CHECKING:
+    from anabranch.engine.pool.loop_crew import EventLoop
+
+_CLOSE_S = 5.0
+"""How long a loop that may be blocked is waited for, when a pool ends."""
 
 
 class Calls:
@@ -44,18 +50,29 @@ class Calls:
         self._input: Schema = node.inputs[0].schema
         self._keep = Keeper(self._schema)
         self._is_open = False
+        self.loop: EventLoop | None = None
+        """Where async functions run, and with them `open` and `close`: clients belong to the loop they were made in."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "loop": None}
 
     def open(self) -> None:
         """Let the user's object get what it needs, if it has not."""
         if not self._is_open and hasattr(self._owner, "open"):
-            self._owner.open()
+            self._called(self._owner.open, None)
         self._is_open = True
 
     def close(self) -> None:
         """Let it give that back."""
         if self._is_open and hasattr(self._owner, "close"):
-            self._owner.close()
+            self._called(self._owner.close, _CLOSE_S)
         self._is_open = False
+
+    def _called(self, function: Callable[[], Any], timeout_s: float | None) -> None:
+        if self.loop is not None:
+            self.loop.run(outcome_of(function), timeout_s)
+        else:
+            function()
 
     def many(self, rows: Sequence[Any], results: list[Any]) -> None:
         """Append the result for each row; what raises leaves the results of the rows before it."""

@@ -12,6 +12,9 @@ work on that and may find an earlier error. The least of all failures is the err
 - Whatever fails for want of what a channel did not send stands behind that channel's own failure.
 
 A failure's trail is that of the tuple in hand, then `LAST`: what the tuple had led to before stands before it.
+
+Calls of elastic operators are made one after the other here, which may take a hundred times as long as the epoch took.
+So they have half a minute in each task; after that a task looks no further, and what the epoch failed with is told.
 """
 
 from __future__ import annotations
@@ -20,12 +23,14 @@ import collections
 import dataclasses
 import functools
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from anabranch.compiler.layout.stages import Layout, Stage, Step
+from anabranch.engine.pool.pool_run import CallFailed
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
 from anabranch.engine.worker.arrival_calls import broadcast_of
 from anabranch.engine.worker.batch import Batch
@@ -37,9 +42,12 @@ from anabranch.errors import AnabranchError, OperatorError, error_from_json, err
 from anabranch.program.calling import emitted, exact, next_tuple, operator_failed, route_of
 from anabranch.program.elastic import ElasticFunction
 from anabranch.program.event_time import END, event_time_of, idle_watermarks
-from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Port, Punctuate, Route, Watermark
+from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Port, Punctuate, Route, Watermark
 from anabranch.program.schema import Row
 from anabranch.state.table import Table
+
+ELASTIC_S = 30.0
+"""Seconds for the calls of an elastic operator in one task."""
 
 Trail = tuple[int, ...]
 Consume = Callable[[Row, Trail], None]
@@ -87,6 +95,10 @@ class _Met(Exception):  # noqa: N818 - carries a failure out of the depth it was
         self.failure = Failure((*digits, *sent, LAST), error)
 
 
+class _GivenUp(Exception):  # noqa: N818 - looking for an earlier error would take too long
+    pass
+
+
 class RetracedStage:
     """The steps of a stage, one tuple at a time, depth-first. Used as `StageRun` is, until `failure` is not None.
 
@@ -127,6 +139,15 @@ class RetracedStage:
         self._consumers = {step.number: self._consumer(step) for step in steps}
         functions = [getattr(step.node.logic, "function", None) for step in steps]
         self._elastic = [function for function in functions if isinstance(function, ElasticFunction)]
+        self._elastic_left_s = {
+            step.number: ELASTIC_S
+            for step, function in zip(steps, functions, strict=True)
+            if isinstance(function, ElasticFunction)
+        }
+        for step, function in zip(steps, functions, strict=True):
+            if isinstance(function, ElasticFunction) and function.settings.kind == "processes":
+                # It may end the process it runs in: that must not be this one.
+                getattr(function, "called", function).apart = functools.partial(_in_pool, step.node)
         self._ways: dict[int, int] = {}  # of the tuple that is on its way through a route
         # How many tuples with one trail have come out of a step so far.
         self._numbers: collections.Counter[tuple[int, Trail]] = collections.Counter()
@@ -136,7 +157,7 @@ class RetracedStage:
 
     def run(self, entering: Flow | Arrival) -> list[Leaving]:
         """What leaves before the first error, for the tuples that entered."""
-        if self.failure is not None:
+        if self.failure is not None or any(left < 0 for left in self._elastic_left_s.values()):
             return []
         self._sent = {number: [] for number in self._edges}
         self._marks = {number: [] for number in self._edges}
@@ -151,6 +172,8 @@ class RetracedStage:
             self._run_flow(flow, take)
         except _Met as first:
             met = first  # it came of what the entry emitted before it failed
+        except _GivenUp:
+            pass
         finally:
             for function in self._elastic:
                 function.close()
@@ -228,6 +251,8 @@ class RetracedStage:
         node, logic = step.node, step.node.logic
 
         def consume(row: Row, trail: Trail) -> None:
+            if self._elastic_left_s.get(step.number, 0.0) < 0:
+                raise _GivenUp
             self.entered[node.name] += 1
             if isinstance(logic, Filter):
                 if self._called(step, row, trail, lambda: logic.function(row)):
@@ -260,11 +285,11 @@ class RetracedStage:
                     self._pass_on(step, (*trail, number + 1))
             elif isinstance(logic, Watermark):
                 place = node.schema.names.index(logic.attribute)
-                time = self._called(step, row, trail, lambda: event_time_of(logic, tuple.__getitem__(row, place)))
-                if time is not None:
+                at = self._called(step, row, trail, lambda: event_time_of(logic, tuple.__getitem__(row, place)))
+                if at is not None:
                     number = 2 * self._number(step, trail)
                     self._leave(step, row, (*trail, number))
-                    self._heard[step.number].append(((*trail, number + 1), logic.after(time)))
+                    self._heard[step.number].append(((*trail, number + 1), logic.after(at)))
             else:
                 self._leave(step, row, trail)
 
@@ -280,12 +305,16 @@ class RetracedStage:
         return keys_of(Batch(schema, range(1), [row]), places)[0]
 
     def _called(self, step: Step, row: Any, trail: Trail, call: Callable[[], Any]) -> Any:
+        begun = time.perf_counter()
         try:
             return call()
         except OperatorError as error:
             raise _Met(step, trail, error) from None
         except Exception as problem:
             raise _Met(step, trail, operator_failed(step.node, row, problem, self._epoch)) from None
+        finally:
+            if step.number in self._elastic_left_s:
+                self._elastic_left_s[step.number] -= time.perf_counter() - begun
 
     def _outputs_of(self, step: Step, row: Any, trail: Trail, call: Callable[[], Any]) -> Iterator[Row]:
         """What a call emits: each when the one before has been carried on."""
@@ -347,3 +376,16 @@ def _columns(trails: list[Trail], width: int) -> Trails:
     if not trails:
         return [np.empty(0, dtype=np.int64) for _ in range(width)]
     return list(np.array(trails, dtype=np.int64).T)
+
+
+def _in_pool(node: Node, row: Any) -> Any:
+    """What a call gives that is made by a process of the operator's pool."""
+    # Not above: few retrace, and fewer code that needs processes.
+    from anabranch.engine.worker.worker_pools import POOLS
+
+    pool, _ = POOLS.of(node)
+    try:
+        ((_, (result,)),) = list(pool.run([row]))
+    except CallFailed as failure:
+        raise failure.problem from None
+    return result

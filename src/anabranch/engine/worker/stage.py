@@ -139,9 +139,11 @@ class StageRun:
             out = self._sampled(step, arrived, self._runs if watch is None else self._timed_runs)
             if self._watch_declared is not None:
                 self._watch_declared.kept_nothing(step, arrived)
-            if watch is not None and seconds is not None and isinstance(arrived, Flow) and arrived.origins is not None:
+            if watch is not None and seconds is not None and isinstance(arrived, Flow):
                 spent = watch.take()
-                if len(spent):  # a step of ours that looks at no single tuple has nothing to time
+                # A step of ours that looks at no single tuple has nothing to time; what comes out of calls that are
+                # under way for a while belongs to no tuple of this batch.
+                if len(spent) and arrived.origins is not None:
                     places = arrived.origins[np.array(arrived.batch.positions, dtype=np.int64)]
                     seconds += np.bincount(places, weights=spent, minlength=len(seconds))
             made[step.number] = out = self._after(step, out)

@@ -6,7 +6,8 @@ it goes when the worker turns to another program.
 
 What a pool learnt is also written down on the host, one small file for each operator and process: a process that begins
 takes over the newest, instead of searching anew. Processes come and go (Spark ends those that were idle for a
-minute), and a host has one for each task that runs at a time.
+minute), and a host has one for each task that runs at a time. Spark gives tasks to idle processes in turn, so one that
+has rested while another found a level takes that over, too.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ class HostNotes:
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = directory or Path(tempfile.gettempdir()) / f"anabranch-elastic-{getpass.getuser()}"
 
-    def newest(self, operator: str) -> dict[str, Any] | None:
-        """What was learnt of an operator last, if that is not long ago."""
+    def newest(self, operator: str, since: float = 0.0) -> dict[str, Any] | None:
+        """What was learnt of an operator last, if that is not long ago, and after that time (of the wall's clock)."""
         best: tuple[float, Path] | None = None
         with contextlib.suppress(OSError):
             for path in self.directory.glob(f"{operator}-*.json"):
@@ -85,7 +86,7 @@ class HostNotes:
                         path.unlink()
                     elif best is None or at > best[0]:
                         best = at, path
-        if best is None:
+        if best is None or best[0] <= since:
             return None
         try:
             found: dict[str, Any] = json.loads(best[1].read_text(encoding="utf-8"))
@@ -133,8 +134,14 @@ class Pools:
     ) -> Callable[[Batch, Node], Batch]:
         """What an elastic operator does with a batch; accumulators have a table of state."""
 
+        is_first = True
+
         def step(batch: Batch, node: Node) -> Batch:
+            nonlocal is_first
             pool, calls = self.of(node)
+            if is_first:
+                self._catch_up(node, pool)
+            is_first = False
             if isinstance(calls, BlockCalls):
                 assert table is not None
                 return accumulating_step(pool, calls, table, epoch, check)(batch, node)
@@ -152,10 +159,21 @@ class Pools:
 
         def pool_of() -> tuple[Pool, Calls]:
             pool, calls = self.of(node)
+            self._catch_up(node, pool)
             assert isinstance(calls, Calls), "accumulators have a step of their own"
             return pool, calls
 
         return UnorderedStep(node, pool_of, epoch, check)
+
+    def _catch_up(self, node: Node, pool: Pool) -> None:
+        """A task begins: if another process settled on a level while this one rested, that is where to go on."""
+        settings = settings_of(node.logic)
+        if settings is None or pool.rested_at is None:
+            return
+        memory = self._notes.newest(note_name(node), pool.rested_at + settings.period_s)
+        if memory is not None and memory.get("settled", True):
+            with contextlib.suppress(KeyError, TypeError, ValueError):  # of another version of this library
+                pool.take_over(memory)
 
     def reports(self, nodes: Iterable[Node]) -> tuple[ElasticReport, ...]:
         """What the pools of some operators did since they were asked last; of those that did something."""
@@ -209,7 +227,7 @@ class Pools:
         if isinstance(calls, BlockCalls):
             crew = ThreadCrew(calls.many, node.name)
         elif settings.kind == "async":
-            self._loop = self._loop or EventLoop()
+            self._loop = calls.loop = self._loop or EventLoop()
             crew = LoopCrew(calls.one, self._loop.get())
         elif settings.kind == "processes" and has_lock():
             crew = ProcessCrew(calls, calls.values, node.name)
@@ -221,7 +239,8 @@ class Pools:
             notes.write(name, pool.controller.to_dict())
 
         others = Neighbours(self._notes.directory, f"{name}-{os.getpid()}-{next(self._numbers)}")
-        return Pool(crew, calls.many, settings, controller, learnt=learnt, neighbours=others), calls
+        pool = Pool(crew, calls.many, settings, controller, learnt=learnt, neighbours=others, name=node.title)
+        return pool, calls
 
 
 # Of this process: a task does not outlive itself, but its worker does.
