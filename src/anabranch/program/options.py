@@ -131,6 +131,13 @@ def _bytes(text: str) -> int:
     return int(found[1]) << (10 * " kmgt".index(found[2] or " "))
 
 
+def _some_bytes(text: str) -> int:
+    found = _bytes(text)
+    if not found:
+        raise ValueError
+    return found
+
+
 def _truth(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
@@ -318,6 +325,33 @@ OPTIONS: tuple[Option, ...] = (
         DURATION,
         "60 seconds",
         "How long executors must be superfluous to be given back; with `maxExecutors`.",
+    ),
+    Option(
+        "placement",
+        _one_of("auto", "off"),
+        "auto",
+        "On a cluster: `auto` asks Spark to run each channel on the executor that ran it before, where its state is; "
+        "`off` lets Spark choose.",
+    ),
+    Option(
+        "standbys",
+        _whole(0, 16),
+        "0",
+        "How many other executors keep copies of each channel's state, where it is in an S3 store: a channel whose "
+        "executor is lost goes on there, and one that should move goes when its copy is there. Each copy is fetched "
+        "once and takes its place in a cache.",
+    ),
+    Option(
+        "standbyBandwidth",
+        OptionKind("a number of bytes per second, such as 50m; not 0", _some_bytes),
+        "50m",
+        "How many bytes a second each executor fetches for such copies at most.",
+    ),
+    Option(
+        "standbyLag",
+        OptionKind("a number of bytes, such as 1m", _bytes),
+        "0",
+        "How much a copy may lack, beside what the last epoch wrote, when a channel goes where it is.",
     ),
     # -- balancing
     Option(

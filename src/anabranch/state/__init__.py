@@ -10,6 +10,7 @@ checkpoint.py, manifest_facts.py   epochs begun and committed
 envelope.py, ownership.py     checksums and identities of files; one driver at a time
 program_changes.py            what another version of a program does to its state
 files.py, object_files.py     where files are: on a path, in memory, in an S3 store
+following.py                  standby copies, fetched in the background
 host_cache.py, backing.py     what a host keeps of segments that are elsewhere; a store between hosts that share none
 rescale_requests.py           rescalings by hand that no epoch has followed yet
 reader.py                     looking into a checkpoint
