@@ -43,7 +43,7 @@ class Settled:
     """Where a controlled run came to rest."""
 
     throughput: float
-    """Tuples per second over the last third."""
+    """Tuples per second that were delivered, over the last third: what fills queues does not count."""
     channels: tuple[float, ...]
     """Of every region, mean over the last third."""
     result: Result
@@ -69,6 +69,7 @@ def controlled(
     periods: int,
     load: Curve | None = None,
     threshold: float = THRESHOLD,
+    seed: int = 0,
     **world,
 ) -> Settled:
     """Let a controller per parallel region find the number of channels, from one on."""
@@ -83,11 +84,11 @@ def controlled(
         stored=False,
         random_arrivals=world.pop("random_arrivals", False),
     )
-    description = _description(chosen, source, period_s=period_s, **world)
+    description = replace(_description(chosen, source, period_s=period_s, **world), seed=seed)
     result = World(description).run(until_s=period_s * periods)
     late = [sample for sample in result.samples if sample.at_s > period_s * periods * 2 / 3]
     return Settled(
-        throughput=sum(sample.taken for sample in late) / len(late),
+        throughput=sum(sample.delivered for sample in late) / len(late),
         channels=tuple(sum(sample.regions[i].channels for sample in late) / len(late) for i in range(len(regions))),
         result=result,
     )

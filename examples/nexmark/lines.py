@@ -1,11 +1,12 @@
-"""How long the queries are: lines of code beside those of Flink SQL.
+"""How long the queries are: lines of code beside those of Flink SQL, and of Spark SQL where Spark can say them.
 
     python -m examples.nexmark.lines                    the table of docs/nexmark.md
     python -m examples.nexmark.lines --flink CHECKOUT   the same, the queries of Flink SQL counted anew
 
 Of a query here its function counts, with the `def` and without the docstring, and every function, class and constant of
 `queries.py` that it uses, in each query that uses it. Of Flink SQL the `INSERT` counts, and a view that only it uses,
-not the tables it reads and writes. Blank lines and comments do not count on either side.
+not the tables it reads and writes; of Spark SQL the query (`spark_queries.py`). Blank lines and comments do not count
+on any side.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import argparse
 import ast
 import statistics
 from pathlib import Path
+
+from examples.nexmark import spark_queries
 
 COMMIT = "6b3646c3baec701f1fa74baf938d235f742e5d3c"
 """Of github.com/nexmark/nexmark, from which the queries of Flink SQL were counted."""
@@ -94,11 +97,12 @@ def flink_lines(checkout: Path) -> dict[str, int]:
 
 def table(flink: dict[str, int]) -> str:
     """The table, with the largest and the median ratio below it."""
-    rows = ["| query | here | Flink SQL | ratio |", "|---|---|---|---|"]
+    rows = ["| query | here | Flink SQL | ratio | Spark SQL |", "|---|---|---|---|---|"]
     ratios = []
+    spark = spark_queries.lines()
     for name, lines in our_lines().items():
         ratios.append(lines / flink[name])
-        rows.append(f"| {name} | {lines} | {flink[name]} | {ratios[-1]:.2f} |")
+        rows.append(f"| {name} | {lines} | {flink[name]} | {ratios[-1]:.2f} | {spark.get(name, '–')} |")
     return "\n".join([*rows, "", f"Median {statistics.median(ratios):.2f}, largest {max(ratios):.2f}."])
 
 

@@ -21,12 +21,13 @@ General layout. Users touch what is named below; everything else is private.
 import anabranch.state as _state_package  # noqa: F401
 from anabranch import errors
 from anabranch.api.accumulating import accumulator
-from anabranch.api.declarations import Operator, state, store, stores
+from anabranch.api.declarations import Operator, broadcast, state, store, stores
 from anabranch.api.events import Decided, EpochEnded, ExecutorsChanged, Rescaled
 from anabranch.api.keys import key
 from anabranch.api.partitions import partition_of, partitions_of
 from anabranch.api.progress import show_progress
 from anabranch.api.session import FeedbackStream, Session, feedback, from_rows, session
+from anabranch.api.sharing import share
 from anabranch.api.stream import Stream
 from anabranch.errors import AnabranchError
 from anabranch.operators import agg
@@ -51,6 +52,7 @@ __all__ = [
     "Stream",
     "accumulator",
     "agg",
+    "broadcast",
     "count",
     "delta",
     "errors",
@@ -65,6 +67,7 @@ __all__ = [
     "running",
     "session",
     "sessions",
+    "share",
     "show_progress",
     "sliding",
     "state",

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -24,22 +24,22 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from anabranch.api.session import from_rows
+from anabranch.api.harness import Harness
 from anabranch.api.stream import Stream
-from anabranch.api.stream_time import scale_of
 from anabranch.compiler.layout.compile import compiled
 from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.control.source_spreading import SpreadSettings
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.epoch_progress import EpochProgress
-from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.program_description import checked_description
+from anabranch.engine.driver.runner import EpochRunner
 from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage, no_digest
 from anabranch.engine.driver.sink import Holder, Sink, TableSink
 from anabranch.engine.driver.switching import Forms, SwitchingRunner
 from anabranch.engine.driver.waiting import Surroundings
 from anabranch.engine.job import Job
-from anabranch.engine.sequential import SequentialRun, input_row, run_epochs
+from anabranch.engine.sequential import input_row, run_epochs
 from anabranch.engine.verifying.comparing import Difference, first_difference
 from anabranch.engine.verifying.difference_files import DifferenceRecord
 from anabranch.engine.verifying.plain_operators import PlainCode
@@ -48,8 +48,9 @@ from anabranch.engine.worker.exchange import ROWS, batches_of
 from anabranch.engine.worker.tasks import ChannelTask, CompactTask, Program, Task
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.operators.epoch_context import EpochContext, running
-from anabranch.program.graph import Keyed, Node, Source, named
+from anabranch.program.graph import Node, Source, named
 from anabranch.program.model import OutputOrder
+from anabranch.program.options import OVER_COLUMNS
 from anabranch.program.origins import RowsOrigin
 from anabranch.program.schema import Row
 from anabranch.state.backing import BackingStore
@@ -132,98 +133,6 @@ def replay(streams: Stream | Sequence[Stream], file: str) -> Difference | None:
     raise ProgramError(f"replay: the program has no operator {record.operator!r}, of which {file} tells")
 
 
-class Harness:
-    """One operator alone, for unit tests: feed it tuples, let time pass, look at what it emits and keeps.
-
-    It is called exactly as one thread calls it in a program; every call here is an epoch.
-
-    Parameters
-    ----------
-    operator : Operator, function or object
-        As given to ``Stream.process``.
-    columns : str or class
-        The columns of the tuples it takes.
-    by, schema, on_error
-        As in ``Stream.process``.
-    event_time : str, optional
-        The column that holds the time of a tuple: its timers follow the watermark, which `advance` moves, too.
-
-    Examples
-    --------
-    >>> import anabranch as ab
-    >>> class Quiet(ab.Operator):
-    ...     last: int = ab.state(default=0)
-    ...     def process(self, t):
-    ...         self.last = t.at
-    ...         self.timers.at(t.at + 10)
-    ...     def on_timer(self, time):
-    ...         yield (time,)
-    >>> alone = Harness(Quiet(), "k string, at long", by="k", schema="at long", event_time="at")
-    >>> alone.feed(("a", 1))
-    []
-    >>> alone.advance(20)
-    [(at=11)]
-    >>> alone.state("a")["last"]
-    1
-    """
-
-    def __init__(
-        self,
-        operator: Any,
-        columns: Any,
-        by: Any = None,
-        schema: Any = None,
-        *,
-        event_time: str | None = None,
-        on_error: str | None = None,
-    ) -> None:
-        source = from_rows([], columns)
-        before = source if event_time is None else source.event_time(event_time)
-        marked = before.punctuate(lambda t: False) if hasattr(operator, "on_punctuation") else before
-        made = marked.process(operator, by=by, schema=schema, on_error=on_error)
-        self._node, self._scale = made._node, scale_of(before._node)
-        self._watermark, self._marks = before._node, marked._node
-        self._run = SequentialRun(made._node)
-
-    def feed(self, *rows: Any) -> list[Row]:
-        """What it emits for these tuples."""
-        return self._emitted(lambda: self._run.feed(rows))
-
-    def advance(self, time: Any) -> list[Row]:
-        """What it emits when the watermark comes to a time."""
-        if self._scale is None:
-            raise ProgramError("advance: the operator has no event time; Harness(…, event_time='at')")
-        number = self._scale.number(time)
-        return self._emitted(lambda: self._run.advance(self._watermark, number))
-
-    def clock(self, seconds: float) -> list[Row]:
-        """What it emits at the start of an epoch at this time, in seconds since 1970; later calls have this time."""
-        self._run.clock_ms = round(seconds * 1000)
-        return self._emitted(lambda: self._run.epoch({}))
-
-    def punctuate(self) -> list[Row]:
-        """What it emits at a punctuation."""
-        return self._emitted(lambda: self._run.punctuate(self._marks))
-
-    def end(self) -> list[Row]:
-        """What it emits when the input has ended."""
-        return self._emitted(self._run.end)
-
-    def state(self, *key: Any) -> dict[str, Any]:
-        """The state of a key, by field; what a key has that was never seen, if there is none."""
-        if not isinstance(self._node.logic, Keyed):
-            raise ProgramError("state: the operator has no state by key; Harness(…, by='…')")
-        name, wanted = self._node.name, key[0] if len(key) == 1 else key
-        values = self._run.state(name).get(wanted, self._run.initial_state(name))
-        return {field.name: value for field, value in zip(self._node.logic.fields, values, strict=True)}
-
-    def _emitted(self, call: Callable[[], None]) -> list[Row]:
-        before = len(self._run.output)
-        with self._run._as_user_left_it(), running(EpochContext(self._run.clock_ms)):
-            call()
-        return self._run.output[before:]
-
-
 class TaskDied(Exception):  # noqa: N818 - an event, raised by fault handlers of tests
     """What a fault handler raises to make one attempt of a task die."""
 
@@ -266,6 +175,7 @@ class ParallelRun:
         verify: float = 0.0,
         verify_action: str = "fail",
         watch: str = "sample",
+        columns: Collection[str] = OVER_COLUMNS,
         cache: CacheSettings | None = None,
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
@@ -297,8 +207,7 @@ class ParallelRun:
             {} if spread is None else spread_names(named(nodes)),
             spread,
         )
-        description = describe_program(forms.program(forms.first(held)))
-        held.check(description, allow_state_loss)
+        description = checked_description(forms.program(forms.first(held)), held, allow_state_loss)
         if batches is not None:
             batches.check(held.latest().facts)
         for sink in used:
@@ -308,12 +217,12 @@ class ParallelRun:
         for sink in used:
             sink.prepare(holder)
 
-        elastic = ElasticOptions(channels=channels) if isinstance(channels, int) else channels
         chosen = EpochSettings(
-            elastic,
+            ElasticOptions(channels=channels) if isinstance(channels, int) else channels,
             balancing if balancing is not None else BalancingSettings(),
             verify=VerifySettings(verify, verify_action),
             watch=watch,
+            columns=frozenset(columns),
         )
         clock = self._clock if clocks_ms else None
         digest = no_digest if batches is None else batches.digest
@@ -322,9 +231,8 @@ class ParallelRun:
 
         def runner_of(program: Program) -> EpochRunner:
             observer = Observer(self.progress.append)
-            return EpochRunner(
-                program, chosen, Storage(held, shared, backing, cache or CacheSettings()), backend, observer
-            )
+            storage = Storage(held, shared, backing, cache or CacheSettings())
+            return EpochRunner(program, chosen, storage, backend, observer)
 
         self._switching = SwitchingRunner(runner_of, forms, held)
 

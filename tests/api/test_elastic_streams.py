@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import tempfile
 import threading
 import time
+import types
 from typing import NamedTuple
 
 import pytest
 
 import anabranch as ab
+from anabranch.engine.pool.process_worker import packed, unpacked
 from anabranch.errors import OperatorError, ProgramError
 from anabranch.testing import ParallelRun, run_parallel
 
@@ -187,6 +190,35 @@ def test_a_function_that_blocks_for_ever_is_an_error_with_a_timeout() -> None:
     for run in (run_parallel, lambda each: each.run_sequential()):
         with pytest.raises(OperatorError, match=r"longer than timeout=0\.1 seconds"):
             run(stream)
+
+
+def scattered(t: object) -> set[int]:
+    """A set that is gone through in the order of a table that was once larger."""
+    found = set(range(40, 0, -1))
+    for each in range(40):
+        if each % 7 != t.x % 7:  # type: ignore[attr-defined]
+            found.discard(each)
+    return {each for each in found if each} | {64 + t.x, t.x}  # type: ignore[attr-defined]
+
+
+def knows_nan(t: object) -> tuple[int, float]:
+    return int(t.y is math.nan), t.y  # type: ignore[attr-defined]
+
+
+def in_order(t: object) -> list[tuple[int]]:
+    return [(each,) for each in scattered(t)]
+
+
+def test_sets_and_nans_travel_to_processes_and_back_as_they_are() -> None:
+    stream = ab.from_rows([(n, math.nan if n % 2 else n / 2) for n in range(12)], "x long, y double")
+    nans = stream.map(knows_nan, "same long, y double", elastic=True, workers="processes", max_workers=2)
+    assert [row.same for row in run_parallel(nans)] == [n % 2 for n in range(12)]
+    assert repr(run_parallel(nans)) == repr(nans.run_sequential())
+    numbers = stream.flat_map(in_order, "n long", elastic=True, workers="processes", max_workers=2)
+    assert run_parallel(numbers) == numbers.run_sequential()
+    for n in range(12):
+        found = scattered(types.SimpleNamespace(x=n))
+        assert list(unpacked(packed(found))) == list(found)
 
 
 def test_processes_give_the_same() -> None:

@@ -31,6 +31,7 @@ FIGURES: dict[str, set[str]] = {
         "channels_slow_sink",
     },
     "epoch": {"fixed_vs_bare", "fixed_vs_bare_cpu", "per_level_s", "py4j_calls"},
+    "growth": {"bytes_per_epoch_1000", "share_of_whole_1000", "bytes_per_epoch_10000"},
     "merger_speed": {"sequence_4_steady_kips", "indexed_32_batched_kips"},
     "migration": {"pause_ratio_spark", "pause_ms", "pause_ms_worst", "moved_vs_minimum", "keys_compared"},
     "nexmark": {
@@ -98,7 +99,18 @@ FIGURES: dict[str, set[str]] = {
     "time": {"watermark_overhead", "timer_slowdown_held"},
     "stateful": {"ratio_transform_with_state", "ratio_apply_in_pandas", "ratio_native"},
 }
-PURE = {"compiler", "control", "damage", "durability", "merger_speed", "operators", "simulator", "soundness", "time"}
+PURE = {
+    "compiler",
+    "control",
+    "damage",
+    "durability",
+    "growth",
+    "merger_speed",
+    "operators",
+    "simulator",
+    "soundness",
+    "time",
+}
 # Benchmarks that have no miniature.
 WITHOUT: set[str] = set()
 

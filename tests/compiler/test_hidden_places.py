@@ -10,6 +10,7 @@ from tests.compiler.product_path import compare, sequential
 ROWS = [(n, "abc"[n % 3]) for n in range(20)]
 #: Refused before anything starts: where they keep something no copy leads to, or it cannot be kept.
 REFUSED = {
+    "ReplacesAStaticMethod",
     "IsABorg",
     "TwoWithOneDict",
     "through_sys_modules",
@@ -40,7 +41,6 @@ REFUSED = {
     "logging_handler",
 }
 #: Stopped at the end of the first epoch, with nothing written: it is kept only then.
-STOPPED = {"ReplacesAStaticMethod", "attribute_of_a_partial"}
 #: What a run on one thread cannot set back: what belongs to the process, and iterators that cannot be copied.
 LEFT = {
     *("through_sys_modules", "through_globals", "through_import", "through_its_own_globals", "through_eval"),
@@ -58,7 +58,7 @@ def test_state_in_hidden_places_is_kept_or_refused(name):
         assert found.verdict == "refused", found.difference
         assert "To change that: " in found.parallel[0].refused or "eep " in found.parallel[0].refused
     else:
-        assert found.verdict == ("stopped" if name in STOPPED else "equal"), found.difference
+        assert found.verdict == "equal", found.difference
     assert name in LEFT or sequential([program]) == found.sequential, "a sequential run left something behind"
 
 

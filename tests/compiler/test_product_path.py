@@ -30,8 +30,6 @@ ROWS = [
     )
     for n in range(30)
 ]
-#: Their author named a key, and what cannot be followed is taken on trust: the runtime refuses with a reason.
-TRUSTED = {"TwoNamesForOneList"}
 #: Two sequential runs differ: clocks, chance, addresses, and names that only code in a text holds.
 UNSTEADY = {"reads_the_clock", "reads_now", "draws", "makes_identifier", "uses_address", "through_eval"}
 
@@ -45,7 +43,7 @@ def test_no_operator_is_silently_different_on_the_products_path(case):
     except ProgramError as problem:
         pytest.skip(f"cannot be written as a program: {problem}")
     found = compare(program)
-    if case.verdict != "unknown" and case.name not in TRUSTED:
+    if case.verdict != "unknown":
         assert found.verdict == "equal", found.difference
     elif case.name not in UNSTEADY:
         assert found.verdict in ("equal", "refused", "stopped"), found.difference

@@ -102,8 +102,7 @@ def test_it_is_an_option() -> None:
 )
 def test_regions_that_share_a_host_do_not_starve_each_other(host) -> None:
     ours, papers = (
-        follow_shared(lambda policy=policy: ElasticOptions(policy=policy).make_policy(BOUNDS), host, 1)
-        for policy in ("default", "paper")
+        follow_shared(ElasticOptions(policy=policy).make_policy, host, 1) for policy in ("default", "paper")
     )
     assert ours.handled >= 0.95 * papers.handled
     if ours.handled_steady is not None:

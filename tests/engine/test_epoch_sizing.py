@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from anabranch.control.elastic_options import EPOCH_S, ElasticOptions
 from anabranch.engine.driver.adaptation import EpochFacts
 from anabranch.engine.driver.epoch_progress import EpochDurations
-from anabranch.engine.driver.epoch_sizing import BEGINNING_FILES, EpochSizing, local_times, whole
+from anabranch.engine.driver.epoch_sizing import BEGINNING_FILES, EpochSizing, beginning, local_files, whole
 from anabranch.engine.driver.scaling import Scaling
 from anabranch.engine.driver.waiting import SparkSurroundings
 from anabranch.engine.reports import ChannelReport, SplitReport
@@ -158,8 +158,8 @@ def test_the_files_of_a_directory_are_those_that_spark_sees(tmp_path):
     for number, name in enumerate(["a", "_b", ".c", "k=1/d", "k=1/_e", "other/f"]):
         (tmp_path / name).write_text("")
         os.utime(tmp_path / name, ns=(0, 1_500_000 + number * 1_000_000))
-    assert local_times(str(tmp_path)) == [1, 4]
-    assert local_times(str(tmp_path / "nowhere")) == []
+    assert [time_ms for time_ms, _ in local_files(str(tmp_path))] == [1, 4]
+    assert local_files(str(tmp_path / "nowhere")) == []
 
 
 def test_the_target_is_the_users_or_the_triggers_or_our_own():
@@ -169,3 +169,21 @@ def test_the_target_is_the_users_or_the_triggers_or_our_own():
     assert ElasticOptions.parse({"epochsize": "fixed"}).epoch_size == "fixed"
     with pytest.raises(ProgramError, match="epochSize='large': expected one of auto, fixed"):
         ElasticOptions.parse({"epochsize": "large"})
+
+
+@given(st.lists(st.integers(0, 10**9), max_size=40), st.integers(1, 10**9))
+def test_the_first_epoch_takes_what_likely_fits_and_something_always(sizes, budget):
+    taken = beginning([(at, size) for at, size in enumerate(sizes)], budget)
+    assert 1 <= taken <= BEGINNING_FILES
+    assert taken == 1 or sum(sizes[:taken]) <= budget
+    assert taken == BEGINNING_FILES or sum(sizes[: taken + 1]) > budget
+
+
+def test_large_files_are_taken_one_by_one(tmp_path):
+    for number in range(20):
+        with open(tmp_path / f"{number}.parquet", "wb") as file:
+            file.truncate(9 * 2**20 if number < 10 else 10)
+        os.utime(tmp_path / f"{number}.parquet", (number, number))
+    assert EpochSizing({"in": str(tmp_path)}, 1.0, 2, {}).limits == {"in": 1}
+    assert EpochSizing({"in": str(tmp_path)}, 2.5, 2, {}).limits == {"in": 2}
+    assert EpochSizing({"in": str(tmp_path)}, 2.5, 2, {"limits": {"in": 7}}).limits == {"in": 7}

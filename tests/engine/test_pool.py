@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import queue
 import random
 import threading
 import time
@@ -11,12 +12,14 @@ from collections import Counter
 
 import pytest
 
-from anabranch.engine.pool.dispatch import CallFailed, LoopBlocked, Pool
+from anabranch.engine.pool.dispatch import Pool
 from anabranch.engine.pool.elastic_call import CallTimeout
 from anabranch.engine.pool.loop_crew import EventLoop, LoopCrew
 from anabranch.engine.pool.metering import Latencies, Meter
+from anabranch.engine.pool.pool_run import CallFailed, LoopBlocked
 from anabranch.engine.pool.process_crew import ProcessCrew, WorkerDied
 from anabranch.engine.pool.thread_crew import ThreadCrew
+from anabranch.engine.pool.work import CallExited, Chunk
 from anabranch.program.elastic import Concurrency
 
 CASES = int(os.environ.get("ANABRANCH_POOL_CASES", "12"))
@@ -209,7 +212,7 @@ def test_a_function_that_blocks_for_ever_ends_the_run_with_an_error() -> None:
 
 
 def test_an_async_function_that_blocks_the_loop_is_told_apart(monkeypatch) -> None:
-    monkeypatch.setattr("anabranch.engine.pool.dispatch._GRACE_S", 0.1)
+    monkeypatch.setattr("anabranch.engine.pool.pool_run._GRACE_S", 0.1)
 
     async def one(row):
         time.sleep(0.6)
@@ -218,6 +221,75 @@ def test_an_async_function_that_blocks_the_loop_is_told_apart(monkeypatch) -> No
     with pytest.raises(CallFailed) as caught:
         list(pool.run(range(3)))
     assert isinstance(caught.value.problem, LoopBlocked)
+
+
+def test_work_that_is_dropped_is_that_of_one_run() -> None:
+    async def one(row):
+        return row
+
+    loop = EventLoop().get()
+    crew = LoopCrew(one, loop)
+    gate, stopped = threading.Event(), threading.Event()
+    loop.call_soon_threadsafe(lambda: (stopped.set(), gate.wait()))  # the loop is late, as it is on a busy machine
+    stopped.wait()
+    crew.set_level(2)
+    before, after = queue.SimpleQueue(), queue.SimpleQueue()
+    crew.put(Chunk(0, [1], before))
+    crew.drop(before)
+    new = Chunk(0, [2], after)
+    crew.put(new)
+    gate.set()
+    assert after.get(timeout=10) is new and new.results == [2]
+    assert before.empty() and crew.busy == 0
+
+
+@pytest.mark.parametrize("kind", ["threads", "async"])
+def test_a_run_that_begins_right_after_a_failed_one_ends(kind: str) -> None:
+    level = 4
+
+    def begin(row: int) -> int:
+        if row == 3:
+            raise ValueError("three")
+        return row
+
+    def many(rows, results) -> None:
+        for row in rows:
+            time.sleep(0.0005)
+            results.append(begin(row))
+
+    async def one(row):
+        await asyncio.sleep(0.0005)
+        return begin(row)
+
+    crew = ThreadCrew(many) if kind == "threads" else LoopCrew(one, LOOP.get())
+    pool = Pool(crew, many, Concurrency(1, period_s=0.01), Fixed(level))
+    for _ in range(25):
+        with pytest.raises(CallFailed):
+            list(pool.run(range(12)))
+        assert [r for _, some in pool.run(range(10, 30)) for r in some] == list(range(10, 30))
+    pool.close()
+
+
+@pytest.mark.parametrize("kind", ["threads", "async"])
+def test_a_call_that_wants_to_end_the_program_is_a_call_that_failed(kind: str) -> None:
+    def many(rows, results) -> None:
+        for row in rows:
+            if row == 5:
+                raise SystemExit(1)
+            results.append(row)
+
+    async def one(row):
+        results: list[int] = []
+        many([row], results)
+        return results[0]
+
+    crew = ThreadCrew(many) if kind == "threads" else LoopCrew(one, EventLoop().get())
+    pool = Pool(crew, many, Concurrency(1), Fixed(2))
+    with pytest.raises(CallFailed) as caught:
+        list(pool.run(range(10)))
+    assert caught.value.index == 5 and isinstance(caught.value.problem, CallExited)
+    assert [r for _, some in pool.run(range(6, 20)) for r in some] == list(range(6, 20)), "and the crew goes on"
+    pool.close()
 
 
 def test_suspended_workers_are_kept_and_woken() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch import faults
-from anabranch.engine.worker import timed_calls
+from anabranch.engine.worker import timed_calls, window_columns
 from anabranch.program.event_time import Timetable
 from anabranch.testing import ParallelRun, run_parallel
 from tests.event_time.test_end_of_input import PROGRAMS
@@ -52,7 +52,7 @@ def test_a_driver_that_dies_anywhere_is_gone_on_from(tmp_path_factory, data, cho
     assert run.output == stream.run_sequential(clocks_ms=clocks, ends=True)
 
 
-@pytest.mark.parametrize("bug", ["since when a key waits", "the last time of an epoch"])
+@pytest.mark.parametrize("bug", ["since when a key waits", "the last time of an epoch", "over columns"])
 def test_the_comparison_can_fail(monkeypatch, bug):
     """Planted bugs are found, so the tests of this folder test something."""
 
@@ -63,10 +63,17 @@ def test_the_comparison_can_fail(monkeypatch, bug):
     if bug == "since when a key waits":
         monkeypatch.setattr(timed_calls, "Timetable", Forgetful)
         monkeypatch.setattr(timed_calls.TimedCalls, "_padded", lambda self, since: tuple(-each for each in since))
+    elif bug == "over columns":
+        right = window_columns.since_when
+        monkeypatch.setattr(window_columns, "since_when", lambda *arguments: -right(*arguments))
     else:
         monkeypatch.setattr(timed_calls.TimedCalls, "_time_at_the_end", lambda self, arrival: self.value)
     tuples = [(k % 4, k // 2, 1) for k in range(80)]
     stream = source([tuples[:40], tuples[40:]]).aggregate(
-        by="k", window=ab.event_time("at", 10), at=ab.agg.window_start(), x=ab.agg.sum("x")
+        by="k",
+        window=ab.event_time("at", 10),
+        at=ab.agg.window_start(),
+        # The last value is asked of tuples one by one.
+        x=ab.agg.sum("x") if bug == "over columns" else ab.agg.last("x"),
     )
     assert run_parallel(stream, channels=3) != stream.run_sequential()

@@ -13,12 +13,16 @@ STREAMS = {
     "trades": ([("s", 1.0), ("s", 2.0)], "symbol string, price double"),
     "orders": ([(1, 10, 5), (2, 10, 5), (3, 9999, 5)], "id long, time long, amount long"),
     "payments": ([(1, 20, 4), (2, 9999, 4)], "order long, time long, amount long"),
+    "stream": ([(1, 2.0)], "id long, net double"),
     "log": ([("error",), ("note",)], "level string"),
     "logins": ([("h", "u", at, at == 20) for at in range(21)], "host string, user string, time long, ok boolean"),
 }
 EXPECTED = {
     "per_minute": [("a", 5, 0)],
     "moving": [("s", 1.0), ("s", 1.5)],
+    "alerts": [("a", 30, 1)],
+    "doubtful": [("a", 5)],
+    "stock_changes": [("a", 1, "insert"), ("b", 5, "insert"), ("a", 2, "update"), ("a", 2, "delete")],
     "kept": [(1, -3), (2, -5)],
     "most": [("a", 2), ("a", 3)],
     "pairs": [(1, 5, 4), (2, 5, None)],

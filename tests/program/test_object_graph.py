@@ -200,5 +200,5 @@ def test_parts_name_only_classes_that_the_program_brought():
         [anchor, kind, ["os.PathLike", [], None] if kind == "instance" else what] for anchor, kind, what in nodes
     ]
     planted = [[None if kind == "instance" else anchor, kind, what] for anchor, kind, what in planted]
-    with pytest.raises(KeyError):
+    with pytest.raises(StateError, match="does not name"):
         ObjectGraph(planted).live(prototype)

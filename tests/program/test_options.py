@@ -143,7 +143,7 @@ def test_mergers_where_nothing_is_written_as_parquet_are_refused(form):
         DataStreamWriter(None, node).format(form).option("mergers", 2).queryName("q").start("out")
 
 
-@pytest.mark.parametrize("name", [name for name in OURS if name not in ("order", "path")])
+@pytest.mark.parametrize("name", [name for name in OURS if name not in ("order", "path", "latestBy", "changeColumn")])
 def test_an_output_beside_another_has_no_options_of_the_query(name):
     node = from_epochs([[]], "k string")._node
     second = DataStreamWriter(None, node).option(name, "whatever it is")

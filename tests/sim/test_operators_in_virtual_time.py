@@ -11,8 +11,9 @@ import pytest
 
 from anabranch.control.concurrency_controller import ConcurrencyController
 from anabranch.control.operator_levels import PaperLevels
-from anabranch.engine.pool.dispatch import CallFailed, Pool
+from anabranch.engine.pool.dispatch import Pool
 from anabranch.engine.pool.neighbours import Neighbours
+from anabranch.engine.pool.pool_run import CallFailed
 from anabranch.program.elastic import Concurrency
 from anabranch.sim.operators.machines import CrowdedService, SharedCores, SharedPermits
 from anabranch.sim.operators.operator_world import OperatorWorld, PinnedLevel

@@ -253,3 +253,11 @@ def test_output_is_that_of_one_thread_while_executors_come_and_drivers_die():
     )
     assert list(run.outputs[0]) == totals().run_sequential()
     assert max(epoch.slots for epoch in run.epochs) == 3
+
+
+def test_channels_for_executors_that_come_late_do_not_count_as_a_failure():
+    """They take 200 s: the controller goes back to what has slots, never below, and asks again, more patiently."""
+    run = with_executors(seconds=420.0, executors_absent_s=200.0)
+    assert min(run.channels("total")) >= 2, "it is overloaded all the time"
+    assert any(decision.branch == "slots" for _, _, decision in run.decisions)
+    assert run.epochs[-1].slots >= 4, "in the end they came"

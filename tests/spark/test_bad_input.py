@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import anabranch as ab
@@ -204,3 +206,27 @@ def test_the_progress_tells_what_spark_does_between_epochs(spark, tmp_path):
     spark_says = [each["durationMs"] for each in query._query.recentProgress]
     rest = [each["triggerExecution"] - each["addBatch"] for each in spark_says if "addBatch" in each]
     assert min(rest) <= times[-1]["between"] <= max(rest)
+
+
+@pytest.mark.parametrize("reading", ["auto", "spark"])
+def test_a_null_in_a_column_that_must_have_values_is_an_error_whoever_reads(spark, tmp_path, reading):
+    """As on one thread; also where nobody looks at the column."""
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"a": [1, 2], "b": [3, None], "c": [{"x": 1}, None]}), tmp_path / "in" / "1.parquet")
+    cases = (
+        ("a long not null, b long", None),
+        ("a long, b long not null", "'b' is bigint not null"),
+        ("a long, b long, c struct<x:long> not null", "'c' is .* not null"),
+    )
+    for number, (columns, fails) in enumerate(cases):
+        stream = ab.session(spark).from_files(str(tmp_path / "in"), "parquet", columns)
+        stream = stream.map(lambda t: (t.a,), schema="a long")
+        work = tmp_path / f"{number}"
+        writer = stream.writeStream.option("checkpointLocation", str(work / "ck")).option("fileReading", reading)
+        query = writer.trigger(availableNow=True).start(str(work / "out"))
+        if fails is None:
+            query.awaitTermination()
+        else:
+            with pytest.raises(InputError, match=fails):
+                query.awaitTermination()
+            assert nothing_was_written(work)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch import faults
-from anabranch.engine.driver.runner import describe_program
+from anabranch.engine.driver.program_description import describe_program
 from anabranch.engine.worker.tasks import Program
 from anabranch.errors import CheckpointError, EpochTaken
 from anabranch.state import envelope

@@ -241,7 +241,7 @@ def test_the_numbers_of_extensions_never_change():
     first = ["tuple", "set", "frozenset", "int", "datetime", "date", "time", "timedelta", "Decimal", "complex"]
     then = ["deque", "Counter", "defaultdict", "OrderedDict", "UUID", "bytearray", "Fraction", "ndarray", "generic"]
     last = ["Row", "StateMap", "StateMaps", "ObjectGraph", "Reference", "UserObject"]
-    assert names == dict(enumerate([*first, *then, *last], start=1))
+    assert names == dict(enumerate([*first, *then, *last], start=1)) | {29: "Together"}
 
 
 GOLDEN = [

@@ -5,7 +5,11 @@ stream.py      streams: map, filter, process, running them; every method is list
 windowed.py    aggregate, sort, deduplicate, top, match  joining.py     union, join, enrich, combine, align
 branching.py   split, route, spread, punctuate      building.py    how a method puts an operator behind a stream
 concurrency.py what is said of elastic operators   keys.py        what may be given for `by=`
+sharing.py     operators with state in common
+updating.py    changes: what updates do to a table   harness.py    one operator alone, for tests
 selecting.py   select: columns, fields of structs, what is computed
+versions.py    what operators were in earlier versions of a program
+batching.py    map_batches: functions of whole columns    tables.py     tables given as rows
 accumulating.py sums over all tuples, in blocks
 failing.py     on_error, dead_letters
 stream_time.py  event_time: what a stream's time is

@@ -9,6 +9,7 @@ from anabranch.api.building import put
 from anabranch.errors import ProgramError
 from anabranch.operators.library_operator import configured
 from anabranch.operators.routing import FirstOf
+from anabranch.program.annotated_rows import seeing
 from anabranch.program.graph import Location, Logic, Port, Punctuate, Route, Spread, caller_location
 from anabranch.program.schema import Schema
 
@@ -35,7 +36,15 @@ def route(
         raise ProgramError(f"route at {location}: expected a function of one tuple, found {function!r}")
     if isinstance(ways, bool) or not isinstance(ways, int) or ways < 1:
         raise ProgramError(f"route at {location}: ways={ways!r}; expected how many streams come out, 1 or more")
-    return _ways(stream, "route", lambda _: (Route(function, ways), stream.schema), ways, location, name, on_error)
+    return _ways(
+        stream,
+        "route",
+        lambda _: (Route(seeing(function, stream.schema), ways), stream.schema),
+        ways,
+        location,
+        name,
+        on_error,
+    )
 
 
 def split(
@@ -54,6 +63,7 @@ def split(
     for predicate in predicates:
         if not callable(predicate):
             raise ProgramError(f"split at {location}: expected functions of one tuple, found {predicate!r}")
+    predicates = tuple(seeing(predicate, stream.schema) for predicate in predicates)
     ways = len(predicates) + 1
 
     def make(called: str) -> tuple[Logic, Schema]:
@@ -92,4 +102,11 @@ def punctuate(
     location = caller_location()
     if not callable(predicate):
         raise ProgramError(f"punctuate at {location}: expected a function of one tuple, found {predicate!r}")
-    return put(stream, "punctuate", lambda _: (Punctuate(predicate), stream.schema), location, name, on_error=on_error)
+    return put(
+        stream,
+        "punctuate",
+        lambda _: (Punctuate(seeing(predicate, stream.schema)), stream.schema),
+        location,
+        name,
+        on_error=on_error,
+    )

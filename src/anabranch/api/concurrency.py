@@ -28,6 +28,8 @@ class ConcurrencyOptions(TypedDict, total=False):
     """Seconds after which the level is looked at; 1 by default."""
     controller: str
     """"default", or "paper" for the algorithm of *Operators*."""
+    state: str
+    """"locked": the function keeps state under a lock of its own, and the order of its results was given up."""
 
 
 def check_elastic(method: str, elastic: bool, concurrency: Mapping[str, Any], location: Location) -> None:

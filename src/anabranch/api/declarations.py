@@ -11,8 +11,10 @@ from typing import Any
 
 from anabranch.errors import ProgramError
 from anabranch.operators.timers import TIMER_FIELDS, TimedOperator
+from anabranch.program.broadcasting import HELD, Broadcast, BroadcastField, broadcast_fields
 from anabranch.program.event_time import TimeScale
-from anabranch.program.graph import Keyed, StateField
+from anabranch.program.graph import Keyed
+from anabranch.program.state_fields import StateField, StateHistory
 from anabranch.state.maps import StateMap, StateMaps
 
 _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset)
@@ -21,9 +23,10 @@ _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, tuple, frozense
 class _Declared:
     """What `state()` leaves in the class body until the class is read."""
 
-    def __init__(self, default: Any, factory: Callable[[], Any] | None) -> None:
+    def __init__(self, default: Any, factory: Callable[[], Any] | None, was: tuple[str, ...] = ()) -> None:
         self.default = default
         self.factory = factory
+        self.was = was
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -36,7 +39,7 @@ class _Declared:
         return instance.__dict__.setdefault(self.name, self.factory() if self.factory is not None else self.default)
 
 
-def state(default: Any = None, *, factory: Callable[[], Any] | None = None) -> Any:
+def state(default: Any = None, *, factory: Callable[[], Any] | None = None, was: str | tuple[str, ...] = ()) -> Any:
     """Declare an attribute of an `Operator` as state that is kept for every key.
 
     Parameters
@@ -45,6 +48,9 @@ def state(default: Any = None, *, factory: Callable[[], Any] | None = None) -> A
         What the attribute is for a key that is seen for the first time.
     factory : callable, optional
         Makes the first value instead, for values that are changed in place: ``state(factory=list)``.
+    was : str or tuple of str, optional
+        What the attribute was called in earlier versions of the program, latest first: what was kept under that name
+        is found again under this one.
 
     Examples
     --------
@@ -54,14 +60,51 @@ def state(default: Any = None, *, factory: Callable[[], Any] | None = None) -> A
     ...         self.seen += 1
     ...         yield t
     """
+    _check_first("state", default, factory)
+    names = (was,) if isinstance(was, str) else was
+    if not isinstance(names, tuple) or not all(isinstance(name, str) and name for name in names):
+        raise ProgramError(f"state(was={was!r}): expected the name that the attribute had before, or several")
+    return _Declared(default, factory, names)
+
+
+def _check_first(called: str, default: Any, factory: Callable[[], Any] | None) -> None:
     if factory is None and not isinstance(default, _IMMUTABLE) and _is_container(default):
+        whose = "all keys" if called == "state" else "all runs"
         raise ProgramError(
-            f"state(default={default!r}): all keys would share this one {type(default).__name__}; "
-            f"write state(factory={type(default).__name__})"
+            f"{called}(default={default!r}): {whose} would share this one {type(default).__name__}; "
+            f"write {called}(factory={type(default).__name__})"
         )
     if factory is not None and not callable(factory):
-        raise ProgramError(f"state(factory={factory!r}): expected a callable such as list or dict")
-    return _Declared(default, factory)
+        raise ProgramError(f"{called}(factory={factory!r}): expected a callable such as list or dict")
+
+
+def broadcast(default: Any = None, *, factory: Callable[[], Any] | None = None) -> Any:
+    """Declare an attribute of an `Operator` as broadcast state: all keys see it alike, ``on_broadcast`` changes it.
+
+    Parameters
+    ----------
+    default : immutable value
+        What it is before the first tuple of the broadcast stream.
+    factory : callable, optional
+        Makes that value instead, for values that are changed in place: ``broadcast(factory=dict)``.
+
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> class TooHigh(ab.Operator):
+    ...     limits: dict = ab.broadcast(factory=dict)
+    ...     def on_broadcast(self, rule):
+    ...         self.limits[rule.kind] = rule.limit
+    ...     def process(self, t):
+    ...         if t.amount > self.limits.get(t.kind, 100):
+    ...             yield t
+    >>> rules = ab.from_rows([("card", 10)], "kind string, limit long")
+    >>> payments = ab.from_rows([("a", "card", 30), ("b", "cash", 30)], "who string, kind string, amount long")
+    >>> payments.process(TooHigh(), by="who", broadcast=rules, schema=payments.schema).run_sequential()
+    [(who='a', kind='card', amount=30)]
+    """
+    _check_first("broadcast", default, factory)
+    return BroadcastField(default, factory)
 
 
 def store(*, ttl: float | datetime.timedelta | None = None) -> Any:
@@ -106,7 +149,7 @@ class Operator(TimedOperator):
     The method is called when time has come there, and yields or returns tuples as well. That time is the watermark of a
     stream with event time, else the clock of the epochs. ``on_end(self)`` is called when the input has ended, if the
     query is told to. ``on_punctuation(self)`` is called at each punctuation for the keys that had tuples since the
-    last.
+    last. ``on_broadcast(self, t)`` takes the tuples of a stream that every key sees, see `broadcast`.
 
     Examples
     --------
@@ -122,7 +165,9 @@ class Operator(TimedOperator):
     """
 
     def __init__(self, **configuration: Any) -> None:
-        names = {field.name for field in state_fields(type(self))}
+        names = {field.name for field in state_fields(type(self))} | {
+            field.name for field in broadcast_fields(type(self))
+        }
         for name, value in configuration.items():
             if name in names:
                 raise ProgramError(f"{type(self).__name__}({name}=…): {name} is state, not configuration")
@@ -154,22 +199,35 @@ def state_fields(kind: type) -> tuple[StateField, ...]:
     for owner in reversed(kind.__mro__):
         for name, value in vars(owner).items():
             if isinstance(value, _Declared):
-                found[name] = StateField(name, value.default, value.factory)
+                found[name] = StateField(name, value.default, value.factory, value.was)
             elif name in found:
                 del found[name]
+    for name, field in found.items():
+        taken = next((each for each in field.was if each in found), None)
+        if taken is not None:
+            raise ProgramError(
+                f"{kind.__name__}.{name}: state(was={taken!r}): {kind.__name__} declares {taken} itself; a name that "
+                "is used again needs a migration: process(…, version=2, migrate=…)"
+            )
     return tuple(found.values())
 
 
 def make_prototype(operator: Any) -> Any:
     """A copy of the user's operator to make instances from: no state in it, configuration only."""
     prototype = copy.copy(operator)
+    prototype.__dict__.pop(HELD, None)
     for field in state_fields(type(operator)):
         prototype.__dict__.pop(field.name, None)
     return prototype
 
 
 def keyed_logic(
-    operator: Operator, ttl_ms: int | None, transient: bool, scale: TimeScale | None, time: str | None
+    operator: Operator,
+    ttl_ms: int | None,
+    transient: bool,
+    scale: TimeScale | None,
+    time: str | None,
+    history: StateHistory | None = None,
 ) -> Keyed:
     """The logic of an operator with state per key; `scale` is the kind of its stream's event time.
 
@@ -195,13 +253,14 @@ def keyed_logic(
             transient,
             waiting="punctuation_open",
             punctuated="call_punctuated",
+            history=history,
         )
     if not is_timed:
         if time is not None:
             raise ProgramError(
                 f"time={time!r} is for operators with timers; {kind.__name__} has no on_timer(self, time)"
             )
-        return Keyed(prototype, "process", declared, ttl_ms, transient)
+        return Keyed(prototype, "process", declared, ttl_ms, transient, history=history)
     if ttl_ms is not None:
         raise ProgramError("ttl and timers do not go together: let a timer clear what the operator no longer needs")
     taken = [field.name for field in declared if field.name in TIMER_FIELDS]
@@ -213,4 +272,30 @@ def keyed_logic(
     prototype.timer_scale = TimeScale("clock") if by_clock or scale is None else scale
     fields = (*declared, StateField("timer_due"), StateField("timer_since"), StateField("timer_times", factory=list))
     method = "process" if kind.on_end is TimedOperator.on_end else "take_until_end"
-    return Keyed(prototype, method, fields, transient=transient, timed="fire_timers", by_clock=by_clock)
+    return Keyed(
+        prototype, method, fields, transient=transient, timed="fire_timers", by_clock=by_clock, history=history
+    )
+
+
+def broadcast_logic(operator: Operator, is_given: bool) -> Broadcast | None:
+    """What an operator does with a stream that is broadcast to it; ProgramError if the two do not go together."""
+    kind = type(operator)
+    fields, method = broadcast_fields(kind), getattr(kind, "on_broadcast", None)
+    name = kind.__name__
+    if not is_given:
+        if fields or method is not None:
+            raise ProgramError(f"{name} has broadcast state: say which stream changes it, process(…, broadcast=…)")
+        return None
+    if method is None:
+        raise ProgramError(f"broadcast=…: {name} has no method on_broadcast(self, t), which would take its tuples")
+    if not fields:
+        raise ProgramError(
+            f"broadcast=…: {name} declares no broadcast state that on_broadcast(self, t) could change; in the class: "
+            "limits = ab.broadcast(factory=dict)"
+        )
+    if inspect.isgeneratorfunction(method) or inspect.iscoroutinefunction(method):
+        raise ProgramError(
+            f"{name}.on_broadcast yields: it belongs to no key, and every channel calls it, so it emits nothing. What "
+            "must come out for a tuple of that stream, another operator behind the stream can emit"
+        )
+    return Broadcast("on_broadcast", fields)

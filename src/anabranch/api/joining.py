@@ -10,6 +10,7 @@ from anabranch.api.building import like, put, under
 from anabranch.api.declarations import to_milliseconds
 from anabranch.api.keys import By, KeyedStream, both_keyed_by, keyed_by, pairs_of_key
 from anabranch.api.stream_time import scale_of
+from anabranch.api.tables import is_table, rows_of
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.operators.aligning import align_logic
 from anabranch.operators.joins import enrich_logic, join_logic, key_pairs, static_enrich_logic
@@ -105,16 +106,16 @@ def enrich(
 
     Parameters
     ----------
-    table : Stream, or list of rows, or dict
+    table : Stream, or list of rows, or dict, or table
         A stream: the last tuple of each key counts, when a tuple comes. Rows, or a dict from keys to the other
-        columns: a table that never changes; the operator then has no state.
+        columns, or a table of pyarrow, pandas or Spark: it never changes; the operator then has no state.
     by : str, function, ab.key(…), pair of these, or list of these
         The key: columns, fields of structs (``"bid.auction"``), functions of a tuple. A tuple is a pair: what it is
         here and what it is in the table.
     how : "left" or "inner"
         What a tuple does for which there is no row: go on with nulls, or go.
     schema : str or class
-        The columns of a table that is no stream; of a dict, the key's columns first.
+        The columns of a table that is no stream and does not know them; of a dict, the key's columns first.
     wait : bool
         With a stream as the table: tuples wait for the first row of their key, however long, and then come in their
         order. So they do not depend on which of two sources was read first; later rows of the key still count from
@@ -149,6 +150,11 @@ def enrich(
         raise ProgramError(
             f"enrich at {location}: wait and ttl are for a table that is a stream; this one is all there"
         )
+    if is_table(table):
+        try:
+            table, schema = rows_of(table, schema)
+        except (ProgramError, SchemaError) as problem:
+            raise type(problem)(f"enrich at {location}: {problem}") from None
     if not isinstance(table, (Mapping, Iterable)) or isinstance(table, (str, bytes)):
         raise ProgramError(f"enrich at {location}: expected a stream, a list of rows or a dict, found {table!r}")
     if schema is None:

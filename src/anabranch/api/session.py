@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.building import error_policy, put, unique_name
 from anabranch.api.events import Listener, Listeners
 from anabranch.api.stream import Stream
+from anabranch.api.tables import is_table, rows_of
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.operators.guarding import readable, with_unreadable
 from anabranch.program.ddl import to_ddl
@@ -180,7 +181,7 @@ class Session:
         return self.spark.createDataFrame(table)
 
     def from_rows(
-        self, rows: Iterable[Any], schema: Any, *, rows_per_epoch: int | None = None, name: str | None = None
+        self, rows: Any, schema: Any = None, *, rows_per_epoch: int | None = None, name: str | None = None
     ) -> Stream:
         """A stream of rows in memory, in their order. See `from_rows`."""
         return from_rows(rows, schema, rows_per_epoch=rows_per_epoch, name=name, session=self)
@@ -253,8 +254,8 @@ def session(spark: SparkSession | None = None, *, on_error: str = "fail") -> Ses
 
 
 def from_rows(
-    rows: Iterable[Any],
-    schema: Any,
+    rows: Any,
+    schema: Any = None,
     *,
     rows_per_epoch: int | None = None,
     name: str | None = None,
@@ -264,16 +265,23 @@ def from_rows(
 
     Parameters
     ----------
-    rows : iterable
-        Tuples, dicts or rows.
+    rows : iterable or table
+        Tuples, dicts or rows; or a table: of pyarrow, pandas, Spark (no stream), or anything that hands out Arrow data.
     schema : str or class
-        Their columns: a DDL string or a class with annotated fields.
+        Their columns: a DDL string or a class with annotated fields. Of a table it may be left out.
     rows_per_epoch : int, optional
         How many form an epoch; all by default.
     session : Session, optional
         Needed to run the program on Spark; `run_sequential` needs none.
     """
     location = caller_location()
+    if is_table(rows):
+        try:
+            rows, schema = rows_of(rows, schema)
+        except (ProgramError, SchemaError) as problem:
+            raise type(problem)(f"from_rows at {location}: {problem}") from None
+    if schema is None:
+        raise SchemaError(f"from_rows at {location}: the columns are unknown; give schema='…'")
     listed = list(rows)
     if rows_per_epoch is not None and rows_per_epoch < 1:
         raise ProgramError(f"from_rows at {location}: rows_per_epoch is {rows_per_epoch}; expected 1 or more")

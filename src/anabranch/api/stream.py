@@ -5,17 +5,30 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from anabranch.api import accumulating, branching, failing, joining, selecting, stream_time, windowed
+from anabranch.api import (
+    accumulating,
+    batching,
+    branching,
+    failing,
+    joining,
+    selecting,
+    stream_time,
+    updating,
+    versions,
+    windowed,
+)
 from anabranch.api.building import like, must_be_callable, must_return, next_number, output_schema, put, remade, under
 from anabranch.api.concurrency import ConcurrencyOptions, check_elastic, elastic_function
-from anabranch.api.declarations import Operator, keyed_logic, state_fields, to_milliseconds
+from anabranch.api.declarations import Operator, broadcast_logic, keyed_logic, state_fields, to_milliseconds
 from anabranch.api.keys import By, keyed_by
+from anabranch.api.versions import Step, state_history
 from anabranch.engine.sequential import SequentialRun, run_epochs
 from anabranch.errors import ProgramError
 from anabranch.operators.key_columns import behind_key_columns
+from anabranch.program.annotated_rows import seeing, seeing_methods
 from anabranch.program.graph import (
     Filter,
     FlatMap,
@@ -104,7 +117,7 @@ class Stream:
         must_be_callable("map", function, location)
         output = output_schema(self, "map", function, schema, location)
         must_return("map", function, location)
-        called = elastic_function("map", function, elastic, concurrency, location)
+        called = elastic_function("map", seeing(function, self.schema), elastic, concurrency, location)
         return put(self, "map", lambda _: (Map(called), output), location, name, on_error=on_error)
 
     def filter(
@@ -120,7 +133,7 @@ class Stream:
         location = caller_location()
         must_be_callable("filter", function, location)
         must_return("filter", function, location)
-        called = elastic_function("filter", function, elastic, concurrency, location)
+        called = elastic_function("filter", seeing(function, self.schema), elastic, concurrency, location)
         return put(self, "filter", lambda _: (Filter(called), self.schema), location, name, on_error=on_error)
 
     def flat_map(
@@ -140,7 +153,7 @@ class Stream:
         location = caller_location()
         must_be_callable("flat_map", function, location)
         output = output_schema(self, "flat_map", function, schema, location)
-        called = elastic_function("flat_map", function, elastic, concurrency, location)
+        called = elastic_function("flat_map", seeing(function, self.schema), elastic, concurrency, location)
         return put(self, "flat_map", lambda _: (FlatMap(called), output), location, name, on_error=on_error)
 
     def process(
@@ -153,6 +166,9 @@ class Stream:
         ttl: float | datetime.timedelta | None = None,
         persistence: str = "checkpointed",
         time: str | None = None,
+        broadcast: Stream | None = None,
+        version: int = 1,
+        migrate: Step | Mapping[int, Step] | None = None,
         on_error: str | None = None,
         elastic: bool = False,
         **concurrency: Unpack[ConcurrencyOptions],
@@ -182,6 +198,15 @@ class Stream:
         time : "event" or "clock", optional
             What the timers of the operator go by: the watermark of the stream, or the clock of the epochs. The first by
             default, if the stream has event time.
+        broadcast : Stream, optional
+            A stream whose tuples every key sees: the operator's ``on_broadcast(self, t)`` takes them, and changes what
+            it declared with `ab.broadcast`. A call that fails there fails the epoch, whatever `on_error` says.
+        version : int
+            Which version of its declared state the operator has, from 1 on. Raise it when a field changes its meaning.
+        migrate : function, or dict from versions to functions, optional
+            Makes the state of a key from that of the version before: takes its fields by name, a dict, and gives them
+            as they are now. Of several versions ``{1: first, 2: second}``: each from its version to the next. Called
+            for each key that an earlier version left, when the key is first read; must be a function of its argument.
         """
         location = caller_location()
         if concurrency or elastic:
@@ -195,6 +220,17 @@ class Stream:
         kind = type(operator)
         if accumulating.accumulators_of(kind):
             raise ProgramError(f"process at {location}: {kind.__name__} has accumulators: write stream.accumulate(…)")
+        if broadcast is not None and not isinstance(broadcast, Stream):
+            raise ProgramError(f"process at {location}: broadcast={broadcast!r}; expected a stream")
+        if broadcast is not None and (elastic or by is None):
+            raise ProgramError(
+                f"process at {location}: broadcast=… is for an operator with a key, by=…"
+                + (", which cannot be elastic" if elastic else "; without state enrich(…) may do, or a constant key")
+            )
+        if (version != 1 or migrate is not None) and (elastic or by is None):
+            raise ProgramError(
+                f"process at {location}: version=… and migrate=… are for declared state: an ab.Operator class and by=…"
+            )
         if elastic:
             return self._process_elastic(operator, by, schema, location, name, concurrency, on_error)
         if by is None:
@@ -210,13 +246,25 @@ class Stream:
             raise ProgramError(f"process at {location}: {kind.__name__} has no process(self, t) method")
         output = output_schema(self, "process", operator, schema, location, "process")
         transient = persistence == "transient"
+        others = () if broadcast is None else (broadcast,)
 
         def make(_: str) -> tuple[Logic, Schema]:
             scale = stream_time.scale_of(self._node)
-            logic = keyed_logic(operator, to_milliseconds(ttl), transient, scale, time)
+            if scale is not None:  # of one kind
+                stream_time.scale_of(self._node, *(other._node for other in others))
+            history = state_history(version, migrate, state_fields(kind), location)
+            logic = keyed_logic(operator, to_milliseconds(ttl), transient, scale, time, history)
+            told = broadcast_logic(operator, broadcast is not None)
+            taken = {"process": self.schema}
+            if broadcast is not None:
+                taken["on_broadcast"] = broadcast.schema
+            prototype = seeing_methods(logic.prototype, taken)
+            logic = dataclasses.replace(logic, prototype=prototype, broadcast=told)
             return behind_key_columns(logic, self.schema) if keyed.added else logic, output
 
-        made = put(keyed.stream, "process", make, location, name, keyed.names, wanted=kind.__name__)
+        keys = (keyed.names, ()) if others else ()
+        wanted = kind.__name__
+        made = put(keyed.stream, "process", make, location, name, keyed.names, wanted=wanted, others=others, keys=keys)
         return like(made, self)
 
     def _process_elastic(
@@ -288,6 +336,7 @@ class Stream:
 
     # Which columns.
     select = selecting.select
+    map_batches = batching.map_batches
 
     # Windows and patterns over the tuples of each key.
     aggregate = windowed.aggregate
@@ -296,11 +345,18 @@ class Stream:
     top = windowed.top
     match = windowed.match
 
+    # Updates.
+    changes = updating.changes
+
     # Sums over all tuples, several blocks at once.
     accumulate = accumulating.accumulate
 
     # What its time is.
     event_time = stream_time.event_time
+    local_time = stream_time.local_time
+
+    # What it was called before.
+    was = versions.was
 
     # What becomes of calls that fail.
     on_error = failing.on_error

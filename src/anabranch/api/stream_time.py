@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.api.building import put
 from anabranch.api.declarations import to_milliseconds
 from anabranch.errors import ProgramError, SchemaError
+from anabranch.operators.local_time import local_time_logic
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Feedback, Node, Watermark, caller_location
 
@@ -87,6 +88,42 @@ def _span(scale: TimeScale, what: str, size: Any, location: Any, positive: bool 
             f"event_time at {location}: {what}={size!r}: expected {'more than 0' if positive else '0 or more'}"
         )
     return found
+
+
+def local_time(stream: Stream, column: str, zone: str | None = None, *, name: str = "local") -> Stream:
+    """The same tuples with a column more: what the clocks of a time zone show at the instant in a column.
+
+    It is a timestamp without a zone: ``t.local.hour`` is the hour there, and on ``event_time("local")`` windows of a
+    day are those of that zone, 23 hours or 25 where its clocks change. See docs/time.md.
+
+    Parameters
+    ----------
+    column : str
+        The column with the instant, a timestamp.
+    zone : str, optional
+        The zone, such as "America/New_York"; by default that of the Spark session (spark.sql.session.timeZone), and UTC
+        for streams without a session.
+    name : str
+        What the column is called.
+
+    Examples
+    --------
+    >>> import anabranch as ab, datetime
+    >>> noon = datetime.datetime(2024, 7, 1, 12, tzinfo=datetime.UTC)
+    >>> ab.from_rows([(noon,)], "at timestamp").local_time("at", "Asia/Tokyo").run_sequential()[0].local
+    datetime.datetime(2024, 7, 1, 21, 0)
+    """
+    location = caller_location()
+    chosen, session = zone, stream._session
+    if chosen is None:
+        chosen = "UTC" if session is None else session.spark.conf.get("spark.sql.session.timeZone", "UTC")
+    return put(
+        stream,
+        "local_time",
+        lambda called: local_time_logic(stream.schema, column, str(chosen), name, called),
+        location,
+        None,
+    )
 
 
 def scale_of(*nodes: Node) -> TimeScale | None:

@@ -246,6 +246,7 @@ def top(
     *,
     descending: bool | Sequence[bool] = True,
     rank: str | None = None,
+    change: str | None = None,
     ttl: float | datetime.timedelta | None = None,
     null_key: str = "keep",
     name: str | None = None,
@@ -265,6 +266,9 @@ def top(
     rank : str, optional
         The name of a column with the place, from 1. A tuple that enters is emitted, and so is each whose place it
         changes, by their places: an update with the key and the rank. Without it a tuple is emitted as it enters.
+    change : str, optional
+        The name of a column that says "insert" of a tuple that enters and "delete" of one that leaves, which is then
+        emitted, too, before the one that takes its place.
     ttl : seconds or timedelta, optional
         A key whose first tuples did not change for so long, by the clock of the epochs, is forgotten.
 
@@ -283,7 +287,7 @@ def top(
     chosen = (columns,) if isinstance(columns, str) else tuple(columns)
 
     def make(called: str) -> tuple[Logic, Schema]:
-        return top_logic(schema, count, chosen, key, descending, rank, null_key, to_milliseconds(ttl), called)
+        return top_logic(schema, count, chosen, key, descending, rank, change, null_key, to_milliseconds(ttl), called)
 
     return keyed.plain(put(keyed.stream, "top", make, location, name, key), location)
 

@@ -11,8 +11,9 @@ from anabranch.api.temporary_checkpoint import temporary_checkpoint
 from anabranch.compiler.layout.compile import compiled
 from anabranch.compiler.layout.hot_key_split import has_parts
 from anabranch.compiler.layout.source_spread import spread_names
+from anabranch.engine.driver.latest_rows import Latest
 from anabranch.engine.query_options import QueryOptions
-from anabranch.errors import ProgramError, SinkError
+from anabranch.errors import ProgramError, SchemaError, SinkError
 from anabranch.program.graph import DeadLetters, Node, named, upstream
 from anabranch.program.model import OutputOrder
 from anabranch.program.options import check_names, is_ours, read_options
@@ -186,6 +187,23 @@ class DataStreamWriter:
     def _writes_parquet(self) -> bool:
         return self._function is None and self._format == "parquet"
 
+    def _latest(self) -> Latest | None:
+        """By which key only the last tuples are wanted; None: all are."""
+        given = read_options(self._options)
+        if "latestBy" not in given:
+            if "changeColumn" in given:
+                raise SinkError("option changeColumn goes with latestBy, which names the key")
+            return None
+        if self._function is None and self._format != "memory":
+            raise SinkError(
+                f"option latestBy: the format {self._format!r} only ever appends; it is for foreachBatch and 'memory'. "
+                "In foreachBatch a table that can be merged into takes the last tuple of each key"
+            )
+        try:
+            return Latest.of(self._node.schema, given["latestBy"], given.get("changeColumn", "change"))
+        except SchemaError as problem:
+            raise SinkError(f"option latestBy: {problem}") from None
+
     def _sink(self, path: str | None, durable: bool) -> Any:
         from anabranch.spark import sinks
 
@@ -197,8 +215,9 @@ class DataStreamWriter:
         if self._partitioned and (self._function is not None or self._format not in _FILE_FORMATS):
             where = "foreachBatch" if self._function is not None else f"the format {self._format!r}"
             raise SinkError(f"partitionBy({', '.join(self._partitioned)}): {where} writes no files")
+        latest = self._latest()
         if self._function is not None:
-            return sinks.FunctionSink(spark, self._function, schema)
+            return sinks.FunctionSink(spark, self._function, schema, latest)
         if self._format == "console":
             return sinks.ConsoleSink(schema, self._options)
         if self._format == "noop":
@@ -206,7 +225,7 @@ class DataStreamWriter:
         if self._format == "memory":
             if self._name is None:
                 raise SinkError("format 'memory' needs a name for its view: .queryName('result')")
-            return sinks.MemorySink(spark, self._name, schema)
+            return sinks.MemorySink(spark, self._name, schema, latest)
         assert path is not None, "checked above"
         own = {key: value for key, value in self._options.items() if not is_ours(key)}
         partitions = None
@@ -219,10 +238,10 @@ class DataStreamWriter:
 def _check_is_its_own(options: Iterable[str]) -> None:
     """Of our options, a stream that is written beside another has only those that say how it is written."""
     for name in options:
-        if is_ours(name) and name.lower() not in ("order", "path"):
+        if is_ours(name) and name.lower() not in ("order", "path", "latestby", "changecolumn"):
             raise ProgramError(
                 f"also(…): option {name} is the query's: set it on the writer that is started. Of ours, writers of "
-                "more outputs have order and path; the options of their formats are their own"
+                "more outputs have order, path, latestBy and changeColumn; the options of their formats are their own"
             )
 
 

@@ -9,9 +9,11 @@ General layout, in the order the data flows:
     controller.py           the one interface: pinning, bounds, log, restart, around a policy
       default_policy.py       ours (default_options.py; policy_memory.py: what it remembers, and what that says;
                               capacity_memory.py: what so many channels could do; scaling_law.py: what follows for
-                              other numbers of channels; measurement_quality.py: how late and noisy what it is told is)
+                              other numbers of channels; measurement_quality.py: how late and noisy what it is told is;
+                              giving_back.py: when fewer channels do)
       proven_number.py        around it: back to a smaller number that did more lately
-      burst_rest.py           around both: where to rest while the load comes in bursts
+      levels_in_turn.py       around both: levels compared in turn where the machine's speed has changed
+      burst_rest.py           around all: where to rest while the load comes in bursts
       paper_policy.py         *Elastic* as printed (levels.py: its rapid scaling)
     decision.py             what a controller answers, with every reason
     executor_planner.py     how many executors the channels have use for, and which may go

@@ -36,9 +36,11 @@ class Unpin:
 
 @dataclass(frozen=True, slots=True)
 class Rescale:
-    """The user sets the number of channels once (``query.rescale``); the controller goes on from there."""
+    """The number of channels is set once, by the user (``query.rescale``); the controller goes on from there."""
 
     channels: int
+    why: str | None = None
+    """Said if it was not the user."""
 
 
 Event = Observation | Pin | Unpin | Rescale
@@ -113,11 +115,12 @@ class Controller:
                 self._pinned = None
                 channels = self._policy.bounds.clamp(before)
                 proposal = Proposal(channels, "unpinned", "the controller decides again")
-            case Rescale(channels=channels):
+            case Rescale(channels=channels, why=why):
                 channels = self._policy.bounds.clamp(_at_least_one(channels))
                 if self._pinned is not None:
                     self._pinned = channels
-                proposal = Proposal(channels, "by hand", f"the user asked for {channels} channels")
+                branch = "by hand" if why is None else "slots"
+                proposal = Proposal(channels, branch, why or f"the user asked for {channels} channels")
             case Observation():
                 observation = event
                 self._period = event.period

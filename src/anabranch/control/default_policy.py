@@ -32,23 +32,22 @@ taking each other's effect for their own. As long as any law that may be true pr
 tried, but no more than it promises them for: so the peak of a smooth curve is found from below, without having
 been there. If none does, a second period must confirm it (unless all that was measured follows a law exactly);
 then the region rests where it is, or goes back to what pays, below a *ceiling* that lasts `ceiling_periods`
-(twice as long each time) or until the region itself has changed. What is tried after such a hesitation is a
-level at most, and final: no second reversal. A ceiling that has ended is tried by a level. In overload it never
-goes below what was measured lately to do more: where no law explains a collapse, the distance to the last
-number that paid is halved until they meet.
+(twice as long each time) or until the region itself has changed. Two periods that happen to agree say little about
+noise: where nothing above was measured and the noise turns out to be more, the verdict is looked at again, once. What
+is tried after a hesitation is a level at most, and final: no second reversal. A ceiling that has ended is tried by a
+level. In overload it never goes below what was measured lately to do more, nor below all that was measured: where no
+law explains a collapse, the distance to the last number that paid is halved until they meet.
 
 *Doubt*: tuples wait for a region that is busy, but not for all of the time. More channels are tried, and kept if the
 throughput has grown; after long congestion also where it says to be hardly busy, which may be how it says so.
 
-*Contract* (P2): `patience` calm periods at the same number of channels must leave room on average, and the
-load must have fallen clearly below the one that channels were last added for. So noise at a constant load
-can add channels once, never take them away and add them again. Channels that were given back and needed again soon
-(bursts) more than once are kept twice as long the next time, and so on: it comes to rest at what serves the bursts.
+*Contract* (P2; giving_back.py): calm periods at the same number of channels must leave room on average, and the load
+must have fallen clearly below the one that channels were last added for. So noise at a constant load can add channels
+once, never take them away and add them again.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -57,6 +56,7 @@ from anabranch.control.bounds import Bounds
 from anabranch.control.capacity_memory import CapacityMemory
 from anabranch.control.decision import Proposal
 from anabranch.control.default_options import DefaultOptions
+from anabranch.control.giving_back import REMOTE_PATIENCE_FACTOR, given_back
 from anabranch.control.measurement_quality import MeasurementQuality
 from anabranch.control.observation import Observation
 from anabranch.control.policy_memory import PolicyMemory, RecentPeriod
@@ -70,12 +70,13 @@ STEP_GAIN_MIN = 0.03  # a step that brings less is not worth the migration
 CEILING_PERIODS_MAX_FACTOR = 16
 FRESH_PERIODS = 30  # capacities measured longer ago are not of the region as it is now
 EXPLORE_PERIODS = 16  # of congestion without business, until more channels are tried all the same
-NOISE_PER_PATIENCE = 0.1  # of so much noise each, channels are kept for as long again
 BUSY_MOST_MIN = 0.2  # no saturated region is said to be less busy than this
 EXACT_MISFIT = 0.005  # what was measured follows a law, exactly
 LAWLESS_MISFIT = 0.02  # what was measured follows no law that we know
 SEARCH_RATIO = 1.15  # two numbers this close are not told apart
-REMOTE_PATIENCE_FACTOR = 2  # a neighbour downstream may be about to grow: its turn first
+NOISIER_FACTOR = 2.0  # noise that turns out to be so many times what it was thought to be…
+NOISIER_MIN = 0.02  # …and at least this puts a verdict in doubt
+RECENT_MAX = 24  # periods that are remembered one by one
 SAME_LOAD_SHARE = 0.7  # two estimates of a load, the first of them rough, that may be the same load
 
 
@@ -126,6 +127,9 @@ class DefaultPolicy:
         return Proposal(target, proposal.branch, proposal.reason)
 
     def rebound(self, bounds: Bounds) -> None:
+        if bounds.channels_max > self.bounds.channels_max:
+            # There is more to run on: what did not pay may pay now.
+            self._memory.ceiling, self._memory.judged_periods, self._memory.hesitant = None, 0, False
         self.bounds = bounds
 
     # -- learning ------------------------------------------------------------------------------------------
@@ -147,7 +151,7 @@ class DefaultPolicy:
         waited = observation.remote or observation.congestion > options.congestion_floor
         memory.calm_periods = 0 if waited and not observation.remote else memory.calm_periods + 1
         self._recent.append(RecentPeriod(observation.busy_share, observation.throughput, waited, observation.capacity))
-        del self._recent[: -REMOTE_PATIENCE_FACTOR * options.patience]
+        del self._recent[:-RECENT_MAX]
         capacity = observation.capacity
         if capacity is not None and observation.busy_share >= options.saturated_share and not observation.remote:
             if self._quality.take(capacity, observation.relative_error):
@@ -160,7 +164,7 @@ class DefaultPolicy:
                 memory.ceiling_periods = 0
         if memory.ceiling is not None and observation.period > memory.ceiling_until:
             self._forget_ceiling(observation.channels)
-            memory.careful = True
+            memory.careful, memory.ceiling_looked_at = True, False
 
     def _forget_ceiling(self, channels: int) -> None:
         """Try more again: what was measured above is as old as the ceiling."""
@@ -200,7 +204,7 @@ class DefaultPolicy:
         are tried, and kept if the throughput has grown (P5 as in the paper, by experiment).
         """
         memory, options = self._memory, self.options
-        channels, recent = observation.channels, self._recent
+        channels, recent = observation.channels, self._recent[-REMOTE_PATIENCE_FACTOR * options.patience :]
         cause = f"tuples wait although the region is busy for only {observation.busy_share:.0%}"
         if memory.trial_channels is not None and memory.trial_channels < channels:
             if len(recent) < options.gain_periods:
@@ -234,6 +238,8 @@ class DefaultPolicy:
         """P5: None if more channels are worth trying."""
         memory, options = self._memory, self.options
         channels = observation.channels
+        if memory.ceiling is not None:
+            self._look_again(observation)
         if memory.ceiling is not None or self._capacities.get(channels) is None:
             return None
         if memory.low is not None:
@@ -257,26 +263,50 @@ class DefaultPolicy:
         gain = laws.capacity(limit) / laws.capacity(channels) - 1.0
         if not sure:
             return self._hold(observation, "judge", f"{limit} channels seem to be enough; once more")
-        if laws.misfit > LAWLESS_MISFIT + 3 * error and (low := self._best_below(observation)) is not None:
+        faster = limit < channels and gain >= STEP_GAIN_MIN
+        low = self._best_below(
+            observation, 0.0 if laws.misfit > LAWLESS_MISFIT + 3 * error else STEP_GAIN_MIN + 2 * error
+        )
+        if low is not None and (laws.misfit > LAWLESS_MISFIT + 3 * error or not faster):
             memory.low, memory.high = low, channels
             return self._middle(observation)
-        faster = limit < channels and gain >= STEP_GAIN_MIN
         if not faster:
             # Fewer channels would only be thriftier, and that must be beyond doubt.
             limit = max(self._limit(law) for law in laws.laws)
             gain = laws.capacity(limit) / laws.capacity(channels) - 1.0
-        if faster or channels >= CLIMB_RATIO * limit:
-            self._put_ceiling(limit + 1, observation.period)
+        # In overload never below all that was measured: a law through two points may say anything of a third.
+        limit = max(limit, min(known.channels for known in self._capacities.fresh(observation.period)))
+        if limit < channels and (faster or channels >= CLIMB_RATIO * limit):
+            self._put_ceiling(limit + 1, observation)
             return Proposal(limit, "return", f"{channels} channels are beyond what pays: {gain:+.0%} with {limit}")
-        self._put_ceiling(channels + 1, observation.period)
+        self._put_ceiling(channels + 1, observation)
         return self._hold(observation, "limit", f"more than {channels} channels would bring {max(0.0, gain):+.0%}")
 
-    def _best_below(self, observation: Observation) -> int | None:
-        """The number below the present one that was measured lately to do more; None if none was."""
+    def _look_again(self, observation: Observation) -> None:
+        """Withdraw a ceiling, once, that would not be put with the noise that is known by now."""
+        memory, channels = self._memory, observation.channels
+        measured = self._capacities.fresh(observation.period)
+        error = self._quality.error(observation.relative_error)
+        if memory.ceiling_looked_at or error < max(NOISIER_FACTOR * memory.ceiling_error, NOISIER_MIN):
+            return
+        if len(measured) < 2 or any(known.channels > channels for known in measured):
+            return
+        laws = self._laws(observation)
+        assert laws is not None
+        if any(
+            (most := self._limit(law)) > channels and law.capacity(most) >= (1 + STEP_GAIN_MIN) * law.capacity(channels)
+            for law in laws.laws
+        ):
+            memory.ceiling, memory.ceiling_periods, memory.ceiling_looked_at = None, 0, True
+
+    def _best_below(self, observation: Observation, beyond: float) -> int | None:
+        """The number below the present one that was measured lately to do more, by so much; None if none was."""
         here = self._capacities.get(observation.channels)
         fewer = [known for known in self._capacities.fresh(observation.period) if known.channels < observation.channels]
         best = max(fewer, key=lambda known: known.throughput, default=None)
-        return best.channels if best is not None and here is not None and best.throughput > here.throughput else None
+        if best is None or here is None or best.throughput <= here.throughput * (1 + beyond):
+            return None
+        return best.channels
 
     def _search(self, observation: Observation) -> Proposal | None:
         """Between a number that pays and one that does not, where no law helps: halve the distance."""
@@ -305,7 +335,7 @@ class DefaultPolicy:
         if high - low > 1 and high > SEARCH_RATIO * low:
             return Proposal((low + high) // 2, "search", f"{low} channels pay and {high} do not: the middle")
         memory.low = memory.high = None
-        self._put_ceiling(low + 1, observation.period)
+        self._put_ceiling(low + 1, observation)
         branch = "return" if low < observation.channels else "limit"
         return Proposal(low, branch, f"{high} channels do less than {low}")
 
@@ -318,13 +348,14 @@ class DefaultPolicy:
     def _limit(self, law: ScalingLaw | ScalingLaws) -> int:
         return self.bounds.clamp(law.worthwhile(self.bounds.channels_max, self.options.gain_min))
 
-    def _put_ceiling(self, channels: int, period: int) -> None:
+    def _put_ceiling(self, channels: int, observation: Observation) -> None:
         memory, options = self._memory, self.options
         if memory.ceiling is None:
             longest = CEILING_PERIODS_MAX_FACTOR * options.ceiling_periods
             memory.ceiling_periods = min(longest, max(options.ceiling_periods, 2 * memory.ceiling_periods))
         memory.ceiling = channels
-        memory.ceiling_until = period + memory.ceiling_periods
+        memory.ceiling_until = observation.period + memory.ceiling_periods
+        memory.ceiling_error = self._quality.error(observation.relative_error)
 
     def _expand(self, observation: Observation) -> Proposal:
         memory = self._memory
@@ -391,43 +422,16 @@ class DefaultPolicy:
 
     def _capacity(self, observation: Observation) -> float:
         """What the present channels can do: the mean of what was seen here, and of what the most hopeful law says."""
-        seen = [period.capacity for period in self._recent if period.capacity is not None]
+        recent = self._recent[-REMOTE_PATIENCE_FACTOR * self.options.patience :]
+        seen = [period.capacity for period in recent if period.capacity is not None]
         laws = self._laws(observation)
         if laws is not None:
             seen.append(max(law.capacity(observation.channels) for law in laws.laws))
         return max(sum(seen) / len(seen) if seen else observation.throughput, CAPACITY_MIN)
 
     def _contract(self, observation: Observation, calm: str, branch: str = "hold") -> Proposal:
-        memory, options = self._memory, self.options
-        channels = observation.channels
-        remote = branch == "remote"
-        periods = REMOTE_PATIENCE_FACTOR * options.patience if remote else options.patience
-        recent = self._recent[-periods:]
-        factor = memory.kept_factor + int(observation.relative_error / NOISE_PER_PATIENCE)
-        if factor > 1 and memory.calm_periods < periods * factor:
-            return self._hold(observation, branch, f"{calm}; channels were needed again soon before")
-        # Where tuples waited downstream, the region was idle for another reason than too many channels.
-        if len(recent) < periods or (not remote and any(period.waited for period in recent)):
-            return self._hold(observation, branch, calm)
-        busy = sum(period.busy_share for period in recent) / periods
-        throughput = sum(period.throughput for period in recent) / periods
-        needed = max(math.ceil(channels * busy / options.contract_utilisation), math.ceil(channels / 2))
-        if needed >= channels:
-            return self._hold(observation, branch, f"{calm}; {busy:.0%} busy")
-        expanded_for = memory.load_expanded_for
-        if expanded_for is not None and throughput > options.load_fall_share * expanded_for:
-            return self._hold(observation, branch, f"{calm}; the channels' load is still there")
-        if remote and not self._throughput_is_steady(observation.relative_error):
-            return self._hold(observation, branch, f"{calm}; whatever is downstream has not settled")
-        memory.climbing = False
-        memory.contracted_at = observation.period
-        if remote:  # as good a trial as one upwards
-            memory.trial_again = observation.period + options.ceiling_periods
-        return Proposal(needed, "contract", f"{calm}; {busy:.0%} busy for {periods} periods")
-
-    def _throughput_is_steady(self, relative_error: float) -> bool:
-        throughputs = [period.throughput for period in self._recent]
-        return max(throughputs) <= min(throughputs) * (1.05 + 4 * relative_error)
+        error = observation.relative_error or self._quality.error(0.0)
+        return given_back(self._memory, self.options, self._recent, observation, error, calm, branch)
 
     # -- a restarted driver continues ----------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from anabranch.control.default_options import DefaultOptions
 from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.executor_planner import ExecutorBounds
 from anabranch.control.levels import LEVEL_FUNCTIONS
+from anabranch.control.levels_in_turn import LevelsInTurn
 from anabranch.control.paper_policy import PaperPolicy
 from anabranch.control.proven_number import BackToProven
 from anabranch.errors import ProgramError
@@ -134,7 +135,7 @@ class ElasticOptions:
             return PaperPolicy(bounds, level_function=LEVEL_FUNCTIONS[self.levels], **given)
         options = DefaultOptions() if threshold is None else DefaultOptions(congestion_threshold=threshold)
         proven = BackToProven(DefaultPolicy(bounds, options), options.congestion_floor)
-        return RestInBursts(proven, self.bursts, options.congestion_floor)
+        return RestInBursts(LevelsInTurn(proven), self.bursts, options.congestion_floor)
 
 
 _FIELDS: Mapping[str, str] = {

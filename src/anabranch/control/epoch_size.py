@@ -109,13 +109,18 @@ class EpochSize:
         How long an epoch should last.
     beginning
         Files an epoch takes of each source before anything is known.
+    known
+        The same for sources of which something is: how large the files are.
     """
 
-    def __init__(self, sources: Sequence[str], target_s: float, beginning: int) -> None:
+    def __init__(
+        self, sources: Sequence[str], target_s: float, beginning: int, known: Mapping[str, int] | None = None
+    ) -> None:
         if target_s <= 0 or beginning < 1:
             raise ValueError(f"expected a target above 0 s and a beginning of 1 or more, got {target_s}, {beginning}")
         self.target_s = target_s
-        self._limits = dict.fromkeys(sources, min(beginning, FILES_MAX))
+        begun = {**dict.fromkeys(sources, beginning), **(known or {})}
+        self._limits = {source: min(files, FILES_MAX) for source, files in begun.items()}
         self._fixed_s: float | None = None
         self._believes_line = False
         self._believed: tuple[float, float] | None = None

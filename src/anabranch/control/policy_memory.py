@@ -56,6 +56,10 @@ class PolicyMemory:
     """Period until which the ceiling holds."""
     ceiling_periods: int = 0
     """How long the last ceiling was to hold."""
+    ceiling_error: float = 0.0
+    """What the relative error of a capacity was thought to be when the ceiling was put."""
+    ceiling_looked_at: bool = False
+    """Whether a ceiling was withdrawn before its time, which happens once."""
     trial_channels: int | None = None
     """Channels there were before more were tried in doubt…"""
     trial_throughput: float = 0.0
@@ -139,4 +143,4 @@ class PolicyMemory:
 
     @classmethod
     def of_dict(cls, state: dict[str, Any]) -> PolicyMemory:
-        return cls(**{name: state[name] for name in cls.__dataclass_fields__})
+        return cls(**{name: state[name] for name in cls.__dataclass_fields__ if name in state})

@@ -9,7 +9,7 @@ from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.verifying.verifier import VerifySettings
 from anabranch.errors import ProgramError
-from anabranch.program.options import Interval, read_options
+from anabranch.program.options import OVER_COLUMNS, Interval, read_options
 from anabranch.state.host_cache import BYTES_MAX, CacheSettings
 
 
@@ -45,6 +45,7 @@ class QueryOptions:
     end_of_input: str = "open"
     verify: VerifySettings = dataclasses.field(default_factory=VerifySettings)
     watch: str = "sample"
+    columns: frozenset[str] = frozenset(OVER_COLUMNS)
     state_location: str | None = None
     cache: CacheSettings = dataclasses.field(default_factory=CacheSettings)
     placement: str = "auto"
@@ -78,6 +79,7 @@ class QueryOptions:
             values.get("endOfInput", "open"),
             VerifySettings(values.get("verify", 0.0), values.get("verifyAction", "fail")),
             values.get("watch", "sample"),
+            values.get("columns", frozenset(OVER_COLUMNS)),
             values.get("stateLocation"),
             CacheSettings(values.get("segmentCache"), values.get("segmentCacheBytes", BYTES_MAX)),
             values.get("placement", "auto"),

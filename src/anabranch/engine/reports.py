@@ -136,6 +136,8 @@ class ChannelReport:
     """State that its host did not have."""
     place: str = ""
     """Where it ran, in words of whatever ran it."""
+    broadcasts: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    """Operator → its broadcast state behind the epoch, which all channels have alike: told by the first."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,8 +10,8 @@ of declaration. Punctuations and the advances of watermarks travel between the t
 epoch the time to live of every key whose state is another than before begins anew.
 
 What travels between operators is in `sequential_wiring.py`, what they do with it in `sequential_operators.py` and
-`sequential_keys.py`, which keys wait in `sequential_time.py`, and what becomes of calls that fail in
-`sequential_failures.py`.
+`sequential_keys.py`, which keys wait in `sequential_time.py`, what becomes of calls that fail in
+`sequential_failures.py`, and of state when a later version of the program goes on in `sequential_versions.py`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SequentialRun:
         ends = named([outputs] if isinstance(outputs, Node) else outputs)
         self.outputs: list[list[Row]] = [[] for _ in ends]
         self.delivered = [0] * len(ends)
-        nodes = upstream(*ends)
+        self._nodes = nodes = upstream(*ends)
         self._roots = [node.logic for node in nodes if not isinstance(node.logic, (Source, Feedback))]
         functions = [getattr(logic, "function", None) for logic in self._roots]
         self._elastic = [function for function in functions if isinstance(function, ElasticFunction)]

@@ -8,6 +8,7 @@ began to, or by their moments.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 from anabranch.engine.sequential_time import WaitingKeys
@@ -17,6 +18,7 @@ from anabranch.program.calling import Instances, key_of
 from anabranch.program.event_time import END, watermarks_read
 from anabranch.program.graph import Keyed, Node
 from anabranch.program.schema import Row
+from anabranch.state.broadcast_state import BroadcastState
 from anabranch.state.codec import comparable
 from anabranch.state.user_objects import UserClasses
 
@@ -44,6 +46,9 @@ class KeyedOperator:
         self._timed = WaitingKeys(names)
         self._watermark = self._timed.watermark
         self._initial = self.instances.values(self.instances.new())
+        self._broadcast = None if logic.broadcast is None else BroadcastState(node, self.instances)
+        if self._broadcast is not None:
+            wiring.ends.append(self._check_broadcast)
         if logic.time_to_live_ms is not None:
             wiring.ends.append(self._ended)
         if logic.timed:
@@ -55,8 +60,21 @@ class KeyedOperator:
         elif logic.punctuated:
             wiring.ticks.append(lambda: self._call_waiting(logic.punctuated) if wiring.ending else None)
 
+    def go_on_from(
+        self, before: KeyedOperator, states: Mapping[Any, tuple[Any, ...]], names: Mapping[str, str]
+    ) -> None:
+        """Take over the keys of another, with these states; `names` has what is called otherwise: earlier → now."""
+        self.by_key.update((key, self.instances.restored(state)) for key, state in states.items())
+        self._expires_ms.update(before._expires_ms)
+        self._waiting.update(before._waiting)
+        self._timed.go_on_from(before._timed, names)
+        if self._broadcast is not None and before._broadcast is not None:
+            self._broadcast = BroadcastState(self._node, self.instances, before._broadcast.data)
+
     def consumer(self, index: int) -> Consume:
         """What takes the tuples of an input."""
+        if self._broadcast is not None and self._node.is_broadcast(index):
+            return self._told_to_all
         wiring, node, logic, by_key, expires_ms = self._wiring, self._node, self._logic, self.by_key, self._expires_ms
         watermark, new = self._watermark, self.instances.new
         names = node.inputs[index].schema.names
@@ -79,6 +97,14 @@ class KeyedOperator:
             self._settle(key, instance, row)
 
         return consume
+
+    def _told_to_all(self, row: Row) -> None:
+        assert self._broadcast is not None
+        self._broadcast.take(row, anew=True)
+
+    def _check_broadcast(self) -> None:
+        assert self._broadcast is not None
+        self._broadcast.check(anew=True)
 
     def punctuated(self) -> None:
         if self._logic.punctuated:

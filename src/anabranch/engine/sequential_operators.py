@@ -123,19 +123,19 @@ class SequentialOperators:
         """The tuples as they are; behind one that raises the watermark, or that ends a silence, its value."""
         wiring, column, name = self._wiring, node.schema.names.index(logic.attribute), node.name
         time_of = wiring.failures.calling(node, lambda row: event_time_of(logic, tuple.__getitem__(row, column)))
-        value = BEGINNING
+        values = wiring.watermarks
+        values[name] = BEGINNING
 
         def consume(row: Row) -> None:
-            nonlocal value
             time = time_of(row)
             if time is None:
                 count_anomaly(name, NULL_ATTRIBUTE)
                 return
             wiring.emit(node, row)
             was_idle, after = wiring.idleness.heard(name, wiring.clock_ms), logic.after(time)
-            if after > value or was_idle:
-                value = max(after, value)
-                wiring.advance(node, name, value)
+            if after > values[name] or was_idle:
+                values[name] = max(after, values[name])
+                wiring.advance(node, name, values[name])
 
         def tick() -> None:
             if wiring.ending:

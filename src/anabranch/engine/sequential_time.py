@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from anabranch.program.event_time import LeastWatermark, Timetable, idle_watermarks
@@ -22,6 +22,11 @@ class WaitingKeys:
         self._timetable = Timetable()
         self._orders = itertools.count()
         self._since: dict[Any, tuple[int, int]] = {}  # since when, and for which time
+
+    def go_on_from(self, before: WaitingKeys, names: Mapping[str, str]) -> None:
+        """Take over what another held, its watermarks under other names."""
+        self.watermark.go_on_from(before.watermark, names)
+        self._timetable, self._orders, self._since = before._timetable, before._orders, before._since
 
     def settle(self, key: Any, due: int | None) -> None:
         """What a key waits for, after a call."""
@@ -60,6 +65,11 @@ class Idleness:
         was_idle = name in self._idle
         self._idle.discard(name)
         return was_idle
+
+    def go_on_from(self, before: Idleness, names: Mapping[str, str]) -> None:
+        """Take over which streams were heard of when."""
+        self._heard_ms = {names.get(name, name): heard_ms for name, heard_ms in before._heard_ms.items()}
+        self._idle = {names.get(name, name) for name in before._idle}
 
     def begin(self, clock_ms: int) -> None:
         """An epoch begins."""

@@ -31,6 +31,8 @@ class Wiring:
         The time of the epoch, for what expires or waits.
     ending : bool
         Whether this is the epoch in which all time has come.
+    watermarks : dict
+        How far those that streams have by `event_time` have come.
     ticks, ends : list of callable
         What is called when an epoch begins and when it ends, in the order of declaration.
     """
@@ -39,6 +41,7 @@ class Wiring:
         nodes = list(nodes)
         self.clock_ms = clock_ms
         self.ending = False
+        self.watermarks: dict[str, int] = {}
         self.ticks: list[Callable[[], None]] = []
         self.ends: list[Callable[[], None]] = []
         self.behind: Mapping[int, tuple[str, ...]] = watermarks_behind(nodes)

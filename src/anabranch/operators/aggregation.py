@@ -56,10 +56,35 @@ LATE_COLUMN = "late_tuple"
 """The column of late tuples, where they are a stream."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """What an aggregation is, for whoever computes it over columns.
+
+    Attributes
+    ----------
+    measures : tuple of (str, str or None, int)
+        Of each aggregation its name, its attribute, and which of the operator's functions says what it leaves out (-1:
+        none does). The name is empty where its code must be called.
+    width, step : int
+        Of windows that follow a watermark: how long they are, how far apart they begin.
+    is_plain : bool
+        Nothing is kept or given beside: no time to live, no late tuples, no early or late results.
+    """
+
+    key: tuple[str, ...]
+    window: Tumbling | Sliding | RunningWindow
+    measures: tuple[tuple[str, str | None, int], ...]
+    null_key: str
+    width: int
+    step: int
+    is_plain: bool
+
+
 class Aggregate(LibraryOperator):
     """Windows of one key; the methods are generated."""
 
     source = ""
+    shape: Shape
 
 
 @dataclasses.dataclass
@@ -203,6 +228,27 @@ class CodeDraft:
             return Load("linear", "linear" if None in slides else "constant")
         return Load("linear" if any(a.name == "collect" for a in self.aggregations) else "constant")
 
+    def _shape(self) -> Shape:
+        measures: list[tuple[str, str | None, int]] = []
+        functions = 0
+        for each in self.aggregations:
+            functions += len(each.functions)
+            is_ours = len(each.functions) == each.is_filtered and not each.helpers and each.second is None
+            test = functions - 1 if each.is_filtered else -1
+            measures.append(
+                (f"bound {each.bound}" if each.bound else each.name if is_ours else "", each.attribute, test)
+            )
+        is_plain = self.ttl_ms is None and not self.late_stream
+        is_plain = is_plain and not self.names.get("STAY") and not self.names.get("EARLY")
+        bounds = (self.names.get("WIDTH", 0), self.names.get("STEP", 0))
+        spans = zip((self.names.get("SIZE"), self.names.get("EVERY")), bounds, strict=True)
+        is_plain = is_plain and all(
+            each == number or (isinstance(each, datetime.timedelta) and each == datetime.timedelta(microseconds=number))
+            for each, number in spans
+            if bounds[0]
+        )
+        return Shape(self.key, self.window, tuple(measures), self.null_key, *bounds, is_plain)
+
     def build(self, name: str) -> Keyed:
         """The operator."""
         if self.ttl_ms is not None:
@@ -216,7 +262,8 @@ class CodeDraft:
         )
         exec(compile(source, f"<anabranch aggregate by {', '.join(self.key)}>", "exec"), self.names)
         methods = {head.partition("(")[0]: self.names[head.partition("(")[0]] for head in self.methods}
-        kind: type[Aggregate] = type("Aggregate", (Aggregate,), {**methods, "source": source, "__module__": __name__})
+        held = {**methods, "source": source, "shape": self._shape(), "__module__": __name__}
+        kind: type[Aggregate] = type("Aggregate", (Aggregate,), held)
         if self.waiting:
             self.state["opened"] = None
         functions = [
@@ -224,6 +271,9 @@ class CodeDraft:
             for aggregation in self.aggregations
             for function in aggregation.functions
         ]
+        deleted = getattr(self.window, "deleted", None)
+        if deleted is not None:
+            functions.append(("what tells a deletion", deleted))
         prototype = configured(
             kind,
             name,

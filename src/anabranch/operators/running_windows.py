@@ -7,7 +7,7 @@ one before it is not given again.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,13 +26,14 @@ class RunningWindow:
     """All tuples of a key so far; or, of those that agree in some columns, the latest."""
 
     latest_of: tuple[str, ...] = ()
+    deleted: Callable[[Any], Any] | None = None
     policy: None = None
 
     def __str__(self) -> str:
         return f"running({f'latest of {chr(44).join(self.latest_of)}' if self.latest_of else ''})"
 
 
-def running(*, latest_of: str | Sequence[str] = ()) -> RunningWindow:
+def running(*, latest_of: str | Sequence[str] = (), deleted: Callable[[Any], Any] | None = None) -> RunningWindow:
     """A window of all tuples so far, which gives its result each time that it changes.
 
     Parameters
@@ -41,6 +42,8 @@ def running(*, latest_of: str | Sequence[str] = ()) -> RunningWindow:
         The tuples are updates: one replaces the one before it that agrees with it in these columns. So aggregates of
         updates are those of a table. Such a tuple must stay with its key (`by`): the table of another key keeps what it
         had. They count in the order in which the first of each came; all are kept.
+    deleted : callable, optional
+        With `latest_of`: whether a tuple says that what it replaces is gone, and does not count itself.
 
     Each result of a key replaces the one before it: the output is a stream of updates with that key. State grows with
     the number of keys, and with what an aggregation keeps; ``aggregate(…, ttl=…)`` forgets keys that bring nothing.
@@ -55,7 +58,9 @@ def running(*, latest_of: str | Sequence[str] = ()) -> RunningWindow:
     names = (latest_of,) if isinstance(latest_of, str) else tuple(latest_of)
     if not all(isinstance(name, str) for name in names):
         raise ProgramError(f"running(latest_of={latest_of!r}): expected names of columns")
-    return RunningWindow(names)
+    if deleted is not None and (not names or not callable(deleted)):
+        raise ProgramError("running(deleted=…): expected a function of a tuple, and latest_of=…, which it takes away")
+    return RunningWindow(names, deleted)
 
 
 def write_running(draft: CodeDraft) -> None:
@@ -120,8 +125,13 @@ def _write_latest(draft: CodeDraft, latest_of: Sequence[str]) -> None:
         *draft.prelude(),
         f"mine = ({''.join(f'{draft.column(name)}, ' for name in latest_of)})",
         "is_first = not self.open",
-        "self.open = True",
     ]
+    keep, drop = f"self.held[mine] = {entering}", "self.held.pop(mine, None)"
+    gone = draft.window.deleted  # type: ignore[union-attr]
+    if gone is not None:
+        draft.names["GONE"] = gone
+        lines += ["gone = GONE(t)", "if gone and mine not in self.held:", "    return None"]
+    lines.append("self.open = True")
     results: list[str] = []
     if None in slides:
         begin: list[str] = []
@@ -133,7 +143,8 @@ def _write_latest(draft: CodeDraft, latest_of: Sequence[str]) -> None:
             results.append(aggregation.result.format(**words))
         loop = [f"for ({''.join(f'{item}, ' for item in items)}) in self.held.values():" if items else _ANY]
         key = [f"key{at} = {draft.column(name)}" for at, name in enumerate(draft.key)]
-        lines += [f"self.held[mine] = {entering}", *key, *begin, "fresh = True", *loop]
+        held = [keep] if gone is None else ["if gone:", f"    {drop}", "else:", f"    {keep}"]
+        lines += [*held, *key, *begin, "fresh = True", *loop]
         lines += [*(f"    {line}" for line in add), "    fresh = False", "fresh = is_first"]
         told = _told(draft, results)
         told[-1] = f"return ({''.join(f'key{at}, ' for at in range(len(draft.key)))}*results, )"
@@ -158,8 +169,8 @@ def _write_latest(draft: CodeDraft, latest_of: Sequence[str]) -> None:
         "old = self.held.get(mine)",
         "if old is not None:",
         *(f"    {line}" for line in [old, *removes]),
-        f"self.held[mine] = {entering}",
-        *adds,
+        *([keep, *adds] if gone is None else ["if gone:", f"    {drop}", "else:"]),
+        *([] if gone is None else [f"    {line}" for line in [keep, *adds]]),
         "fresh = is_first",
         *_told(draft, results),
     ]

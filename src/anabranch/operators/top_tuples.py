@@ -5,7 +5,7 @@
                                   3 (2)                          and those behind it the next
 
 With a rank, whatever now stands at a rank replaces what stood there: an update with the key and the rank. Without one,
-tuples are emitted as they enter: for one tuple that is an update with the key.
+tuples are emitted as they enter: for one tuple that is an update with the key. With changes, so is what leaves.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import ProgramError, SchemaError
+from anabranch.operators.changes import DELETE, INSERT, with_change
 from anabranch.operators.library_operator import Guard, LibraryOperator, configured, fields, guard
 from anabranch.operators.sorting import Rank
 from anabranch.program.graph import Keyed
@@ -41,6 +42,12 @@ class TopTuples(LibraryOperator):
             return None
         return [(*held, number) for number, held in enumerate(self.held[place:], start=place + 1)]
 
+    def take_changes(self, t: Any) -> Any:
+        last = self.held[-1] if len(self.held) == self.count else None
+        if self._place(t) is None:
+            return None
+        return (*t, INSERT) if last is None else [(*last, DELETE), (*t, INSERT)]
+
     def _place(self, t: Any) -> int | None:
         """Put a tuple in its place, behind its equals; None if it is none of the first."""
         if not self.guard.admits(self, t):
@@ -60,6 +67,7 @@ def top_logic(
     key: Sequence[str],
     descending: Any,
     rank: str | None,
+    change: str | None,
     null_key: str,
     ttl_ms: int | None,
     name: str,
@@ -77,16 +85,20 @@ def top_logic(
         raise ProgramError(f"descending={descending!r}: expected True, False, or one of them for each column")
     if rank is not None and rank in schema:
         raise SchemaError(f"rank={rank!r}: the stream has a column of this name; choose another")
+    if rank is not None and change is not None:
+        raise ProgramError("rank and change are two forms of updates; expected one of them")
     places = [schema.names.index(column) for column in columns]
     order = ", ".join(f"{column}{' descending' if down else ''}" for column, down in zip(columns, turned, strict=True))
     prototype = configured(
         TopTuples,
         name,
-        forwards=key if rank is not None else schema.names,
+        forwards=schema.names if rank is None and change is None else key,
         description=f"the first {count} by {order}",
         guard=guard(schema, key, null_key),
         rank=Rank(places, turned),
         count=count,
     )
+    if change is not None:
+        return Keyed(prototype, "take_changes", fields(held=list), ttl_ms), with_change(schema, change)
     output = schema if rank is None else Schema(pa.schema([*schema.arrow, pa.field(rank, pa.int64())]))
     return Keyed(prototype, "take" if rank is None else "take_ranked", fields(held=list), ttl_ms), output

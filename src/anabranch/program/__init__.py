@@ -2,10 +2,12 @@
 
 graph.py      operators and streams; what each kind of operator holds
 schema.py     columns, tuples, and whether values fit          ddl.py   schemas as Spark writes them
-annotations.py   columns from annotations of Python
+annotations.py   columns from annotations of Python    annotated_rows.py   tuples that are what these say
+state_fields.py   what is kept for each key, and its versions
 event_time.py  times as whole numbers, watermarks, the keys that wait for a time
 model.py      what an operator does, with the reasons: state, key, selectivity, order
 calling.py    the contract with user code: what it may return, how its failure is told, its instances
+broadcasting.py  what all keys of an operator see alike
 elastic.py    how the calls of an elastic operator are made
 hashing.py    the hash of keys, and key groups               key_text.py   texts for computed keys
 options.py    every option of a query: name, what it may be, default, meaning
@@ -13,7 +15,8 @@ origins.py    sources that need no Spark to be described
 object_parts.py   what objects of the user's hold           object_reach.py   what they lead to, code included
 object_pieces.py  of the library, kept in one piece         kept_cache.py   cached functions, with their results
 set_tables.py     the order of a set, kept                  not_a_number.py   which NaN is which
-object_graph.py   such an object, kept whole as data        object_filling.py   objects given what was kept of them
+object_graph.py   such an object, kept whole as data        object_filling.py   objects put together from what was kept
+array_parts.py    arrays that show each other's cells
 belongings.py     what user code keeps, put back            elsewhere.py   what it names in other modules, watched
 whole_copies.py   copies with globals of their own          likeness.py   whether a copy is like its original
 travelling.py     a program on its way to workers          source_code.py   the syntax tree of a function

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from anabranch.errors import OperatorError, StateError
+from anabranch.program.broadcasting import HELD, Held, initial_values
 from anabranch.program.graph import Keyed, Node, Route, is_ours
 from anabranch.program.not_a_number import one_nan
 from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
@@ -121,6 +122,10 @@ class Instances:
         self.kind = type(self.logic.prototype)
         held = vars(self.logic.prototype)
         self.configuration = {name: value for name, value in held.items() if name not in self.names}
+        self.held: Held | None = None
+        """The broadcast state, if it has some: one for all instances that are made here."""
+        if self.logic.broadcast is not None:
+            self.held = self.configuration[HELD] = Held(initial_values(self.logic.broadcast.fields))
         self.size = len(self.configuration) + len(self.names)
         # Made once: instances are made by the ten thousand.
         self._template = {**self.configuration, **{f.name: f.default for f in self.logic.fields}}

@@ -17,6 +17,7 @@ from anabranch.errors import ProgramError
 
 KINDS = ("threads", "processes")
 CONTROLLERS = ("default", "paper")
+LOCKED = "locked"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Concurrency:
     period_s : float
         How often the level is looked at.
     controller : {"default", "paper"}
+    keeps_state : bool
+        The function keeps state under a lock of its own: one in each worker process, and in no checkpoint.
     """
 
     min_workers: int = 0
@@ -49,6 +52,7 @@ class Concurrency:
     kind: str = "threads"
     period_s: float = 1.0
     controller: str = "default"
+    keeps_state: bool = False
 
     @property
     def text(self) -> str:
@@ -62,6 +66,8 @@ class Concurrency:
             parts.append(f"{self.timeout_s:g} s for a call")
         if self.retries:
             parts.append(f"{self.retries} {'retry' if self.retries == 1 else 'retries'}")
+        if self.keeps_state:
+            parts.append("state under its own lock: one in each worker process, in no checkpoint, lost by a crash")
         return ", ".join(parts)
 
 
@@ -112,12 +118,17 @@ def concurrency_of(
     workers: str | None = None,
     period: float = 1.0,
     controller: str = "default",
+    state: str | None = None,
 ) -> Concurrency:
     """What a user said, checked; ProgramError tells what is wrong with it."""
     if workers is not None and workers not in KINDS:
         raise ProgramError(f"workers={workers!r}; expected {' or '.join(map(repr, KINDS))}")
     if controller not in CONTROLLERS:
         raise ProgramError(f"controller={controller!r}; expected {' or '.join(map(repr, CONTROLLERS))}")
+    if state not in (None, LOCKED):
+        raise ProgramError(f"state={state!r}; expected {LOCKED!r}: the function keeps state under a lock of its own")
+    if state == LOCKED and workers == "processes":
+        raise ProgramError("state='locked' and workers='processes': a lock does not reach other processes; use threads")
     if is_async(function):
         if workers is not None:
             raise ProgramError(f"workers={workers!r}: an async function runs on an event loop; leave workers out")
@@ -139,4 +150,13 @@ def concurrency_of(
     lowest = max(least, min_workers or 0)
     if max_workers is not None and lowest > max_workers:
         raise ProgramError(f"min_workers={min_workers}, max_workers={max_workers}: the least is more than the most")
-    return Concurrency(lowest, max_workers, timeout, retries, kind=kind, period_s=period, controller=controller)
+    return Concurrency(
+        lowest,
+        max_workers,
+        timeout,
+        retries,
+        kind=kind,
+        period_s=period,
+        controller=controller,
+        keeps_state=state == LOCKED,
+    )

@@ -156,6 +156,12 @@ class LeastWatermark:
         self._idle = {name for name in names if name in idle}
         self.value = value
 
+    def go_on_from(self, before: LeastWatermark, names: Mapping[str, str]) -> None:
+        """Take over how far another has come, whose watermarks have other names."""
+        held = {names.get(name, name): value for name, value in before._values.items()}
+        self._values = {name: held.get(name, value) for name, value in self._values.items()}
+        self.value = before.value
+
     def set_idle(self, idle: Collection[str]) -> None:
         """Say anew which are idle."""
         self._idle = {name for name in self._values if name in idle}

@@ -15,7 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch.errors import ProgramError
+from anabranch.program.broadcasting import Broadcast
 from anabranch.program.schema import Schema
+from anabranch.program.state_fields import FIRST_VERSION, StateHistory
+from anabranch.program.state_fields import StateField as StateField
 
 # Up to and with the separator: a neighbour whose name begins like ours is not ours.
 _PACKAGE = __file__.removesuffix("program/graph.py").removesuffix("program\\graph.py")
@@ -117,6 +120,10 @@ class Keyed:
         That is the watermark of the input that the tuple comes from, not of all.
     parts : Parts or None
         The same operator in two steps, where that is exactly the same.
+    broadcast : Broadcast or None
+        What it does with the tuples of its last input, if all channels get all of these.
+    history : StateHistory or None
+        Which version of its state it has, and how to make that of earlier ones; None: the first.
     """
 
     prototype: Any
@@ -133,6 +140,13 @@ class Keyed:
     takes_time: bool = False
     per_input: bool = False
     parts: Parts | None = None
+    broadcast: Broadcast | None = None
+    history: StateHistory | None = None
+
+    @property
+    def version(self) -> int:
+        """Which version of its state it has."""
+        return FIRST_VERSION if self.history is None else self.history.version
 
     @property
     def by_watermark(self) -> bool:
@@ -163,18 +177,6 @@ class Parts:
     first: Keyed
     handed_over: Schema
     second: Keyed
-
-
-@dataclasses.dataclass(frozen=True)
-class StateField:
-    """An attribute of a keyed operator that is kept per key."""
-
-    name: str
-    default: Any = None
-    factory: Callable[[], Any] | None = None
-
-    def initial(self) -> Any:
-        return self.factory() if self.factory is not None else self.default
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,21 +280,8 @@ class DeadLetters:
     """A letter for each call that failed of the operators that it reads: of none of their tuples."""
 
 
-Logic = (
-    Source
-    | Map
-    | Filter
-    | FlatMap
-    | Keyed
-    | Process
-    | Union
-    | Spread
-    | Route
-    | Port
-    | Punctuate
-    | Watermark
-    | (Feedback | DeadLetters)
-)
+_Plain = Source | Map | Filter | FlatMap | Union | Spread | Route | Port | Punctuate | Watermark
+Logic = _Plain | Keyed | Process | Feedback | DeadLetters
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -330,6 +319,8 @@ class Node:
         What a call that fails does: "fail" the epoch, "skip" the tuple, or make a "dead_letter" of it.
     columns : Schema or None
         The columns of its tuples, where letters are emitted beside them, in one more.
+    was : tuple of str
+        What it was called in earlier versions of the program, latest first.
     """
 
     id: int
@@ -347,10 +338,15 @@ class Node:
     unfollowed: str = ""
     on_error: str = "fail"
     columns: Schema | None = None
+    was: tuple[str, ...] = ()
 
     def key_of(self, place: int) -> tuple[str, ...]:
         """The columns of an input that hold the key."""
         return self.keys[place] if self.keys else self.key
+
+    def is_broadcast(self, place: int) -> bool:
+        """Whether all channels get all tuples of an input."""
+        return place > 0 and isinstance(self.logic, Keyed) and self.logic.broadcast is not None
 
     @property
     def title(self) -> str:
@@ -424,6 +420,7 @@ def named(outputs: Sequence[Node]) -> list[Node]:
             logic=logic,
             isolated=any(each.isolated for each in variants[node.id]),
             together=_together(variants[node.id], names),
+            was=tuple(dict.fromkeys(name for each in variants[node.id] for name in each.was)),
         )
     for loop, target in loops:
         loop.node = copies[target]

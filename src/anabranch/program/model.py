@@ -162,6 +162,8 @@ class Model:
     in_globals, out_of_reach : tuple of str
         For an operator that runs in one channel, what it writes outside of its own object: in globals and classes,
         which its copy has of its own; and where no copy leads, as in another module.
+    not_kept : tuple of str
+        For such an operator, what it is seen to leave behind that could not be kept from one epoch to the next.
     """
 
     state: Property
@@ -178,6 +180,7 @@ class Model:
     logic: Any = None
     in_globals: tuple[str, ...] = ()
     out_of_reach: tuple[str, ...] = ()
+    not_kept: tuple[str, ...] = ()
     unfollowed: str = ""
 
     @property

@@ -21,8 +21,10 @@ from __future__ import annotations
 
 import collections
 import copy
+import dataclasses
 import enum
 import functools
+import gc
 import itertools
 import types
 from collections.abc import Callable, Iterable
@@ -31,16 +33,16 @@ from typing import Any
 import numpy as np
 
 from anabranch.errors import StateError
+from anabranch.program.array_parts import refuse_overlaps, tie_arrays
 from anabranch.program.belongings import Belongings
 from anabranch.program.elsewhere import Elsewhere, named_elsewhere
 from anabranch.program.likeness import unlike
-from anabranch.program.not_a_number import NanNumbers, NumberedNans
-from anabranch.program.object_filling import refilled
+from anabranch.program.not_a_number import NanNumbers
+from anabranch.program.object_filling import Codes, Filling, Reference
 from anabranch.program.object_parts import (
     Path,
     attribute_dict,
     attributes_of,
-    built_in_base,
     children,
     entries_of,
     is_atom,
@@ -50,23 +52,11 @@ from anabranch.program.object_parts import (
     is_plain_instance,
     shown_path,
 )
-from anabranch.program.object_pieces import LIBRARY_CLASSES, PIECES, RESTORED, code_name
+from anabranch.program.object_pieces import DICT_VIEWS, FUNCTION_NAMES, LIBRARY_CLASSES, PIECES, code_name
 from anabranch.program.object_reach import code_of
-from anabranch.program.schema import Row, restored_row
-from anabranch.program.set_tables import SetTable, frozen, table_of
+from anabranch.program.schema import Row
+from anabranch.program.set_tables import table_of
 from anabranch.program.whole_copies import loaded, pickled_whole
-
-
-class Reference:
-    """Stands for the object with a number."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __repr__(self) -> str:
-        return f"→{self.number}"
 
 
 class Prototype:
@@ -82,7 +72,7 @@ class Prototype:
         self.name = target.__name__ if isinstance(target, _NAMED) else type(target).__name__
         classes, functions = code_of(target, in_globals=True)
         elsewhere = named_elsewhere(functions)
-        _refuse_overlaps([each for each in Live(target, classes).objects() if isinstance(each, np.ndarray)])
+        refuse_overlaps([each for each in Live(target, classes).objects() if isinstance(each, np.ndarray)])
         before = Belongings([target])
         self._pickled, self.has_own_globals = pickled_whole((target, classes, elsewhere), target, keeps_caches=True)
         before.put_back()  # pickling looks at attributes of classes, and a descriptor may count that
@@ -147,11 +137,15 @@ class ObjectGraph:
         assert self._parts is not None, "nothing was ever asked of it"
         return self._parts
 
+    def view(self) -> Any:
+        """As plain values, for people."""
+        return _shown(self.to_parts())
+
     def __deepcopy__(self, memo: Any) -> ObjectGraph:
         return ObjectGraph(copy.deepcopy(self.to_parts(), memo))
 
     def __repr__(self) -> str:
-        return repr(shown(self.to_parts()))
+        return repr(self.view())
 
 
 class Live:
@@ -168,7 +162,7 @@ class Live:
         if is_anchored:
             self._anchor(target)
         self._nans = NanNumbers()
-        self._codes: dict[str, tuple[types.CodeType, types.FunctionType]] | None = None
+        self._codes: Codes | None = None
 
     def _anchor(self, target: Any) -> None:
         waiting: list[tuple[Path, Any]] = [((), target)]
@@ -217,7 +211,7 @@ class Live:
             anchor = None if isinstance(value, (itertools.count, memoryview)) else self._anchors.get(id(value))
             kind, contents = self._node(value, path, anchor, place)
             nodes[number] = [None if anchor is None else [list(step) for step in anchor], kind, contents]
-        _refuse_overlaps([each for each in keeps if isinstance(each, np.ndarray)])
+        tie_arrays(nodes, keeps)
         _refuse_shared_attributes(keeps)
         return nodes
 
@@ -263,9 +257,10 @@ class Live:
             return "same", [[*step, place(child, (*path, step))] for step, child in children(value)]
         if kind is types.MethodType and getattr(value.__self__, value.__name__, None) == value:
             return "method", [place(value.__self__, (*path, ("self", None))), value.__name__]
-        if kind is functools.partial and not vars(value):
+        if kind is functools.partial:
             held = [value.func, value.args, value.keywords]
-            return "partial", [place(each, (*path, ("partial", at))) for at, each in enumerate(held)]
+            named = [[name, place(each, (*path, ("attribute", name)))] for name, each in vars(value).items()]
+            return "partial", [*(place(each, (*path, ("partial", at))) for at, each in enumerate(held)), named]
         if anchor is not None and (is_lasting_object(value) or kind.__module__ == "logging"):
             # Names may have been bound anew: in the class, or among the globals of a function.
             return "same", [[*step, place(child, (*path, step))] for step, child in children(value)]
@@ -275,6 +270,13 @@ class Live:
                 self._code(value.__code__),
                 *(place(each, (*path, ("function", at))) for at, each in enumerate(held)),
             ]
+        if kind is types.BuiltinFunctionType and id(value) in FUNCTION_NAMES:
+            return "built-in function", FUNCTION_NAMES[id(value)]
+        if kind in DICT_VIEWS or kind is types.MappingProxyType:
+            (held,) = gc.get_referents(value)
+            return "view of a dict", [DICT_VIEWS.get(kind), place(held, path)]
+        if getattr(kind, "is_managed_state", False):
+            return "managed", [self._class(kind, path), value.placed(lambda each: place(each, path))]
         if kind is types.SimpleNamespace:
             return "namespace", [
                 [name, place(item, (*path, ("attribute", name)))] for name, item in vars(value).items()
@@ -282,9 +284,12 @@ class Live:
         if isinstance(value, type):
             return "class", self._class(value, path)
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
-            return "named", [self._class(kind, path), all_of(tuple.__iter__(value))]
+            return "named", [self._class(kind, path), all_of(tuple.__iter__(value)), list(kind._fields)]
         if is_plain_instance(kind):
             attributes = [[name, place(item, (*path, ("attribute", name)))] for name, item in attributes_of(value)]
+            if dataclasses.is_dataclass(kind):
+                there = {name for name, *_ in attributes}
+                attributes += [[each.name] for each in dataclasses.fields(kind) if each.name not in there]
             inherited = next((base for base in (list, dict, set) if isinstance(value, base)), None)
             inner: Any = None
             if inherited is dict:
@@ -303,6 +308,10 @@ class Live:
 
     def _code(self, code: types.CodeType) -> str | None:
         """The name of code that the program brought along, inner functions included; None for any other."""
+        name, codes = code_name(code), self._all_codes()
+        return name if name in codes and codes[name][0] is code else None
+
+    def _all_codes(self) -> Codes:
         if self._codes is None:
             self._codes = {}
             waiting = [(each.__code__, each) for each in self.objects() if isinstance(each, types.FunctionType)]
@@ -310,19 +319,7 @@ class Live:
                 inner, function = waiting.pop()
                 self._codes.setdefault(code_name(inner), (inner, function))
                 waiting.extend((each, function) for each in inner.co_consts if isinstance(each, types.CodeType))
-        name = code_name(code)
-        return name if name in self._codes and self._codes[name][0] is code else None
-
-    def _function(self, contents: list[Any], value_of: Callable[[Any], Any]) -> types.FunctionType:
-        self._code(_NO_CODE)
-        assert self._codes is not None
-        if contents[0] not in self._codes:
-            raise StateError(f"the state was written by another version of the program: it has no {contents[0]}")
-        code, function = self._codes[contents[0]]
-        closure, defaults, named = map(value_of, contents[1:])
-        made = types.FunctionType(code, function.__globals__, code.co_name, defaults, closure)
-        made.__kwdefaults__ = named
-        return made
+        return self._codes
 
     def _class(self, kind: type, path: Path) -> str:
         name = f"{kind.__module__}.{kind.__qualname__}"
@@ -333,88 +330,14 @@ class Live:
             )
         return name
 
-    def _known_class(self, name: str) -> Any:
-        """One that the program brought along, or of Python's own containers; KeyError for any other."""
-        return self._classes[name] if name in self._classes else LIBRARY_CLASSES[name]
-
     # -- from data ------------------------------------------------------------------------------------------
 
     def fill(self, nodes: list[Any]) -> Any:
         """Give the object what `flatten` found, in this copy's own objects where it has them; the first of them."""
-        made: list[Any] = [_NOTHING] * len(nodes)
-
-        def value_of(each: Any) -> Any:
-            return get(each.number) if isinstance(each, Reference) else each
-
-        def get(number: int) -> Any:
-            if made[number] is not _NOTHING:
-                return made[number]
-            anchor, kind, contents = nodes[number]
-            found = self._by_path.get(tuple((a, b) for a, b in map(tuple, anchor))) if anchor is not None else None
-            made[number] = found if found is not None else self._made(kind, contents, value_of, made, number)
-            return made[number]
-
-        for number in range(len(nodes)):
-            get(number)
-        # Objects before what hashes them: a key of a dict must have its attributes.
-        for hashing in (False, True):
-            for number, (_, kind, contents) in enumerate(nodes):
-                if isinstance(made[number], (dict, set)) is hashing:
-                    made_of = self._known_class(contents[0]) if kind == "instance" else None
-                    refilled(made[number], kind, contents, value_of, made_of)
-        return made[0]
-
-    def _made(self, kind: str, contents: Any, value_of: Callable[[Any], Any], made: list[Any], number: int) -> Any:
-        """A new object, empty where it can be filled later."""
-        if kind in _EMPTY:
-            return _EMPTY[kind]()
-        if kind == "tuple":
-            return tuple(value_of(each) for each in contents)
-        if kind == "frozenset":
-            return frozenset(tuple(value_of(each) for each in contents))
-        if kind == "frozenset with a table":
-            return frozen([value_of(each) for each in contents[0]], SetTable(*contents[1:]))
-        if kind == "defaultdict":
-            return collections.defaultdict(value_of(contents[0]))
-        if kind == "deque":
-            return collections.deque(maxlen=contents[0])
-        if kind == "view":
-            return memoryview(value_of(contents))
-        if kind == "nan":
-            return NumberedNans().nan(contents)
-        if kind in RESTORED:
-            return RESTORED[kind](contents)
-        if kind == "ndarray":
-            return (
-                np.frombuffer(contents[2], np.dtype(contents[0]))
-                .reshape(contents[1], order=contents[3])
-                .copy(order="K")
-            )
-        if kind == "row":
-            return restored_row(tuple(contents[0]), tuple(value_of(each) for each in contents[1]))
-        if kind == "member":
-            members: Any = self._known_class(contents[0])
-            return members(contents[1]) if issubclass(members, enum.Flag) else members[contents[1]]
-        if kind == "cell":
-            return types.CellType()
-        if kind == "method":
-            return getattr(value_of(contents[0]), contents[1])
-        if kind == "partial":
-            function, arguments, keywords = map(value_of, contents)
-            return functools.partial(function, *arguments, **keywords)
-        if kind == "class":
-            return self._known_class(contents)
-        if kind == "named":
-            return tuple.__new__(self._known_class(contents[0]), [value_of(each) for each in contents[1]])
-        if kind == "instance":
-            return built_in_base(self._known_class(contents[0])).__new__(self._known_class(contents[0]))
-        if kind == "function":
-            return self._function(contents, value_of)
-        raise StateError(f"the state was written by another version of the program: it has a {kind} that this has not")
+        return Filling(nodes, self._classes, self._by_path, self._all_codes).first()
 
 
 _NAMED = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, type)
-_NOTHING = object()
 
 
 def _is_without_identity(value: Any) -> bool:
@@ -424,27 +347,6 @@ def _is_without_identity(value: Any) -> bool:
 
 _SEQUENCES: dict[type, str] = {list: "list", tuple: "tuple"}
 _LYING: dict[type, str] = {set: "set with a table", frozenset: "frozenset with a table"}
-_EMPTY: dict[str, Callable[[], Any]] = {
-    "list": list,
-    "dict": dict,
-    "set": set,
-    "set with a table": set,
-    "OrderedDict": collections.OrderedDict,
-    "Counter": collections.Counter,
-    "namespace": types.SimpleNamespace,
-}
-_NO_CODE = compile("", "", "exec")
-
-
-def _refuse_overlaps(arrays: list[np.ndarray]) -> None:
-    """Arrays that share their memory would not, once they are read back."""
-    for at, one in enumerate(arrays):
-        for other in arrays[at + 1 :]:
-            if np.may_share_memory(one, other):
-                raise StateError(
-                    f"two arrays of its state share their memory (shapes {one.shape} and {other.shape}); read back "
-                    "they would not. Keep one of them, or a copy."
-                )
 
 
 def _refuse_shared_attributes(objects: list[Any]) -> None:
@@ -461,14 +363,12 @@ def _refuse_shared_attributes(objects: list[Any]) -> None:
             owners.add(id(held))
 
 
-def shown(nodes: list[Any]) -> Any:
+def _shown(nodes: list[Any]) -> Any:
     """The parts as plain values, for people: what is shared is shown where it is first met."""
     met: set[int] = set()
 
     def plain(each: Any) -> Any:
-        if not isinstance(each, Reference):
-            return each
-        if each.number in met:
+        if not isinstance(each, Reference) or each.number in met:
             return each
         met.add(each.number)
         _, kind, contents = nodes[each.number]
@@ -476,14 +376,14 @@ def shown(nodes: list[Any]) -> Any:
             return [plain(item) for item in contents]
         if kind in _LYING.values():
             return [plain(item) for item in contents[0]]
-        if kind in ("dict", "OrderedDict", "Counter"):
-            return {plain(key) if not isinstance(key, Reference) else repr(plain(key)): plain(v) for key, v in contents}
-        if kind == "defaultdict":
-            return {repr(plain(key)) if isinstance(key, Reference) else key: plain(v) for key, v in contents[1]}
+        if kind in ("dict", "OrderedDict", "Counter", "defaultdict"):
+            pairs = contents[1] if kind == "defaultdict" else contents
+            return {repr(plain(key)) if isinstance(key, Reference) else key: plain(item) for key, item in pairs}
         if kind == "deque":
             return [plain(item) for item in contents[1]]
-        if kind == "instance":
-            return {name: plain(item) for name, item in contents[1]}
+        if kind in ("instance", "namespace"):
+            pairs = contents[1] if kind == "instance" else contents
+            return {name: plain(item) for name, *items in pairs for item in items}
         return kind if kind in ("same", "class") else [kind, contents]
 
     return plain(Reference(0))

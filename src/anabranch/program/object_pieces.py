@@ -10,6 +10,8 @@ import collections
 import datetime
 import ipaddress
 import itertools
+import math
+import operator
 import re
 import types
 import zoneinfo
@@ -101,6 +103,42 @@ _ADDRESSES = (
     *(ipaddress.IPv4Interface, ipaddress.IPv6Interface),
 )
 
+
+def _match_parts(value: re.Match[Any]) -> list[Any]:
+    parts = [
+        value.re.pattern,
+        value.re.flags,
+        value.string,
+        value.pos,
+        value.endpos,
+        [list(each) for each in value.regs],
+    ]
+    _match_of(parts)
+    return parts
+
+
+def _match_of(parts: list[Any]) -> re.Match[Any]:
+    """A match is found once more: by whichever way finds the same."""
+    pattern, flags, text, begin, end, groups = parts
+    compiled = re.compile(pattern, flags)
+    for found in (way(text, begin, end) for way in (compiled.search, compiled.match, compiled.fullmatch)):
+        if found is not None and [list(each) for each in found.regs] == groups:
+            return found
+    raise StateError("cannot keep a match of finditer() as state: keep its groups")
+
+
+#: Functions of Python's own that may be kept as values: they do nothing but give a result.
+_FUNCTIONS = (
+    *(abs, all, any, ascii, bin, callable, chr, divmod, format, hex, isinstance, issubclass, iter, len, max, min, next),
+    *(oct, ord, pow, repr, round, sorted, sum),
+    *(each for module in (math, operator) for each in vars(module).values() if callable(each)),
+)
+FUNCTIONS: dict[str, Any] = {
+    f"{each.__module__}.{each.__qualname__}": each for each in _FUNCTIONS if isinstance(each, types.BuiltinFunctionType)
+}
+FUNCTION_NAMES = {id(each): name for name, each in FUNCTIONS.items()}
+DICT_VIEWS: dict[type, str] = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
+
 # Kinds that are written as one piece: type → (name, to data); name → from data.
 PIECES: dict[type, tuple[str, Callable[[Any], Any]]] = {
     range: ("range", lambda value: [value.start, value.stop, value.step]),
@@ -112,6 +150,7 @@ PIECES: dict[type, tuple[str, Callable[[Any], Any]]] = {
     zoneinfo.ZoneInfo: ("zone", _zone_key),
     ISO_CALENDAR: ("iso calendar", list),
     STRUCT_TIME: ("struct time", lambda value: [list(value.__reduce__()[1][0]), value.__reduce__()[1][1]]),
+    re.Match: ("match", _match_parts),
     re.Pattern: ("pattern", lambda value: [value.pattern, value.flags]),
     **{kind: (kind.__name__, str) for kind in (*_PATHS, *_ADDRESSES)},
     BytesIO: ("bytes being written", lambda value: [value.getvalue(), value.tell()]),
@@ -131,7 +170,9 @@ RESTORED: dict[str, Callable[[Any], Any]] = {
     "zone": zoneinfo.ZoneInfo,
     "iso calendar": iso_calendar_of,
     "struct time": lambda contents: STRUCT_TIME(tuple(contents[0]), contents[1]),
+    "match": _match_of,
     "pattern": lambda contents: re.compile(*contents),
+    "built-in function": FUNCTIONS.__getitem__,
     **{kind.__name__: kind for kind in (*_PATHS, *_ADDRESSES)},
     "bytes being written": lambda contents: filled_bytes(BytesIO(), contents),
     "bytearray": bytearray,

@@ -142,6 +142,19 @@ def _truth(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
 
+OVER_COLUMNS = ("needed", "running", "windows", "joins")
+"""What runs over whole columns where it can, each switched by its name."""
+
+
+def _over_columns(text: str) -> frozenset[str]:
+    if text in ("on", "off"):
+        return frozenset(OVER_COLUMNS if text == "on" else ())
+    chosen = frozenset(part.strip() for part in text.split(","))
+    if not chosen <= set(OVER_COLUMNS):
+        raise ValueError
+    return chosen
+
+
 RESOURCES = ("state", "computation", "communication")
 
 
@@ -254,6 +267,15 @@ OPTIONS: tuple[Option, ...] = (
         "any. What operators need they have anyway. Parquet files that are not in total order are written by the "
         "channels themselves.",
     ),
+    Option(
+        "latestBy",
+        TEXT,
+        "none",
+        "Of an output that is a stream of updates: the columns of its key, with commas between. `memory` then shows "
+        "the last tuple of each key, `foreachBatch` gets those of the epoch. Tuples whose `changeColumn` says `delete` "
+        "take the row away; `foreachBatch` gets them.",
+    ),
+    Option("changeColumn", TEXT, "change", "With `latestBy`: the column that says what a tuple does, if there is one."),
     Option(
         "mergers",
         _whole(0, CHANNELS_MAX),
@@ -434,6 +456,14 @@ OPTIONS: tuple[Option, ...] = (
         "sample",
         "For which tuples an operator whose own dicts were found to be its state is given dicts that refuse whatever "
         "is not the entry of the tuple's key: for the first of each task, for all (which costs), for none.",
+    ),
+    Option(
+        "columns",
+        OptionKind(f"on, off, or some of {', '.join(OVER_COLUMNS)}, with commas between", _over_columns),
+        "on",
+        "What runs over whole columns, with the same output: `needed` reads and sends only columns that are used; "
+        "`running`, `windows` and `joins` compute such operators for all keys of a batch at once. For comparing, and "
+        "in case of doubt.",
     ),
 )
 

@@ -447,6 +447,8 @@ def fit_value(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         if isinstance(value, tuple) and hasattr(value, "_asdict"):
             value = value._asdict()
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         if not isinstance(value, dict):
             raise TypeError("expected a dict")
         unknown = [name for name in value if kind.get_field_index(str(name)) < 0]

@@ -31,7 +31,8 @@ from anabranch.control.source_spreading import SpreadSettings
 from anabranch.engine.driver.committer import key_routes
 from anabranch.engine.driver.epoch_progress import EpochProgress, ExecutorProgress
 from anabranch.engine.driver.epoch_sizing import EpochSizing
-from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.program_description import describe_program
+from anabranch.engine.driver.runner import EpochRunner
 from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage
 from anabranch.engine.driver.sink import Holder, TableSink
 from anabranch.engine.driver.switching import Form, Forms, SwitchingRunner

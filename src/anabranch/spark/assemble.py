@@ -17,7 +17,8 @@ from anabranch.compiler.layout.plan import Plan
 from anabranch.control.executor_planner import ExecutorPlan
 from anabranch.engine.driver.drain import Drain
 from anabranch.engine.driver.epoch_sizing import EpochSizing
-from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.program_description import checked_description
+from anabranch.engine.driver.runner import EpochRunner
 from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Storage
 from anabranch.engine.driver.sink import Holder
 from anabranch.engine.driver.switching import Form, Forms, SwitchingRunner
@@ -125,10 +126,9 @@ def start(
     forms = Forms(program_of, wanted.split_hot_keys, wanted.spread_names)
     first = forms.first(held)
     program = forms.program(first)
-    description = describe_program(program)
     store = options.migration_store
     backing = None if store is None else open_backing_store(store, location)
-    held.check(description, options.allow_state_loss)
+    description = checked_description(program, held, options.allow_state_loss)
     log.check(held.latest().facts)
     for sink in wanted.sinks:
         sink.check(Holder(location, held.query))
@@ -175,7 +175,8 @@ def start(
         batch_digest=log.digest,
     )
     settings = EpochSettings(
-        options.elastic, options.balancing, options.snapshots, options.mergers, options.verify, options.watch
+        *(options.elastic, options.balancing, options.snapshots, options.mergers),
+        *(options.verify, options.watch, options.columns),
     )
     storage = Storage(held, local_path(kept) is not None, backing, options.cache)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from anabranch.engine.driver.latest_rows import Latest
 from anabranch.engine.driver.output_directory import OutputDirectory
 from anabranch.engine.driver.output_partitions import OutputPartitions
 from anabranch.engine.driver.sink import Holder, TableSink
@@ -142,10 +143,11 @@ class FileSink:
 class MemorySink(TableSink):
     """Output kept in the driver, and a temporary view under the query's name. For small things."""
 
-    def __init__(self, spark: SparkSession, name: str, schema: Schema) -> None:
+    def __init__(self, spark: SparkSession, name: str, schema: Schema, latest: Latest | None = None) -> None:
         self._spark = spark
         self._name = name
         self._schema = schema
+        self._latest = latest
         self._epochs: dict[int, pa.Table] = {}
 
     def check(self, holder: Holder) -> None:
@@ -164,9 +166,10 @@ class MemorySink(TableSink):
         to_dataframe(self._spark, self.table(), self._schema).createOrReplaceTempView(self._name)
 
     def table(self) -> pa.Table:
-        """All output so far, in order."""
+        """All output so far, in order; or of each key the last tuple."""
         tables = [self._epochs[epoch] for epoch in sorted(self._epochs)]
-        return pa.concat_tables([self._schema.arrow.empty_table(), *tables])
+        found = pa.concat_tables([self._schema.arrow.empty_table(), *tables])
+        return found if self._latest is None else self._latest.rows(found)
 
 
 class ConsoleSink(TableSink):
@@ -210,10 +213,17 @@ def _line(cells: list[str], widths: list[int]) -> str:
 class FunctionSink(TableSink):
     """The user's own function, called with each epoch as an ordered DataFrame, as Spark's foreachBatch."""
 
-    def __init__(self, spark: SparkSession, function: Callable[[DataFrame, int], Any], schema: Schema) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        function: Callable[[DataFrame, int], Any],
+        schema: Schema,
+        latest: Latest | None = None,
+    ) -> None:
         self._spark = spark
         self._function = function
         self._schema = schema
+        self._latest = latest
 
     def check(self, holder: Holder) -> None:
         """Nothing to check."""
@@ -222,6 +232,8 @@ class FunctionSink(TableSink):
         """Nothing to prepare."""
 
     def write(self, table: pa.Table, epoch: int) -> None:
+        if self._latest is not None:
+            table = self._latest.rows(table, keeps_deleted=True)
         self._function(to_dataframe(self._spark, table, self._schema), epoch)
 
 

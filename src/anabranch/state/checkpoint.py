@@ -31,7 +31,7 @@ from anabranch.state.lineage import files_of
 from anabranch.state.manifest_facts import ManifestFacts
 from anabranch.state.ownership import DIRECTORY as OWNERS
 from anabranch.state.ownership import Ownership
-from anabranch.state.program_changes import compare
+from anabranch.state.program_changes import ProgramChange, compare, new_names, renamed_program
 from anabranch.state.records import SegmentRecord
 
 _log = logging.getLogger("anabranch")
@@ -161,13 +161,19 @@ class Checkpoint:
             return []
         if before is None:
             return []
-        changes = compare(before, description)
+        names = new_names(description["operators"], (each["name"] for each in before.get("operators", ())))
+        changes = [ProgramChange(f"operator {old} is now called {name}", "fine") for old, name in names.items()]
+        changes += compare(renamed_program(before, names), description)
         bad = {"refused"} if allow_state_loss else {"refused", "loses state"}
         refused = [change.text for change in changes if change.effect in bad]
         if refused:
             hint = "Use another checkpointLocation, or run the program that the checkpoint was written by."
             if all(change.effect != "refused" for change in changes):
-                hint += " To go on without that state, set .option('allowStateLoss', True)."
+                hint += (
+                    " To keep the state, say what became of it: .was('…') behind an operator with another name, "
+                    "ab.state(was='…') for a field, process(…, version=2, migrate=…) for what it means. To go on "
+                    "without it, set .option('allowStateLoss', True)."
+                )
             raise CheckpointError(
                 f"the checkpoint {self.files.root} belongs to another program:\n"
                 + "\n".join(f"  {line}" for line in refused)

@@ -27,7 +27,8 @@ import numpy as np
 
 from anabranch.errors import StateError
 from anabranch.program.not_a_number import NanNumbers, NumberedNans
-from anabranch.program.object_graph import ObjectGraph, Reference
+from anabranch.program.object_filling import Reference
+from anabranch.program.object_graph import ObjectGraph
 from anabranch.program.object_pieces import PIECES, RESTORED
 from anabranch.program.schema import Row, restored_row
 from anabranch.program.set_tables import SetTable, fill, frozen, table_of
@@ -107,6 +108,19 @@ def _order(value: np.ndarray) -> Literal["C", "F"]:
     return "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
 
 
+class Together:
+    """A field that is kept in one graph with others (`shared_fields.py`)."""
+
+    __slots__ = ("name", "parts")
+
+    def __init__(self, name: str, parts: list[Any]) -> None:
+        self.name = name
+        self.parts = parts
+
+    def __repr__(self) -> str:
+        return repr(ObjectGraph(self.parts).view()[self.name])
+
+
 # number: (type, value → packable parts, parts → value). Parts are lists of packable values.
 _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     1: (tuple, list, tuple),
@@ -158,6 +172,7 @@ _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] 
     23: (ObjectGraph, ObjectGraph.to_parts, ObjectGraph),
     24: (Reference, lambda v: v.number, Reference),
     25: (UserObject, UserObject.to_parts, UserObject.from_parts),
+    29: (Together, lambda v: [v.name, v.parts], lambda p: Together(*p)),
 }
 _PIECE = 28
 _NUMBERS = dict.fromkeys(PIECES, _PIECE) | {kind: number for number, (kind, _, _) in _EXTENSIONS.items()}
@@ -248,7 +263,7 @@ class _Packer:
 
 def _unknown(value: Any) -> StateError:
     known = "None, bool, int, float, str, bytes, list, dict, " + ", ".join(
-        kind.__name__ for kind in _NUMBERS if kind not in (int, Reference, ObjectGraph, UserObject)
+        kind.__name__ for kind in _NUMBERS if kind not in (int, Reference, ObjectGraph, UserObject, Together)
     )
     return StateError(
         f"cannot keep a {type(value).__module__}.{type(value).__qualname__} as state "

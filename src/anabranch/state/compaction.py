@@ -6,6 +6,10 @@ once per tier, and a lookup asks a number of segments that grows with the logari
 
     epoch 12 │ 11 │ 10 │ 9 ‖ 5–8 │ 1–4          newest first; ‖ the next merge takes the four on the left
 
+How large a segment is, is its rows; where values are large, as many rows as its bytes would make. So a list of a
+megabyte that grows by an item each epoch is not merged with every fourth item: items are merged with items
+(`deltas.py`) until there are a quarter as many.
+
 Small merges are made by the channel, when it saves. Large ones would hold up the epoch, so the driver has
 them made beside it. Either way a merge changes nothing until a manifest names its result, and what it was
 made of is kept until no manifest that is kept names it, so that a damaged merge can be done without.

@@ -112,7 +112,7 @@ def inline_compaction(records: Sequence[SegmentRecord], rows_max: int, busy: fro
     Segments that are being merged already (`busy`) are left alone, or that work would be for nothing.
     """
     free = next((at for at, record in enumerate(records) if record.name in busy), len(records))
-    rows = [record.rows for record in records[:free]]
+    rows = [record.weight for record in records[:free]]
     found = compactable(rows)
     if found is None:
         return 0
@@ -145,8 +145,8 @@ def large_compactions(
             if any(record.generation != owners.generation for record in seen) or (everything and len(seen) > 1):
                 found.append((operator, channel, seen))
                 continue
-            range_ = compactable([record.rows for record in seen])
-            if range_ is not None and sum(r.rows for r in seen[: range_[1]]) > rows_max:
+            range_ = compactable([record.weight for record in seen])
+            if range_ is not None and sum(r.weight for r in seen[: range_[1]]) > rows_max:
                 found.append((operator, channel, seen[: range_[1]]))
     return found
 

@@ -62,6 +62,8 @@ class ManifestFacts:
     batch_digest: str | None = None
     """What tells the input of that micro-batch from any other; None if Spark has no note of it."""
     watermarks: WatermarkFacts = dataclasses.field(default_factory=WatermarkFacts)
+    broadcasts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Operator → its broadcast state, as the codec writes it, in base 64."""
 
     @property
     def in_flight(self) -> int:
@@ -77,6 +79,7 @@ class ManifestFacts:
             "feedback": {loop: vars(each) for loop, each in self.feedback.items()},
             "adaptation": vars(self.adaptation),
             "watermarks": vars(self.watermarks),
+            "broadcasts": dict(self.broadcasts),
             **self.owners.to_facts(),
         }
 
@@ -91,4 +94,5 @@ class ManifestFacts:
             AdaptationFacts(**fields["adaptation"]),
             fields["batch_digest"],
             WatermarkFacts(**fields["watermarks"]),
+            fields.get("broadcasts", {}),  # there was none before this version
         )

@@ -8,7 +8,7 @@ all its state, and are loaded and written with it. Entries may have a time to li
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from anabranch.errors import StateError
@@ -105,6 +105,17 @@ class StateMap:
         live = [[k, v, e] for k, (v, e) in self._entries.items() if e is None or e > now]
         return [self._ttl_ms, live]
 
+    def placed(self, place: Callable[[Any], Any]) -> list[Any]:
+        """The same with what `place` makes of keys and values: for a graph, in which others may hold them, too."""
+        ttl_ms, entries = self.to_parts()
+        return [ttl_ms, [[place(key), place(value), expires] for key, value, expires in entries]]
+
+    def filled(self, contents: list[Any], value_of: Callable[[Any], Any]) -> None:
+        """Take what `placed` gave."""
+        self._ttl_ms, entries = contents
+        self._entries.clear()
+        self._entries.update((value_of(key), (value_of(value), expires)) for key, value, expires in entries)
+
     @classmethod
     def from_parts(cls, parts: list[Any]) -> StateMap:
         ttl_ms, entries = parts
@@ -169,6 +180,15 @@ class StateMaps:
 
     def to_parts(self) -> list[Any]:
         return [[name, each.to_parts()] for name, each in self._maps.items()]
+
+    def placed(self, place: Callable[[Any], Any]) -> list[Any]:
+        """The maps as `place` has them: for a graph, in which others may hold them, too."""
+        return [[name, place(each)] for name, each in self._maps.items()]
+
+    def filled(self, contents: list[Any], value_of: Callable[[Any], Any]) -> None:
+        """Take what `placed` gave."""
+        self._maps.clear()
+        self._maps.update((name, value_of(each)) for name, each in contents)
 
     @classmethod
     def from_parts(cls, parts: list[Any]) -> StateMaps:

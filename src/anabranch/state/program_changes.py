@@ -6,8 +6,10 @@ A description has what the checkpoint depends on: operators, keys, fields of sta
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from anabranch.program.state_fields import FIRST_VERSION
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,15 +47,55 @@ def _compare_operator(name: str, was: Mapping[str, Any], now: Mapping[str, Any])
         if was.get(aspect) != now.get(aspect):
             text = f"operator {name}: its {aspect.replace('_', ' ')} was {was.get(aspect)} and is now {now.get(aspect)}"
             changes.append(ProgramChange(text, "refused" if was["key"] or now["key"] else "fine"))
-    gone = [field for field in was["state"] if field not in now["state"]]
-    added = [field for field in now["state"] if field not in was["state"]]
+    before, after = was.get("version", FIRST_VERSION), now.get("version", FIRST_VERSION)
+    if after < before:
+        text = (
+            f"operator {name}: its state has version {before}, and the program has version {after}: run the program "
+            f"that has version {before}, or a later one"
+        )
+        return [*changes, ProgramChange(text, "refused")]
+    if after > before:
+        changes.append(ProgramChange(f"operator {name}: its state goes from version {before} to {after}", "fine"))
+    renamed = {
+        field: next((each for each in were if each in was["state"] and field not in was["state"]), None)
+        for field, were in now.get("were", {}).items()
+    }
+    for field, old in renamed.items():
+        if old is not None:
+            changes.append(ProgramChange(f"operator {name}: its state {old} is now called {field}", "fine"))
+    kept = {old for old in renamed.values() if old is not None}
+    gone = [field for field in was["state"] if field not in now["state"] and field not in kept and after == before]
+    added = [field for field in now["state"] if field not in was["state"] and renamed.get(field) is None]
     if gone:
         changes.append(ProgramChange(f"operator {name}: its state no longer has {', '.join(gone)}", "loses state"))
     if added:
         text = f"operator {name}: its state now has {', '.join(added)}, at first with the default"
         changes.append(ProgramChange(text, "fine"))
+    lost = [field for field in was.get("broadcast", ()) if field not in now.get("broadcast", ())]
+    if lost:
+        text = f"operator {name}: its broadcast state no longer has {', '.join(lost)}"
+        changes.append(ProgramChange(text, "loses state"))
     for aspect in ("input", "output"):
         if was.get(aspect) != now.get(aspect):
             text = f"operator {name}: its {aspect} was {was.get(aspect)} and is now {now.get(aspect)}"
             changes.append(ProgramChange(text, "fine"))
     return changes
+
+
+def new_names(operators: Iterable[Mapping[str, Any]], known: Iterable[str]) -> dict[str, str]:
+    """Name in the checkpoint → name in the program, for operators that say what they were; see `describe_program`."""
+    described, before = list(operators), set(known)
+    taken = {operator["name"] for operator in described}
+    found: dict[str, str] = {}
+    for operator in described:
+        if operator["name"] not in before:
+            old = next((name for name in operator.get("was", ()) if name in before - taken - found.keys()), None)
+            if old is not None:
+                found[old] = operator["name"]
+    return found
+
+
+def renamed_program(description: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """A description of a program with other names."""
+    operators = description.get("operators", ())
+    return {**description, "operators": [{**each, "name": names.get(each["name"], each["name"])} for each in operators]}

@@ -16,10 +16,12 @@ from anabranch.errors import CheckpointError
 from anabranch.program.ddl import parse_ddl
 from anabranch.program.hashing import hash_columns, key_groups
 from anabranch.program.schema import Schema
+from anabranch.program.state_fields import FIRST_VERSION
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.files import Files
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.records import SegmentRecord
+from anabranch.state.renaming import renamed_manifest
 from anabranch.state.segment import Segment, compacted_segments, same_key
 
 
@@ -75,7 +77,7 @@ class CheckpointReader:
         if program is None:
             raise CheckpointError(f"{files.root} is not the checkpoint of an Anabranch query: it has no program.json")
         self.program = program
-        self.manifest = self._manifest(epoch)
+        self.manifest = renamed_manifest(self._manifest(epoch), program["operators"])
         self._operators = {each["name"]: each for each in self.program["operators"]}
         self._merged: dict[str, Segment] = {}
 
@@ -190,8 +192,10 @@ class CheckpointReader:
             records = sorted(self.manifest.segments.get(operator, ()), key=lambda record: -record.last)
             # A channel's own segments are newer than those it inherited, so sorting all by epoch is right for
             # every key: of two segments with one key, the later epoch is the one that counts.
-            segments = [segment for record in records for segment in self._open(record)]
-            self._merged[operator] = Segment(compacted_segments(segments, drop_dead=True))
+            details = self._operators[operator]
+            were, version = details.get("were", {}), details.get("version", FIRST_VERSION)
+            segments = [segment.renamed(were) for record in records for segment in self._open(record)]
+            self._merged[operator] = Segment(compacted_segments(segments, drop_dead=True, version=version))
         return self._merged[operator]
 
     def _open(self, record: SegmentRecord) -> list[Segment]:

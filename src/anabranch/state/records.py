@@ -12,6 +12,12 @@ from typing import Any
 
 _Data = bytes  # a field has that name
 
+Shape = tuple[str, str, tuple[str, ...]]
+"""A class of the user's as state has it: module and name, kind, its fields (of an enumeration, the member)."""
+
+
+_BYTES_OF_ALL, _BYTES_OF_ROW = 4096, 64  # of a segment with few rows, and of each of many
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRecord:
@@ -43,8 +49,17 @@ class SegmentRecord:
     """Of a compaction: what it was made of, while that is kept."""
     adopted: tuple[str, ...] = ()
     """Of a compaction: segments of older generations whose keys it took over."""
+    versions: tuple[int, ...] = ()
+    """Which versions of the operator's state its rows are of; empty: the first."""
+    classes: tuple[Shape, ...] = ()
+    """The classes of the user's whose objects it holds."""
     data: _Data | None = dataclasses.field(default=None, repr=False)
     """The segment itself, where it must travel to the checkpoint with the record; never in a manifest."""
+
+    @property
+    def weight(self) -> int:
+        """How large it is, for deciding what is merged: in rows, or in as many bytes as a usual row has."""
+        return max(self.rows, (self.bytes - _BYTES_OF_ALL) // _BYTES_OF_ROW)
 
     def to_fields(self) -> dict[str, Any]:
         """As a dict of plain values; what a segment does not have is left out."""
@@ -58,6 +73,10 @@ class SegmentRecord:
             fields["parts"] = [part.to_fields() for part in self.parts]
         if self.adopted:
             fields["adopted"] = list(self.adopted)
+        if self.versions:
+            fields["versions"] = list(self.versions)
+        if self.classes:
+            fields["classes"] = [[name, kind, list(names)] for name, kind, names in self.classes]
         if self.data is not None:
             fields["data"] = self.data
         return fields
@@ -69,6 +88,8 @@ class SegmentRecord:
         given["route"] = tuple(given["route"])
         given["parts"] = tuple(cls.of_fields(part) for part in given.get("parts", ()))
         given["adopted"] = tuple(given.get("adopted", ()))
+        given["versions"] = tuple(given.get("versions", ()))
+        given["classes"] = tuple((name, kind, tuple(names)) for name, kind, names in given.get("classes", ()))
         return cls(**given)
 
 

@@ -19,6 +19,8 @@ held. (LMDB was tried for this place: 6 µs per key and a single writer, against
 
 from __future__ import annotations
 
+import copy
+import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -31,12 +33,16 @@ from anabranch.errors import CheckpointError
 from anabranch.program.calling import canonical
 from anabranch.program.not_a_number import NAN, may_have_nan
 from anabranch.program.schema import to_values
+from anabranch.program.state_fields import FIRST_VERSION
 from anabranch.state.codec import decode, encode
+from anabranch.state.deltas import BYTES_MIN, DELTA, combined, delta_of, is_delta
 from anabranch.state.user_objects import UserClasses
 
 FORMAT = 1
 EXPIRES = "#expires"
 NEVER = 2**63 - 1
+VERSION = "#version"
+_DELTAS = b"anabranch.deltas"
 
 _ARROW_TYPES: dict[type, pa.DataType] = {
     bool: pa.bool_(),
@@ -49,8 +55,13 @@ _CODEC = b"codec"
 _NONE = type(None)
 
 
-def encode_column(values: Sequence[Any], classes: UserClasses | None = None) -> tuple[pa.Array, bytes]:
-    """A column that gives exactly these values back, and how it is encoded."""
+def encode_column(
+    values: Sequence[Any], classes: UserClasses | None = None, before: Sequence[bytes | None] | None = None
+) -> tuple[pa.Array, bytes]:
+    """A column that gives exactly these values back, and how it is encoded.
+
+    `before` has the cells that older segments have of them: of a large value that changed a little a delta is enough.
+    """
     kinds = set(map(type, values))
     kinds.discard(_NONE)
     if len(kinds) <= 1:
@@ -63,12 +74,17 @@ def encode_column(values: Sequence[Any], classes: UserClasses | None = None) -> 
                 return pa.array(values, arrow), b"plain"
             except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
                 pass  # an int beyond 64 bits, a lone surrogate
-    return pa.array([encode(value, classes) for value in values], pa.binary()), _CODEC
+    cells = [encode(value, classes) for value in values]
+    if before is not None:
+        cells = [cell if old is None else delta_of(old, cell) or cell for cell, old in zip(cells, before, strict=True)]
+    return pa.array(cells, pa.binary()), _CODEC
 
 
 def decode_column(column: pa.Array, encoding: bytes, classes: UserClasses | None = None) -> list[Any]:
     values = to_values(column)
-    return [decode(value, classes) for value in values] if encoding == _CODEC else values
+    if encoding != _CODEC:
+        return values
+    return [None if value is None else decode(value, classes) for value in values]  # None: the row has no such field
 
 
 def write_segment(
@@ -78,10 +94,21 @@ def write_segment(
     columns: Sequence[Sequence[Any]],
     dead: np.ndarray | None = None,
     classes: UserClasses | None = None,
+    version: int = FIRST_VERSION,
+    before: Mapping[str, Sequence[bytes | None]] | None = None,
 ) -> pa.Buffer:
-    """The bytes of a segment with these rows, in any order, each key once."""
+    """The bytes of a segment with these rows, in any order, each key once.
+
+    `before` has, for some fields, the cells that older segments have for these rows; see `encode_column`.
+    """
+    known = before or {}
+    if version != FIRST_VERSION:
+        fields, columns = (*fields, VERSION), (*columns, (version,) * len(keys))
     order = np.argsort(hashes, kind="stable")
-    encoded = [encode_column(keys), *(encode_column(column, classes) for column in columns)]
+    encoded = [
+        encode_column(keys),
+        *(encode_column(column, classes, known.get(name)) for name, column in zip(fields, columns, strict=True)),
+    ]
     arrays: list[pa.Array] = [pa.array(hashes), *(array for array, _ in encoded)]
     names = ["hash", "key", *(f"field.{name}" for name in fields)]
     encodings = [b"plain", *(encoding for _, encoding in encoded)]
@@ -94,13 +121,33 @@ def write_segment(
 
 
 def _segment_schema(names: Sequence[str], arrays: Sequence[Any], encodings: Sequence[bytes]) -> pa.Schema:
+    metadata = {b"anabranch.segment": str(FORMAT).encode()}
+    with_deltas = [
+        name
+        for name, array, encoding in zip(names, arrays, encodings, strict=True)
+        if encoding == _CODEC and len(_delta_rows(array))
+    ]
+    if with_deltas:
+        metadata[_DELTAS] = json.dumps(with_deltas).encode()
     return pa.schema(
         [
             pa.field(name, array.type, metadata={b"encoding": encoding})
             for name, array, encoding in zip(names, arrays, encodings, strict=True)
         ],
-        metadata={b"anabranch.segment": str(FORMAT).encode()},
+        metadata=metadata,
     )
+
+
+def _delta_rows(cells: pa.Array) -> np.ndarray:
+    """The rows of a column of cells that are deltas."""
+    if not len(cells):
+        return np.zeros(0, np.int64)
+    _, offsets, data = cells.buffers()
+    starts = np.frombuffer(offsets, np.int32)[cells.offset : cells.offset + len(cells) + 1]
+    if data is None or not data.size:
+        return np.zeros(0, np.int64)
+    filled = np.flatnonzero(starts[1:] > starts[:-1])
+    return filled[np.frombuffer(data, np.uint8)[starts[:-1][filled]] == DELTA]
 
 
 def _to_file(table: pa.Table) -> pa.Buffer:
@@ -133,6 +180,8 @@ class Segment:
         self.hashes = _one_chunk(table.column("hash")).to_numpy() if len(table) else np.zeros(0, np.uint64)
         self.fields = tuple(name[6:] for name in table.column_names if name.startswith("field."))
         self.has_dead = "dead" in table.column_names
+        self.deltas: frozenset[str] = frozenset(json.loads((table.schema.metadata or {}).get(_DELTAS, b"[]")))
+        """The columns of which some cells are deltas: what they change is in older segments."""
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -143,6 +192,52 @@ class Segment:
         if rows is not None:
             column = column.take(pa.array(rows))
         return decode_column(column, self.encoding(name), classes)
+
+    def cells(self, name: str, rows: np.ndarray) -> list[bytes | None]:
+        """The bytes of some rows of a column that the codec made."""
+        return to_values(_one_chunk(self.table.column(name)).take(pa.array(rows)))
+
+    def is_large(self, name: str, rows: np.ndarray) -> bool:
+        """Whether a column that the codec made has large cells in some of these rows."""
+        if self.encoding(name) != _CODEC or not len(rows):
+            return False
+        lengths = pc.binary_length(_one_chunk(self.table.column(name)).take(pa.array(rows)))
+        return (pc.max(lengths).as_py() or 0) >= BYTES_MIN
+
+    def absent(self, name: str, rows: np.ndarray) -> np.ndarray | None:
+        """Which of some rows do not have a field that others have: those of another version; None: all have it."""
+        column = _one_chunk(self.table.column(name))
+        if self.encoding(name) != _CODEC or not column.null_count:
+            return None
+        return column.is_null().to_numpy(zero_copy_only=False)[rows]
+
+    def versions(self, rows: np.ndarray) -> np.ndarray:
+        """Which versions of the operator's state some rows are of."""
+        if VERSION not in self.fields or not len(self):
+            return np.full(len(rows), FIRST_VERSION)
+        return _one_chunk(self.table.column(f"field.{VERSION}")).to_numpy()[rows]
+
+    def is_of(self, version: int) -> bool:
+        """Whether all rows are of one version of the operator's state."""
+        if VERSION not in self.fields or not len(self):
+            return version == FIRST_VERSION or not len(self)
+        return bool(pc.all(pc.equal(self.table.column(f"field.{VERSION}"), version)).as_py())
+
+    def renamed(self, names: Mapping[str, Sequence[str]]) -> Segment:
+        """The same with fields under the names they have now: name → what it was before, latest first."""
+        columns = list(self.table.column_names)
+        for name, was in names.items():
+            old = next((f"field.{each}" for each in was if f"field.{each}" in columns), None)
+            if old is not None and f"field.{name}" not in columns:
+                columns[columns.index(old)] = f"field.{name}"
+        if columns == self.table.column_names:
+            return self
+        other = copy.copy(self)
+        now = dict(zip(self.table.column_names, columns, strict=True))
+        other.deltas = frozenset(now[name] for name in self.deltas)
+        other.table = self.table.rename_columns(columns)
+        other.fields = tuple(name[6:] for name in columns if name.startswith("field."))
+        return other
 
     def encoding(self, name: str) -> bytes:
         return (self.table.schema.field(name).metadata or {}).get(b"encoding", b"plain")
@@ -225,6 +320,7 @@ def compacted_segments(
     keeps: Callable[[np.ndarray, Callable[[], list[Any]]], np.ndarray] | None = None,
     defaults: Mapping[str, Any] | None = None,
     clock_ms: int | None = None,
+    version: int = FIRST_VERSION,
 ) -> pa.Buffer:
     """One segment with the meaning of several, given newest first.
 
@@ -238,6 +334,8 @@ def compacted_segments(
         The fields the result has, with the value of each where a segment does not have it.
     clock_ms : int, optional
         With `drop_dead`, forget what has expired by this time, too.
+    version : int
+        The version of the state that has those fields. Rows of others keep the fields they have.
     """
     if defaults is None:
         # The newest segment has the fields the program has now.
@@ -245,14 +343,18 @@ def compacted_segments(
     live = [segment for segment in segments if len(segment)]
     if not live:
         return write_segment(np.zeros(0, np.uint64), [], tuple(defaults), [[] for _ in defaults])
-    names = ["key", *(f"field.{name}" for name in defaults)]
+    is_mixed = not all(segment.is_of(version) for segment in live)
+    if any(VERSION in segment.fields for segment in live):
+        defaults = {**defaults, VERSION: FIRST_VERSION}
+    older = [each for segment in live for each in segment.fields if each not in defaults] if is_mixed else []
+    names = ["key", *(f"field.{name}" for name in dict.fromkeys([*defaults, *older]))]
     hashes = np.concatenate([segment.hashes for segment in live])
     # Stable: rows with one hash stay newest first.
     order = np.argsort(hashes, kind="stable")
     hashes = hashes[order]
     arrays, encodings = [], []
     for name in names:
-        array, encoding = _joined(live, name, defaults.get(name[6:]))
+        array, encoding = _joined(live, name, defaults.get(name[6:]), is_mixed and not name.startswith("field.#"))
         arrays.append(array.take(pa.array(order)))
         encodings.append(encoding)
     dead = np.concatenate([segment.dead_mask() for segment in live])[order]
@@ -264,9 +366,16 @@ def compacted_segments(
             keep &= pc.greater(moments, clock_ms).to_numpy(zero_copy_only=False)
     if keeps is not None:
         keep &= keeps(hashes, lambda: decode_column(arrays[0], encodings[0]))
+    for at, name in enumerate(names):
+        if any(name in segment.deltas for segment in live):
+            arrays[at] = _followed(arrays[at], keep, hashes, arrays[0], encodings[0])
     rows = pa.array(np.flatnonzero(keep))
     columns: list[pa.Array] = [column.take(rows) for column in (pa.array(hashes), *arrays)]
     column_names, column_encodings = ["hash", *names], [b"plain", *encodings]
+    for name in [f"field.{each}" for each in dict.fromkeys(older)]:
+        at = column_names.index(name)
+        if columns[at].null_count == len(columns[at]):  # no row is left that has it
+            del columns[at], column_names[at], column_encodings[at]
     if not drop_dead and dead[keep].any():
         columns.append(pa.array(dead[keep]))
         column_names.append("dead")
@@ -274,7 +383,28 @@ def compacted_segments(
     return _to_file(pa.table(columns, _segment_schema(column_names, columns, column_encodings)))
 
 
-def _joined(segments: Sequence[Segment], name: str, default: Any) -> tuple[pa.Array, bytes]:
+def _followed(cells: pa.Array, keep: np.ndarray, hashes: np.ndarray, keys: pa.Array, encoding: bytes) -> pa.Array:
+    """A column in which the deltas of rows that are kept are applied to what they change, as far as it is here.
+
+    Rows of one key stand together, newest first.
+    """
+    rows = _delta_rows(cells)
+    rows = rows[keep[rows]]
+    if not len(rows):
+        return cells
+    values = to_values(cells)
+    for row in rows.tolist():
+        key = decode_column(keys[row : row + 1], encoding)[0]
+        cell, at = values[row], row + 1
+        while is_delta(cell) and at < len(values) and hashes[at] == hashes[row]:
+            if same_key(decode_column(keys[at : at + 1], encoding)[0], key):
+                cell = combined(cell, values[at])
+            at += 1
+        values[row] = cell
+    return pa.array(values, pa.binary())
+
+
+def _joined(segments: Sequence[Segment], name: str, default: Any, may_lack: bool) -> tuple[pa.Array, bytes]:
     complete = all(name in segment.table.column_names for segment in segments)
     if complete:
         kinds = {(segment.table.column(name).type, segment.encoding(name)) for segment in segments}
@@ -289,6 +419,9 @@ def _joined(segments: Sequence[Segment], name: str, default: Any) -> tuple[pa.Ar
         known = name in segment.table.column_names
         if known and segment.encoding(name) == _CODEC:
             packed += segment.table.column(name).chunks
+            continue
+        if not known and may_lack:  # what a field of another version begins with is for the migration to say
+            packed.append(pa.nulls(len(segment), pa.binary()))
             continue
         found = segment.values(name) if known else [default] * len(segment)
         values += found

@@ -27,6 +27,7 @@ import pyarrow as pa
 from anabranch.errors import CheckpointError, MissingSegments, StorageError
 from anabranch.faults import reach
 from anabranch.program.graph import Keyed, Node
+from anabranch.program.state_fields import FIRST_VERSION
 from anabranch.state.backing import BackingStore
 from anabranch.state.compaction import INLINE_ROWS
 from anabranch.state.files import Files, LocalFiles, MemoryFiles
@@ -38,6 +39,19 @@ from anabranch.state.segment import EXPIRES, NEVER, Segment, checksum_of, compac
 from anabranch.state.table import SegmentCache, Table
 
 _segments = SegmentCache()
+
+
+@dataclasses.dataclass(frozen=True)
+class FieldNames:
+    """What a program says of the fields of an operator's state."""
+
+    version: int = FIRST_VERSION
+    """Which version of the state has them."""
+    were: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """Field → what it was called before, latest first."""
+
+
+_FIRST = FieldNames()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +74,8 @@ class StateVersion:
         Operator name → its key.
     fields : mapping
         Operator name → its state fields with their initial values.
+    histories : mapping
+        Operator name → the version of its state, and what its fields were called before, where that says something.
     segments : mapping
         Operator name → the manifest's records of its segments.
     supplied : mapping
@@ -87,6 +103,7 @@ class StateVersion:
     keys: Mapping[str, KeyRoute]
     fields: Mapping[str, Mapping[str, Any]]
     segments: Mapping[str, Sequence[SegmentRecord]]
+    histories: Mapping[str, FieldNames] = dataclasses.field(default_factory=dict)
     supplied: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     compacting: frozenset[str] = frozenset()
     transient: frozenset[str] = frozenset()
@@ -123,7 +140,7 @@ class TaskState:
             if isinstance(node.logic, Keyed):
                 records = self.visible(node.name)
                 self._records[node.name] = records
-                segments = [segment for record in records for segment in self._read(record, missing)]
+                segments = self._named_now(node.name, [s for record in records for s in self._read(record, missing)])
                 self._tables[node.name] = Table(
                     node,
                     self._version.keys[node.name],
@@ -134,6 +151,11 @@ class TaskState:
         if missing:
             raise MissingSegments(missing)
         return self._tables
+
+    def _named_now(self, operator: str, segments: Sequence[Segment]) -> list[Segment]:
+        """Segments with the names that the program has for the fields."""
+        were = self._version.histories.get(operator, _FIRST).were
+        return [segment.renamed(were) for segment in segments] if were else list(segments)
 
     def visible(self, operator: str) -> list[SegmentRecord]:
         """The segments this channel reads of an operator, newest first."""
@@ -215,7 +237,13 @@ class TaskState:
             if changes is None:
                 continue
             data, rows = changes
+            version = self._version.histories.get(node.name, _FIRST).version
             record = self._write(node.name, data, rows, self._version.epoch)
+            record = dataclasses.replace(
+                record,
+                versions=() if version == FIRST_VERSION else (version,),
+                classes=tuple(sorted(self._tables[node.name].classes.kept)),
+            )
             written.append(record)
             reach("segment written", epoch=self._version.epoch, channel=self._channel, operator=node.name)
             seen = [record, *self._records[node.name]]
@@ -249,6 +277,8 @@ class TaskState:
             adopted=tuple(sorted(adopted | set(foreign))),
             made=self._version.epoch,
             parts=tuple(dataclasses.replace(each, parts=(), data=None) for each in records),
+            versions=_versions_in(records),
+            classes=tuple(sorted({shape for record in records for shape in record.classes})),
         )
 
     def _segments_of(
@@ -270,12 +300,14 @@ class TaskState:
         self, operator: str, segments: Sequence[Segment], drop_dead: bool, is_restricted: bool = True
     ) -> pa.Buffer:
         """Segments, newest first, as one; restricted to what this channel owns, if others' keys are in them."""
+        segments = self._named_now(operator, segments)
         return compacted_segments(
             segments,
             drop_dead=drop_dead,
             keeps=functools.partial(self.owned, operator) if is_restricted else None,
             defaults=self._defaults(operator, segments),
             clock_ms=self._version.clock_ms,
+            version=self._version.histories.get(operator, _FIRST).version,
         )
 
     def _defaults(self, operator: str, segments: Sequence[Segment]) -> dict[str, Any]:
@@ -315,3 +347,9 @@ class TaskState:
                 self._version.backing.donate(name, memoryview(data))
             record = dataclasses.replace(record, data=data.to_pybytes())
         return record
+
+
+def _versions_in(records: Sequence[SegmentRecord]) -> tuple[int, ...]:
+    """Which versions of its operator's state a merge may hold; empty: the first alone."""
+    found = {version for record in records for version in record.versions or (FIRST_VERSION,)}
+    return () if found == {FIRST_VERSION} else tuple(sorted(found))

@@ -12,72 +12,29 @@ import gc
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import Enum
-from functools import lru_cache, partial
+from functools import partial
 from itertools import compress, repeat
-from operator import is_not
+from operator import is_, is_not
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import StateError
+from anabranch.errors import CheckpointError, StateError
 from anabranch.program.calling import Instances, canonical_key
 from anabranch.program.graph import Keyed, Node
-from anabranch.program.object_parts import attributes_of, is_library, is_plain_instance
-from anabranch.program.object_pieces import CHANGING
-from anabranch.state.codec import comparable
+from anabranch.state.codec import comparable, decode
+from anabranch.state.deltas import BYTES_MIN, combined, is_delta
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.segment import EXPIRES, Segment, write_segment
-from anabranch.state.user_objects import UserClasses
-
-# Values of these types cannot change in place: the same object means the same value.
-_IMMUTABLE = frozenset({type(None), bool, int, float, str, bytes})
-
-
-@lru_cache(maxsize=256)
-def _is_object(kind: Any) -> bool:
-    """Whether instances of a class are objects whose attributes may change."""
-    return is_plain_instance(kind) and not issubclass(kind, Enum) and not is_library(kind.__module__)
-
-
-def shared_object(values: Iterable[Any]) -> Any:
-    """An object that can change in place and is in two places of these values, or None.
-
-    Read back, it would be two objects: changing one would no longer change the other.
-    """
-    seen: set[int] = set()
-    arrays: list[np.ndarray] = []
-    waiting = list(values)
-    while waiting:
-        value = waiting.pop()
-        kind: Any = type(value)
-        if kind in _IMMUTABLE:
-            continue
-        is_object = _is_object(kind)
-        if is_object or isinstance(value, (list, dict, set, deque, StateMap, StateMaps, *CHANGING)):
-            if id(value) in seen:
-                return value
-            seen.add(id(value))
-        if isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, (list, tuple, deque)):
-            waiting.extend(value)
-        elif isinstance(value, (StateMap, StateMaps)):
-            waiting.extend(value.held())
-        elif isinstance(value, np.ndarray):
-            if any(np.may_share_memory(value, other) for other in arrays):
-                return value
-            arrays.append(value)
-        elif is_object:
-            waiting.extend(each for _, each in attributes_of(value))
-    return None
+from anabranch.state.shared_fields import IMMUTABLE, Together, tied, untied
+from anabranch.state.user_objects import UserClasses, UserObject
 
 
 def _is_unchanged(value: Any) -> bool:
     """Whether a value that is the same object is sure to be the same value."""
-    return type(value) in _IMMUTABLE or (isinstance(value, (StateMap, StateMaps)) and not value.changed)
+    return type(value) in IMMUTABLE or (isinstance(value, (StateMap, StateMaps)) and not value.changed)
 
 
 class SegmentCache:
@@ -131,9 +88,12 @@ class Table:
         self._ttl_ms = node.logic.time_to_live_ms
         self._is_timed = bool(node.logic.timed)
         self._defaults = {field.name: field for field in node.logic.fields}
+        self._version = node.logic.version
         self._key = key
         self.live: dict[Any, Any] = {}
         self._loaded: dict[Any, tuple[Any, ...]] = {}
+        self._large: dict[tuple[str, Any], bytes] = {}  # field and key → the cell that was read
+        self._renewed: set[Any] = set()  # keys whose state was of an earlier version: they are written in this one
         self._loaded_bytes: dict[Any, bytes] = {}  # of what can change in place, where it matters whether it did
 
     def load(self, touched: Iterable[Any]) -> dict[Any, Any]:
@@ -146,7 +106,7 @@ class Table:
                 new, restored = self.instances.new, self.instances.restored
                 for key, values in found.items():
                     live[key] = restored(values)
-                    if self._ttl_ms is not None and not _IMMUTABLE.issuperset(map(type, values)):
+                    if self._ttl_ms is not None and not IMMUTABLE.issuperset(map(type, values)):
                         self._loaded_bytes[key] = comparable(list(values), self.classes)
                 if len(found) < len(wanted):
                     for key in wanted:
@@ -154,6 +114,13 @@ class Table:
                             live[key] = new()
                 self._loaded.update(found)
         return live
+
+    def known(self, keys: Sequence[Any]) -> set[Any]:
+        """Those of these keys that have state, or are live; nothing becomes live."""
+        live = self.live
+        wanted = [key for key in keys if key not in live]
+        found = self._find(wanted) if wanted and self.segments else {}
+        return {*found, *(key for key in keys if key in live)}
 
     def load_waiting(self, field: str) -> dict[Any, Any]:
         """Make sure the instances whose `field` is true are live; all live ones, by key.
@@ -167,7 +134,7 @@ class Table:
             keys = [canonical_key(key) for key in segment.values("key")]
             gone = self._gone(segment, rows) or repeat(False)
             owned = repeat(True) if self._owns is None else self._owns(segment.hashes, partial(list, keys))
-            values = self._column(segment, field, rows)
+            values = segment.values(f"field.{field}") if field in segment.fields else [None] * len(rows)
             for key, dead, mine, value in zip(keys, gone, owned, values, strict=False):
                 if key not in seen:
                     seen.add(key)
@@ -214,26 +181,120 @@ class Table:
         order = np.argsort(hashes)
         hashes, left = hashes[order], np.fromiter(keys, dtype=object, count=len(keys))[order]
         found: dict[Any, tuple[Any, ...]] = {}
-        for segment in self.segments:
+        for at, segment in enumerate(self.segments):
             if not len(left):
                 break
             places, rows = segment.find(hashes, left)
             if not len(places):
                 continue
             gone = self._gone(segment, rows)
-            columns = [self._column(segment, name, rows) for name in self.instances.names]
-            values: Iterable[Any] = zip(*columns, strict=True) if columns else [()] * len(rows)
-            states = zip(left[places].tolist(), values, strict=True)
+            states = zip(left[places].tolist(), self._states(at, rows, left[places]), strict=True)
             found.update(states if gone is None else compress(states, [not dead for dead in gone]))
             missing = np.ones(len(left), dtype=bool)
             missing[places] = False
             hashes, left = hashes[missing], left[missing]
         return found
 
-    def _column(self, segment: Segment, name: str, rows: np.ndarray) -> list[Any]:
-        if name in segment.fields:
-            return segment.values(f"field.{name}", rows, self.classes)
-        return [self._defaults[name].initial() for _ in range(len(rows))]  # the program has it, the state not yet
+    def _states(self, at: int, rows: np.ndarray, keys: np.ndarray) -> Iterable[tuple[Any, ...]]:
+        """The state of some rows of a segment, given by its number, in the version of the program."""
+        segment = self.segments[at]
+        if not segment.is_of(self._version):
+            versions = segment.versions(rows)
+            is_old = versions != self._version
+            if is_old.any():
+                before = iter(self._migrated(at, rows[is_old], versions[is_old].tolist(), keys[is_old]))
+                now = iter(self._states_now(at, rows[~is_old], keys[~is_old]))
+                return [next(before if old else now) for old in is_old.tolist()]
+        return self._states_now(at, rows, keys)
+
+    def _states_now(self, at: int, rows: np.ndarray, keys: np.ndarray) -> Iterable[tuple[Any, ...]]:
+        columns = [self._column(at, name, rows, keys) for name in self.instances.names]
+        states: Iterable[tuple[Any, ...]] = zip(*columns, strict=True) if columns else [()] * len(rows)
+        if any(Together in set(map(type, column)) for column in columns):
+            states = [tuple(untied(state, self.classes)) for state in states]
+        return states
+
+    def _migrated(
+        self, at: int, rows: np.ndarray, versions: Sequence[int], keys: np.ndarray
+    ) -> Iterator[tuple[Any, ...]]:
+        """The state of rows of earlier versions, as the program's own steps make it."""
+        segment, history = self.segments[at], self.instances.logic.history
+        if history is None:
+            title = self.instances.node.title
+            raise StateError(f"operator {title}: its state has version {max(versions)}, and the program version 1")
+        ours = [name for name in self.instances.names if name not in history.names]  # what only we know of
+        held = {name: self._column(at, name, rows, keys) for name in ours}
+        lenient = UserClasses(self.instances.node, is_lenient=True)
+        theirs = {}
+        for name in (each for each in segment.fields if not each.startswith("#") and each not in ours):
+            lacking = segment.absent(f"field.{name}", rows)
+            has = [True] * len(rows) if lacking is None else (~lacking).tolist()
+            theirs[name] = list(zip(has, self._values(at, name, rows, keys, lenient), strict=True))
+        for place, (key, version) in enumerate(zip(keys.tolist(), versions, strict=True)):
+            fields = {name: column[place][1] for name, column in theirs.items() if column[place][0]}
+            fields = dict(zip(fields, untied(fields.values(), self.classes), strict=True))
+            made = history.migrated(fields, version, self.instances.node.title, key)
+            self._refuse_records(key, made)
+            self._renewed.add(key)
+            made |= {name: column[place] for name, column in held.items()}
+            yield tuple(made[name] if name in made else self._defaults[name].initial() for name in self.instances.names)
+
+    def _refuse_records(self, key: Any, fields: dict[str, Any]) -> None:
+        waiting = list(fields.values())
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, UserObject):
+                raise StateError(
+                    f"operator {self.instances.node.title}: migrate=… passes on a {value.name} for the key {key!r}, a "
+                    "class that is not what it was: make something else of it, value['field'] has its fields"
+                )
+            if isinstance(value, (list, tuple, set, frozenset, deque)):
+                waiting.extend(value)
+            elif isinstance(value, dict):
+                waiting.extend(value.values())
+
+    def _column(self, at: int, name: str, rows: np.ndarray, keys: np.ndarray) -> list[Any]:
+        segment, initial = self.segments[at], self._defaults[name].initial
+        if name not in segment.fields:
+            return [initial() for _ in range(len(rows))]  # the program has it, the state not yet
+        values = self._values(at, name, rows, keys, self.classes)
+        lacking = segment.absent(f"field.{name}", rows)
+        if lacking is not None and lacking.any():
+            return [initial() if lacks else value for lacks, value in zip(lacking.tolist(), values, strict=True)]
+        return values
+
+    def _values(self, at: int, name: str, rows: np.ndarray, keys: np.ndarray, classes: UserClasses) -> list[Any]:
+        """The values of a field, large ones with their cells kept: what becomes of them may be written as a delta."""
+        segment, column = self.segments[at], f"field.{name}"
+        if column not in segment.deltas and not segment.is_large(column, rows):
+            return segment.values(column, rows, classes)
+        cells = self._cells(at, column, rows, keys)
+        for key, cell in zip(keys.tolist(), cells, strict=True):
+            if cell is not None and len(cell) >= BYTES_MIN // 2 and classes is self.classes:
+                self._large[name, key] = cell
+        return [None if cell is None else decode(cell, classes) for cell in cells]
+
+    def _cells(self, at: int, column: str, rows: np.ndarray, keys: np.ndarray) -> list[bytes | None]:
+        """Cells of a column, deltas followed through older segments."""
+        cells = self.segments[at].cells(column, rows)
+        if column not in self.segments[at].deltas:
+            return cells
+        hashes = self.segments[at].hashes[rows]
+        open_ = np.array([place for place, cell in enumerate(cells) if is_delta(cell)], dtype=np.int64)
+        for older in self.segments[at + 1 :]:
+            if not len(open_):
+                return cells
+            places, found = older.find(hashes[open_], keys[open_])
+            if column in older.table.column_names:
+                for place, cell in zip(open_[places].tolist(), older.cells(column, found), strict=True):
+                    cells[place] = combined(cells[place] or b"", cell or b"")
+            open_ = np.array([place for place in open_.tolist() if is_delta(cells[place])], dtype=np.int64)
+        if len(open_):
+            raise CheckpointError(
+                f"operator {self.instances.node.title}: the state of the key {keys[open_[0]]!r} is damaged: what its "
+                "last change was made to is missing. Restore the checkpoint, or start anew with another one."
+            )
+        return cells
 
     def _gone(self, segment: Segment, rows: np.ndarray) -> list[bool] | None:
         """Which of the rows do not count any more; None: all count."""
@@ -249,13 +310,13 @@ class Table:
             before = comparable(list(self._loaded.get(key, initial)), self.classes)
         return comparable(list(values), self.classes) != before
 
-    def _refuse_sharing(self, key: Any, values: tuple[Any, ...]) -> None:
-        shared = shared_object(values)
-        if shared is not None:
-            raise StateError(
-                f"operator {self.instances.node.title}: the state of the key {key!r} holds one {type(shared).__name__} "
-                f"in two places ({shared!r:.100}); read back it would be two. Keep a copy in one of them."
-            )
+    def _tied(self, columns: list[Sequence[Any]]) -> list[Sequence[Any]]:
+        """The columns as they are written: what is in two places of a key's state is kept as one."""
+        if all(IMMUTABLE.issuperset(map(type, values)) for values in columns):
+            return columns
+        states = list(zip(*columns, strict=True))
+        ties = [tied(self.instances.names, state, self.classes) for state in states]
+        return columns if all(map(is_, ties, states)) else list(zip(*ties, strict=True))
 
     def changes(self) -> tuple[pa.Buffer, int] | None:
         """The segment of what this epoch changed and its number of rows, or None if nothing did."""
@@ -272,11 +333,15 @@ class Table:
             if not keys:
                 return None
             names = list(self.instances.names)
-            if self._ttl_ms is not None:
-                names.append(EXPIRES)
-                columns.append((self._clock_ms + self._ttl_ms,) * len(keys))
+            before = {name: [self._large.get((name, key)) for key in keys] for name in {n for n, _ in self._large}}
             try:
-                segment = write_segment(self._key.hashes(keys), keys, names, columns, ended, self.classes)
+                columns = self._tied(columns)
+                if self._ttl_ms is not None:
+                    names.append(EXPIRES)
+                    columns = [*columns, (self._clock_ms + self._ttl_ms,) * len(keys)]
+                segment = write_segment(
+                    self._key.hashes(keys), keys, names, columns, ended, self.classes, self._version, before
+                )
                 return segment, len(keys)
             except StateError as problem:
                 raise StateError(f"operator {self.instances.node.title}: {problem}") from None
@@ -298,16 +363,15 @@ class Table:
         changed = np.zeros(len(keys), dtype=bool)
         for values, olds in zip(now, before, strict=True):
             changed |= np.fromiter(map(is_not, values, olds), dtype=bool, count=len(keys))
-            if not _IMMUTABLE.issuperset(map(type, values)):
+            if not IMMUTABLE.issuperset(map(type, values)):
                 changed |= np.fromiter((not _is_unchanged(value) for value in values), bool, len(keys))
         if self._ttl_ms is not None:
             # Time to live counts from the last epoch that left another value, not merely another object.
             changed = np.fromiter(map(self._differs, keys, zip(*now, strict=True), repeat(initial)), bool, len(keys))
+        elif self._renewed:
+            changed |= np.fromiter(map(self._renewed.__contains__, keys), bool, len(keys))
         if not changed.all():
             keys, now = list(compress(keys, changed)), [list(compress(values, changed)) for values in now]
-        if any(not _IMMUTABLE.issuperset(map(type, values)) for values in now):
-            for key, values in zip(keys, zip(*now, strict=True), strict=True):
-                self._refuse_sharing(key, values)
         return keys, now
 
 

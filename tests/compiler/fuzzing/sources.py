@@ -17,8 +17,6 @@ from tests.compiler.fuzzing.generated import HEAD, generated
 from tests.compiler.fuzzing.mutations import mutated
 from tests.compiler.fuzzing.trials import Program
 
-#: Operators whose author named a key, where what cannot be followed is taken on trust; the runtime refuses them.
-_TRUSTED = frozenset({"TwoNamesForOneList"})
 #: They go through the memory of the process, or take emit, which programs cannot use.
 _NOT_RUN = frozenset({"walks_the_heap"})
 
@@ -54,9 +52,8 @@ def _of_case(case: Case) -> Program | None:
     text = _text_of(target)
     if text is None:
         return None
-    truth = "" if case.name in _TRUSTED else case.truth
     names = functools.partial(dict, vars(inspect.getmodule(target)))
-    return Program(case.name, text, target.__name__, makes, case.mode, case.by, truth, names=names)
+    return Program(case.name, text, target.__name__, makes, case.mode, case.by, case.truth, names=names)
 
 
 def planted(every: int = 12, seed: int = 0) -> Iterator[Program]:

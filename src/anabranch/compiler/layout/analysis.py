@@ -34,6 +34,7 @@ from anabranch.program.graph import (
     Map,
     Node,
     Process,
+    StateField,
     is_ours,
 )
 from anabranch.program.model import (
@@ -79,6 +80,7 @@ def analyse_with_facts(node: Node) -> tuple[Model, Inference | None]:
     found = infer(target, method, schema, node.schema, mode, fields, node.location)
     model = _from_code(node, found, target, method, mode)
     others = _called_between(node, target, fields)
+    model = _told_to_all(node, model, target, others)
     if isinstance(node.logic, Keyed) and (node.logic.timed or node.logic.punctuated):
         model = _emitting_between(node, model, others)
     model = _declare(node, model, found, declaration_of(target))
@@ -131,7 +133,7 @@ def _code_of(node: Node) -> tuple[Any, str | None, str, tuple[Any, ...]]:
         method = logic.method if logic.method not in _TAKING else "process"
         as_written = getattr(logic.prototype, "operator_as_written", None)  # behind the columns of a computed key
         target = logic.prototype if as_written is None else as_written()
-        return target, method, "process", logic.fields
+        return target, method, "process", (*logic.fields, *_broadcast_fields(logic))
     if isinstance(logic, Process):
         return logic.operator, None if _is_called(logic) else logic.method, "process", ()
     return user_function(logic.function), None, _MODES[type(logic)], ()  # type: ignore[union-attr]
@@ -153,6 +155,26 @@ def _called_between(node: Node, target: Any, fields: tuple[Any, ...]) -> list[In
     ]
 
 
+def _broadcast_fields(logic: Keyed) -> tuple[StateField, ...]:
+    fields = logic.broadcast.fields if logic.broadcast is not None else ()
+    return tuple(StateField(field.name, field.default, field.factory) for field in fields)
+
+
+def _told_to_all(node: Node, model: Model, target: Any, others: list[Inference]) -> Model:
+    """The model of an operator that takes a broadcast stream, too; what was read of that is added to `others`."""
+    if not isinstance(node.logic, Keyed) or node.logic.broadcast is None:
+        return model
+    method, fields = node.logic.broadcast.method, _broadcast_fields(node.logic)
+    found = infer(target, method, node.inputs[-1].schema, node.schema, "process", fields, node.location)
+    others.append(found)
+    facts = ordered_blocks(found)
+    blocks = model.blocks + tuple(block_of(fact, f"{method}: ") for fact in facts if fact.kind not in TRUSTED)
+    if blocks and not model.blocks:
+        model = dataclasses.replace(model, state=blocks[0], key=None, case=0)
+    trusted = told_unfollowed([fact for fact in facts if fact.kind in TRUSTED], node.logic.prototype)
+    return dataclasses.replace(model, blocks=blocks, unfollowed=model.unfollowed or trusted)
+
+
 def _file_of(member: Any) -> str:
     """Where a method was written; what is none counts as ours."""
     return member.__code__.co_filename if isinstance(member, types.FunctionType) else __file__
@@ -168,7 +190,8 @@ def _emitting_between(node: Node, model: Model, others: list[Inference]) -> Mode
     when = "at punctuations" if node.logic.punctuated else "when a time has come"
     inputs = model.inputs
     if node.logic.punctuated:
-        inputs = Property((Input.EXPECTING,) * max(1, len(node.inputs)), "it is called at punctuations", here)
+        kinds = (Input.OBLIVIOUS if node.is_broadcast(at) else Input.EXPECTING for at in range(len(node.inputs)))
+        inputs = Property(tuple(kinds), "it is called at punctuations", here)
     if blocks and not model.blocks:
         model = dataclasses.replace(model, state=blocks[0], key=None, case=0)
     return dataclasses.replace(
@@ -245,9 +268,14 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
     }[state.value]
     alone = state.value is State.UNKNOWN or (key is not None and bool(key.expression))
     in_globals, out_of_reach = _written_outside(found, target) if alone and found.facts.written else ((), ())
+    not_kept = tuple(f"{text} (line {place.line})" for text, place in found.facts.not_kept.items())
+    if alone and not isinstance(node.logic, Keyed):
+        unseen = f"what {{}} gets is not seen in the code: if it is no data, the {_STOPS}"
+        notes += tuple(Property("note", unseen.format(path), at) for path, at in found.facts.unseen.items())
     return Model(
         in_globals=in_globals,
         out_of_reach=out_of_reach,
+        not_kept=not_kept,
         unfollowed=unfollowed,
         state=state,
         selectivity=selectivity,
@@ -262,6 +290,9 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
         case=case,
         logic=logic,
     )
+
+
+_STOPS = "query stops at the end of its first epoch with what to change"
 
 
 def _written_outside(found: Inference, target: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -279,7 +310,7 @@ def _written_outside(found: Inference, target: Any) -> tuple[tuple[str, ...], tu
 
 def _definition(found: Inference, fallback: Location) -> Location:
     reading = found.reading
-    if reading is not None and getattr(reading.tree, "lineno", None):
+    if reading is not None and getattr(reading.tree, "lineno", None) and not is_ours(reading.frame.file):
         return Location(reading.frame.file, reading.tree.lineno)
     return fallback
 

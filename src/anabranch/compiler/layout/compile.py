@@ -180,6 +180,6 @@ def _blocked(model: Model, reason: str, node: Node) -> Model:
         case=0,
         logic=None,
         blocks=(state, *model.blocks),
-        remedy="give each operator an object of its own",
+        remedy="give each operator an object of its own, or let them share declared state: ab.share(…)",
         ordering=Property(Ordering.NEEDED, "tuples must come in the order of one thread", node.location),
     )

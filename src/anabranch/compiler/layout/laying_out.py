@@ -325,6 +325,7 @@ class _Draft:
                 crosses=crosses,
                 key=self._edge_key(target, edge.place) if crosses and target is not None else (),
                 keeps_keys=crosses and target is not None and self._keeps_keys(step, target),
+                to_all=target is not None and target.node.is_broadcast(edge.place),
             )
 
     def _keeps_keys(self, source: Step, target: Step) -> bool:
@@ -336,6 +337,8 @@ class _Draft:
     def _edge_key(self, target: Step, place: int) -> tuple[str, ...]:
         """The columns an edge is routed by: those of the route, by their names in this input."""
         node = target.node
+        if node.is_broadcast(place):
+            return ()
         held = self._held.get(self._node_of[target.number].id)
         if held is not None:
             return () if is_single(held) else self._key_names[self._node_of[target.number].id]

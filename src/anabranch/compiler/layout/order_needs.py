@@ -25,6 +25,9 @@ A stage hands on in order only what it gets in order. So if somebody relies on t
 steps say.
 
 What is left on the edges is closed under reachability: the least set of edges these rules demand.
+
+The results of an elastic operator leave as they come where nobody minds: no edge that leaves its stage behind it
+carries trails, nobody relies on what comes by them being in order anyway, and no step behind it in its stage minds.
 """
 
 from __future__ import annotations
@@ -32,8 +35,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from anabranch.compiler.layout.stages import Edge, Exit, Layout, Stage
+from anabranch.compiler.layout.stages import Edge, Exit, Layout, Stage, Step
 from anabranch.errors import ProgramError
+from anabranch.program.elastic import settings_of
+from anabranch.program.graph import Filter, FlatMap, Map, Punctuate, Watermark
 from anabranch.program.model import Ordering, OutputOrder
 
 
@@ -49,7 +54,74 @@ def with_needed_order(layout: Layout, outputs: Sequence[OutputOrder] = ()) -> La
     edges = tuple(
         dataclasses.replace(edge, ordered=edge.number in needed) if _leaves(edge) else edge for edge in layout.edges
     )
-    return dataclasses.replace(layout, edges=edges)
+    found_layout = dataclasses.replace(layout, edges=edges)
+    relied = _relied(layout, minds, outputs)
+    steps = tuple(
+        dataclasses.replace(step, unordered=not _hindrance(found_layout, step, relied)) if _is_elastic(step) else step
+        for step in layout.steps
+    )
+    return dataclasses.replace(found_layout, steps=steps)
+
+
+def check_kept_state(layout: Layout, outputs: Sequence[OutputOrder]) -> None:
+    """ProgramError if an operator keeps state under a lock of its own, and somebody minds the order of its results."""
+    relied = _relied(layout, _minds(layout, outputs), outputs)
+    for step in layout.steps:
+        settings = settings_of(step.node.logic)
+        if settings is not None and settings.keeps_state and not step.unordered:
+            raise ProgramError(
+                f"{step.node.title}: it keeps state of its own (state='locked'), which its calls change in no certain "
+                "order, so the order of its results must be given up, and it is not: "
+                f"{_hindrance(layout, step, relied)}. Write the output with option('order', 'none'), and declare "
+                "whoever takes its tuples to be tolerant (ordering='tolerant')"
+            )
+
+
+def _is_elastic(step: Step) -> bool:
+    """Whether it has calls whose results may leave as they come; accumulators have none."""
+    return settings_of(step.node.logic) is not None and isinstance(step.node.logic, (Map, Filter, FlatMap))
+
+
+def _hindrance(layout: Layout, step: Step, relied: set[int]) -> str:
+    """Who minds the order of what a step makes; nothing if nobody does."""
+    stage = layout.stages[step.stage]
+    if stage.partitions:
+        return f"{stage.name} runs piece by piece of a partitioned source"
+    if any(layout.edges[number].punctuated or layout.edges[number].watermarks for number in step.inputs):
+        return "punctuations or watermarks travel with its tuples"
+    waiting = [step]
+    while waiting:
+        each = waiting.pop()
+        for number in each.outputs:
+            edge = layout.edges[number]
+            if edge.punctuated or edge.watermarks:
+                return "punctuations or watermarks travel with its tuples"
+            if edge.target < 0:
+                if edge.ordered or number in relied:
+                    return "an output that it leads to is in order"
+                continue
+            target = layout.steps[edge.target]
+            if edge.crosses:
+                if edge.ordered or number in relied or layout.stages[target.stage].partitions:
+                    return f"{target.node.title} needs its tuples in order, or somebody behind it does"
+            elif target.ordering is not Ordering.TOLERANT or isinstance(target.node.logic, (Punctuate, Watermark)):
+                return f"{target.node.title} needs its tuples in order"
+            else:
+                waiting.append(target)
+    return ""
+
+
+def _relied(layout: Layout, minds: Mapping[int, Ordering], outputs: Sequence[OutputOrder]) -> set[int]:
+    """Edges without trails whose tuples somebody relies on to come in order all the same."""
+    found: set[int] = set()
+    for stage in layout.stages:
+        inputs = layout.inputs_of(stage)
+        if minds[stage.number] is not Ordering.TOLERANT:
+            found.update(edge.number for edge in inputs)
+    for at, each in enumerate(layout.exits):
+        if not each.loop and at < len(outputs) and outputs[at] is OutputOrder.KEY:
+            found.update(each.edges)
+    return found
 
 
 def _leaves(edge: Edge) -> bool:

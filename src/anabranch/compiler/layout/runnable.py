@@ -42,13 +42,16 @@ def runnable(operator: PlannedOperator, copies: Mapping[int, Node]) -> Node:
         return dataclasses.replace(node, logic=dataclasses.replace(logic, origin=None), inputs=inputs)
     if isinstance(logic, Feedback):
         return dataclasses.replace(node, logic=Feedback(logic.name), inputs=inputs)
+    _refuse_what_is_not_kept(operator)
     single = is_single(operator)
     if isinstance(logic, Keyed) and not single:
         assert operator.model.key is not None
         key = node.key or operator.model.key.columns
     elif isinstance(node.logic, Keyed):
         if node.key:
-            raise ProgramError(_explained(operator, "it has more state than what is kept for its key"))
+            keeps = any(not isinstance(block, Block) or block.keeps for block in operator.model.blocks)
+            more = "it has more state than what is kept for its key"
+            raise ProgramError(_explained(operator, more if keeps else "another run would give something else"))
     elif isinstance(node.logic, Process) and not single:
         logic = FlatMap(getattr(node.logic.operator, node.logic.method))
     elif operator.model.state.value is not State.STATELESS:
@@ -78,6 +81,16 @@ def _refuse_doors(operator: PlannedOperator, target: Any) -> None:
             "remembers there could not be kept from one epoch to the next. Name what you need: globals by their names, "
             "attributes by theirs; and keep what is to be remembered in attributes of self. Or, if it remembers "
             f"nothing, declare it: @ab.model(state=…). (It cannot be followed: {why}.)"
+        )
+
+
+def _refuse_what_is_not_kept(operator: PlannedOperator) -> None:
+    left = "; ".join(operator.model.not_kept)
+    if left:
+        raise ProgramError(
+            f"operator {operator.node.title}: {left}, which cannot be kept from one epoch to the next. "
+            "Keep what it is made of as plain values (numbers, texts, lists, dicts, objects of your own classes), and "
+            "make it anew from them for each tuple, in a local variable."
         )
 
 

@@ -61,6 +61,8 @@ class Edge:
         The watermarks whose advances travel on it.
     keeps_keys : bool
         Whether the tuples of one key of the stage it enters all come from one channel of the stage it leaves.
+    to_all : bool
+        Whether every channel of the stage it enters gets all its tuples.
     """
 
     number: int
@@ -75,6 +77,7 @@ class Edge:
     punctuated: bool = False
     watermarks: tuple[str, ...] = ()
     keeps_keys: bool = False
+    to_all: bool = False
 
     @property
     def width(self) -> int:
@@ -101,6 +104,8 @@ class Step:
         watermark.
     ordering : Ordering
         Whether what it does depends on the order of its tuples; or of those of one key of its stage.
+    unordered : bool
+        Whether nobody minds in what order its results leave: those of an elastic operator then leave as they come.
     """
 
     number: int
@@ -112,6 +117,7 @@ class Step:
     refines: bool = False
     tick: int | None = None
     ordering: Ordering = Ordering.NEEDED
+    unordered: bool = False
 
     @property
     def waits(self) -> bool:

@@ -18,6 +18,7 @@ from anabranch.compiler.reading.facts import KEEPING, TRUSTED, Fact, Facts, Kind
 from anabranch.errors import ProgramError
 from anabranch.operators.accumulation import Accumulate, accumulation_of
 from anabranch.operators.library_operator import LibraryOperator
+from anabranch.operators.shared_state import Members
 from anabranch.program.graph import (
     DeadLetters,
     Feedback,
@@ -117,6 +118,8 @@ def _library_operator(node: Node, logic: Keyed, read: list[Inference]) -> Model:
     else:
         state = Property(State.UNKNOWN, f"{node.kind} has no key: it keeps one state for the whole stream", here)
     made = _library_model(node, logic.prototype, state, read)
+    if isinstance(logic.prototype, Members):
+        _read_members(node, logic, logic.prototype, read)
     accumulation = accumulation_of(logic)
     if accumulation is not None:
         made = dataclasses.replace(made, notes=(*made.notes, *_accumulating(node, accumulation, read)))
@@ -124,6 +127,21 @@ def _library_operator(node: Node, logic: Keyed, read: list[Inference]) -> Model:
         inputs = Property((Input.EXPECTING,) * max(1, len(logic.methods)), "its windows end with punctuations", here)
         made = dataclasses.replace(made, inputs=inputs)
     return dataclasses.replace(made, case=1) if made.is_safe else made
+
+
+def _read_members(node: Node, logic: Keyed, found: Members, read: list[Inference]) -> None:
+    """Read operators that share state; ProgramError if one keeps anything beside what it declared."""
+    for target, (kind, _, names, schema, output) in zip(found.operators_within(), found.members, strict=True):
+        declared = tuple(field for field in logic.fields if field.name in names)
+        seen = infer(target, "process", schema, output, "process", declared, node.location)
+        read.append(seen)
+        writes = seen.facts.of(Kind.WRITE)
+        if writes or seen.dicts:
+            what = f"{writes[0].text} ({writes[0].location})" if writes else ", ".join(sorted(seen.dicts.values()))
+            raise ProgramError(
+                f"{node.title}: {kind.__name__}.process() keeps something beside the state it declared: {what}. "
+                "Declare it: ab.state(…)"
+            )
 
 
 def _accumulating(node: Node, found: Accumulate, read: list[Inference]) -> tuple[Property, ...]:
@@ -142,6 +160,12 @@ def _accumulating(node: Node, found: Accumulate, read: list[Inference]) -> tuple
             method == "process",
         )
         read.append(seen)
+        chance = seen.facts.of(Kind.CHANCE)
+        if chance and not is_declared(found.user):
+            raise ProgramError(
+                f"{node.title}: {method}() {chance[0].text} ({chance[0].location}): no two runs need give the same. "
+                "Let the tuple carry what it needs; or, if any value will do, declare it: @ab.model(state=…)"
+            )
         writes = seen.facts.of(Kind.WRITE)
         if writes or seen.dicts:
             what = f"{writes[0].text} ({writes[0].location})" if writes else ", ".join(sorted(seen.dicts.values()))
@@ -189,13 +213,13 @@ def _user_functions(
     blocks: list[Property] = []
     notes: list[Property] = []
     unfollowed = ""
-    schema = node.inputs[0].schema
+    schema = node.inputs[0].schema if getattr(target, "takes_tuples", True) else None
     for what, function in getattr(target, "functions", ()):
         one, takes_tuple = _with_one_argument(function)
         found = infer(one, None, schema, None, "filter", (), node.location, takes_tuple)
         read.append(found)
         for fact in ordered_blocks(found):
-            if fact.kind in (Kind.WRITE, Kind.WHOLE):
+            if fact.kind in (Kind.WRITE, Kind.WHOLE) or (fact.kind is Kind.CHANCE and not is_declared(function)):
                 blocks.append(block_of(fact, f"{what}: "))
             elif fact.kind in TRUSTED:
                 watched = told_unfollowed([fact], function)
@@ -211,10 +235,13 @@ def _user_functions(
 def told_unfollowed(facts: Sequence[Fact], target: Any) -> str:
     """What of an operator's code could not be followed, and where; empty if its author declared what it does."""
     found = next((fact for fact in facts if fact.kind in (Kind.UNKNOWN, Kind.IMPURE)), None)
+    return "" if found is None or is_declared(target) else f"{found.text} ({found.location})"
+
+
+def is_declared(target: Any) -> bool:
+    """Whether its author said what it keeps."""
     declared = declaration_of(target)
-    if found is None or (declared is not None and declared.state is not None):
-        return ""
-    return f"{found.text} ({found.location})"
+    return declared is not None and declared.state is not None
 
 
 def together(read: list[Inference]) -> Inference | None:
@@ -291,7 +318,10 @@ def _state_of(node: Node, found: Inference, what: str) -> tuple[Property, tuple[
     return Property(State.STATELESS, f"{what} writes nothing that outlives the call", node.location), ()
 
 
-_CLEAREST_FIRST = (Kind.WRITE, Kind.WHOLE, Kind.NOT_DATA, Kind.ALIAS, Kind.TUPLE, Kind.INDEX, Kind.IMPURE, Kind.UNKNOWN)
+_CLEAREST_FIRST = (
+    *(Kind.WRITE, Kind.WHOLE, Kind.NOT_DATA, Kind.ALIAS, Kind.TUPLE, Kind.INDEX),
+    *(Kind.CHANCE, Kind.IMPURE, Kind.UNKNOWN),
+)
 
 
 def ordered_blocks(found: Inference) -> list[Any]:
@@ -322,7 +352,7 @@ def remedy_of(node: Node, found: Inference) -> str:
         return "keep each object in one place only, or a copy of it in the other"
     if first.kind is Kind.TUPLE:
         return "make a changed copy: t.but(column=…)"
-    if first.kind is Kind.IMPURE:
+    if first.kind in (Kind.CHANCE, Kind.IMPURE):
         return "let the tuple carry what it needs, or declare it with @ab.model(state=…) if any value will do"
     if first.kind is Kind.INDEX:
         return "index its dicts with the same columns of the tuple everywhere"

@@ -25,6 +25,7 @@ syntax node. The files, each importing only those above it:
     user_functions.py      calls that are followed into their bodies
     calls.py               any call: which of the above it is
     match_patterns.py      the patterns of a match
+    outliving.py           what a call leaves behind, and whether it could be kept
     statements.py          if, for, try, with: the walk along the paths
     read_operator.py       the front door: `read` puts the tables together and reads one operator
 

@@ -33,12 +33,17 @@ def _read_assign(reading: Reading, node: ast.Assign) -> None:
         if _is_pairwise(target, node.value) and len(node.targets) == 1:
             # Element by element: no tuple is made that would hold the values.
             parts = [reading.evaluate(each) for each in node.value.elts]  # type: ignore[attr-defined]
-            for each, part in zip(target.elts, parts, strict=True):  # type: ignore[attr-defined]
+            sources = node.value.elts  # type: ignore[attr-defined]
+            for each, part, source in zip(target.elts, parts, sources, strict=True):  # type: ignore[attr-defined]
+                reading.made_by = source
                 assign(reading, each, part, node)
+            reading.made_by = None
             return
     value = reading.evaluate(node.value)
+    reading.made_by = node.value
     for target in node.targets:
         assign(reading, target, value, node)
+    reading.made_by = None
 
 
 def _is_pairwise(target: ast.expr, value: ast.expr) -> bool:
@@ -50,7 +55,10 @@ def _is_pairwise(target: ast.expr, value: ast.expr) -> bool:
 
 def _read_annassign(reading: Reading, node: ast.AnnAssign) -> None:
     if node.value is not None:
-        assign(reading, node.target, reading.evaluate(node.value), node)
+        value = reading.evaluate(node.value)
+        reading.made_by = node.value
+        assign(reading, node.target, value, node)
+        reading.made_by = None
 
 
 def assign(reading: Reading, target: ast.expr, value: Value, node: ast.AST) -> None:

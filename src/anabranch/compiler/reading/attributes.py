@@ -123,7 +123,7 @@ def _attribute_of_known(reading: Reading, value: Value, found: Any, name: str, n
         why = known.impurity_of_module(found.__name__)
         data = not is_scalar_type(type(space[name])) and not isinstance(space[name], types.ModuleType)
         if why is not None and data and not callable(space[name]):
-            reading.impure(node, f"reads {path}: {why}")
+            reading.impure(node, f"reads {path}: {why}", known.is_chance(why, name))
         return reading.shared(space[name], path, route=("module", found.__name__, name))
     if isinstance(found, type):
         return _attribute_of_class(reading, value, found, name, path, node)
@@ -401,6 +401,7 @@ def assign_attribute(
         if isinstance(found, types.ModuleType):
             reading.facts.globals_written.add((found.__name__, name))
         reading.write(node, (id(found), name), path, f"assigns {path}")
+        reading.outlives(value, path, node)
     if target.concrete is not None:
         return
     if target.types is None:

@@ -117,6 +117,7 @@ def _call_known(
         return call_tree(reading, found.node, found, arguments, keywords, node, extra)
     if isinstance(found, BoundMethod):
         return _call_bound(reading, found, arguments, keywords, node, extra)
+    reading.called[id(node)] = found
     special = SPECIAL.get(id(found))
     if special is not None and special[0] is found:
         if extra.places is not None or extra.names is not None:
@@ -135,7 +136,7 @@ def _call_known(
     if isinstance(found, (operator.itemgetter, operator.attrgetter)):
         return _call_getter(reading, found, arguments, node)
     if found is Random and not any(value.only is not None for value in arguments):
-        reading.impure(node, "makes a generator of random numbers without a seed")
+        reading.impure(node, "makes a generator of random numbers without a seed", is_chance=True)
     if isinstance(found, functools._lru_cache_wrapper) and known.effect_of(found) is None:
         inner = reading.shared(found.__wrapped__, found.__name__)
         if starred or not all(_tells_apart(reading, value) for value in (*arguments, *keywords.values())):
@@ -170,7 +171,8 @@ def _call_known(
         exact = None if starred else _pure_after_all(found, arguments, keywords)
         if exact is not None:
             return exact
-        reading.impure(node, f"calls {qualified(found)}, which {why}")
+        is_chance = known.is_chance(why, getattr(found, "__name__", ""), len(arguments))
+        reading.impure(node, f"calls {qualified(found)}, which {why}", is_chance)
         return PLAIN_VALUE
     if isinstance(found, types.FunctionType):
         return call_function(reading, found, arguments, keywords, node, extra)
@@ -267,7 +269,8 @@ def _call_bound(
     if owner is not UNKNOWN and not isinstance(owner, (SuperProxy, BoundMethod, LocalFunction)):
         why = known.impurity_of(types.MethodType(found.function, owner)) if not isinstance(owner, type) else None
         if why is not None and known.impurity_of(found.function) is not None:
-            reading.impure(node, f"calls {qualified(found.function)}, which {why}")
+            is_chance = known.is_chance(why, getattr(found.function, "__name__", ""))
+            reading.impure(node, f"calls {qualified(found.function)}, which {why}", is_chance)
             return PLAIN_VALUE
     if found.name in ("_replace", "_asdict") and isinstance(found.function, types.FunctionType):
         made = changed_record(reading, found.receiver, found.name, arguments, keywords, node, extra)

@@ -18,6 +18,7 @@ class Kind(enum.Enum):
     UNKNOWN = "does something that cannot be followed"
     INDEX = "indexes its state in ways that give no key"
     IMPURE = "depends on more than the tuple"
+    CHANCE = "asks the clock, chance or the process it runs in: another run gives something else"
     WHOLE = "uses a whole dict of state, not the entry of one key"
     NOT_DATA = "keeps what cannot be kept: a function or an iterator"
     ALIAS = "keeps one object in two places of its state"
@@ -25,7 +26,7 @@ class Kind(enum.Enum):
 
 
 #: Facts of these kinds make an operator sequential.
-BLOCKING = (Kind.UNKNOWN, Kind.INDEX, Kind.IMPURE, Kind.TUPLE, Kind.WHOLE, Kind.NOT_DATA, Kind.ALIAS)
+BLOCKING = (Kind.UNKNOWN, Kind.INDEX, Kind.IMPURE, Kind.CHANCE, Kind.TUPLE, Kind.WHOLE, Kind.NOT_DATA, Kind.ALIAS)
 # What a declared key is believed against.
 TRUSTED = frozenset({Kind.ALIAS, Kind.INDEX, Kind.IMPURE, Kind.UNKNOWN})
 # What says that something is kept, though not for how long or for whom; the others only could not be followed.
@@ -88,6 +89,9 @@ class Facts:
     with_objects: set[str] = dataclasses.field(default_factory=set)
     #: Dicts taken for state that the code does change.
     stored: set[int] = dataclasses.field(default_factory=set)
+    #: What is left behind by a call that could not be kept; and places of which it is not seen what is left there.
+    not_kept: dict[str, Location] = dataclasses.field(default_factory=dict)
+    unseen: dict[str, Location] = dataclasses.field(default_factory=dict)
     #: Global variables read and written: (module, name).
     globals_read: set[tuple[str, str]] = dataclasses.field(default_factory=set)
     globals_written: set[tuple[str, str]] = dataclasses.field(default_factory=set)

@@ -59,6 +59,7 @@ def assign_name(reading: Reading, name: str, value: Value, node: ast.AST) -> Non
         space = str(frame.globals.get("__name__", "?"))
         reading.facts.globals_written.add((space, name))
         reading.write(node, (id(frame.globals), name), name, f"assigns the global {name}")
+        reading.outlives(value, name, node)
         return
     if name in frame.nonlocal_names:
         outer = frame.parent
@@ -70,6 +71,7 @@ def assign_name(reading: Reading, name: str, value: Value, node: ast.AST) -> Non
         cell = _cell(reading, frame, name)
         reading.facts.objects[id(cell)] = cell
         reading.write(node, id(cell), name, f"assigns {name} of the enclosing function")
+        reading.outlives(value, name, node)
         return
     if name in frame.captured:
         _join_cell(reading, frame, name, value)

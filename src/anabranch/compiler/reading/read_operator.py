@@ -28,6 +28,7 @@ from anabranch.compiler.reading import (
 )
 from anabranch.compiler.reading.facts import Kind
 from anabranch.compiler.reading.kinds import is_plain_class, is_record, static_attribute
+from anabranch.compiler.reading.outliving import look_at_what_outlives
 from anabranch.compiler.reading.reading_state import Handlers, Reading, TooLargeError
 from anabranch.compiler.reading.values import (
     EMIT,
@@ -84,6 +85,7 @@ def _read_until_settled(reading: Reading, target: Any, method: str | None, field
             reading.facts.add(Kind.UNKNOWN, text, location)
         _look_for_aliases(reading)
         _look_for_what_is_not_data(reading)
+        look_at_what_outlives(reading)
     except TooLargeError:
         reading.unknown(None, "it is too large to be followed")
     except RecursionError:
@@ -97,6 +99,7 @@ def _read_once(reading: Reading, target: Any, method: str | None, fields: tuple[
     reading.passes += 1
     reading.facts.emissions.clear()
     reading.returns.clear()
+    reading.outliving.clear()
     reading.active.clear()
     reading.flow.variables.clear()
     reading.flow.least = reading.flow.most = 0
@@ -139,9 +142,9 @@ def _hand_over_result(reading: Reading) -> None:
 
 
 def _look_for_aliases(reading: Reading) -> None:
-    """One object in two places of the state would be two objects after a restart."""
+    """One object in two dicts of the state would be two objects after a restart; declared fields are kept together."""
     seen: dict[Any, str] = {}
-    names = [*reading.fields, *reading.keyed.values()]
+    names = list(reading.keyed.values())
     values = {field: reading.heap.at(Kept(field)).attributes.get("value") for field in names}
     reached = {
         field: reading.heap.reach({Kept(field), *(value.objects if value is not None else ())})

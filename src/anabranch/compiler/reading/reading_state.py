@@ -148,9 +148,13 @@ class Reading:
         self.branch_depth = 0
         self.emits_from_generator = False
         self.generators: dict[Site, GeneratorMade] = {}
-        #: Where errors that were caught are used as a whole; whether one is made that is more than a text.
+        #: Where errors that were caught are used; whether one is made that is more than a text.
         self.caught_used: list[tuple[Location, str]] = []
         self.makes_odd_errors = False
+        #: What is put where it outlives the call: value, path, line, and the expression that made it.
+        self.outliving: list[tuple[Value, str, Location, ast.AST | None]] = []
+        self.made_by: ast.AST | None = None
+        self.called: dict[int, Any] = {}  # functions and classes, by the expression that calls them
         #: What is sent into generators, all of them taken together.
         self.sent: Value = NOTHING
         self._element_cache: dict[int, Value] = {}
@@ -166,8 +170,8 @@ class Reading:
         self.facts.add(Kind.UNKNOWN, text, self.place(node))
         return ANYTHING
 
-    def impure(self, node: Any, text: str) -> None:
-        self.facts.add(Kind.IMPURE, text, self.place(node))
+    def impure(self, node: Any, text: str, is_chance: bool = False) -> None:
+        self.facts.add(Kind.CHANCE if is_chance else Kind.IMPURE, text, self.place(node))
 
     def step(self) -> None:
         self.steps += 1
@@ -260,13 +264,8 @@ class Reading:
             )
         if not isinstance(found, (types.ModuleType, type, types.BuiltinFunctionType)):
             self.facts.touched.setdefault(identity, path)
-        return Value(
-            types=frozenset({kind}),
-            objects=frozenset({Shared(identity, path)}),
-            concrete=(found,),
-            path=path,
-            foreign=not self.is_plain(found),
-        )
+        objects: Objects = frozenset({Shared(identity, path)})
+        return Value(frozenset({kind}), objects, (found,), path=path, foreign=not self.is_plain(found))
 
     def is_plain(self, found: Any) -> bool:
         """Plain data through and through, so that its operators and methods are Python's own."""
@@ -396,6 +395,11 @@ class Reading:
         self.facts.written.setdefault(identity, path)
         self.facts.add(Kind.WRITE, f"{how}: {path} outlives the call", self.place(node), identity, path)
 
+    def outlives(self, value: Value, path: str, node: Any) -> None:
+        """The value is left where it is there after the call."""
+        if not value.is_scalar:
+            self.outliving.append((value, path, self.place(node), self.made_by))
+
     def put(
         self, container: Value, value: Value, node: Any, how: str, at: Place = None, again: Objects = frozenset()
     ) -> None:
@@ -404,6 +408,8 @@ class Reading:
         for each in container.objects:
             if isinstance(each, (Site, Kept)):
                 self.heap.put(each, value, at)
+            elif isinstance(each, (Shared, Handle)):
+                self.outlives(value, each.path, node)
         if value.objects and container.types is not None and Plain in container.types:
             self.lazy = True
             self.use(value, node, how="puts it where it is not followed")
@@ -474,19 +480,18 @@ class Reading:
     def keep(self, field: str, value: Value, node: Any) -> None:
         """The key's state gets a value under a name."""
         self.use(value, node, how="keeps it")
+        self.outlives(value, f"self.{field}" if field in self.fields else field, node)
         self.heap.put_attribute(Kept(field), "value", value.without_text())
         for each in value.objects:
             if isinstance(each, Site):
                 # One slot per key and field: putting an object there again does not double it.
                 self.heap.at(each).stored_at.add(("field", field))
-        if value.types is None:
-            if not value.is_nothing:
-                self.unknown(node, f"keeps a value of unknown type in {field}")
-        else:
-            for kind in value.types:
-                if kind in (Iterator, Callback) or kind in (types.FunctionType, types.MethodType):
-                    text = f"keeps {_KEPT_NAMES.get(kind, kind.__name__)} in {field}, which is not data"
-                    self.facts.add(Kind.NOT_DATA, text, self.place(node))
+        if value.types is None and not value.is_nothing:
+            self.unknown(node, f"keeps a value of unknown type in {field}")
+        for kind in value.types or ():
+            if kind in (Iterator, Callback, types.FunctionType, types.MethodType):
+                text = f"keeps {_KEPT_NAMES.get(kind, kind.__name__)} in {field}, which is not data"
+                self.facts.add(Kind.NOT_DATA, text, self.place(node))
 
 
 _KEPT_NAMES = {Iterator: "an iterator", Callback: "a function", types.FunctionType: "a function"}

@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Sequence
 from concurrent.futures import Future
 
+from anabranch.engine.driver.program_description import describe_program
 from anabranch.engine.driver.setup import Compactor, Storage
 from anabranch.engine.worker.tasks import CompactTask, Program
 from anabranch.program.graph import Keyed
@@ -33,7 +34,8 @@ from anabranch.state.lineage import (
 from anabranch.state.manifest_facts import ManifestFacts
 from anabranch.state.object_files import S3Files
 from anabranch.state.records import SegmentRecord
-from anabranch.state.store import StateVersion
+from anabranch.state.renaming import renamed_manifest
+from anabranch.state.store import FieldNames, StateVersion
 
 
 class Committer:
@@ -51,7 +53,12 @@ class Committer:
         keyed = {node.name: node.logic for _, node in program.layout.stateful() if isinstance(node.logic, Keyed)}
         self._fields = {name: {f.name: f.initial() for f in logic.fields} for name, logic in keyed.items()}
         self.transient = frozenset(name for name, logic in keyed.items() if logic.transient)
-        latest = self._checkpoint.latest()
+        self._histories = {
+            name: FieldNames(logic.version, {field.name: field.was for field in logic.fields if field.was})
+            for name, logic in keyed.items()
+            if logic.history is not None or any(field.was for field in logic.fields)
+        }
+        latest = renamed_manifest(self._checkpoint.latest(), describe_program(program)["operators"])
         durable = {
             operator: [record for record in records if not record.transient]
             for operator, records in latest.segments.items()
@@ -76,6 +83,7 @@ class Committer:
             self.keys,
             self._fields,
             self.manifest.segments,
+            self._histories,
             compacting=self._busy if self._compacting is not None else frozenset(),
             transient=self.transient,
             backing=self._backing,

@@ -62,6 +62,7 @@ class EpochJobs:
         self._storage = storage
         self._mergers = settings.mergers
         self._watch = settings.watch
+        self._columns = settings.columns
         self._targets = self._file_targets(mergeable) if settings.mergers else {}
         self._direct = self._file_targets(unordered)
         self._context = settings.context
@@ -135,7 +136,7 @@ class EpochJobs:
         common = (form.program, form.digest, state.epoch, state.clock_ms, functions, parts, direct)
         told: dict[str, Any] = {"times": times, "retraces": retracing is not None}
         if retracing is None:
-            told |= {"sampling": sampling, "watch": self._watch}
+            told |= {"sampling": sampling, "watch": self._watch, "columns": self._columns}
         while True:
             merged = (self._mergers, frozenset(targets))
             depths = [ChannelTask(*common, depth, state, *merged, **told) for depth in range(1, layout.depth + 1)]

@@ -9,12 +9,16 @@ there as the file system lists them, on a local disk in any order. If an epoch e
 output would follow from where it ended, and that from how fast the machine is. So of the files that are there when
 the query starts all of the same time go into the same epoch. Later ones are in the order in which they were found, as
 without a limit. Other file systems list by name, and need none of it.
+
+**The first epochs**, of which nothing is known but how large the files are, take as much as two slots would likely read
+in the time: BYTES_PER_SLOT_S. That errs by the cost of a program, but not by a hundred where files are large.
 """
 
 from __future__ import annotations
 
 import bisect
 import dataclasses
+import itertools
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("anabranch")
 
 BEGINNING_FILES = 16
+BYTES_PER_SLOT_S = 4 * 2**20  # a row of 100 bytes in 25 µs: an ordinary program in Python
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,10 +85,16 @@ class EpochSizing:
     def __init__(
         self, directories: Mapping[str, str | None], target_s: float, slots: int, facts: Mapping[str, Any]
     ) -> None:
-        self._size = EpochSize(list(directories), target_s, max(BEGINNING_FILES, slots))
+        found = {source: local_files(path) for source, path in directories.items() if path is not None}
+        self._size = EpochSize(
+            list(directories),
+            target_s,
+            max(BEGINNING_FILES, slots),
+            {source: beginning(files, target_s * slots * BYTES_PER_SLOT_S) for source, files in found.items()},
+        )
         self._size.restore(facts)
         self._newest: dict[str, int] = dict(facts.get("newest_ms", {}))
-        self._times = {source: local_times(path) for source, path in directories.items() if path is not None}
+        self._times = {source: [time_ms for time_ms, _ in files] for source, files in found.items()}
         self._read_limits: ReadLimits | None = None
         self._left = False
         self._counted = 0
@@ -178,18 +189,26 @@ class EpochSizing:
         return {**self._size.to_dict(), "newest_ms": self._newest}
 
 
-def local_times(directory: str) -> list[int]:
-    """The times of the files in a directory and below, in ms, sorted; hidden ones left out, as Spark does."""
-    found: list[int] = []
+def local_files(directory: str) -> list[tuple[int, int]]:
+    """Times, in ms, and sizes of the files in a directory and below, sorted; hidden ones left out, as Spark does."""
+    found: list[tuple[int, int]] = []
     for place, names, files in os.walk(directory):
         names[:] = [name for name in names if "=" in name]  # partitions; Spark leaves out other directories
         for name in files:
             if not name.startswith((".", "_")) or "=" in name:
                 try:
-                    found.append(os.stat(os.path.join(place, name)).st_mtime_ns // 1_000_000)
+                    held = os.stat(os.path.join(place, name))
+                    found.append((held.st_mtime_ns // 1_000_000, held.st_size))
                 except OSError:  # gone meanwhile
                     continue
     return sorted(found)
+
+
+def beginning(files: Sequence[tuple[int, int]], budget: float) -> int:
+    """How many of the first files an epoch takes before anything is known of them but their sizes, in bytes."""
+    totals = list(itertools.accumulate(size for _, size in files[:BEGINNING_FILES]))
+    within = sum(total <= budget for total in totals)
+    return max(1, within) if within < len(totals) else BEGINNING_FILES
 
 
 def whole(times_ms: Sequence[int], newest_ms: int | None, limit: int) -> int:

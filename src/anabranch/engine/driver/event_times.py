@@ -1,21 +1,23 @@
-"""Watermarks between epochs: what the manifest keeps of them, and what the tasks of the next epoch are told.
+"""Watermarks, and broadcast state, between epochs: what the manifest keeps, and what tasks of the next epoch are told.
 
 manifest ─► EventTimes ─► tasks ─► reports: how far each came, and whether it was heard of ─► manifest
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import base64
+from collections.abc import Iterable, Mapping
 
 from anabranch.compiler.layout.stages import Layout
 from anabranch.engine.reports import ChannelReport, MergerReport, Report, SplitReport
 from anabranch.engine.worker.advances import EventTimes
 from anabranch.program.graph import Watermark
-from anabranch.state.manifest_facts import WatermarkFacts
+from anabranch.state.manifest_facts import ManifestFacts, WatermarkFacts
 
 
-def times_at_start(layout: Layout, before: WatermarkFacts, clock_ms: int, ending: bool) -> EventTimes:
+def times_at_start(layout: Layout, facts: ManifestFacts, clock_ms: int, ending: bool) -> EventTimes:
     """What the tasks of an epoch are told; a stream that was not heard of for its limit is idle."""
+    before = facts.watermarks
     limits = {
         step.node.name: step.node.logic.idle_ms for step in layout.steps if isinstance(step.node.logic, Watermark)
     }
@@ -24,7 +26,17 @@ def times_at_start(layout: Layout, before: WatermarkFacts, clock_ms: int, ending
         for name, limit_ms in limits.items()
         if limit_ms is not None and clock_ms - before.heard_ms.get(name, clock_ms) >= limit_ms
     }
-    return EventTimes(dict(before.values), frozenset(idle), ending)
+    broadcasts = {name: base64.b64decode(data) for name, data in facts.broadcasts.items()}
+    return EventTimes(dict(before.values), frozenset(idle), ending, broadcasts)
+
+
+def broadcasts_after(before: Mapping[str, str], reports: Iterable[Report]) -> dict[str, str]:
+    """What is kept of broadcast state when an epoch is over."""
+    found = dict(before)
+    for report in reports:
+        for name, data in report.broadcasts.items() if isinstance(report, ChannelReport) else ():
+            found[name] = base64.b64encode(data).decode()
+    return found
 
 
 def times_after(

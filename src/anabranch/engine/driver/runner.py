@@ -37,7 +37,7 @@ from anabranch.engine.driver.epoch_progress import (
     anomalies_in,
     elastic_in,
 )
-from anabranch.engine.driver.event_times import times_after, times_at_start
+from anabranch.engine.driver.event_times import broadcasts_after, times_after, times_at_start
 from anabranch.engine.driver.feedback import FeedbackStore
 from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.scaling import RegionStatus, Scaling
@@ -51,7 +51,6 @@ from anabranch.errors import AnabranchError, CheckpointError, ProgramError
 from anabranch.faults import reach
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.source_partitions import source_function
-from anabranch.program.graph import Keyed
 from anabranch.state.key_owners import KeyOwners
 from anabranch.state.manifest_facts import ManifestFacts
 from anabranch.state.rescale_requests import RescaleRequests
@@ -289,6 +288,7 @@ class EpochRunner:
                 self.adaptation.to_facts(),
                 digest,
                 times_after(self.program.layout, self._committed.watermarks, clock_ms, results.reports, ending),
+                broadcasts_after(self._committed.broadcasts, results.reports),
             ),
         )
         committed = passing_s()
@@ -317,7 +317,7 @@ class EpochRunner:
         functions = {number: self._owners.function(region) for number, region in self._regions.items()}
         state = self._committer.version(epoch, clock_ms, self._owners)
         fed_back = self._feedback.pieces(self._committed.feedback)
-        times = times_at_start(self.program.layout, self._committed.watermarks, clock_ms, ending)
+        times = times_at_start(self.program.layout, self._committed, clock_ms, ending)
         parts, sampling = self.adaptation.balancing.hot_key_parts(), self._verifier.sampling(epoch)
         return self._jobs.run(batch, state, fed_back, functions, parts, times, sampling)
 
@@ -398,20 +398,3 @@ def _jobs(program: Program, backend: Backend, storage: Storage, settings: EpochS
         return jobs
     shuffled = dataclasses.replace(program, layout=with_shuffle(program.layout))
     return SparingJobs(jobs, EpochJobs(shuffled, backend, storage, settings))
-
-
-def describe_program(program: Program) -> dict[str, Any]:
-    """What of a program its checkpoint depends on: not its code, but its operators, keys, state and types."""
-    operators = {}
-    for step in program.layout.steps:
-        node = step.node
-        operators[node.name] = {
-            "name": node.name,
-            "kind": node.kind,
-            "key": list(node.key),
-            "key_types": [str(node.inputs[0].schema.type_of(name)) for name in node.key],
-            "state": [field.name for field in node.logic.fields] if isinstance(node.logic, Keyed) else [],
-            "input": [str(each.schema) for each in node.inputs],
-            "output": str(node.schema),
-        }
-    return {"operators": list(operators.values())}

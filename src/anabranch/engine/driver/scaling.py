@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 
 SOURCE = "(source)"
 _TARGET_S = 1.0
-# So long executors that were asked for may take to come: a container, a JVM, Python.
+# So long executors that were asked for may take to come: a container, a JVM, Python…
 _ARRIVAL_S = 60.0
+_ARRIVAL_S_MAX = 960.0  # …and twice as long each time they have not, up to this: new machines, other people's jobs
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,9 @@ class Scaling:
         self._slots = slots
         self._slots_now = slots_now if slots_now is not None else slots
         self._short_since_s: float | None = None
+        self._arrival_s = _ARRIVAL_S
+        self._fitting: dict[str, int] = dict(channels)  # the latest channels that all had a slot
+        self._confined_until_s: float | None = None
         self._on_decision = on_decision
         self._requests = requests if requests is not None else RescaleRequests()
         # What is more than the slots because the user, or an earlier driver with more slots, has it so.
@@ -118,7 +122,10 @@ class Scaling:
                 controller.handle(Pin(options.channels))
 
     def _bounds(self, region: str, slots: int) -> Bounds:
-        return self._options.bounds(max(slots, self._raised[region]))
+        bounds = self._options.bounds(max(slots, self._raised[region]))
+        if self._confined_until_s is None:
+            return bounds
+        return Bounds(bounds.channels_min, min(bounds.channels_max, max(bounds.channels_min, self._fitting[region])))
 
     # -- what the user asks -------------------------------------------------------------------------------
 
@@ -176,29 +183,54 @@ class Scaling:
         now = self._slots_now()
         if now >= self._slots() or now >= side_by_side(channels, facts.depths):
             self._short_since_s = None
+            self._fitting = dict(channels)
             return False
         if self._short_since_s is None:
             self._short_since_s = facts.started_s
-        # If nobody gives any for so long, that is how it is.
-        return facts.started_s - self._short_since_s < _ARRIVAL_S
+        return facts.started_s - self._short_since_s < self._arrival_s
 
     def _decided(self, facts: EpochFacts, channels: Mapping[str, int]) -> dict[str, Decision]:
         # Asked first, because it notes since when slots are short.
-        warming = self._awaits_slots(facts, channels) or self._warming or facts.cut_short
+        awaits = self._awaits_slots(facts, channels)
+        if self._short_since_s is not None and not awaits and (gone_back := self._go_back(facts, channels)):
+            return gone_back
+        warming = awaits or self._warming or facts.cut_short
         observations = self._periods.handle(measured(facts, self._target_s(facts), warming), channels)
         self._warming = False
         if observations is None:
             return {}
-        self._follow_slots()
+        self._follow_slots(facts.started_s)
         return {region: self._handle(region, observations[region]) for region in channels}
+
+    def _go_back(self, facts: EpochFacts, channels: Mapping[str, int]) -> dict[str, Decision]:
+        """Nobody has given slots for the channels that were added: back to those that have one, for half as long.
+
+        Nothing is learned from it: what more channels do without slots says nothing of what they do with them. They
+        are asked for again later, and waited for longer.
+        """
+        if any(controller.pinned for controller in self._controllers.values()):
+            return {}
+        fewer = {region: self._fitting[region] for region in channels if self._fitting[region] < channels[region]}
+        if not fewer:
+            return {}  # slots have gone that there were: that is how it is
+        self._confined_until_s = facts.started_s + self._arrival_s / 2
+        self._arrival_s = min(2 * self._arrival_s, _ARRIVAL_S_MAX)
+        self._short_since_s = None
+        self._follow_slots(facts.started_s)
+        why = f"nobody has given slots for {{}} channels; asked for again in {self._arrival_s / 4:.0f} s"
+        return {region: self._handle(region, Rescale(n, why.format(channels[region]))) for region, n in fewer.items()}
 
     def _target_s(self, facts: EpochFacts) -> float:
         given = self._options.epoch_target_s
         return given if given is not None else facts.interval_s or _TARGET_S
 
-    def _follow_slots(self) -> None:
+    def _follow_slots(self, at_s: float | None = None) -> None:
         """Executors come and go, and with them what is reasonable."""
         slots = self._slots()
+        if self._confined_until_s is not None:
+            more = self._slots_now() > sum(self._fitting.values())
+            if more or (at_s is not None and at_s >= self._confined_until_s):
+                self._confined_until_s = None
         for region, controller in self._controllers.items():
             controller.rebound(self._bounds(region, slots))
 

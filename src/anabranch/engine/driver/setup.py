@@ -18,7 +18,7 @@ from anabranch.engine.driver.waiting import Surroundings
 from anabranch.engine.job import Executor
 from anabranch.engine.verifying.verifier import VerifySettings
 from anabranch.engine.worker.tasks import CompactTask
-from anabranch.program.options import Interval
+from anabranch.program.options import OVER_COLUMNS, Interval
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.host_cache import CacheSettings
@@ -44,6 +44,8 @@ class EpochSettings:
     """Which keys are run again on one thread."""
     watch: str = "sample"
     """For which tuples dicts of the user's refuse what is not their key's: ``sample``, ``all`` or ``off``."""
+    columns: frozenset[str] = frozenset(OVER_COLUMNS)
+    """What runs over whole columns where it can."""
     context: decimal.Context = dataclasses.field(default_factory=lambda: decimal.getcontext().copy())
     """The decimal context of the thread that starts the query: other threads, which make jobs later, have their own."""
 

@@ -31,7 +31,8 @@ from typing import Any
 from anabranch.control import Decision
 from anabranch.control.source_spreading import SourceSpreading, SourceWork, SpreadSettings
 from anabranch.engine.driver.adaptation import EpochFacts
-from anabranch.engine.driver.runner import EpochRunner, describe_program
+from anabranch.engine.driver.program_description import describe_program
+from anabranch.engine.driver.runner import EpochRunner
 from anabranch.engine.driver.scaling import RegionStatus
 from anabranch.engine.reports import ChannelReport, SplitReport
 from anabranch.engine.worker.tasks import Program

@@ -15,5 +15,6 @@ level_controller.py  what a pool asks of whoever decides on its level
 metering.py          periods that mean something, the rate of each, how long calls take
 pool_time.py         the clock and the waiting, real or simulated
 neighbours.py        other pools of the host, and what this one does to them
-dispatch.py          the pool: hands out work, takes results, keeps order, retries, adapts the level
+pool_run.py          rows on their way through a pool: handed out, taken back, made again, in order or as they come
+dispatch.py          the pool: runs rows through its crew, adapts the level
 """

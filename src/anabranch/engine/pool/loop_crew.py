@@ -2,12 +2,18 @@
 
 The loop runs in a thread of its own, one for all pools of the process. Work that arrives wakes it once, and a call that
 ends starts the next one itself, so that a busy loop never waits for another thread.
+
+Work that is dropped is dropped by the loop, later than whoever drops it goes on, and the next run may have put work by
+then. So what is dropped is the work of one run, and a call that is cancelled leaves the crew at once: whether it ends,
+or cleans up for a while, concerns nobody any more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import queue
 import threading
 import time
 from collections import deque
@@ -76,17 +82,23 @@ class LoopCrew:
         """Calls are cancelled by their own timeout; one that blocks the loop cannot be."""
         return False
 
-    def drop_waiting(self) -> None:
-        self._work.clear()
+    def drop(self, done: queue.SimpleQueue[Chunk]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._cancel)
+            self._loop.call_soon_threadsafe(self._cancel, done)
 
     def close(self) -> None:
-        self.drop_waiting()
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._cancel, None)
 
-    def _cancel(self) -> None:
-        for task in list(self._flying.values()):
-            task.cancel()
+    def _cancel(self, done: queue.SimpleQueue[Chunk] | None) -> None:
+        """Forget the work of a run, or all."""
+        for _ in range(len(self._work)):  # others only add to it, and only this thread takes
+            chunk = self._work.popleft()
+            if done is not None and chunk.done is not done:
+                self._work.append(chunk)
+        for chunk in [each for each in self._flying if done is None or each.done is done]:
+            self._flying.pop(chunk).cancel()
+        self._fill()
 
     def _tell(self) -> None:
         if not self._told:
@@ -101,17 +113,22 @@ class LoopCrew:
             except IndexError:  # nothing waits
                 return
             chunk.taken = chunk.began = time.perf_counter()
-            self._flying[chunk] = self._loop.create_task(self._run(chunk))
+            task = self._flying[chunk] = self._loop.create_task(self._run(chunk))
+            # Not at the end of the coroutine: one that is cancelled before its first step never gets there.
+            task.add_done_callback(functools.partial(self._ended, chunk))
 
     async def _run(self, chunk: Chunk) -> None:
         try:
             chunk.results.append(await self._one(chunk.rows[0]))
         except asyncio.CancelledError:
             chunk.fail(RuntimeError("the call was cancelled"))
-        except Exception as problem:
+        except BaseException as problem:  # SystemExit would end the loop, and with it all other calls
             chunk.fail(problem)
-        finally:
-            chunk.seconds = time.perf_counter() - chunk.began
-            self._flying.pop(chunk, None)
+
+    def _ended(self, chunk: Chunk, task: asyncio.Task[None]) -> None:
+        chunk.seconds = time.perf_counter() - chunk.began
+        if self._flying.pop(chunk, None) is not None:  # else it was dropped
+            if not chunk.results:
+                chunk.fail(RuntimeError("the call was cancelled"))
             chunk.done.put(chunk)
-            self._fill()
+        self._fill()

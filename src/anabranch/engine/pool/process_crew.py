@@ -15,7 +15,7 @@ from typing import Any
 
 import cloudpickle
 
-from anabranch.engine.pool.process_worker import receive, send
+from anabranch.engine.pool.process_worker import packed, receive, send, unpacked
 from anabranch.engine.pool.thread_crew import ThreadCrew, Worker
 from anabranch.engine.pool.work import Chunk
 
@@ -47,7 +47,7 @@ class ProcessCrew(ThreadCrew):
     def _work_off(self, worker: Worker, chunk: Chunk) -> None:
         try:
             process = worker.companion
-            send(process.stdin, pickle.dumps([self._values(row) for row in chunk.rows]))
+            send(process.stdin, pickle.dumps(packed([self._values(row) for row in chunk.rows])))
             answers = cloudpickle.loads(receive(process.stdout))
         except (EOFError, OSError):
             code = worker.companion.wait()
@@ -57,7 +57,7 @@ class ProcessCrew(ThreadCrew):
             return
         for is_well, result in answers:
             if is_well:
-                chunk.results.append(result)
+                chunk.results.append(unpacked(result))
             else:
                 chunk.fail(result)
 

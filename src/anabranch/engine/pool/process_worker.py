@@ -1,8 +1,9 @@
 """What runs in a process of a pool: takes rows from its standard input, makes the calls, answers with the results.
 
 Messages are a length in 8 bytes and a pickle. The first is the function with the directories modules are found in; then
-each is a list of rows, answered by (True, result) or (False, what was raised) for each. When the input ends, so does
-the process: nothing of it outlives the worker it belongs to.
+each is a list of rows, answered by (True, result) or (False, what was raised) for each. Rows and results travel as
+state is kept (`state/codec.py`): a set is gone through in the same order there and here, and a NaN is the same one.
+When the input ends, so does the process: nothing of it outlives the worker it belongs to.
 """
 
 from __future__ import annotations
@@ -35,6 +36,26 @@ def receive(stream: IO[bytes]) -> bytes:
     if len(message) < length:
         raise EOFError
     return message
+
+
+def packed(value: Any) -> bytes | tuple[bytes]:
+    """A row or a result as it travels: as data, exactly; objects of the user's, which are none, as a pickle."""
+    from anabranch.errors import StateError
+    from anabranch.state.codec import encode
+
+    try:
+        return encode(value)
+    except StateError:
+        import cloudpickle
+
+        return (cloudpickle.dumps(value),)
+
+
+def unpacked(data: bytes | tuple[bytes]) -> Any:
+    """What `packed` was given."""
+    from anabranch.state.codec import decode
+
+    return decode(data) if isinstance(data, bytes) else pickle.loads(data[0])
 
 
 class RemoteError(Exception):
@@ -75,7 +96,7 @@ def main() -> None:
             problem = portable(found)
         send(leaving, b"ready")
         while True:
-            rows = pickle.loads(receive(arriving))
+            rows = unpacked(pickle.loads(receive(arriving)))
             answers: list[tuple[bool, Any]] = []
             results: list[Any] = []
             for row in calls.rows(rows) if problem is None else rows:
@@ -84,7 +105,7 @@ def main() -> None:
                     if problem is not None:
                         raise problem
                     calls.many([row], results)
-                    answers.append((True, results[0]))
+                    answers.append((True, packed(results[0])))
                 except Exception as found:
                     answers.append((False, portable(found) if problem is None else found))
             send(leaving, cloudpickle.dumps(answers))

@@ -12,6 +12,7 @@ Each waits on a lock of its own, so that work wakes one worker, and one that may
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections import deque
@@ -105,9 +106,9 @@ class ThreadCrew:
         self._interrupt(worker)
         return True
 
-    def drop_waiting(self) -> None:
+    def drop(self, done: queue.SimpleQueue[Chunk]) -> None:
         with self._lock:
-            self._work.clear()
+            self._work = deque(chunk for chunk in self._work if chunk.done is not done)
 
     def close(self) -> None:
         with self._lock:
@@ -123,7 +124,7 @@ class ThreadCrew:
         """Before a call begins, and its time."""
 
     def _work_off(self, worker: Worker, chunk: Chunk) -> None:
-        run_chunk(chunk, self._many)
+        run_chunk(chunk, self._many, BaseException)
 
     def _interrupt(self, worker: Worker) -> None:
         """A thread cannot be stopped: it is left alone."""

@@ -77,7 +77,7 @@ class Chunk:
 
     def fail(self, problem: BaseException) -> None:
         """In the place of the next result: what was raised."""
-        self.results.append(Failed(problem))
+        self.results.append(Failed(problem if isinstance(problem, Exception) else CallExited(problem)))
         self.has_failed = True
 
 
@@ -99,8 +99,8 @@ class Crew(Protocol):
     def abandon(self, chunk: Chunk) -> bool:
         """Give up a chunk in hand; False if it has just ended. The worker counts no more until it comes back."""
 
-    def drop_waiting(self) -> None:
-        """Forget work that nobody has begun."""
+    def drop(self, done: queue.SimpleQueue[Chunk]) -> None:
+        """Forget the work of a run, known by where it awaits its chunks: perhaps later, and never that of another."""
 
     @property
     def busy(self) -> int:
@@ -114,13 +114,22 @@ class Crew(Protocol):
         """No more work: whoever waits goes home."""
 
 
-def run_chunk(chunk: Chunk, many: Callable[[Sequence[Any], list[Any]], None]) -> None:
-    """Make the calls of a chunk."""
+class CallExited(RuntimeError):  # noqa: N818 - what happened, told in the error of the operator
+    """A call wanted to end the program (SystemExit, say): a worker of a pool has only its call to end."""
+
+    def __init__(self, problem: BaseException) -> None:
+        super().__init__(f"the call raised {problem!r}; in an elastic operator that ends the call, not the program")
+
+
+def run_chunk(
+    chunk: Chunk, many: Callable[[Sequence[Any], list[Any]], None], caught: type[BaseException] = Exception
+) -> None:
+    """Make the calls of a chunk. On a thread of a pool's own everything is caught: a thread that ends tells nobody."""
     results, rows = chunk.results, chunk.rows
     at = 0
     while at < len(rows):
         try:
             many(rows[at:] if at else rows, results)
-        except Exception as problem:
+        except caught as problem:
             chunk.fail(problem)
         at = len(results)

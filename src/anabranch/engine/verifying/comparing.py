@@ -20,7 +20,7 @@ from typing import Any
 from anabranch.engine.verifying.plain_operators import PlainCode, PlainOperator
 from anabranch.engine.worker.sampling import Event, StepSample
 from anabranch.errors import StateError
-from anabranch.state.codec import comparable, decode
+from anabranch.state.codec import comparable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _states_differ(code: PlainCode, plain: PlainOperator, sample: OperatorSample
         if plain.encoded(key) == after:
             continue
         expected = plain.states() if expected is None else expected
-        tasks, one = code.shown(decode(after)), expected.get(key, {})
+        tasks, one = code.shown(after), expected.get(key, {})
         for name, value in tasks.items():
             if name not in one:
                 kept.setdefault(name, []).extend(value)

@@ -15,7 +15,6 @@ from anabranch.engine.verifying.comparing import Difference, OperatorSample
 from anabranch.engine.verifying.plain_operators import PlainCode
 from anabranch.engine.worker.sampling import PUNCTUATION, TICK, TIME, Event, StepSample
 from anabranch.errors import StateError
-from anabranch.state.codec import decode
 
 _SHOWN_TUPLES = 1000
 _VERSION = 1
@@ -131,7 +130,7 @@ def _shown_row(code: PlainCode, event: Event) -> str:
 
 
 def _shown_state(code: PlainCode, state: bytes) -> str:
-    return _text(dict(code.shown(decode(state))))
+    return _text(dict(code.shown(state)))
 
 
 def _text(value: Any) -> str:

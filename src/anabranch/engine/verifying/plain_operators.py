@@ -12,9 +12,10 @@ there at once, as they would be for one thread: a dict of the author's holds the
 from __future__ import annotations
 
 import dataclasses
+import functools
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from anabranch.compiler.models.key_proof import expression_function
@@ -27,10 +28,14 @@ from anabranch.operators.epoch_context import moment
 from anabranch.program.belongings import Belongings
 from anabranch.program.calling import Instances, emitted, route_of
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Process, Punctuate, Route
-from anabranch.program.object_graph import ObjectGraph, Reference
+from anabranch.program.object_filling import Reference
+from anabranch.program.object_graph import ObjectGraph
 from anabranch.program.object_parts import children, is_atom
+from anabranch.program.object_reach import code_of
 from anabranch.program.whole_copies import loaded, pickled_whole
-from anabranch.state.codec import decode, encode
+from anabranch.state.codec import decode
+from anabranch.state.shared_fields import decode_state, encode_state
+from anabranch.state.user_objects import UserClasses
 
 State = Mapping[str, Any]
 """Name → value. What a key has in each of its fields, or what is kept for it in each dict."""
@@ -103,7 +108,7 @@ class PlainCode:
         node = dataclasses.replace(self.node, logic=logic)
         if self._managed:
             prototype = self.running.logic.prototype  # type: ignore[union-attr]
-            return _WithDicts(node, prototype, held, self._fields, states, rows)
+            return _WithDicts(node, prototype, held, self.running, states, rows)
         if self._whole:
             return _Whole(node, self.running.logic.prototype, states)  # type: ignore[union-attr]
         if isinstance(logic, Keyed):
@@ -115,9 +120,9 @@ class PlainCode:
         """Whether only the tuples of one key, if it has any, must come in order."""
         return not self._whole
 
-    def shown(self, values: list[Any]) -> State:
-        """What tasks keep for a key, in the form that `states` has."""
-        fields = dict(zip(self._fields, values, strict=True))
+    def shown(self, state: bytes) -> State:
+        """What tasks keep for a key, encoded, in the form that `states` has."""
+        fields = dict(zip(self._fields, decode(state), strict=True))
         if self._managed:
             return {each.name: _kept(each, fields) for each in self.running.logic.prototype.dicts}  # type: ignore[union-attr]
         if self._whole:
@@ -199,15 +204,15 @@ class _WithDicts(_WithoutState):
         node: Node,
         prototype: ManagedDicts,
         held: list[Any],
-        fields: Sequence[str],
+        running: Node,
         states: Mapping[Any, bytes],
         rows: Iterable[tuple[Any, tuple[Any, ...]]],
     ) -> None:
         super().__init__(node)
-        self._prototype = prototype
+        self._node, self._prototype = node, prototype
         self._dicts = list(zip(prototype.dicts, held, strict=True))
         self._initial = [set(each) if isinstance(each, set) else dict(each) for each in held]
-        self._fields, self._states = fields, states
+        self._running, self._states = running, states
         self._indexes: dict[Any, Any] = {}
         index = expression_function(prototype.index_source)
         for key, row in rows:
@@ -227,26 +232,48 @@ class _WithDicts(_WithoutState):
     def begin_again(self) -> None:
         self._empty()
         for key, state in self._states.items():
-            values = dict(zip(self._fields, decode(state), strict=True))
+            names = [field.name for field in self._running.logic.fields]  # type: ignore[union-attr]
+            values = dict(zip(names, decode_state(state, UserClasses(self._running)), strict=True))
             for each, found in self._dicts:
                 if each.is_finer:
-                    for entry in values[f"{each.name}_entries"]:
-                        _put(found, *entry)
+                    for place, *value in values[f"{each.name}_entries"]:
+                        _put(found, place, *map(self._taken_out, value))
                 else:
                     present = values[f"{each.name}_present"]
                     if present:
-                        _put(found, self._indexes[key], values.get(f"{each.name}_value"))
+                        _put(found, self._indexes[key], self._taken_out(values.get(f"{each.name}_value")))
                     elif present is not None:
                         _drop(found, self._indexes[key])
 
+    def _taken_out(self, value: Any) -> Any:
+        """The value of an entry; objects are of this copy's classes."""
+        return value.value(self._classes) if isinstance(value, ObjectGraph) else value
+
+    @functools.cached_property
+    def _classes(self) -> dict[str, type]:
+        logic: Any = self._node.logic
+        return code_of(logic.operator if isinstance(logic, Process) else logic.function, in_globals=True)[0]
+
     def states(self) -> dict[Any, State]:
         return {
-            key: {each.name: _entry(held, index) for each, held in self._dicts if not each.is_finer}
+            key: {
+                each.name: [self._put_in(each, value) for value in _entry(held, index)]
+                for each, held in self._dicts
+                if not each.is_finer
+            }
             for key, index in self._indexes.items()
         }
 
     def together(self) -> Mapping[str, list[Any]]:
-        return {each.name: _entries(held) for each, held in self._dicts if each.is_finer}
+        return {
+            each.name: [[index, *(self._put_in(each, value) for value in entry)] for index, *entry in _entries(held)]
+            for each, held in self._dicts
+            if each.is_finer
+        }
+
+    def _put_in(self, of: Any, value: Any) -> Any:
+        """The value of an entry as data, in the form that tasks keep it in."""
+        return _as_data(ObjectGraph.of_value(value, self._classes)) if of.has_objects and not is_atom(value) else value
 
     def strays(self) -> Mapping[str, Any]:
         mine = set(self._indexes.values())
@@ -295,8 +322,12 @@ def _entries(held: Any) -> list[list[Any]]:
 
 def _kept(each: Any, fields: Mapping[str, Any]) -> Any:
     if each.is_finer:
-        return fields[f"{each.name}_entries"]
-    return [fields.get(f"{each.name}_value")] if fields[f"{each.name}_present"] else []
+        return [[index, *map(_as_data, value)] for index, *value in fields[f"{each.name}_entries"]]
+    return [_as_data(fields.get(f"{each.name}_value"))] if fields[f"{each.name}_present"] else []
+
+
+def _as_data(value: Any) -> Any:
+    return ordered_parts(value.to_parts()) if isinstance(value, ObjectGraph) else value
 
 
 class _Whole(_WithoutState):
@@ -367,6 +398,7 @@ class _WithInstances:
         self._node, self._logic = node, node.logic
         self._belongings = Belongings([node.logic])
         self._instances = Instances(node)
+        self._classes = UserClasses(node)
         self._states = states
         self._keep = Keeper(node.schema)
         self._live: dict[Any, Any] = {}
@@ -378,7 +410,7 @@ class _WithInstances:
 
     def begin_again(self) -> None:
         names, field = self._instances.names, self._logic.waiting
-        values = {key: tuple(decode(state)) for key, state in self._states.items()}
+        values = {key: tuple(decode_state(state, self._classes)) for key, state in self._states.items()}
         self._live = {key: self._instances.restored(each) for key, each in values.items()}
         self._waiting, self._since = {}, {}
         # The order in which they began to wait; from then on it is that of their tuples.
@@ -442,17 +474,13 @@ class _WithInstances:
         return made
 
     def states(self) -> dict[Any, State]:
-        return {
-            key: {
-                name: value
-                for name, value in zip(self._instances.names, self._instances.values(instance), strict=True)
-                if name not in _NOTES
-            }
-            for key, instance in self._live.items()
-        }
+        # As data: objects of the user's are of this copy's classes, and those of the tasks of others.
+        found = {key: dict(zip(self._instances.names, decode(self.encoded(key)), strict=True)) for key in self._live}
+        return {key: {name: state[name] for name in state if name not in _NOTES} for key, state in found.items()}
 
     def encoded(self, key: Any) -> bytes:
-        return encode(list(self._instances.values(self._live[key])))
+        values = self._instances.values(self._live[key])
+        return encode_state(self._instances.names, values, self._classes)
 
     def together(self) -> Mapping[str, list[Any]]:
         return {}

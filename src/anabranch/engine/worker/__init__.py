@@ -7,12 +7,16 @@ exchange.py        what crosses between tasks: packets, headers, results, report
 packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth; following.py   copies of what they write, on other hosts
 batch.py           tuples as rows or columns, whichever is asked for
-column_steps.py    functions that read single columns, and needed_columns.py   what nobody reads of a source
-elastic_steps.py   what an elastic operator does with a batch
+column_steps.py    functions that read single columns, and needed_columns.py   what nobody reads
+batch_function_steps.py   functions of whole batches
+key_slots.py       keys of a batch as dense numbers, and folds over them: what running_columns.py, window_columns.py and
+                   join_columns.py compute aggregates and joins of all keys at once with
+elastic_steps.py   what an elastic operator does with a batch; unordered_step.py   the same where nobody minds order
 accumulating_step.py   what elastic accumulators do with a batch
 guarded_steps.py   what an operator whose calls may fail does with one
 worker_pools.py    the pools of a worker process, and what the processes of a host learnt
 stage.py, stage_flow.py, batches.py    a stage's operators over a batch at a time
+arrival_calls.py   operators that read several streams, or wait: call by call
 advances.py        watermarks on their way; timed_calls.py   operators whose keys wait for a time
 retracing.py, retraced_calls.py    the same, one tuple after the other: the first error of an epoch that failed
 timing.py, measuring.py  what single keys cost

@@ -31,6 +31,8 @@ class EventTimes:
     """The watermarks that hold nobody up until they are heard of."""
     ending: bool = False
     """The input has ended: in this epoch all time has come."""
+    broadcasts: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    """Operator → its broadcast state; what its keys see is a function of the position, as a watermark is."""
 
     def value(self, name: str) -> int:
         """The watermark with a name."""

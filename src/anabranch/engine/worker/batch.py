@@ -186,6 +186,46 @@ class ColumnBatch(Batch):
         return other
 
 
+def column_batch(
+    schema: Schema, positions: Sequence[int], records: list[pa.RecordBatch], order: np.ndarray | None = None
+) -> Batch:
+    """Tuples that came as Arrow, as operators take them. Columns that nobody reads did not come: they are null."""
+    if not records:
+        return Batch(schema, [], [])
+    table = pa.Table.from_batches(records)
+    if order is not None:
+        table = table.combine_chunks().take(pa.array(order))
+    return ColumnBatch(schema, positions, _all_columns(schema, table))
+
+
+def sorted_batch(parts: list[tuple[np.ndarray, list[pa.RecordBatch], Schema]]) -> Batch:
+    """The tuples of an input, which may come by several edges, by position."""
+    schema = parts[0][2]
+    positions = np.concatenate([each for each, _, _ in parts])
+    tables = [pa.Table.from_batches(records) for _, records, _ in parts if records]
+    if not tables:
+        return Batch(schema, [], [])
+    came = [name for name in schema.names if all(name in table.column_names for table in tables)]
+    table = pa.concat_tables([each.select(came) for each in tables])
+    if len(positions) > 1 and not (positions[1:] > positions[:-1]).all():
+        order = np.argsort(positions, kind="stable")
+        table, positions = table.take(pa.array(order)), positions[order]
+    return ColumnBatch(schema, positions.tolist(), _all_columns(schema, table))
+
+
+def _all_columns(schema: Schema, table: pa.Table) -> list[pa.Array]:
+    came = set(table.column_names)
+    return [
+        _whole(table.column(field.name)) if field.name in came else pa.nulls(len(table), field.type)
+        for field in schema.arrow
+    ]
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def field_of(array: pa.Array, path: Sequence[str], kind: pa.DataType | None = None) -> pa.Array:
     """The column of a field within structs; null where one of these is, or if nobody reads it, so that it was not read.
 

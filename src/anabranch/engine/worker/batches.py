@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, Protocol
 
@@ -21,10 +21,13 @@ import pyarrow as pa
 
 from anabranch.compiler.rewriting.inline import Inlined, inlined
 from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batch_function_steps import batch_function_step
 from anabranch.engine.worker.column_steps import column_step
 from anabranch.engine.worker.guarded_steps import as_written, guarded_step, only_tuples_step
+from anabranch.engine.worker.running_columns import running_step
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.errors import AnabranchError
+from anabranch.operators.batch_functions import BatchFunction
 from anabranch.operators.guarding import GuardedFunction
 from anabranch.program.calling import canonical, emitted, operator_failed, route_of
 from anabranch.program.elastic import ElasticFunction, settings_of
@@ -80,11 +83,19 @@ class BatchSteps:
         Makes the step of an elastic operator; without it, such an operator's calls come one after the other.
     watched : int
         For so many tuples dicts of the user's refuse what is not their key's.
+    columns : collection of str
+        What runs over whole columns: see `OVER_COLUMNS`.
     """
 
     def __init__(
-        self, tables: Mapping[str, StateTable], epoch: int, elastic: ElasticSteps | None = None, watched: int = 0
+        self,
+        tables: Mapping[str, StateTable],
+        epoch: int,
+        elastic: ElasticSteps | None = None,
+        watched: int = 0,
+        columns: Collection[str] = (),
     ) -> None:
+        self._columns = columns
         self._tables = tables
         self._epoch = epoch
         self._elastic = elastic
@@ -101,6 +112,10 @@ class BatchSteps:
         if isinstance(logic, Filter):
             step = self._guard(_run_filter, timed(logic.function))
             return step if watch is not None else column_step(node, self._epoch, step)
+        called = getattr(logic, "function", None)
+        if isinstance(called, BatchFunction) and watch is None:
+            run = _run_map if isinstance(logic, Map) else _run_flat_map
+            return batch_function_step(called, self._guard(run, called, keep))
         if isinstance(logic, Map):
             if hasattr(logic.function, "added_column"):  # of the library: makes a column for whole batches
                 return _adding_step(logic.function)
@@ -117,7 +132,8 @@ class BatchSteps:
             if not inspect.isgeneratorfunction(function):
                 watched = getattr(type(logic.prototype), "watched", None)
                 first = itertools.repeat(emitting(watched or function), self._watched if watched is not None else 0)
-                return self._guard(_run_keyed, emitting(function), first, places, table, keep)
+                step = self._guard(_run_keyed, emitting(function), first, places, table, keep)
+                return running_step(node, table, step) if watch is None and "running" in self._columns else step
             # Columns of lists or dicts must be copied as they are emitted, which the rewritten method does not.
             may_inline = keep.tuples_last
             rewritten = inlined(function, node.inputs[0].schema.names, node.schema.names) if may_inline else None

@@ -12,7 +12,7 @@ from anabranch.compiler.rewriting.over_columns import ColumnCode, Read, StoppedE
 from anabranch.engine.worker.batch import Batch, ColumnBatch, field_of
 from anabranch.errors import AnabranchError
 from anabranch.operators.chosen_columns import Select
-from anabranch.operators.key_columns import Field
+from anabranch.operators.key_columns import Field, KeyColumns, WithoutColumns
 from anabranch.program.calling import operator_failed
 from anabranch.program.graph import Filter, Map, Node
 from anabranch.program.schema import MisfitError, Schema, to_values
@@ -63,8 +63,9 @@ def column_plan(node: Node, with_fields: bool = True) -> ColumnPlan | None:
     if not isinstance(node.logic, (Map, Filter)):
         return None
     function, inputs = node.logic.function, node.inputs[0].schema
-    if isinstance(function, Select) and isinstance(node.logic, Map):
-        return _selection(function, inputs, node.schema, with_fields)
+    chosen = _chosen(function, inputs) if isinstance(node.logic, Map) else None
+    if chosen is not None:
+        return _selection(chosen, inputs, node.schema, with_fields)
     code = over_columns(function, inputs, node.schema if isinstance(node.logic, Map) else None, with_fields)
     if code is None:
         return None
@@ -72,11 +73,22 @@ def column_plan(node: Node, with_fields: bool = True) -> ColumnPlan | None:
     return ColumnPlan(parts, code.copied, code.structs)
 
 
-def _selection(select: Select, inputs: Schema, outputs: Schema, with_fields: bool) -> ColumnPlan | None:
+def _chosen(function: Any, inputs: Schema) -> Sequence[Any] | None:
+    """What an operator of the library that chooses columns makes each of: its place, or a function of the tuple."""
+    if isinstance(function, Select):
+        return function.chosen
+    if isinstance(function, WithoutColumns):
+        return function.places
+    if isinstance(function, KeyColumns) and all(columns == 1 for _, columns in function.parts):
+        return [*range(len(inputs.names)), *(part for part, _ in function.parts)]
+    return None
+
+
+def _selection(given: Sequence[Any], inputs: Schema, outputs: Schema, with_fields: bool) -> ColumnPlan | None:
     parts: list[_Part] = []
     copied: dict[int, Read] = {}
     structs: set[Read] = set()
-    for at, chosen in enumerate(select.chosen):
+    for at, chosen in enumerate(given):
         if isinstance(chosen, int):
             copied[at] = Read(chosen)
             continue

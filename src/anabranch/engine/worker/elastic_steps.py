@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
 
-from anabranch.engine.pool.dispatch import CallFailed, Pool
+from anabranch.engine.pool.dispatch import Pool
 from anabranch.engine.pool.elastic_call import awaited
+from anabranch.engine.pool.pool_run import CallFailed
 from anabranch.engine.pool.work import Failed
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import Keeper
@@ -97,12 +98,8 @@ def elastic_step(pool: Pool, calls: Calls, epoch: int, check: Callable[..., Batc
         rows = batch.rows
         results: list[Any] = []
         failure: CallFailed | None = None
-        function = getattr(node.logic, "function", None)
-        try:
-            calls.open()
-        except Exception as problem:
-            raise operator_failed(node, "none yet: it was raised by open()", problem, epoch) from problem
-        guarding = function.guarding if isinstance(function, GuardedElastic) else None
+        opened(calls, node, epoch)
+        guarding = guarding_of(node)
         with contextlib.closing(pool.run(rows, keeps_failures=guarding is not None)) as run:
             try:
                 for _, some in run:
@@ -112,12 +109,36 @@ def elastic_step(pool: Pool, calls: Calls, epoch: int, check: Callable[..., Batc
                         results = some  # all there is, mostly
             except CallFailed as found:
                 failure = found
-        made = batch if guarding is not None else _batch(batch, node, results, check)
-        if failure is not None:
-            raise operator_failed(node, rows[failure.index], failure.problem, epoch) from failure.problem
-        return made if guarding is None else _guarded(batch, node, results, guarding, check)
+        if failure is None:
+            return output_batch(batch, node, results, guarding, check)
+        if guarding is None:
+            output_batch(batch, node, results, None, check)  # what does not fit may stand before the failure
+        raise operator_failed(node, rows[failure.index], failure.problem, epoch) from failure.problem
 
     return step
+
+
+def opened(calls: Calls, node: Node, epoch: int) -> None:
+    """Let the user's object get what it needs; OperatorError if it cannot."""
+    try:
+        calls.open()
+    except Exception as problem:
+        raise operator_failed(node, "none yet: it was raised by open()", problem, epoch) from problem
+
+
+def guarding_of(node: Node) -> Guarding | None:
+    """What becomes of calls that fail, if they do not fail the epoch."""
+    function = getattr(node.logic, "function", None)
+    return function.guarding if isinstance(function, GuardedElastic) else None
+
+
+def output_batch(
+    batch: Batch, node: Node, results: list[Any], guarding: Guarding | None, check: Callable[..., Batch]
+) -> Batch:
+    """The output for the results of the first rows of a batch."""
+    if guarding is not None:
+        return _guarded(batch, node, results, guarding, check)
+    return _batch(batch, node, results, check)
 
 
 def _guarded(batch: Batch, node: Node, results: list[Any], guarding: Guarding, check: Callable[..., Batch]) -> Batch:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgpack
@@ -98,10 +98,21 @@ class Outbox:
         The number of the task: what only has to be handed on is dealt out by it.
     epoch : int
         Which rows are looked at more closely, to find frequent keys, differs from epoch to epoch and task to task.
+    sent : callable
+        The columns that travel on an edge.
     """
 
-    def __init__(self, layout: Layout, depth: int, functions: Mapping[int, Any], whom: int, epoch: int = 0) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        depth: int,
+        functions: Mapping[int, Any],
+        whom: int,
+        epoch: int,
+        sent: Callable[[Layout, Edge], pa.Schema],
+    ) -> None:
         self._layout = layout
+        self._sent = sent
         self._depth = depth
         self._functions = functions
         self._indexes = {at: task_indexes(layout, at, functions) for at in range(depth + 1, layout.depth + 1)}
@@ -150,6 +161,9 @@ class Outbox:
         function = self._functions[target.number]
         order = _EDGE.pack(DATA, edge.number) + place
         schema = self._layout.steps[edge.source].node.schema
+        if edge.to_all:
+            yield from self._to_all(edge, order, pack(columns, schema.arrow, trails))
+            return
         if edge.key:
             hashes = hash_columns([columns[schema.names.index(name)] for name in edge.key])
             self._tally(target.number).add(hashes)
@@ -159,8 +173,11 @@ class Outbox:
             channels = ((trails[0] + zlib.crc32(place[:-8])) % function.channels).astype(np.int32)
         else:
             channels = np.zeros(len(trails[0]), dtype=np.int32)
-        sent = trails if edge.ordered else None
-        for channel, payload in route(columns, schema.arrow, channels, function.channels, sent):
+        only = self._sent(self._layout, edge)
+        if len(only) < len(columns):
+            columns = [columns[schema.names.index(name)] for name in only.names]
+        numbers = trails if edge.ordered else None
+        for channel, payload in route(columns, only, channels, function.channels, numbers):
             yield self._to(target, channel, order, payload)
 
     def _tally(self, stage: int) -> Tally:

@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Stage
 from anabranch.engine.reports import ChannelReport
+from anabranch.engine.worker.batch import column_batch
 from anabranch.engine.worker.packets import number_of, text_of
 from anabranch.engine.worker.stage_flow import Flow, Leaving
-from anabranch.engine.worker.tasks import ChannelRun, Program, column_batch
+from anabranch.engine.worker.tasks import ChannelRun, Program
 from anabranch.errors import InputError, ShuffleNeeded
 from anabranch.program.hashing import hash_columns
 

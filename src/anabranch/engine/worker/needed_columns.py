@@ -3,8 +3,9 @@
     source ─► filter(lambda t: t.bid is not None) ─► map(lambda t: (t.bid["auction"], t.bid["price"])) ─►
     needed: bid.auction, bid.price
 
-Known where what takes the source's tuples, in its own stage, reads single columns (`compiler/rewriting/over_columns`)
-and drops the rest. What leaves the stage is needed whole.
+Known where what takes the tuples reads single columns: functions without state (`compiler/rewriting/over_columns`), and
+keyed operators behind a shuffle (`compiler/rewriting/keyed_reads`). So it is also known which columns of the tuples
+that cross a shuffle need not be sent (`sent_on`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import dataclasses
 
 import pyarrow as pa
 
-from anabranch.compiler.layout.stages import Layout, Step
+from anabranch.compiler.layout.stages import Edge, Layout, Step
+from anabranch.compiler.rewriting.keyed_reads import keyed_reads
 from anabranch.compiler.rewriting.over_columns import Read
 from anabranch.engine.worker.column_steps import column_plan
 from anabranch.program.graph import Filter, Map, Node, Watermark
@@ -40,10 +42,10 @@ class Needed:
     read: frozenset[str]
 
 
-def needed_of(layout: Layout, source: Node) -> Needed:
-    """What is needed of a source."""
+def needed_of(layout: Layout, source: Node, further: bool = True) -> Needed:
+    """What is needed of a source; unless `further`, all of what leaves its stage is."""
     (step,) = (step for step in layout.steps if step.node.name == source.name and not step.inputs)
-    reads = _needed(layout, step)
+    reads = _needed(layout, step, further)
     return everything(source.schema) if reads is None else _narrowed(source.schema, reads)
 
 
@@ -52,27 +54,52 @@ def everything(schema: Schema) -> Needed:
     return Needed(schema.names, schema.arrow, frozenset(schema.names))
 
 
-def _needed(layout: Layout, step: Step) -> set[Read] | None:
+def sent_on(layout: Layout, edge: Edge) -> pa.Schema:
+    """The columns that travel on an edge to another stage."""
+    schema = layout.steps[edge.source].node.schema
+    reads = None if edge.target < 0 else _read_behind(layout, edge, schema)
+    if reads is None or len(reads) == len(schema.names):
+        return schema.arrow
+    # Of tuples of which nothing is read it must still be known how many there are.
+    return pa.schema([schema.arrow.field(at) for at in sorted(reads or {0})])
+
+
+def _read_behind(layout: Layout, edge: Edge, schema: Schema) -> set[int] | None:
+    """The columns that whoever is at the other end of an edge reads; None: all."""
+    node = layout.steps[edge.target].node
+    if not edge.crosses or not node.inputs or not node.inputs[edge.place].schema.arrow.equals(schema.arrow):
+        return None
+    reads = keyed_reads(node, edge.place)
+    return None if reads is None else {*reads, *map(schema.names.index, edge.key)}
+
+
+def _needed(layout: Layout, step: Step, further: bool) -> set[Read] | None:
     """What is read of the tuples that a step gives; None: all."""
     found: set[Read] = set()
     for number in step.outputs:
         edge = layout.edges[number]
-        if edge.crosses or edge.target < 0:
+        if edge.target < 0 or (edge.crosses and not further):
             return None
-        reads = _read(layout, layout.steps[edge.target], step.node.schema)
+        if edge.crosses:
+            behind = _read_behind(layout, edge, step.node.schema)
+            if behind is None:
+                return None
+            found |= {Read(at) for at in behind}
+            continue
+        reads = _read(layout, layout.steps[edge.target], step.node.schema, further)
         if reads is None:
             return None
         found |= reads
     return found
 
 
-def _read(layout: Layout, step: Step, schema: Schema) -> set[Read] | None:
+def _read(layout: Layout, step: Step, schema: Schema, further: bool) -> set[Read] | None:
     """What a step, and those behind it, read of the tuples it is given."""
     node = step.node
     if not node.inputs or not node.inputs[0].schema.arrow.equals(schema.arrow):
         return None
     if isinstance(node.logic, Watermark):
-        behind = _needed(layout, step)
+        behind = _needed(layout, step, further)
         return None if behind is None else behind | {Read(schema.names.index(node.logic.attribute))}
     if not isinstance(node.logic, (Map, Filter)):
         return None
@@ -81,7 +108,7 @@ def _read(layout: Layout, step: Step, schema: Schema) -> set[Read] | None:
         return None
     # Which structs are null must show, also where nobody reads a field of them.
     structs = {dataclasses.replace(each, is_null=True) for each in plan.structs}
-    behind = _needed(layout, step)
+    behind = _needed(layout, step, further)
     if isinstance(node.logic, Filter):
         return None if behind is None else {*plan.reads, *structs, *behind}
     if behind is None:
@@ -100,8 +127,11 @@ def _narrowed(schema: Schema, reads: set[Read]) -> Needed:
         mine = [each for each in reads if each.column == at]
         paths = {each.path for each in mine if not each.is_null}
         kind = field.type
-        if mine:
+        if mine or not field.nullable:  # whether there is a null where there must be none is looked at, too
             read.add(field.name)
+            if not mine:
+                mine = [Read(at, is_null=True)] if pa.types.is_struct(kind) else [Read(at)]
+                paths = {each.path for each in mine if not each.is_null}
             if pa.types.is_struct(kind) and () not in paths:
                 for null in sorted((each.path for each in mine if each.is_null), key=len, reverse=True):
                     if not any(path[: len(null)] == null for path in paths):

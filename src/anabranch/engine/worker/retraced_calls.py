@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from anabranch.engine.worker.stage import ArrivalCalls
+from anabranch.engine.worker.arrival_calls import ArrivalCalls
 from anabranch.engine.worker.stage_flow import Arrival, Flow
 from anabranch.engine.worker.timed_calls import TimedCalls
 from anabranch.errors import AnabranchError, OperatorError
@@ -77,6 +77,13 @@ class RetracedCalls(ArrivalCalls):
         with _watched(self, position, opened, row, arguments[0]):
             super()._call(position, row, method, *arguments, opened=opened)
 
+    def _take_broadcast(self, position: int, row: Any) -> None:
+        try:
+            super()._take_broadcast(position, row)
+        except AnabranchError as error:
+            waits = len(self._step.digits) + 1 if self._step.waits else 0
+            raise Stopped(position, (0,) * waits, error) from None
+
     def more(self, at: int) -> tuple[int, ...]:
         """What orders a tuple that was emitted among those of its position."""
         return self._opened[at]
@@ -104,6 +111,12 @@ class RetracedTimedCalls(TimedCalls):
     def _call_waiting(self, position: int, key: Any, instance: Any, due: int, since: tuple[int, ...]) -> None:
         with _watched(self, position, (due, *since), f"the key {key!r}, which waits", instance):
             super()._call_waiting(position, key, instance, due, since)
+
+    def _take_broadcast(self, position: int, row: Any) -> None:
+        try:
+            super()._take_broadcast(position, row)
+        except AnabranchError as error:
+            raise Stopped(position, (0, *self._never), error) from None
 
     def more(self, at: int) -> tuple[int, ...]:
         """What orders a tuple that was emitted among those of its position."""

@@ -27,6 +27,7 @@ import numpy as np
 
 from anabranch.compiler.layout.stages import Layout, Stage, Step
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
+from anabranch.engine.worker.arrival_calls import broadcast_of
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import keys_of
 from anabranch.engine.worker.retraced_calls import RetracedCalls, RetracedTimedCalls, until_it_fails
@@ -112,6 +113,7 @@ class RetracedStage:
         self.entered = {layout.steps[number].node.name: 0 for number in stage.steps}
         self.timed: list[Any] = []
         self.reached: dict[str, int] = {}
+        self.broadcasts: dict[str, bytes] = {}
         self.failure: Failure | None = None
         steps = [layout.steps[number] for number in stage.steps]
         # By what they add to trails, as one thread takes them; that may be another order than that of their numbers.
@@ -161,11 +163,14 @@ class RetracedStage:
         """What an entry that takes arrivals emits before it fails, and how it does."""
         step, table = self._entry, self._tables[self._entry.node.name]
         calls: RetracedCalls | RetracedTimedCalls
+        broadcast = broadcast_of(step, table, self._times)
         if step.is_timed:
             names = self._layout.watermarks_read(step)
-            calls = RetracedTimedCalls(step, table, self._epoch, self._clock_ms, self._times, names)
+            place = (step, table, self._epoch, self._clock_ms, self._times, names)
+            calls = RetracedTimedCalls(*place, None, None, broadcast)
         else:
-            calls = RetracedCalls(step, table, self._epoch, END if self._times.ending else self._clock_ms)
+            clock_ms = END if self._times.ending else self._clock_ms
+            calls = RetracedCalls(step, table, self._epoch, clock_ms, None, None, broadcast)
         self.entered[step.node.name] += sum(map(len, arrival.batches.values()))
         flow, stopped = until_it_fails(calls, arrival)
         if stopped is None:

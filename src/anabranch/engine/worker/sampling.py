@@ -26,6 +26,7 @@ from anabranch.program.calling import canonical_key, emitted
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Punctuate, Route
 from anabranch.program.hashing import with_part
 from anabranch.state.codec import decode, encode
+from anabranch.state.shared_fields import encode_state
 
 if TYPE_CHECKING:
     from anabranch.engine.worker.stage_flow import Arrival, Flow
@@ -48,6 +49,8 @@ def not_sampled(node: Node) -> str:
         return "calls of it that fail are undone"
     if isinstance(logic, Keyed) and logic.per_input:
         return "each of its inputs has a time of its own"
+    if isinstance(logic, Keyed) and logic.broadcast is not None:
+        return "its keys share what is broadcast"
     return ""
 
 
@@ -330,9 +333,13 @@ class StepSampler:
         self._taken.update(zip(new, taken.tolist(), strict=True))
         live, values = self._table.load(chosen), self._table.instances.values
         try:
-            self._before.update((key, encode(list(values(live[key])))) for key in chosen)
+            self._before.update((key, self._encoded(values(live[key]))) for key in chosen)
         except StateError as problem:
             raise StateError(f"operator {self._node.title}: {problem}") from None
+
+    def _encoded(self, values: tuple[Any, ...]) -> bytes:
+        assert self._table is not None
+        return encode_state(self._table.instances.names, values, self._table.classes)
 
     def finished(self) -> StepSample | None:
         """What was taken; None: nothing."""
@@ -342,5 +349,5 @@ class StepSampler:
         if self._table is not None:
             live, values = self._table.live, self._table.instances.values
             for key, before in self._before.items():
-                self._sample.states[key] = (before, encode(list(values(live[key]))))
+                self._sample.states[key] = (before, self._encoded(values(live[key])))
         return self._sample if self._sample.events or self._sample.states else None

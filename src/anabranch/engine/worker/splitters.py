@@ -6,6 +6,7 @@ A splitter also runs what needs no state and reads only its source: those steps 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -26,9 +27,10 @@ from anabranch.engine.worker.stage import StageRun
 from anabranch.engine.worker.stage_flow import Flow
 from anabranch.engine.worker.tasks import Program, Task, met
 from anabranch.engine.worker.worker_pools import POOLS
-from anabranch.errors import AnabranchError, OrderError
+from anabranch.errors import AnabranchError, InputError, OrderError
 from anabranch.operators.epoch_context import running
 from anabranch.program.graph import Node
+from anabranch.program.schema import MisfitError
 from anabranch.state.store import StateVersion
 
 
@@ -37,6 +39,7 @@ class _Splitter:
 
     def __init__(self, task: Task, program: Program, source: Node, pieces: dict[bytes, int]) -> None:
         self.source = source
+        self._required = [at for at, field in enumerate(source.schema.arrow) if not field.nullable]
         self.prefix = program.prefix(source)
         self._pieces = pieces
         stage = program.stage_of(source)
@@ -45,7 +48,7 @@ class _Splitter:
         if task.retraces:
             self._run = RetracedStage(program.layout, stage, {}, task.epoch, times=task.times)
         else:
-            more = (None, task.times, POOLS.step, self.sampler, task.watched)
+            more = (None, task.times, POOLS.step, self.sampler, task.watched, POOLS.unordered_step)
             self._run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, *more)
         self.nodes = program.layout.nodes(stage)
         self.failures: dict[bytes, Failure] = {}
@@ -73,6 +76,9 @@ class _Splitter:
         self.rows_in += count
         if piece in self.failures:
             return
+        for at in self._required:
+            if columns[at].null_count:
+                self._refuse(at)
         numbers = np.arange(first, first + count)
         batch = ColumnBatch(self.source.schema, range(count), columns)
         begun = self._clock.passing_s()
@@ -84,6 +90,22 @@ class _Splitter:
             self._run.failure = None
         for each in leaving:
             yield piece, each
+
+    def _refuse(self, at: int) -> None:
+        """A null where there must be a value."""
+        try:
+            self.source.schema.exact_column(at, [None])
+        except MisfitError as problem:
+            raise InputError(f"source {self.source.title}: a row does not fit its schema: {problem}") from None
+
+    def finish(self, piece: bytes) -> Iterator[tuple[bytes, Any]]:
+        """All was read, this piece last: what leaves of calls that are still under way."""
+        if isinstance(self._run, StageRun):
+            begun = self._clock.passing_s()
+            leaving = self._run.finish()
+            self.busy_seconds += self._clock.passing_s() - begun
+            for each in leaving:
+                yield self.prefix + piece, each
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +132,8 @@ class SplitTask(Task):
         if self.retraces or self.sampling is not None:  # an error shows all of its tuple, and so does what is run again
             needed = [everything(source.schema) for source in program.inputs]
         else:
-            needed = [needed_of(program.layout, source) for source in program.inputs]
+            further = "needed" in self.columns
+            needed = [needed_of(program.layout, source, further) for source in program.inputs]
         return self.rows_of(read_pieces(pieces, needed), whom)
 
     def rows_of(self, read: Iterator[SourceRows], whom: int) -> Iterator[Row]:
@@ -122,14 +145,16 @@ class SplitTask(Task):
         began, started = self.clock.now_s(), self.clock.passing_s()
         oldest: float | None = None
         program = self.load()
-        outbox = Outbox(program.layout, 0, self.functions, whom, self.epoch)
+        outbox = self.outbox(program.layout, 0, whom)
         files = OutputFiles(program.layout, self.files, self.epoch, (0, whom))
         pieces: dict[bytes, int] = {}
         local = LocalChannels(self, program)
         splitters = [_Splitter(self, program, source, pieces) for source in program.inputs]
         rows_out = 0
         try:
+            last: dict[int, bytes] = {}  # source → the piece that was read last
             for part in read:
+                last[part.source] = part.place
                 if part.modified_ms is not None:
                     oldest = part.modified_ms if oldest is None else min(oldest, part.modified_ms)
                 for place, each in splitters[part.source].leaving(part.place, part.columns):
@@ -137,6 +162,11 @@ class SplitTask(Task):
                     for sent in local.through(each, place):
                         if not files.takes(sent):
                             yield from outbox.leaving(sent, place)
+            for number, at in last.items():
+                for place, each in splitters[number].finish(at):
+                    rows_out += len(each.trails[0])
+                    if not files.takes(each):
+                        yield from outbox.leaving(each, place)
             local.finish()
         except AnabranchError as error:
             files.abandon()
@@ -199,7 +229,7 @@ class FeedbackTask(Task):
     def _rows(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[Row]:
         began, started = self.clock.now_s(), self.clock.passing_s()
         program = self.load()
-        outbox = Outbox(program.layout, 0, self.functions, 0, self.epoch)
+        outbox = self.outbox(program.layout, 0, 0)
         files = OutputFiles(program.layout, self.files, self.epoch, (-1, whom))
         pieces: dict[bytes, int] = {}
         rows_out = 0
@@ -211,7 +241,8 @@ class FeedbackTask(Task):
                     splitter = _Splitter(self, program, source, pieces)
                     splitters.append(splitter)
                     columns = unpack(payload, source.schema.arrow).columns
-                    for piece, each in splitter.leaving(number_place(first), columns):
+                    place = number_place(first)
+                    for piece, each in itertools.chain(splitter.leaving(place, columns), splitter.finish(place)):
                         rows_out += len(each.trails[0])
                         if not files.takes(each):
                             yield from outbox.leaving(each, piece)

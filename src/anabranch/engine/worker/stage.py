@@ -7,7 +7,7 @@ each sees its tuples in their order, and trails remember where each tuple belong
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,33 +15,23 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, Step
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
+from anabranch.engine.worker.arrival_calls import ArrivalCalls, broadcast_of
 from anabranch.engine.worker.batch import Batch
-from anabranch.engine.worker.batches import BatchSteps, ElasticSteps, Keeper, StateTable, keys_of
-from anabranch.engine.worker.sampling import PUNCTUATION, TICK, StageSampler, StepSampler
+from anabranch.engine.worker.batches import BatchSteps, ElasticSteps, StateTable
+from anabranch.engine.worker.running_columns import RunningStep
+from anabranch.engine.worker.sampling import StageSampler, StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.timed_calls import TimedCalls
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, TIMED_BATCHES, Stopwatch, timed_rows
-from anabranch.engine.worker.trails import LAST, Trails, emission_index, refined, taken
+from anabranch.engine.worker.trails import emission_index, refined, taken
+from anabranch.engine.worker.unordered_step import UnorderedStep
 from anabranch.engine.worker.watching import StageWatch
-from anabranch.errors import AnabranchError, ProgramError
-from anabranch.operators.epoch_context import count_anomaly, moment
+from anabranch.errors import ProgramError
+from anabranch.operators.epoch_context import count_anomaly
 from anabranch.operators.library_operator import NULL_ATTRIBUTE
-from anabranch.program.calling import emitted, operator_failed
+from anabranch.program.calling import operator_failed
 from anabranch.program.event_time import END, TimeScale, event_time_of, idle_watermarks
-from anabranch.program.graph import Keyed, Punctuate, Spread, Watermark
-
-
-def by_range(leaving: Leaving, total: int, count: int) -> Iterator[tuple[int, Leaving]]:
-    """What leaves, cut into ranges of positions: (range, what is in it)."""
-    # What one channel emits is in order, so the ranges are slices.
-    limits = [total * at // count for at in range(1, count)]
-    cuts = [0, *np.searchsorted(leaving.trails[0], limits).tolist(), len(leaving.trails[0])]
-    for at in range(count):
-        start, stop = cuts[at], cuts[at + 1]
-        if start < stop:
-            trails = [digit[start:stop] for digit in leaving.trails]
-            columns = [column.slice(start, stop - start) for column in leaving.columns]
-            yield at, dataclasses.replace(leaving, trails=trails, columns=columns, marks=None, advances=())
+from anabranch.program.graph import Punctuate, Spread, Watermark
 
 
 class StageRun:
@@ -63,7 +53,10 @@ class StageRun:
         elastic: ElasticSteps | None = None,
         sampler: StageSampler | None = None,
         watched: int = 0,
+        unordered: Callable[..., UnorderedStep] | None = None,
+        columns: Collection[str] = (),
     ) -> None:
+        self._columns = columns
         self._elastic = elastic
         self._layout = layout
         self._sampler = sampler
@@ -73,6 +66,8 @@ class StageRun:
         self._times = dataclasses.replace(times, idle=idle_watermarks(layout.watermarks_made(), times.idle))
         self.reached: dict[str, int] = {}
         """Watermark → how far it has come, of those that had tuples here or are this stage's own."""
+        self.broadcasts: dict[str, bytes] = {}
+        """Operator → its broadcast state, behind the epoch."""
         self._steps = [layout.steps[number] for number in stage.steps]
         self._epoch = epoch
         self._clock_ms = clock_ms
@@ -83,11 +78,19 @@ class StageRun:
         self.timed: list[tuple[Batch | list[Any], np.ndarray]] = []
         self.entered: dict[str, int] = {step.node.name: 0 for step in self._steps}
         """Operator → tuples that entered it."""
+        # Whoever takes down or watches what becomes of single tuples needs to know which they are.
+        watches = self._watch_declared.looks_at if self._watch_declared is not None else lambda _: False
+        self._unordered = {
+            step.number: unordered(step.node, epoch, BatchSteps({}, epoch).checked)
+            for step in self._steps
+            if unordered is not None and step.unordered and sampler is None and not watches(step)
+        }
+        """Elastic operators whose results leave as they come."""
         self._runs = self._made_runs(None)
         self._timed_runs = self._made_runs(watch) if watch is not None else {}
 
     def _made_runs(self, watch: Stopwatch | None) -> dict[int, Callable[[Batch, Any], Batch]]:
-        operators = BatchSteps(self._tables, self._epoch, self._elastic, self._watched)
+        operators = BatchSteps(self._tables, self._epoch, self._elastic, self._watched, self._columns)
         return {
             step.number: operators.step(step.node, watch)
             for step in self._steps
@@ -109,7 +112,9 @@ class StageRun:
         count, first = len(entering.batch), timed_rows(len(entering.batch))
         parts, seconds = self._run_timed(entering.part(0, first), self._watch)
         rest = dataclasses.replace(entering.part(first, count), marks=entering.marks, advances=entering.advances)
-        self._takes_long = seconds > LONG_CALL_SECONDS * first
+        self._takes_long = seconds > LONG_CALL_SECONDS * first and not any(
+            isinstance(run, RunningStep) for run in self._runs.values()
+        )
         if self._takes_long:
             others, _ = self._run_timed(rest, self._watch)
         else:
@@ -139,13 +144,34 @@ class StageRun:
                 if len(spent):  # a step of ours that looks at no single tuple has nothing to time
                     places = arrived.origins[np.array(arrived.batch.positions, dtype=np.int64)]
                     seconds += np.bincount(places, weights=spent, minlength=len(seconds))
-            if step.refines:
-                out = self._refined(out)
-            made[step.number] = out
-            for number in step.outputs:
-                edge = self._layout.edges[number]
-                if edge.crosses or edge.target < 0:
-                    leaving.append(self._leaving(step, edge, out))
+            made[step.number] = out = self._after(step, out)
+            self._leave(step, out, leaving)
+        return leaving
+
+    def _after(self, step: Step, out: Flow) -> Flow:
+        return self._refined(out) if step.refines else out
+
+    def _leave(self, step: Step, out: Flow, leaving: list[Leaving]) -> None:
+        for number in step.outputs:
+            edge = self._layout.edges[number]
+            if edge.crosses or edge.target < 0:
+                leaving.append(self._leaving(step, edge, out))
+
+    def finish(self) -> list[Leaving]:
+        """All has entered: what leaves of calls that are still under way."""
+        leaving: list[Leaving] = []
+        for at, step in enumerate(self._steps):
+            free = self._unordered.get(step.number)
+            if free is None:
+                continue
+            made = {step.number: self._after(step, _numbered(*free.finish()))}
+            self._leave(step, made[step.number], leaving)
+            for later in self._steps[at + 1 :]:
+                if later.inputs and self._layout.edges[later.inputs[0]].source in made:
+                    arrived = self._passed_on(made, later)
+                    self.entered[later.node.name] += len(arrived.batch)
+                    made[later.number] = self._after(later, self._apply(later, arrived, self._runs))
+                    self._leave(later, made[later.number], leaving)
         return leaving
 
     def _passed_on(self, made: Mapping[int, Flow], step: Step) -> Flow:
@@ -193,14 +219,17 @@ class StageRun:
         if isinstance(arrived, Arrival):
             assert step.takes_arrivals, "only the entry of a stage sees its inputs in their common order"
             table = self._tables[step.node.name]
+            broadcast = broadcast_of(step, table, self._times)
             calls: ArrivalCalls | TimedCalls
             if step.is_timed:
-                names = self._layout.watermarks_read(step)
-                calls = TimedCalls(step, table, self._epoch, self._clock_ms, self._times, names, self._watch, sampler)
+                place = (step, table, self._epoch, self._clock_ms, self._times, self._layout.watermarks_read(step))
+                calls = TimedCalls(*place, self._watch, sampler, broadcast, self._columns)
             else:
                 clock_ms = END if self._times.ending else self._clock_ms
-                calls = ArrivalCalls(step, table, self._epoch, clock_ms, self._watch, sampler)
+                calls = ArrivalCalls(step, table, self._epoch, clock_ms, self._watch, sampler, broadcast)
             flow = calls.run(arrived)
+            if broadcast is not None:
+                self.broadcasts[step.node.name] = broadcast.data
             if isinstance(calls, TimedCalls):
                 self.reached[step.node.name] = calls.value
             if calls.timed_keys:
@@ -208,6 +237,9 @@ class StageRun:
             return flow
         if isinstance(step.node.logic, Watermark):
             return self._with_watermark(step, arrived, step.node.logic)
+        free = self._unordered.get(step.number)
+        if free is not None:
+            return _numbered(*free.take(arrived.batch.rows))
         run = runs.get(step.number)
         if run is None:
             return arrived
@@ -293,6 +325,11 @@ def _size(arrived: Flow | Arrival) -> int:
     return len(arrived.batch) if isinstance(arrived, Flow) else sum(map(len, arrived.batches.values()))
 
 
+def _numbered(batch: Batch, count: int) -> Flow:
+    """Tuples with positions among so many that have no other order."""
+    return Flow(batch, [np.arange(count)])
+
+
 def _origins(flow: Flow, positions: np.ndarray) -> np.ndarray | None:
     return None if flow.origins is None else flow.origins[positions]
 
@@ -307,191 +344,3 @@ def _joined(first: Leaving, second: Leaving) -> Leaving:
     if first.marks is not None and second.marks is not None:
         marks = [np.concatenate(pair) for pair in zip(first.marks, second.marks, strict=True)]
     return Leaving(first.edge, trails, columns, marks, (*first.advances, *second.advances))
-
-
-class ArrivalCalls:
-    """A keyed operator that reads several streams, or waits for punctuations or time: one call after the other."""
-
-    def __init__(
-        self,
-        step: Step,
-        table: StateTable,
-        epoch: int,
-        clock_ms: int,
-        watch: Stopwatch | None = None,
-        sampler: StepSampler | None = None,
-    ) -> None:
-        assert isinstance(step.node.logic, Keyed)
-        self._sampler = sampler
-        self._watch = watch
-        self.timed_keys: list[Any] = []
-        self.timed_seconds: list[float] = []
-        self._step = step
-        self._node = step.node
-        self._logic = step.node.logic
-        self._table = table
-        self._epoch = epoch
-        self._clock_ms = clock_ms
-        self._keep = Keeper(step.node.schema)
-        self._positions: list[int] = []
-        self._opened: list[tuple[int, ...]] = []  # since when the key waited, for what a punctuation made
-        self._outputs: list[Any] = []
-
-    def run(self, arrival: Arrival) -> Flow:
-        """What the operator emits for all that arrived."""
-        self.take(arrival)
-        return self.flow(arrival)
-
-    def take(self, arrival: Arrival) -> None:
-        """Make the calls."""
-        count = len(arrival.trails[0])
-        calls: list[Any] = [None] * count
-        live: dict[Any, Any] = {}
-        kind = type(self._logic.prototype)
-        for place, batch in arrival.batches.items():
-            names = batch.schema.names
-            keys = keys_of(batch, tuple(names.index(name) for name in self._node.key_of(place)))
-            live = self._table.load(set(keys))
-            method = getattr(kind, self._logic.method_of(place))
-            for position, key, row in zip(batch.positions, keys, batch.rows, strict=True):
-                calls[position] = (method, key, row)
-        self._rows = rows = _Rows(calls)
-        if self._sampler is not None:
-            calls = self._taken_down(calls, arrival)
-        self._timed_until = timed_rows(count) if self._watch is not None else 0
-        if self._step.waits:
-            self._run_waiting(arrival, calls, rows, live)
-        else:
-            for position, call in enumerate(calls):
-                if call is not None:  # else a punctuation, which passes by
-                    method, key, row = call
-                    if position < self._timed_until:
-                        self._timed_call(position, key, row, method, live[key])
-                    else:
-                        self._call(position, row, method, live[key], row)
-
-    def flow(self, arrival: Arrival) -> Flow:
-        """What the calls emitted."""
-        width = len(arrival.trails)
-        positions = np.array(self._positions, dtype=np.int64)
-        batch = BatchSteps({}, self._epoch).checked(self._node, self._positions, self._outputs, self._rows)
-        marks = [digit[arrival.marks] for digit in arrival.trails]
-        if not self._step.waits:
-            return Flow(batch, arrival.trails, marks, advances=tuple(arrival.advances_by_name()))
-        base = [digit[positions] for digit in arrival.trails]
-        opened = np.array(self._opened, dtype=np.int64).reshape(len(positions), width + 1)
-        # Outputs of one call stand together: they have the position and the key's opening in common.
-        same = np.zeros(len(positions), dtype=np.int64)
-        if len(positions) > 1:
-            differs = (positions[1:] != positions[:-1]) | (opened[1:] != opened[:-1]).any(axis=1)
-            same[1:] = np.cumsum(differs)
-        trails = [*base, *(opened[:, at] for at in range(width + 1)), emission_index(same)]
-        behind = [np.full(len(arrival.marks), LAST), *[np.zeros(len(arrival.marks), dtype=np.int64)] * (width + 1)]
-        advances = tuple(each.then(LAST, *(0,) * (width + 1)) for each in arrival.advances_by_name())
-        return Flow(batch.renumbered(), trails, [*marks, *behind], advances=advances)
-
-    def _taken_down(self, calls: list[Any], arrival: Arrival) -> list[Any]:
-        """The same calls; what those of keys that are to be run again emit is taken down."""
-        assert self._sampler is not None
-        places = {position: place for place, batch in arrival.batches.items() for position in batch.positions}
-        noted: list[Any] = []
-        passing = {position for position, _, _ in arrival.advances}
-        for position, call in enumerate(calls):
-            if call is None:
-                if position not in passing:
-                    is_ticked = position == arrival.tick and bool(self._logic.ticked)
-                    arguments = (self._clock_ms,) if is_ticked else ()
-                    self._sampler.happened(TICK if is_ticked else PUNCTUATION, position, *arguments)
-                noted.append(None)
-            else:
-                method, key, row = call
-                noted.append((self._sampler.around(method, places[position], position, key, row), key, row))
-        return noted
-
-    def _run_waiting(self, arrival: Arrival, calls: list[Any], rows: _Rows, live: dict[Any, Any]) -> None:
-        logic, width = self._logic, len(arrival.trails)
-        never = (0,) * (width + 1)
-        happens = bool(len(arrival.marks)) or arrival.tick is not None
-        waiting: dict[Any, tuple[int, ...]] = {}
-        if happens:
-            live = self._table.load_waiting(logic.waiting)
-            # A key that waits since the program was laid out with shorter trails (its aggregation was not in two steps
-            # yet, say) waits since an earlier epoch: what its trail lacks decides nothing.
-            waiting = {
-                key: (*it.opened, *never[len(it.opened) :]) for key, it in live.items() if getattr(it, logic.waiting)
-            }
-        passing = {position for position, _, _ in arrival.advances}
-        for position, call in enumerate(calls):
-            if position in passing:
-                continue
-            if call is not None:
-                method, key, row = call
-                instance = live[key]
-                if position < self._timed_until:
-                    self._timed_call(position, key, row, method, instance, never)
-                else:
-                    self._call(position, row, method, instance, row, opened=never)
-                self._settle(instance, key, waiting, arrival.trails, position)
-                continue
-            is_ticked = position == arrival.tick and bool(logic.ticked)
-            method = logic.ticked if is_ticked else logic.punctuated
-            if not method:
-                continue
-            arguments = (self._clock_ms,) if is_ticked else ()
-            for key, opened in sorted(waiting.items(), key=lambda item: item[1]):
-                instance, row = live[key], rows.waiting(key)
-                moment().key = key
-                called = getattr(type(instance), method)
-                if self._sampler is not None:
-                    place = TICK if is_ticked else PUNCTUATION
-                    called = self._sampler.around(called, place, position, key, None)
-                self._call(position, row, called, instance, *arguments, opened=opened)
-                self._settle(instance, key, waiting, arrival.trails, position)
-
-    def _settle(self, instance: Any, key: Any, waiting: dict[Any, Any], trails: Trails, position: int) -> None:
-        if not getattr(instance, self._logic.waiting):
-            instance.opened = None
-            waiting.pop(key, None)
-        elif instance.opened is None:
-            instance.opened = waiting[key] = (self._epoch, *(int(digit[position]) for digit in trails))
-
-    def _timed_call(
-        self, position: int, key: Any, row: Any, method: Any, instance: Any, opened: tuple[int, ...] = ()
-    ) -> None:
-        """A call for one of the first tuples; if those take long, more are timed."""
-        assert self._watch is not None
-        begun = self._watch.clock()
-        self._call(position, row, method, instance, row, opened=opened)
-        self.timed_seconds.append(self._watch.clock() - begun)
-        self.timed_keys.append(key)
-        if position + 1 >= self._timed_until and sum(self.timed_seconds) > LONG_CALL_SECONDS * len(self.timed_keys):
-            self._timed_until = 2 * (position + 1)
-
-    def _call(self, position: int, row: Any, method: Any, *arguments: Any, opened: tuple[int, ...] = ()) -> None:
-        lasts = self._keep.tuples_last
-        try:
-            result = method(*arguments)
-            if result is None:
-                return
-            for output in emitted(result):
-                self._outputs.append(output if lasts and isinstance(output, tuple) else self._keep(output))
-                self._positions.append(position)
-                self._opened.append(opened)
-        except AnabranchError:
-            raise
-        except Exception as problem:
-            raise operator_failed(self._node, row, problem, self._epoch) from problem
-
-
-class _Rows:
-    """The tuples behind positions, for error messages."""
-
-    def __init__(self, calls: list[Any]) -> None:
-        self._calls = calls
-
-    def row_at(self, position: int) -> Any:
-        call = self._calls[position]
-        return "a punctuation" if call is None else call[2]
-
-    def waiting(self, key: Any) -> str:
-        return f"the key {key!r}, which waits"

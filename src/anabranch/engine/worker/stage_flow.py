@@ -67,3 +67,16 @@ class Leaving:
     columns: list[pa.Array]
     marks: Trails | None
     advances: tuple[Advances, ...] = ()
+
+
+def by_range(leaving: Leaving, total: int, count: int) -> Iterator[tuple[int, Leaving]]:
+    """What leaves, cut into ranges of positions: (range, what is in it)."""
+    # What one channel emits is in order, so the ranges are slices.
+    limits = [total * at // count for at in range(1, count)]
+    cuts = [0, *np.searchsorted(leaving.trails[0], limits).tolist(), len(leaving.trails[0])]
+    for at in range(count):
+        start, stop = cuts[at], cuts[at + 1]
+        if start < stop:
+            trails = [digit[start:stop] for digit in leaving.trails]
+            columns = [column.slice(start, stop - start) for column in leaving.columns]
+            yield at, dataclasses.replace(leaving, trails=trails, columns=columns, marks=None, advances=())

@@ -9,20 +9,20 @@ from __future__ import annotations
 import dataclasses
 import decimal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgpack
 import numpy as np
 import pyarrow as pa
 
-from anabranch.compiler.layout.order_needs import with_needed_order
+from anabranch.compiler.layout.order_needs import check_kept_state, with_needed_order
 from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
 from anabranch.engine.reports import Anomaly, ChannelReport
 from anabranch.engine.worker.advances import Advances, EventTimes, at_the_start, rising
-from anabranch.engine.worker.batch import Batch, ColumnBatch
+from anabranch.engine.worker.batch import Batch, column_batch, sorted_batch
 from anabranch.engine.worker.exchange import (
     ADVANCES,
     DATA,
@@ -41,12 +41,13 @@ from anabranch.engine.worker.exchange import (
     task_indexes,
 )
 from anabranch.engine.worker.measuring import Measuring
+from anabranch.engine.worker.needed_columns import sent_on
 from anabranch.engine.worker.output_files import OutputFiles, Target
 from anabranch.engine.worker.packets import Positions, piece_of, unpack
 from anabranch.engine.worker.retracing import Failure, RetracedStage
 from anabranch.engine.worker.sampling import Sampling, StageSampler, StepSample
-from anabranch.engine.worker.stage import StageRun, by_range
-from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
+from anabranch.engine.worker.stage import StageRun
+from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving, by_range
 from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
 from anabranch.engine.worker.worker_pools import POOLS
 from anabranch.errors import AnabranchError
@@ -55,6 +56,7 @@ from anabranch.operators.hot_key_parts import HotKeyParts
 from anabranch.program.event_time import END
 from anabranch.program.graph import Feedback, Keyed, Node, Watermark
 from anabranch.program.model import OutputOrder
+from anabranch.program.options import OVER_COLUMNS
 from anabranch.program.travelling import run_under, unpacked
 from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
@@ -86,7 +88,9 @@ class Program:
     def of(cls, plan: Plan, orders: Mapping[str, str], outputs: Sequence[OutputOrder] = ()) -> Program:
         """The program that a plan describes; `outputs` is the order of each output, total where nothing is said."""
         written = {operator.name: operator.node for operator in plan.operators}
-        return cls(with_needed_order(plan.layout, outputs), dict(orders), written)
+        layout = with_needed_order(plan.layout, outputs)
+        check_kept_state(layout, outputs)
+        return cls(layout, dict(orders), written)
 
     @property
     def sources(self) -> list[Node]:
@@ -131,13 +135,24 @@ class Task:
     times: EventTimes = dataclasses.field(default=EventTimes(), kw_only=True)
     retraces: bool = dataclasses.field(default=False, kw_only=True)  # to find the first error of an epoch that failed
     sampling: Sampling | None = dataclasses.field(default=None, kw_only=True)  # which keys are to be run again
-
     watch: str = dataclasses.field(default="sample", kw_only=True)
+    columns: frozenset[str] = dataclasses.field(default=frozenset(OVER_COLUMNS), kw_only=True)
 
     @property
     def watched(self) -> int:
         """For how many tuples dicts of the user's refuse what is not their key's."""
         return {"off": 0, "sample": WATCHED_TUPLES, "all": sys.maxsize}[self.watch]
+
+    def outbox(self, layout: Layout, depth: int, whom: int) -> Outbox:
+        """What addresses what leaves a task of a depth."""
+        return Outbox(layout, depth, self.functions, whom, self.epoch, self.sent)
+
+    def sent(self, layout: Layout, edge: Edge) -> pa.Schema:
+        """The columns of the tuples that travel on an edge."""
+        # An error shows all of its tuple, and so does what is run again.
+        if self.retraces or self.sampling is not None or "needed" not in self.columns:
+            return layout.steps[edge.source].node.schema.arrow
+        return sent_on(layout, edge)
 
     def sampler(self, layout: Layout, stage: Stage, tables: Mapping[str, Any]) -> StageSampler | None:
         """What takes down what a stage does with keys that are to be run again; None: none are."""
@@ -182,7 +197,7 @@ class ChannelTask(Task):
 
     def _rows(self, arriving: Iterator[Arriving], index: int, at: str) -> Iterator[Row]:
         program = self.load()
-        outbox = Outbox(program.layout, self.depth, self.functions, index, self.epoch)
+        outbox = self.outbox(program.layout, self.depth, index)
         later = self.depth < program.layout.depth
         needed = self.retraces or needs_pieces(program.layout, self.depth + 1) or (later and bool(self.merged))
         hands_on_pieces = index == 0 and needed
@@ -241,6 +256,7 @@ class ChannelRun:
         self._stage = program.layout.stages[stage]
         self._entry = program.layout.steps[self._stage.steps[0]]
         self._edges = {edge.number: edge for edge in program.layout.inputs_of(self._stage)}
+        self._sent = {edge.number: task.sent(program.layout, edge) for edge in self._edges.values()}
         self._positions = Positions()
         self._waiting: dict[int, list[tuple[Trails, pa.RecordBatch]]] = {}
         self._marks: dict[int, list[Trails]] = {}
@@ -261,7 +277,8 @@ class ChannelRun:
         if task.retraces:
             self._run = RetracedStage(*place, times=task.times)
         else:
-            self._run = StageRun(*place, self._measuring.watch, task.times, POOLS.step, self._sampler, task.watched)
+            pools = POOLS.step, self._sampler, task.watched, POOLS.unordered_step, task.columns
+            self._run = StageRun(*place, self._measuring.watch, task.times, *pools)
         # What all channels know alike is sent by one of them.
         made_here = {node.name for node in self._nodes if isinstance(node.logic, Watermark)}
         self._sends = None if self._number == 0 else made_here
@@ -300,7 +317,7 @@ class ChannelRun:
         if kind == MARKS:
             self._marks.setdefault(number, []).append(trails)
             return
-        rows = unpack(buffer, self._columns(edge).arrow)
+        rows = unpack(buffer, self._sent[number])
         trails = trails or [np.arange(len(rows))]
         self._waiting.setdefault(number, []).append((trails, rows))
         self._size += len(rows)
@@ -321,8 +338,11 @@ class ChannelRun:
 
     def worked(self, entering: Flow | Arrival, rows_in: int) -> Iterator[Any]:
         """What leaves for what enters."""
+        yield from self._left(lambda: self._run.run(entering), rows_in)
+
+    def _left(self, make: Callable[[], list[Leaving]], rows_in: int) -> Iterator[Leaving]:
         begun = self._clock.passing_s()
-        leaving = self._run.run(entering)
+        leaving = make()
         if self._sends is not None:
             for each in leaving:
                 each.advances = tuple(one for one in each.advances if one.name in self._sends)
@@ -346,6 +366,7 @@ class ChannelRun:
             yield from self.worked(self._arrival(), self._size)
         if isinstance(self._run, RetracedStage):
             return  # nothing of the epoch is kept
+        yield from self._left(self._run.finish, 0)
         begun = self._clock.passing_s()
         self._segments = self._state.save(self._nodes)
         self._saving = self._clock.passing_s() - begun
@@ -390,7 +411,7 @@ class ChannelRun:
             places = place[stop : stop + len(each.values)].tolist()
             happened += zip(places, [each.name] * len(places), each.values.tolist(), strict=True)
         return Arrival(
-            {at: _sorted_batch(each) for at, each in batches.items()},
+            {at: sorted_batch(each) for at, each in batches.items()},
             [digits[order] for digits in trails],
             np.sort(place[start:stop]),
             int(place[-1]) if tick is not None else None,
@@ -439,6 +460,7 @@ class ChannelRun:
             elastic=POOLS.reports(self._nodes),
             watermarks=self._run.reached,
             fetched_bytes=self._state.fetched_bytes,
+            broadcasts={} if self._number else self._run.broadcasts,
         )
 
     def _measured(self) -> Mapping[str, Any] | None:
@@ -455,37 +477,6 @@ def met() -> tuple[Anomaly, ...]:
 
 def _empty(width: int) -> Trails:
     return [np.empty(0, dtype=np.int64) for _ in range(width)]
-
-
-def column_batch(
-    schema: Any, positions: Sequence[int], records: list[pa.RecordBatch], order: np.ndarray | None = None
-) -> Batch:
-    """Tuples that came as Arrow, as operators take them."""
-    if not records:
-        return Batch(schema, [], [])
-    table = pa.Table.from_batches(records)
-    if order is not None:
-        table = table.combine_chunks().take(pa.array(order))
-    return ColumnBatch(schema, positions, [_whole(table.column(name)) for name in schema.names])
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _sorted_batch(parts: list[tuple[np.ndarray, list[pa.RecordBatch], Any]]) -> Batch:
-    """The tuples of an input, which may come by several edges, by position."""
-    schema = parts[0][2]
-    positions = np.concatenate([each for each, _, _ in parts])
-    tables = [pa.Table.from_batches(records).select(schema.names) for _, records, _ in parts if records]
-    if not tables:
-        return Batch(schema, [], [])
-    table = pa.concat_tables(tables)
-    if len(positions) > 1 and not (positions[1:] > positions[:-1]).all():
-        order = np.argsort(positions, kind="stable")
-        table, positions = table.take(pa.array(order)), positions[order]
-    return ColumnBatch(schema, positions.tolist(), [_whole(table.column(name)) for name in schema.names])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,23 +14,28 @@ trail. So the keys of all channels come in the order of one thread.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from anabranch.compiler.layout.stages import Step
 from anabranch.engine.worker.advances import Advances, EventTimes
+from anabranch.engine.worker.batch import Batch, ColumnBatch
 from anabranch.engine.worker.batches import BatchSteps, Keeper, StateTable, keys_of
+from anabranch.engine.worker.join_columns import JoinColumns, has_join_columns
+from anabranch.engine.worker.key_slots import Timeline
 from anabranch.engine.worker.sampling import TIME, StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, Stopwatch, timed_rows
 from anabranch.engine.worker.trails import LAST, emission_index
+from anabranch.engine.worker.window_columns import Closed, WindowColumns, has_window_columns
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.operators.epoch_context import moment
 from anabranch.program.calling import emitted, operator_failed
 from anabranch.program.event_time import END, LeastWatermark, Timetable
 from anabranch.program.graph import Keyed
+from anabranch.state.broadcast_state import BroadcastState
 
 
 class TimedCalls:
@@ -46,9 +51,15 @@ class TimedCalls:
         names_read: Mapping[int, tuple[str, ...]],
         watch: Stopwatch | None = None,
         sampler: StepSampler | None = None,
+        broadcast: BroadcastState | None = None,
+        columns: Collection[str] = (),
     ) -> None:
+        self._has_windows = sampler is None and "windows" in columns and has_window_columns(step.node)
+        self._has_join = sampler is None and "joins" in columns and has_join_columns(step.node)
         assert isinstance(step.node.logic, Keyed)
         self._sampler = sampler
+        self._broadcast = broadcast
+        self._broadcasts: dict[int, Any] = {}  # position → the tuple that is for all keys
         self._node = step.node
         self._logic = step.node.logic
         self._kind = type(step.node.logic.prototype)
@@ -81,8 +92,33 @@ class TimedCalls:
 
     def run(self, arrival: Arrival) -> Flow:
         """What the operator emits, and the advances of its own watermark."""
+        flow = self._all_at_once(arrival) if self._has_windows or self._has_join else None
+        if flow is not None:
+            return flow
         self.take(arrival)
         return self.flow(arrival)
+
+    def _all_at_once(self, arrival: Arrival) -> Flow | None:
+        """The same, computed for all keys at once; None if tuples must be taken one by one."""
+        begun = self._watch.clock() if self._watch is not None else 0.0
+        timeline = Timeline.of(self._watermark, self._events(arrival))
+        place = (self._node, self._table, self._epoch, timeline)
+        found = (WindowColumns(*place) if self._has_windows else JoinColumns(*place)).taken(arrival)
+        if found is None:
+            return None
+        self._watermark, self._advances = timeline.watermark, timeline.advances
+        if self._watch is not None:  # each tuple has its share
+            for place_of, batch in arrival.batches.items():
+                some = batch.part(0, timed_rows(len(batch)))
+                self.timed_keys += keys_of(some, self._places_of_key(batch, place_of)) if len(batch) else []
+            share = (self._watch.clock() - begun) / sum(map(len, arrival.batches.values()))
+            self.timed_seconds = [share] * len(self.timed_keys)
+        count = len(found.positions)
+        made = ColumnBatch(self._node.schema, range(count), found.columns)
+        if isinstance(found, Closed):
+            return self._flowing(arrival, made, found.positions, found.due, found.since)
+        nothing = np.zeros((count, len(arrival.trails) + 1), dtype=np.int64)
+        return self._flowing(arrival, made, found.positions, nothing[:, 0], nothing)
 
     def take(self, arrival: Arrival) -> None:
         """Make the calls."""
@@ -100,19 +136,29 @@ class TimedCalls:
             stop = bisect.bisect_left(self._places, position, at)
             self._take(at, stop)
             at = stop
-            if not name:
+            if position in self._broadcasts:
+                self._take_broadcast(position, self._broadcasts[position])
+            elif not name:
                 self._tick(position)
             elif self._watermark.take(name, value):
                 self._fire(position)
         self._take(at, len(self._places))
+        if self._broadcast is not None:
+            self._broadcast.check()
+
+    def _take_broadcast(self, position: int, row: Any) -> None:
+        assert self._broadcast is not None
+        self._broadcast.take(row, self._epoch)
 
     def _line_up(self, arrival: Arrival) -> None:
         """The tuples of all inputs in their order: their positions, keys, and methods."""
         touched: set[Any] = set()
         parts = []
         for place, batch in arrival.batches.items():
-            names = batch.schema.names
-            keys = keys_of(batch, tuple(names.index(name) for name in self._node.key_of(place)))
+            if self._node.is_broadcast(place):
+                self._broadcasts = dict(zip(batch.positions, batch.rows, strict=True))
+                continue
+            keys = keys_of(batch, self._places_of_key(batch, place))
             method = getattr(self._kind, self._logic.method_of(place))
             if self._logic.per_input:
                 method = self._with_own_time(method, self._names_read.get(place, ()))
@@ -127,6 +173,9 @@ class TimedCalls:
             self._places, self._keys, self._rows, self._methods = columns
         self._timed_until = timed_rows(len(self._places)) if self._watch is not None else 0
         self._noted = 0
+
+    def _places_of_key(self, batch: Batch, place: int) -> tuple[int, ...]:
+        return tuple(batch.schema.names.index(name) for name in self._node.key_of(place))
 
     def _take_down(self, arrival: Arrival, sampler: StepSampler) -> None:
         """Have methods take down what they emit, for keys that are to be run again."""
@@ -145,6 +194,7 @@ class TimedCalls:
         events = [] if self._logic.by_clock else [each for each in arrival.advances if each[1] in self._names]
         if arrival.tick is not None:
             events.append((arrival.tick, "", 0))
+        events += [(position, "", 0) for position in self._broadcasts]
         return sorted(events)
 
     def _time_at_the_end(self, arrival: Arrival) -> int:
@@ -169,6 +219,8 @@ class TimedCalls:
 
     def _take(self, start: int, stop: int) -> None:
         self._moment.reached, self._moment.fired = self.value, None
+        if self._broadcast is not None:
+            self._broadcast.looked_at = True
         while start < min(stop, self._timed_until):
             until = min(stop, self._timed_until)
             self._take_timed(start, until)
@@ -283,6 +335,8 @@ class TimedCalls:
 
     def _call_waiting(self, position: int, key: Any, instance: Any, due: int, since: tuple[int, ...]) -> None:
         lasts = self._keep.tuples_last
+        if self._broadcast is not None:
+            self._broadcast.looked_at = True
         method = getattr(self._kind, self._logic.timed)
         if self._sampler is not None:
             method = self._sampler.around(method, TIME, position, key, None)
@@ -306,14 +360,20 @@ class TimedCalls:
         positions = np.array(self._positions, dtype=np.int64)
         due = np.array(self._due, dtype=np.int64)
         since = np.array(self._since, dtype=np.int64).reshape(len(positions), self._width + 1)
+        return self._flowing(arrival, batch, positions, due, since)
+
+    def _flowing(
+        self, arrival: Arrival, batch: Batch, positions: np.ndarray, due: np.ndarray, since: np.ndarray
+    ) -> Flow:
+        width = len(arrival.trails)
         # Outputs of one call stand together: they have the position, the time and the key's waiting in common.
         same = np.zeros(len(positions), dtype=np.int64)
         if len(positions) > 1:
             differs = (positions[1:] != positions[:-1]) | (due[1:] != due[:-1]) | (since[1:] != since[:-1]).any(axis=1)
             same[1:] = np.cumsum(differs)
         base = [digit[positions] for digit in arrival.trails]
-        trails = [*base, due, *(since[:, at] for at in range(self._width + 1)), emission_index(same)]
-        behind = (LAST, *(0,) * (self._width + 2))
+        trails = [*base, due, *(since[:, at] for at in range(width + 1)), emission_index(same)]
+        behind = (LAST, *(0,) * (width + 2))
         marks = [digit[arrival.marks] for digit in arrival.trails]
         marks += [np.full(len(arrival.marks), digit, dtype=np.int64) for digit in behind]
         return Flow(batch.renumbered(), trails, marks, advances=tuple(self._own_advances(arrival, behind)))

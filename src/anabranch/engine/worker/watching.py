@@ -53,6 +53,10 @@ class StageWatch:
             if declared is not None or table is not None:
                 self._steps[number] = _StepWatch(step, declared, table, epoch, tuples)
 
+    def looks_at(self, step: Step) -> bool:
+        """Whether what becomes of single tuples is watched."""
+        return step.number in self._steps or step.number in self._unfollowed
+
     def before(self, step: Step, arrived: Flow) -> None:
         """A step is about to take a batch."""
         watch = self._steps.get(step.number)

@@ -26,15 +26,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine.pool.dispatch import LoopBlocked, Pool
+from anabranch.engine.pool.dispatch import Pool
 from anabranch.engine.pool.level_controller import LevelController
 from anabranch.engine.pool.neighbours import Neighbours
+from anabranch.engine.pool.pool_run import LoopBlocked
 from anabranch.engine.pool.work import Crew
 from anabranch.engine.reports import ElasticReport
 from anabranch.engine.worker.accumulating_step import BlockCalls, accumulating_step
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import StateTable
 from anabranch.engine.worker.elastic_steps import Calls, elastic_step
+from anabranch.engine.worker.unordered_step import UnorderedStep
 from anabranch.errors import OperatorError
 from anabranch.operators.accumulation import accumulation_of
 from anabranch.program.elastic import Concurrency, settings_of
@@ -144,6 +146,16 @@ class Pools:
                 raise
 
         return step
+
+    def unordered_step(self, node: Node, epoch: int, check: Callable[..., Batch]) -> UnorderedStep:
+        """What it does where nobody minds the order of its results, for one task."""
+
+        def pool_of() -> tuple[Pool, Calls]:
+            pool, calls = self.of(node)
+            assert isinstance(calls, Calls), "accumulators have a step of their own"
+            return pool, calls
+
+        return UnorderedStep(node, pool_of, epoch, check)
 
     def reports(self, nodes: Iterable[Node]) -> tuple[ElasticReport, ...]:
         """What the pools of some operators did since they were asked last; of those that did something."""

@@ -4,6 +4,10 @@
 
 A region's capacity falls when another one grows, and rises when it gives channels back: no measurement says why. The
 truth is judged over all regions: tuples handled over those that the best division of the cores would have handled.
+
+As in the product a region has at most as many channels as there are cores, unless told otherwise (`most`). Without that
+bound two regions that never have enough take the cores from each other by ever more channels: each gains by what
+costs both, and no measurement of its own tells a region so.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from anabranch.control.bounds import Bounds
 from anabranch.control.controller import Controller, Policy
 from anabranch.control.observation import Observation
 from anabranch.papers.fluid.traces import (
@@ -43,7 +48,13 @@ class SharedHost:
     """Period from which on no load changes; None: they always do."""
     crosstalk: float = 0.0
     """What every channel beyond the cores takes of the whole, as a share: switching between tasks is not free."""
+    most: int | None = None
+    """Channels that a region may have, if a user allows more than there are cores (``maxChannels``)."""
     periods: int = PERIODS
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(1, self.most or self.cores)
 
     def left(self, channels: int) -> float:
         """The share of a core that each of so many channels has."""
@@ -51,10 +62,10 @@ class SharedHost:
         return min(1.0, self.cores / channels) * (1 - self.crosstalk) ** beyond
 
 
-def follow_shared(make: Callable[[], Policy], host: SharedHost, seed: int) -> Outcome:
+def follow_shared(make: Callable[[Bounds], Policy], host: SharedHost, seed: int) -> Outcome:
     """Let a policy of its own control each region, from one channel on."""
     draw = np.random.default_rng(seed)
-    controllers = [Controller(make(), log_length=1) for _ in host.loads]
+    controllers = [Controller(make(host.bounds), log_length=1) for _ in host.loads]
     channels: list[tuple[int, ...]] = []
     handled, best = [], []
     for period in range(1, host.periods + 1):
@@ -94,6 +105,8 @@ def shared_hosts() -> list[SharedHost]:
         SharedHost("two regions, room for both", 16, (always(5000), always(6000))),
         SharedHost("two regions, no room", 8, (always(6000), always(6000)), crosstalk=0.01),
         SharedHost("two regions, one always full", 12, (always(1e6), always(4000)), crosstalk=0.01),
+        SharedHost("two regions, no room, four channels a core", 8, (always(6000),) * 2, crosstalk=0.01, most=32),
+        SharedHost("one always full, nearly three a core", 12, (always(1e6), always(4000)), crosstalk=0.01, most=32),
         SharedHost(
             "three regions, one comes later", 16, (always(4000), always(4000), step(300, 5000)), steady_from=100
         ),

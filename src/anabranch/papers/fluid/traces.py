@@ -214,6 +214,16 @@ def shared_host(cores: int, others: Rate) -> Capacity:
     return lambda period, n: RATE * n * min(1.0, cores / (n + others(period)))
 
 
+def warming(capacity: Capacity, cold: float, length: int) -> Capacity:
+    """A JVM that starts with a share of its speed and gets warm by itself."""
+    return lambda period, n: capacity(period, n) * (1 - (1 - cold) * math.exp(-period / length))
+
+
+def wandering(capacity: Capacity, share: float, length: int) -> Capacity:
+    """A machine whose speed wanders, up and down by so much."""
+    return lambda period, n: capacity(period, n) * (1 + share * math.sin(2 * math.pi * period / length))
+
+
 FULL = always(1e6)
 
 
@@ -252,6 +262,17 @@ def families() -> list[Trace]:
         Trace("busy never above 50 %", always(7500), linear(), busy_most=0.5),
         Trace("backlog, steps × 10", bursts(1000, 10000, 50, 50), linear(), backlog=True, steady_from=None),
     ]
+    for cold, length in ((0.5, 4), (0.5, 12), (0.7, 30)):
+        shapes = {"peak at 10": retrograde(10), "knee at 8": knee(8), "decline beyond 6": decline(6, 0.9)}
+        for shape, capacity in shapes.items():
+            name = f"warming {cold:g} in {length}, {shape}"
+            found.append(Trace(name, FULL, warming(capacity, cold, length), noise=0.02, steady_from=4 * length))
+    for length in (20, 70):
+        for shape, capacity in {"peak at 10": retrograde(10), "decline beyond 6": decline(6, 0.9)}.items():
+            name = f"wandering in {length}, {shape}"
+            found.append(Trace(name, FULL, wandering(capacity, 0.1, length), noise=0.02, steady_from=None))
+    cold_and_wandering = wandering(warming(retrograde(10), 0.6, 20), 0.1, 45)
+    found.append(Trace("warming and wandering, peak at 10", FULL, cold_and_wandering, noise=0.02, steady_from=None))
     found += [Trace(f"step × {x:g}", step(3000, 3000 * x), linear(), steady_from=100) for x in (0.1, 0.3, 3, 10)]
     for on, off in ((1, 1), (3, 7), (10, 10), (2, 20), (30, 30)):
         found.append(Trace(f"bursts {on} / {off}", bursts(2000, 10000, on, off), linear(), steady_from=None))

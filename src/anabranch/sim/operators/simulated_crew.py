@@ -6,6 +6,7 @@ all, so that whoever takes or puts waits for the others (`queue_s`, longer the m
 
 from __future__ import annotations
 
+import queue
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -91,8 +92,8 @@ class SimulatedCrew:
         self._fill()
         return True
 
-    def drop_waiting(self) -> None:
-        self._work.clear()
+    def drop(self, done: queue.SimpleQueue[Chunk]) -> None:
+        self._work = deque(chunk for chunk in self._work if chunk.done is not done)
 
     def close(self) -> None:
         self._work.clear()

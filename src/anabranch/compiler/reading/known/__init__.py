@@ -14,7 +14,7 @@ for. What is in no table is unknown, and unknown is never safe.
 
 from anabranch.compiler.reading.known.array_functions import NEW_ARRAYS
 from anabranch.compiler.reading.known.effects import Effect
-from anabranch.compiler.reading.known.impurities import IMPURE
+from anabranch.compiler.reading.known.impurities import IMPURE, is_chance
 from anabranch.compiler.reading.known.lookup import effect_of, impurity_of, impurity_of_module
 from anabranch.compiler.reading.known.value_methods import (
     ALL_MUTATORS,
@@ -52,6 +52,7 @@ __all__ = [
     "effect_of",
     "impurity_of",
     "impurity_of_module",
+    "is_chance",
     "method_result",
     "mutating_result",
 ]

@@ -64,3 +64,35 @@ IMPURE_METHODS: dict[tuple[type, str], str] = {
     (datetime.datetime, "fromtimestamp"): "uses the machine's time zone",
     (datetime.date, "fromtimestamp"): "uses the machine's time zone",
 }
+#: Reasons why nobody can say what another run would give.
+_CHANCE = frozenset(
+    {
+        "reads the clock",
+        "draws a random number",
+        "draws a random number from a generator that all calls share",
+        "uses the address of an object, which differs from process to process",
+        "uses hash(), which for strings differs from process to process",
+    }
+)
+_OF_THE_PROCESS = frozenset(
+    {"environ", "environb", "getenv", "getenvb", "urandom", "getrandom", "getpid", "getppid", "times", "cpu_count"}
+    | {"uname", "getlogin", "getcwd", "getloadavg", "get_ident", "get_native_id", "current_thread"}
+)
+
+
+# Functions of the module `time` that read no clock, given so many arguments.
+_GIVEN_A_TIME = {
+    "sleep": 0,
+    "gmtime": 1,
+    "localtime": 1,
+    "ctime": 1,
+    "asctime": 1,
+    "mktime": 1,
+    "strptime": 1,
+    "strftime": 2,
+}
+
+
+def is_chance(why: str, name: str, arguments: int = 0) -> bool:
+    """Whether what is impure, and is called so, is the clock, chance or the process: no two runs need agree on it."""
+    return (why in _CHANCE and arguments < _GIVEN_A_TIME.get(name, 100)) or name in _OF_THE_PROCESS

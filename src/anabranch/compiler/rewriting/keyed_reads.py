@@ -1,0 +1,81 @@
+"""Which columns of its tuples a keyed operator reads: the others need not come to it.
+
+Known of the library's aggregations, whose code is written so (`operators/aggregation`), and of users' methods that are
+rewritten to columns (`inline`).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+from typing import Any
+
+from anabranch.compiler.rewriting.inline import inlined
+from anabranch.compiler.rewriting.over_columns import over_columns
+from anabranch.operators.aggregation import Aggregate
+from anabranch.program.graph import Keyed, Node
+from anabranch.program.schema import Schema
+
+
+def keyed_reads(node: Node, place: int) -> frozenset[int] | None:
+    """The columns of an input that a keyed operator reads, those of its key among them; None: all."""
+    logic = node.logic
+    if not isinstance(logic, Keyed) or node.is_broadcast(place):
+        return None
+    schema = node.inputs[place].schema
+    kind = type(logic.prototype)
+    found: frozenset[int] | None = None
+    if isinstance(logic.prototype, Aggregate):
+        found = _aggregate_reads(kind, schema)
+    elif len(node.inputs) == 1 and not logic.takes_time:
+        function = getattr(kind, logic.method)
+        if inspect.isgeneratorfunction(function):
+            rewritten = inlined(function, schema.names, node.schema.names)
+            found = None if rewritten is None else frozenset(rewritten.reads)
+    return None if found is None else found | {schema.names.index(name) for name in node.key_of(place)}
+
+
+def _aggregate_reads(kind: type[Aggregate], schema: Schema) -> frozenset[int] | None:
+    code = _code_reads(kind.source, len(schema.names))
+    if code is None:
+        return None
+    columns, functions = code
+    reads = set(columns)
+    for name in functions:
+        test = over_columns(kind.process.__globals__[name], schema, None)  # type: ignore[attr-defined]
+        if test is None:
+            return None
+        reads |= {read.column for read in test.reads}
+    return frozenset(reads)
+
+
+@functools.lru_cache(maxsize=256)
+def _code_reads(source: str, count: int) -> tuple[frozenset[int], frozenset[str]] | None:
+    """The columns that an aggregation's code uses, and the functions that it calls with the tuple; None: all of it."""
+    definitions = [each for each in ast.parse(source).body if isinstance(each, ast.FunctionDef)]
+    process = next((each for each in definitions if each.name == "process"), None)
+    if process is None:
+        return None
+    unpacking = f"({', '.join(f'c{at}' for at in range(count))},) = t"
+    body: list[ast.AST] = list(process.body)
+    found = next((each for each in body if ast.unparse(each) == ast.unparse(ast.parse(unpacking))), None)
+    if found is None:
+        return None
+    body.remove(found)
+    names: set[str] = set()
+    functions: set[str] = set()
+    used = 0
+    for node in (inner for each in body for inner in ast.walk(each)):
+        match node:
+            case ast.Call(func=ast.Name(id=called), args=[ast.Name(id="t")], keywords=[]) if called[0] == "F":
+                functions.add(called)
+                used -= 1
+            case ast.Name(id="t"):
+                used += 1
+            case ast.Name(id=name):
+                names.add(name)
+    if used:  # otherwise than by such calls
+        return None
+    variables: dict[str, Any] = {f"c{at}": at for at in range(count)}
+    return frozenset(variables[name] for name in names if name in variables), frozenset(functions)

@@ -1,0 +1,236 @@
+"""Aggregates over whole columns are those of one tuple after the other: switched on, off, and in turns."""
+
+import datetime
+import os
+import random
+from decimal import Decimal
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import anabranch as ab
+from anabranch import agg
+from anabranch.api.session import from_epochs
+from anabranch.engine.worker import join_columns, running_columns, window_columns
+from anabranch.errors import AnabranchError
+from anabranch.program.options import OVER_COLUMNS
+from anabranch.testing import ParallelRun
+
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # cases are seeds: nothing to shrink
+EXAMPLES = int(os.environ.get("ANABRANCH_PROGRAMS", "100")) // 5
+COLUMNS = "k long, s string, at timestamp, n long, small int, name string, x double, d decimal(20, 2), extra string"
+START = datetime.datetime(2024, 3, 1, tzinfo=datetime.UTC)
+HUGE = [2**63 - 1, -(2**63), 2**62, -(2**62), 2**61]
+
+low = lambda t: t.n < 3  # noqa: E731
+between = lambda t: -2 <= t.n < 5 and t.small != 0  # noqa: E731
+named = lambda t: t.name == "b"  # noqa: E731
+AGGREGATIONS = {
+    "count": agg.count(),
+    "names": agg.count("name"),
+    "lows": agg.count().where(low),
+    "betweens": agg.count().where(between),
+    "named": agg.sum("n").where(named),
+    "sum": agg.sum("n"),
+    "tiny": agg.sum("small"),
+    "mean": agg.avg("n"),
+    "least": agg.min("n"),
+    "most": agg.max("n"),
+    "last_time": agg.max("at"),
+    "first_name": agg.min("name"),
+    "last_name": agg.max("name").where(low),
+    "sizes": agg.distinct("n"),
+    "different": agg.distinct("name").where(between),
+    "floats": agg.sum("x"),
+    "most_x": agg.max("x"),
+    "decimals": agg.sum("d"),
+    "all": agg.collect("n"),
+}
+USUAL = [name for name in AGGREGATIONS if name not in ("floats", "most_x", "decimals", "all")]
+KEYS = ["k", "s", ["k", "s"], ["s", ab.key(lambda t: f"{t.at:%M}", "minute")]]
+
+
+def rows(chance, count, begin, *, nulls=0.0, huge=0.0, spread=1):
+    """Tuples whose times rise, more or less."""
+
+    def maybe(value):
+        return None if chance.random() < nulls else value
+
+    for number in range(count):
+        at = START + datetime.timedelta(seconds=(begin + number) * spread * 0.3 + chance.uniform(-6, 6))
+        n = chance.choice(HUGE) if chance.random() < huge else chance.randrange(-4, 9)
+        x = chance.choice([0.1, -0.0, 0.0, 1e16, float("nan"), -1.5])
+        yield (
+            maybe(chance.randrange(6)) if nulls and chance.random() < 0.1 else chance.randrange(6),
+            chance.choice(["", "a", "é", "\U0001f600"]),
+            at,
+            maybe(n),
+            maybe(chance.randrange(-1, 2)) if nulls else chance.randrange(-1, 2),
+            maybe(chance.choice(["b", "a", "\uffff", "\U00010000"])),
+            x,
+            Decimal(chance.randrange(-999, 999)) / 100,
+            "extra",
+        )
+
+
+def outcome(run):
+    try:
+        return [repr(row) for row in run()]
+    except AnabranchError as error:
+        return type(error).__name__, str(error).partition(" raised ")[2].partition("The epoch failed")[0]
+
+
+def in_parallel(stream, folder, ways):
+    """Run from one checkpoint, each epoch with other channels and other things over columns."""
+    written = {}
+    for number, (channels, columns, seed) in enumerate(ways):
+        run = ParallelRun(stream, folder, channels=channels, seed=seed, written=written, columns=columns)
+        run.run_epochs(number, number)
+        if number == len(ways) - 1:
+            run.end()
+    return run.output
+
+
+some = st.sets(st.sampled_from(OVER_COLUMNS)) | st.just(set(OVER_COLUMNS))
+ways = st.lists(st.tuples(st.integers(1, 3), some, st.integers(0, 99)), min_size=2, max_size=4)
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """How often a batch was taken over columns."""
+    counts = {"running": 0, "windows": 0, "joins": 0}
+
+    def count(what, kind, method):
+        original = getattr(kind, method)
+
+        def counted(*arguments):
+            found = original(*arguments)
+            counts[what] += found is not None
+            return found
+
+        monkeypatch.setattr(kind, method, counted)
+
+    count("running", running_columns.RunningStep, "_taken")
+    count("windows", window_columns.WindowColumns, "taken")
+    count("joins", join_columns.JoinColumns, "taken")
+    return counts
+
+
+@settings(max_examples=EXAMPLES, deadline=None, phases=PHASES)
+@given(
+    ways=ways,
+    by=st.sampled_from(KEYS),
+    names=st.lists(st.sampled_from(USUAL), min_size=1, max_size=5, unique=True)
+    | st.lists(st.sampled_from(sorted(AGGREGATIONS)), min_size=1, max_size=3, unique=True),
+    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    huge=st.sampled_from([0.0, 0.0, 0.02]),
+    null_key=st.sampled_from(["keep", "drop"]),
+    seed=st.integers(0, 10_000),
+)
+def test_running_aggregates(tmp_path_factory, ways, by, names, nulls, huge, null_key, seed):
+    chance = random.Random(seed)
+    epochs = [
+        list(rows(chance, chance.choice([1, 30, 120]), 100 * at, nulls=nulls, huge=huge)) for at in range(len(ways))
+    ]
+    stream = from_epochs(epochs, COLUMNS, name="rows").aggregate(
+        by=by, window=ab.running(), null_key=null_key, **{name: AGGREGATIONS[name] for name in names}
+    )
+    folder = str(tmp_path_factory.mktemp("checkpoint"))
+    assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
+
+
+BOUNDS = {"begin": agg.window_start(), "end": agg.window_end(), "time": agg.window_time(), "why": agg.emission()}
+FOLDED = [name for name in USUAL if name not in ("sizes", "different")]
+SPANS = [(2, None), (7, None), (6, 2), (4, 1), (5, 2)]
+
+
+def windows(stream, by, span, names, lateness=3, **more):
+    size, every = span
+    policy = ab.event_time("at", size)
+    chosen = {name: AGGREGATIONS[name] for name in names}
+    timed = stream.event_time("at", lateness=lateness)
+    return timed.aggregate(by=by, window=policy if every is None else ab.sliding(policy, every=every), **chosen, **more)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, phases=PHASES)
+@given(
+    ways=ways,
+    by=st.sampled_from(KEYS),
+    span=st.sampled_from(SPANS),
+    names=st.lists(st.sampled_from(FOLDED), min_size=1, max_size=4, unique=True)
+    | st.lists(st.sampled_from(sorted(AGGREGATIONS)), min_size=1, max_size=3, unique=True),
+    bounds=st.sets(st.sampled_from(sorted(BOUNDS))),
+    lateness=st.sampled_from([1, 6, 20]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    huge=st.sampled_from([0.0, 0.0, 0.02]),
+    spread=st.sampled_from([1, 5]),
+    again=st.booleans(),
+    seed=st.integers(0, 10_000),
+)
+def test_windows(tmp_path_factory, ways, by, span, names, bounds, lateness, nulls, huge, spread, again, seed):
+    chance = random.Random(seed)
+    epochs = [
+        list(rows(chance, chance.choice([1, 30, 120]), 80 * at, nulls=nulls, huge=huge, spread=spread))
+        for at in range(len(ways))
+    ]
+    source = from_epochs(epochs, COLUMNS, name="rows")
+    stream = windows(source, by, span, names, lateness, **{name: BOUNDS[name] for name in {*bounds, "time"}})
+    if again:  # windows of what windows gave
+        stream = stream.aggregate(by="time", window=ab.event_time("time", 4), n=agg.count(), last=agg.max("time"))
+    folder = str(tmp_path_factory.mktemp("checkpoint"))
+    assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
+
+
+def joined(sources, by, sizes, lateness=3):
+    left, right = sources
+    left = left.event_time("at", lateness=lateness)
+    right = right.event_time("at", lateness=lateness).select(k2="k", s2="s", at2="at", n2="n", name2="name")
+    window = (ab.event_time("at", sizes[0]), ab.event_time("at2", sizes[1]))
+    return left.join(right, by=by, window=window)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, phases=PHASES)
+@given(
+    ways=ways,
+    by=st.sampled_from([("k", "k2"), ("s", "s2"), [("k", "k2"), ("n", "n2")], [("k", "k2"), ("s", "s2")]]),
+    sizes=st.sampled_from([(0, 0), (2, 0), (0, 3), (4, 1)]),
+    lateness=st.sampled_from([1, 6, 20]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    spread=st.sampled_from([1, 5]),
+    one=st.booleans(),
+    again=st.booleans(),
+    seed=st.integers(0, 10_000),
+)
+def test_joins(tmp_path_factory, ways, by, sizes, lateness, nulls, spread, one, again, seed):
+    chance = random.Random(seed)
+
+    def epochs():
+        sizes_of = [chance.choice([0, 1, 30, 80]) for _ in ways]
+        return [list(rows(chance, size, 60 * at, nulls=nulls, spread=spread)) for at, size in enumerate(sizes_of)]
+
+    source = from_epochs(epochs(), COLUMNS, name="rows")
+    other = source.filter(lambda t: t.n is None or t.n % 2 == 0) if one else from_epochs(epochs(), COLUMNS, name="more")
+    stream = joined((source, other), by, sizes, lateness)
+    if again:  # joined with windows over what comes out
+        stream = stream.aggregate(by="k", window=ab.event_time("at2", 4), n=agg.count(), last=agg.max("name2"))
+    folder = str(tmp_path_factory.mktemp("checkpoint"))
+    assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
+
+
+def test_aggregates_are_computed_over_columns(tmp_path, taken):
+    epochs = [list(rows(random.Random(at), 200, 200 * at)) for at in range(3)]
+    source = from_epochs(epochs, COLUMNS, name="rows")
+    programs = {
+        "running": source.aggregate(by="k", window=ab.running(), **{name: AGGREGATIONS[name] for name in USUAL}),
+        "windows": windows(source, ["k", "s"], (6, 2), FOLDED, lateness=20, **BOUNDS),
+        "joins": joined((source, source.filter(lambda t: t.n > 4)), ("k", "k2"), (1, 1)),
+    }
+    for what, stream in programs.items():
+        expected = outcome(lambda stream=stream: stream.run_sequential(ends=True))
+        assert len(expected) > 100
+        for columns in ((), OVER_COLUMNS):
+            folder = str(tmp_path / f"{what} {len(columns)}")
+            before = taken[what]
+            assert outcome(lambda: in_parallel(stream, folder, [(2, columns, 1)] * 3)) == expected  # noqa: B023
+            assert (taken[what] > before) is bool(columns)
