@@ -44,6 +44,8 @@ test-cluster: $(STAMP) ## the tests that start a standalone Spark cluster
 test-nightly: $(STAMP) ## thousands of random programs and schedules of drivers, and the swarms of both simulators
 	ANABRANCH_PROGRAMS=5000 $(RUN) -m pytest --timeout 0 tests/test_graphs.py tests/test_parallel_equals_sequential.py $(ARGS)
 	ANABRANCH_BODIES=20000 $(RUN) -m pytest --timeout 0 tests/compiler/test_bodies.py $(ARGS)
+	ANABRANCH_ENGINEERS=1 ANABRANCH_PROGRAMS=2000 $(RUN) -m pytest --timeout 0 tests/compiler/test_engineers.py \
+		tests/event_time/test_errors_in_time.py $(ARGS)
 	ANABRANCH_PLANTED=12 $(RUN) -m pytest --timeout 0 tests/compiler/test_soundness.py $(ARGS)
 	$(RUN) -m benchmarks soundness --more 5
 	ANABRANCH_SCHEDULES=1000 $(RUN) -m pytest --timeout 0 tests/faults/test_driver_schedules.py $(ARGS)

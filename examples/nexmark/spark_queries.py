@@ -174,6 +174,7 @@ def main() -> None:
     from examples.nexmark.events import EVENTS, SIDE_INPUT, generate, side_input
 
     spark = ab.session().spark
+    spark.conf.set("spark.sql.shuffle.partitions", 2)
     schema = ab.Schema.of(EVENTS)
     with tempfile.TemporaryDirectory() as scratch:
         columns = list(zip(*generate(2000), strict=True))

@@ -186,7 +186,7 @@ def joined(sources, by, sizes, lateness=3):
     left, right = sources
     left = left.event_time("at", lateness=lateness)
     right = right.event_time("at", lateness=lateness).select(k2="k", s2="s", at2="at", n2="n", name2="name")
-    window = (ab.event_time("at", sizes[0]), ab.event_time("at2", sizes[1]))
+    window = None if sizes is None else (ab.event_time("at", sizes[0]), ab.event_time("at2", sizes[1]))
     return left.join(right, by=by, window=window)
 
 
@@ -194,7 +194,7 @@ def joined(sources, by, sizes, lateness=3):
 @given(
     ways=ways,
     by=st.sampled_from([("k", "k2"), ("s", "s2"), [("k", "k2"), ("n", "n2")], [("k", "k2"), ("s", "s2")]]),
-    sizes=st.sampled_from([(0, 0), (2, 0), (0, 3), (4, 1)]),
+    sizes=st.sampled_from([(0, 0), (2, 0), (0, 3), (4, 1), None, None]),
     lateness=st.sampled_from([1, 6, 20]),
     nulls=st.sampled_from([0.0, 0.0, 0.2]),
     spread=st.sampled_from([1, 5]),
@@ -206,7 +206,7 @@ def test_joins(tmp_path_factory, ways, by, sizes, lateness, nulls, spread, one, 
     chance = random.Random(seed)
 
     def epochs():
-        sizes_of = [chance.choice([0, 1, 30, 80]) for _ in ways]
+        sizes_of = [chance.choice([0, 1, 30, 80 if sizes else 40]) for _ in ways]
         return [list(rows(chance, size, 60 * at, nulls=nulls, spread=spread)) for at, size in enumerate(sizes_of)]
 
     source = from_epochs(epochs(), COLUMNS, name="rows")

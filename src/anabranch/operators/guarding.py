@@ -19,7 +19,6 @@ import copy
 import dataclasses
 import datetime
 import json
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -45,6 +44,7 @@ from anabranch.program.graph import (
 )
 from anabranch.program.model import Selectivity
 from anabranch.program.schema import Row, Schema
+from anabranch.program.showing import frames_of
 
 POLICIES = ("fail", "skip", "dead_letter")
 LETTERS = Schema.of("tuple string, operator string, line string, error string, epoch long")
@@ -140,9 +140,7 @@ def _line(problem: BaseException) -> str:
     if notes and ":" in notes[-1] and " in " in notes[-1]:
         return str(notes[-1]).strip().split(" in ", 1)[0]
     stopped = problem.__cause__ if isinstance(problem.__cause__, StopIteration) else None
-    frames = [
-        frame for frame in traceback.extract_tb((stopped or problem).__traceback__) if not is_ours(frame.filename)
-    ]
+    frames = [frame for frame in frames_of(stopped or problem) if not is_ours(frame.filename)]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 

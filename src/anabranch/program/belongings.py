@@ -23,6 +23,7 @@ import functools
 import itertools
 import operator
 import types
+from collections import ChainMap, UserDict, UserList
 from collections.abc import Callable, Container, Iterable
 from io import StringIO
 from random import Random
@@ -125,7 +126,7 @@ class Belongings:
         if isinstance(value, functools._lru_cache_wrapper):
             was_empty = not value.cache_info().currsize
             self._keep(name, value, lambda: was_empty, lambda empty: value.cache_clear() if empty else None)
-        if isinstance(value, functools.partial):
+        if isinstance(value, (functools.partial, types.SimpleNamespace, UserDict, UserList, ChainMap)):
             self._keep(name, value, lambda: dict(vars(value)), functools.partial(_give_names, vars(value)))
         if type(value) in _ITERATORS:
             self._iterators[id(value)] = copy.copy(value)

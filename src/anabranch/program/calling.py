@@ -6,7 +6,6 @@ executing: what counts as "no tuple", "one tuple" and "many tuples", and what an
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterator
 from keyword import iskeyword
 from operator import itemgetter
@@ -17,7 +16,7 @@ from anabranch.program.broadcasting import HELD, Held, initial_values
 from anabranch.program.graph import Keyed, Node, Route, is_ours
 from anabranch.program.not_a_number import one_nan
 from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
-from anabranch.program.showing import shown, told
+from anabranch.program.showing import frames_of, shown, told
 
 
 def emitted(result: Any) -> Any:
@@ -60,7 +59,7 @@ def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | N
         stopped = problem.__cause__ if isinstance(problem.__cause__, StopIteration) else None
         lines = [
             f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
-            for frame in traceback.extract_tb((stopped or problem).__traceback__)
+            for frame in frames_of(stopped or problem)
             if not is_ours(frame.filename)
         ]
         notes = getattr(problem, "__notes__", [])  # where it was raised, if that was in another process

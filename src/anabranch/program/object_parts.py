@@ -48,6 +48,9 @@ _ATOMS = frozenset(
 LASTING = (
     types.FunctionType,
     types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
     types.ModuleType,
     types.MappingProxyType,
     type,
@@ -197,6 +200,8 @@ def children(value: Any, as_copied: bool = False) -> Iterator[tuple[Step, Any]]:
             yield from _held_by_class(value, as_copied)
     elif isinstance(value, types.ModuleType):
         return
+    elif kind is types.SimpleNamespace:
+        yield from ((("attribute", name), each) for name, each in vars(value).items())
     else:
         yield from held_by_container(value)
         if is_plain_instance(kind) and not isinstance(value, enum.Enum):

@@ -181,6 +181,11 @@ class Schema:
         if pa.types.is_decimal(field.type) and found <= {decimal.Decimal, NoneType} and (field.nullable or not nulls):
             with contextlib.suppress(pa.ArrowException):  # then it is looked for which of them does not fit
                 return pa.array(column, field.type).to_pylist()
+        is_stamp = pa.types.is_timestamp(field.type) and found <= {datetime.datetime, NoneType}
+        if is_stamp and (field.nullable or not nulls):
+            zone = UTC if field.type.tz else None
+            if all(value is None or (value.tzinfo is zone and not value.fold) for value in column):
+                return column
         if (nulls and not field.nullable) or (
             exact is None or not found <= exact.types or (exact.check is not None and exact.check in found)
         ):

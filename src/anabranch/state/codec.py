@@ -16,6 +16,7 @@ import datetime
 import decimal
 import fractions
 import re
+import struct
 import uuid
 import zoneinfo
 from collections.abc import Callable
@@ -175,6 +176,11 @@ _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] 
     29: (Together, lambda v: [v.name, v.parts], lambda p: Together(*p)),
 }
 _PIECE = 28
+# Times in UTC, which are most of those in state: microseconds since 1970.
+_INSTANT = 30
+_MICROSECONDS = struct.Struct(">q")
+_MICROSECOND = datetime.timedelta(microseconds=1)
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _NUMBERS = dict.fromkeys(PIECES, _PIECE) | {kind: number for number, (kind, _, _) in _EXTENSIONS.items()}
 
 
@@ -209,7 +215,10 @@ class _Packer:
         return msgpack.packb(value, default=self._extend, strict_types=True, unicode_errors="surrogatepass")
 
     def _extend(self, value: Any) -> msgpack.ExtType:
-        number = _NUMBERS.get(type(value))
+        kind = type(value)
+        if kind is datetime.datetime and value.tzinfo is datetime.UTC and not value.fold:
+            return msgpack.ExtType(_INSTANT, _MICROSECONDS.pack((value - _EPOCH) // _MICROSECOND))
+        number = _NUMBERS.get(kind)
         if number is None:
             if isinstance(value, Row):
                 number = 20
@@ -229,6 +238,8 @@ class _Packer:
         return msgpack.ExtType(number, self.pack(_EXTENSIONS[number][1](value)))
 
     def _set(self, number: int, value: Any) -> msgpack.ExtType:
+        if self._classes is not None and self._classes.sets_in_any_order and self._is_exact:
+            return msgpack.ExtType(number, self.pack(list(value)))
         if not self._is_exact:  # in one order, whatever theirs is
             return msgpack.ExtType(number, self.pack(sorted(value, key=self.pack)))
         table = table_of(value)
@@ -300,6 +311,8 @@ class _Unpacker:
         return msgpack.unpackb(data, ext_hook=self._restore, strict_map_key=False, unicode_errors="surrogatepass")
 
     def _restore(self, number: int, data: bytes) -> Any:
+        if number == _INSTANT:
+            return _EPOCH + datetime.timedelta(0, 0, *_MICROSECONDS.unpack(data))
         if number not in _EXTENSIONS and number not in (_NAN, _WITH_TABLE, _PIECE):
             raise StateError(f"a state value has the extension type {number}, which this version does not know")
         parts = self.unpack(data)

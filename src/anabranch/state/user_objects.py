@@ -64,6 +64,9 @@ class UserClasses:
         self._checked: dict[Shape, type] = {}
         self.kept: set[Shape] = set()
         """What there was of which class."""
+        measures = getattr(getattr(getattr(node.logic, "prototype", None), "shape", None), "measures", ())
+        self.sets_in_any_order = bool(measures) and all(name for name, _, _ in measures)
+        """Nobody sees in which order sets hold their members: aggregations of the library only count them."""
 
     @cached_property
     def _classes(self) -> dict[str, type]:

@@ -221,7 +221,7 @@ def _(value: int):
     return "int"
 
 
-@expect_function("unknown", truth="safe", mode="map")
+@expect_function("stateless", mode="map")
 def single_dispatch(t):
     return t.but(name=_describe(t.count))
 

@@ -336,6 +336,6 @@ def mutated(program: Program, seed: int, helpers: str) -> Program | None:
     title = f"{program.title}, seed {seed}: {', '.join(done)}"
     # A reason is true, too, if it leads to the detour that was made to what makes the program unsafe.
     names = {each for each in re.findall(r"\b_[A-Za-z]+\d*", ast.unparse(tree)) if not each.startswith("__")}
-    names |= {"functools.partial", "operator.methodcaller", "getattr(", "super()."}
+    names |= {"functools.partial", "operator.methodcaller", "getattr(", "super()"}
     culprits = (*program.culprits, *sorted(names)) if program.culprits else ()
     return dataclasses.replace(program, title=title, text=text, culprits=culprits)

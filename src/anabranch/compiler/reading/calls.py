@@ -174,6 +174,10 @@ def _call_known(
         is_chance = known.is_chance(why, getattr(found, "__name__", ""), len(arguments))
         reading.impure(node, f"calls {qualified(found)}, which {why}", is_chance)
         return PLAIN_VALUE
+    if isinstance(found, types.FunctionType) and found.__code__ is _DISPATCH and arguments:
+        # Which one is meant depends on the class of the first argument: any of them may be.
+        ways = [reading.shared(each, found.__name__) for each in found.registry.values()]  # type: ignore[attr-defined]
+        return join_all(reading.call(way, arguments, keywords, node, extra) for way in ways).without_text()
     if isinstance(found, types.FunctionType):
         return call_function(reading, found, arguments, keywords, node, extra)
     if isinstance(found, type):
@@ -207,6 +211,9 @@ def _call_known(
     for value in (*arguments, *keywords.values()):
         reading.escape(value, node)
     return reading.unknown(node, f"calls {qualified(found)}, whose source is not available")
+
+
+_DISPATCH = functools.singledispatch(abs).__code__  # type: ignore[attr-defined]
 
 
 def _pure_after_all(found: Any, arguments: list[Value], keywords: dict[str, Value]) -> Value | None:

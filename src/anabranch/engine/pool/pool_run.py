@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.engine.pool.elastic_call import CallTimeout, backoff_s
 from anabranch.engine.pool.work import Chunk, Failed, run_chunk
 from anabranch.program.schema import MisfitError, ShapeError
+from anabranch.program.showing import shown
 
 if TYPE_CHECKING:
     from anabranch.engine.pool.dispatch import Pool
@@ -38,7 +39,7 @@ class CallFailed(Exception):  # noqa: N818 - what happened to a call, for whoeve
     """A call failed for good: the first one in the order of the rows."""
 
     def __init__(self, index: int, row: Any, problem: BaseException) -> None:
-        super().__init__(f"row {index}: {problem!r}")
+        super().__init__(f"row {index}: {shown(problem)}")
         self.index = index
         self.row = row
         self.problem = problem

@@ -13,7 +13,6 @@ import os
 import pickle
 import struct
 import sys
-import traceback
 from typing import IO, Any
 
 _LENGTH = struct.Struct(">Q")
@@ -64,9 +63,9 @@ class RemoteError(Exception):
 
 def portable(problem: BaseException) -> BaseException:
     """An exception as it can travel, with the lines it was raised at as notes."""
-    from anabranch.program.showing import told
+    from anabranch.program.showing import frames_of, told
 
-    frames = [f"  {f.filename}:{f.lineno} in {f.name}: {f.line}" for f in traceback.extract_tb(problem.__traceback__)]
+    frames = [f"  {f.filename}:{f.lineno} in {f.name}: {f.line}" for f in frames_of(problem)]
     try:
         made: BaseException = pickle.loads(pickle.dumps(problem))
         if str(made) != str(problem):

@@ -9,6 +9,8 @@ import queue
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from anabranch.program.showing import shown
+
 
 class Failed:
     """In the place of a result: the call raised."""
@@ -118,7 +120,9 @@ class CallExited(RuntimeError):  # noqa: N818 - what happened, told in the error
     """A call wanted to end the program (SystemExit, say): a worker of a pool has only its call to end."""
 
     def __init__(self, problem: BaseException) -> None:
-        super().__init__(f"the call raised {problem!r}; in an elastic operator that ends the call, not the program")
+        super().__init__(
+            f"the call raised {shown(problem)}; in an elastic operator that ends the call, not the program"
+        )
 
 
 def run_chunk(

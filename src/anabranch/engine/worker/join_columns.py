@@ -1,4 +1,4 @@
-"""Inner joins that follow a watermark, of all keys at once: see `operators/timed_joins`.
+"""Inner joins that follow a watermark, or hold for ever, of all keys at once: see `operators/timed_joins`.
 
     left    by key and time  ├────┤├──┤├─────┤    for each tuple of the left, those of the right with its key and a
     right   by key and time  ├──┤├────┤├─┤        time near its own are one range; pairs stand where the later one does
@@ -20,22 +20,25 @@ from anabranch.engine.worker.key_slots import INT_LIMIT, Timeline, since_when, s
 from anabranch.engine.worker.stage_flow import Arrival
 from anabranch.operators.epoch_context import count_anomaly
 from anabranch.operators.library_operator import LATE
-from anabranch.operators.timed_joins import WatermarkJoin
+from anabranch.operators.timed_joins import LastingJoin, WatermarkJoin
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed, Node
 from anabranch.program.schema import Schema
 
 _TIME_LIMIT = 2**60
+_FOR_EVER = INT_LIMIT + 1
 _PAIRS_MAX = 1 << 24
 
 
 def has_join_columns(node: Node) -> bool:
     """Whether an operator is a join that can be computed over columns."""
     logic = node.logic
-    if not isinstance(logic, Keyed) or not isinstance(logic.prototype, WatermarkJoin) or len(node.inputs) != 2:
+    if not isinstance(logic, Keyed) or len(node.inputs) != 2 or logic.per_input or not node.key_of(0):
         return False
     join = logic.prototype
-    if any(join.pads) or join.functions or logic.per_input or max(join.spans) >= _TIME_LIMIT or not node.key_of(0):
+    if not isinstance(join, (WatermarkJoin, LastingJoin)) or any(join.pads) or join.functions:
+        return False
+    if join.ttl_ms is not None if isinstance(join, LastingJoin) else max(join.spans) >= _TIME_LIMIT:
         return False
     left, right = (node.inputs[side].schema for side in (0, 1))
     names = {*left.names, *right.names}
@@ -83,7 +86,9 @@ class JoinColumns:
     def __init__(self, node: Node, table: Any, epoch: int, timeline: Timeline) -> None:
         assert isinstance(node.logic, Keyed)
         self._node = node
-        self._join: WatermarkJoin = node.logic.prototype
+        self._join: WatermarkJoin | LastingJoin = node.logic.prototype
+        # Without a window all tuples of a key meet, and are held for ever.
+        self._spans = node.logic.prototype.spans if isinstance(self._join, WatermarkJoin) else None
         self._table = table
         self._epoch = epoch
         self._timeline = timeline
@@ -148,6 +153,8 @@ class JoinColumns:
     def _times(self, side: int, batch: Batch) -> np.ndarray | None:
         if not isinstance(batch, ColumnBatch):
             return np.empty(0, dtype=np.int64)
+        if self._spans is None:
+            return np.zeros(len(batch), dtype=np.int64)
         array = batch.untouched(self._join.places[side])
         if array is None or array.null_count:
             return None
@@ -156,12 +163,15 @@ class JoinColumns:
 
     def _side(self, side: int, batch: Batch, times: np.ndarray, slots: np.ndarray, holding: dict[int, Any]) -> _Side:
         positions = np.array(batch.positions, dtype=np.int64)
-        came = np.flatnonzero(times >= self._timeline.at(positions))
+        if self._spans is None:
+            came, until = np.arange(len(times)), np.full(len(times), _FOR_EVER)
+        else:
+            came = np.flatnonzero(times >= self._timeline.at(positions))
+            until = times[came] + self._spans[side] + 1
         had = [(slot, held) for slot, each in holding.items() for held in (each.left, each.right)[side]]
-        at = np.concatenate([np.array([held[3] for _, held in had], dtype=np.int64), times[came]])
-        until = np.concatenate(
-            [np.array([held[2] for _, held in had], dtype=np.int64), times[came] + self._join.spans[side] + 1]
-        )
+        before = [(_FOR_EVER, 0) if self._spans is None else (held[2], held[3]) for _, held in had]
+        at = np.concatenate([np.array([time for _, time in before], dtype=np.int64), times[came]])
+        until = np.concatenate([np.array([when for when, _ in before], dtype=np.int64), until])
         mine = np.concatenate([np.array([slot for slot, _ in had], dtype=np.int64), slots[came]])
         order = np.concatenate([np.arange(-len(had), 0), positions[came]])
         return _Side(batch, [held for _, held in had], came, mine, at, until, order)
@@ -171,7 +181,7 @@ class JoinColumns:
         left, right = sides
         if not len(left.slots) or not len(right.slots):
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        spans = self._join.spans
+        spans = (0, 0) if self._spans is None else self._spans
         low = min(int(left.times.min()), int(right.times.min())) - max(spans)
         width = max(int(left.times.max()), int(right.times.max())) + max(spans) - low + 1
         if width * count > INT_LIMIT:
@@ -232,11 +242,13 @@ class JoinColumns:
                     held = side.held[row]
                     held[1] = held[1] or met
                 else:
-                    held = [next(tuples), met, until_when, at]
+                    held = [next(tuples), met, *((None,) if self._spans is None else (until_when, at))]
                 mine.setdefault(slot, []).append(held)
             lists.append(mine)
         for slot, instance in holding.items():
             instance.left, instance.right = lists[0].get(slot, []), lists[1].get(slot, [])
+            if self._spans is None:
+                continue
             waits = [held[2] for held in (*instance.left, *instance.right)]
             instance.timer_due = min(waits, default=None)
             if not waits:

@@ -303,12 +303,19 @@ class Timeline:
     watermark: LeastWatermark
 
     @classmethod
-    def of(cls, watermark: LeastWatermark, events: Sequence[tuple[int, str, int]]) -> Timeline:
-        """From what happens between the tuples: (position, name of the watermark or "", value)."""
+    def of(
+        cls, watermark: LeastWatermark, events: Sequence[tuple[int, str, int]], clock: int | None = None
+    ) -> Timeline:
+        """From what happens between the tuples: (position, name of the watermark or "", value).
+
+        Time may be that of a clock instead, which comes as the epoch begins.
+        """
         ahead = copy.deepcopy(watermark)
         advances: list[tuple[int, int]] = []
         for position, name, value in events:
-            if ahead.take(name, value) if name else ahead.advance():
+            if clock is not None:
+                ahead.value = max(clock, ahead.value)
+            if clock is not None or (ahead.take(name, value) if name else ahead.advance()):
                 advances.append((position, ahead.value))
         return cls(watermark.value, advances, ahead)
 

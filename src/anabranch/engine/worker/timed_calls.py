@@ -101,7 +101,8 @@ class TimedCalls:
     def _all_at_once(self, arrival: Arrival) -> Flow | None:
         """The same, computed for all keys at once; None if tuples must be taken one by one."""
         begun = self._watch.clock() if self._watch is not None else 0.0
-        timeline = Timeline.of(self._watermark, self._events(arrival))
+        clock = self._clock if self._logic.by_clock else None
+        timeline = Timeline.of(self._watermark, self._events(arrival), clock)
         place = (self._node, self._table, self._epoch, timeline)
         found = (WindowColumns(*place) if self._has_windows else JoinColumns(*place)).taken(arrival)
         if found is None:
