@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import queue
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -64,6 +68,35 @@ def run_one(name: str, *, quick: bool, output: Path, tables: bool = False) -> di
     )
 
 
+def _run_all(chosen: list[str], jobs: int, **settings: Any) -> Iterator[dict[str, Any]]:
+    """Entries as they come; figures of a module share what they have run, so each module has one process."""
+    groups: dict[str, list[str]] = {}
+    for name in chosen:
+        groups.setdefault(FIGURES[name].__module__, []).append(name)
+    if jobs <= 1 or len(groups) <= 1:
+        for name in chosen:
+            yield run_one(name, **settings)
+        return
+    context = multiprocessing.get_context("fork")  # what `python -m` runs cannot be imported by its name
+    with context.Manager() as manager, ProcessPoolExecutor(jobs, context) as pool:
+        found = manager.Queue()
+        running = {pool.submit(_run_group, group, settings, found) for group in groups.values()}
+        left = len(chosen)
+        while left:
+            try:
+                yield found.get(timeout=1.0)
+                left -= 1
+            except queue.Empty:
+                for future in running:
+                    if future.done():
+                        future.result()  # raises what stopped it
+
+
+def _run_group(group: list[str], settings: dict[str, Any], found: Any) -> None:
+    for name in group:
+        found.put(run_one(name, **settings))
+
+
 def _commit() -> str:
     """The commit that runs; empty where nobody can tell."""
     command = ["git", "-C", str(ROOT), "rev-parse", "--short=7", "HEAD"]
@@ -80,6 +113,8 @@ def main(arguments: list[str]) -> int:
         "--quick", action="store_true", help="coarser grids and fewer seeds; about two minutes of CPU time"
     )
     parser.add_argument("--tables", action="store_true", help="print all that was measured")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (%(default)s)")
+    parser.add_argument("--again", action="store_true", help="also what was measured with this commit already")
     parser.add_argument("--output", type=Path, help="default: docs, with --quick build")
     options = parser.parse_args(arguments)
     output = options.output or ROOT / ("build" if options.quick else "docs")
@@ -92,14 +127,19 @@ def main(arguments: list[str]) -> int:
     file = output / "reproduction.json"
     there = json.loads(file.read_text())["entries"] if file.exists() else []
     entries = {entry["name"]: entry for entry in there if entry["name"] in names()}
+    mode, commit = "quick" if options.quick else "full", _commit()
+    done = {name for name, entry in entries.items() if commit and (entry["commit"], entry["mode"]) == (commit, mode)}
+    if not options.names and not options.again:
+        chosen = [name for name in chosen if name not in done]  # a run that was cut off goes on
     started = time.perf_counter()
-    for name in chosen:
-        entry = entries[name] = run_one(name, quick=options.quick, output=output, tables=options.tables)
+    data = report.collected(entries.values())
+    for entry in _run_all(chosen, options.jobs, quick=options.quick, output=output, tables=options.tables):
+        entries[entry["name"]] = entry
         # After each one: a run takes minutes, and what was measured should outlive a failure of the next.
         data = report.collected(entries.values())
         file.write_text(report.to_json(data))
         (output / "reproduction.md").write_text(report.render(data))
-        print(f"{name:24s} {entry['verdict']:8s} {entry['seconds']:6.1f} s", flush=True)
+        print(f"{entry['name']:24s} {entry['verdict']:8s} {entry['seconds']:6.1f} s", flush=True)
         for statement in entry["statements"]:
             if statement["verdict"] == "differs":
                 print(f"    differs: {statement['text']}: {statement['paper']} / {statement['measured']}", flush=True)

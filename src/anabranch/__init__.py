@@ -26,6 +26,7 @@ from anabranch.api.events import Decided, EpochEnded, ExecutorsChanged, Rescaled
 from anabranch.api.keys import key
 from anabranch.api.partitions import partition_of, partitions_of
 from anabranch.api.progress import show_progress
+from anabranch.api.refreshed_tables import table
 from anabranch.api.session import FeedbackStream, Session, feedback, from_rows, session
 from anabranch.api.sharing import share
 from anabranch.api.stream import Stream
@@ -74,6 +75,7 @@ __all__ = [
     "step",
     "store",
     "stores",
+    "table",
     "time",
     "tumbling",
 ]

@@ -11,9 +11,21 @@ from anabranch.program.event_time import Timetable
 from anabranch.testing import ParallelRun, run_parallel
 from tests.event_time.test_end_of_input import PROGRAMS
 from tests.event_time.test_watermarks import EXAMPLES, source
-from tests.event_time.timed_programs import cuts, rows
+from tests.event_time.timed_programs import COLUMNS, cuts, rows
 
 POINTS = ["epoch begun", "segment written", "job done", "sink written", "commit checked", "manifest written"]
+MEETING = {
+    "united": lambda one, other: one.union(other),
+    "aligned": lambda one, other: one.align(other, on="at", by="k"),
+    "joined": lambda one, other: one.join(
+        other,
+        by="k",
+        window=ab.event_time("at", 6),
+        how="left",
+        function=lambda a, b: (a.k, a.at, a.x if b is None else a.x * b.x),
+        schema=COLUMNS,
+    ),
+}
 steps = st.lists(st.sampled_from(sorted(PROGRAMS)), min_size=1, max_size=3)
 
 
@@ -25,6 +37,10 @@ class Crash(BaseException):
 @given(data=st.data(), chosen=steps, seed=st.integers(0, 999))
 def test_a_driver_that_dies_anywhere_is_gone_on_from(tmp_path_factory, data, chosen, seed):
     stream = source(data.draw(cuts(data.draw(rows(30)))), lateness=2, idle=data.draw(st.sampled_from([None, 2])))
+    meeting = data.draw(st.sampled_from([None, *sorted(MEETING)]))
+    if meeting is not None:
+        other = source(data.draw(cuts(data.draw(rows(15)))), idle=data.draw(st.sampled_from([None, 2])))
+        stream = MEETING[meeting](stream, other)
     for step in chosen:
         stream = PROGRAMS[step](stream)
     clocks = sorted(data.draw(st.lists(st.integers(0, 9000), min_size=1, max_size=5)))

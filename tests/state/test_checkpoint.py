@@ -110,9 +110,9 @@ def test_manifests_that_a_lower_number_of_versions_does_not_keep_are_removed(tmp
 
 
 def test_an_epoch_that_begins_again_has_the_time_it_had(owned):
-    assert owned.begin(0, 1000) == 1000
-    assert owned.begin(0, 2000) == 1000
-    assert owned.begin(1, 2000) == 2000
+    assert owned.begin(0, 1000).clock_ms == 1000
+    assert owned.begin(0, 2000).clock_ms == 1000
+    assert owned.begin(1, 2000).clock_ms == 2000
 
 
 def test_a_damaged_newest_manifest_means_that_its_epoch_runs_again(owned):
@@ -178,7 +178,7 @@ def test_every_damage_of_an_epochs_beginning_lets_it_begin_anew(owned, caplog):
     for how, data in beginnings.items():
         owned.files.write("epochs/000000000007.begun", data)
         assert owned.begun(7) is None, how
-    assert owned.begin(7, 5678) == 5678 == owned.begin(7, 9999)
+    assert owned.begin(7, 5678).clock_ms == 5678 == owned.begin(7, 9999).clock_ms
     assert "000000000007.begun is damaged" in caplog.text
 
 
@@ -227,9 +227,9 @@ def test_a_driver_that_wakes_up_between_its_look_and_its_manifest_does_not_repla
 
 def test_the_beginning_of_an_epoch_is_that_of_the_driver_that_was_first(owned):
     second = another(owned)
-    assert second.begin(0, 2000) == 2000
+    assert second.begin(0, 2000).clock_ms == 2000
     owned.owner.check = lambda: None
-    assert owned.begin(0, 1000) == 2000
+    assert owned.begin(0, 1000).clock_ms == 2000
 
 
 def test_owners_count_on_even_if_their_files_are_gone(owned):

@@ -10,6 +10,7 @@ updating.py    changes: what updates do to a table   harness.py    one operator 
 selecting.py   select: columns, fields of structs, what is computed
 versions.py    what operators were in earlier versions of a program
 batching.py    map_batches: functions of whole columns    tables.py     tables given as rows
+refreshed_tables.py   ab.table: tables that are read again
 accumulating.py sums over all tuples, in blocks
 failing.py     on_error, dead_letters
 stream_time.py  event_time: what a stream's time is

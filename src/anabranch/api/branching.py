@@ -1,4 +1,4 @@
-"""The methods of a stream that say where tuples go: spread, route, split, punctuate."""
+"""The methods of a stream that say where tuples go: spread, route, split, punctuate, unpunctuate."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from anabranch.api.building import put
 from anabranch.errors import ProgramError
 from anabranch.operators.library_operator import configured
-from anabranch.operators.routing import FirstOf
+from anabranch.operators.routing import FirstOf, Unmarked
 from anabranch.program.annotated_rows import seeing
-from anabranch.program.graph import Location, Logic, Port, Punctuate, Route, Spread, caller_location
+from anabranch.program.graph import FlatMap, Location, Logic, Port, Punctuate, Route, Spread, Union, caller_location
+from anabranch.program.model import Selectivity
 from anabranch.program.schema import Schema
 
 if TYPE_CHECKING:
@@ -93,20 +94,55 @@ def _port(stream: Stream, at: int, location: Location, wanted: str) -> Stream:
 
 
 def punctuate(
-    stream: Stream, predicate: Callable[[Any], Any], *, name: str | None = None, on_error: str | None = None
+    stream: Stream,
+    predicate: Callable[[Any], Any],
+    *,
+    drop: bool = False,
+    name: str | None = None,
+    on_error: str | None = None,
 ) -> Stream:
     """The same tuples, with a punctuation behind each for which the predicate is true.
 
-    Punctuations end the windows of operators that are told so: ``window=punctuation()``.
+    Punctuations end the windows of operators that are told so (``window=punctuation()``), and call `on_punctuation` of
+    yours. So an operator of yours makes punctuations by emitting tuples that are known as such.
+
+    Parameters
+    ----------
+    drop : bool
+        Those tuples are nothing but marks: the punctuation goes on, and they do not.
+
+    Examples
+    --------
+    >>> import anabranch as ab
+    >>> rows = ab.from_rows([(1,), (2,), (0,), (5,)], "x long")
+    >>> marked = rows.punctuate(lambda t: t.x == 0, drop=True)
+    >>> marked.aggregate(by=None, window=ab.punctuation(), sum=ab.agg.sum("x")).run_sequential()
+    [(sum=3)]
     """
     location = caller_location()
     if not callable(predicate):
         raise ProgramError(f"punctuate at {location}: expected a function of one tuple, found {predicate!r}")
-    return put(
-        stream,
-        "punctuate",
-        lambda _: (Punctuate(seeing(predicate, stream.schema)), stream.schema),
-        location,
-        name,
-        on_error=on_error,
-    )
+    predicate = seeing(predicate, stream.schema)
+    made = put(stream, "punctuate", lambda _: (Punctuate(predicate), stream.schema), location, name, on_error=on_error)
+    if not drop:
+        return made
+
+    def unmarked(called: str) -> tuple[Logic, Schema]:
+        functions = [("the predicate", predicate)]
+        kept = configured(
+            Unmarked,
+            called,
+            selectivity=Selectivity.AT_MOST_ONE,
+            forwards=stream.schema.names,
+            functions=functions,
+            predicate=predicate,
+        )
+        return FlatMap(kept), stream.schema
+
+    return put(made, "punctuate", unmarked, location, None, wanted=f"{made._node.name}-drop", part_of=made._node.name)
+
+
+def unpunctuate(stream: Stream, *, name: str | None = None) -> Stream:
+    """The same tuples without punctuations: what follows may have others, or meet a stream that has."""
+    location = caller_location()
+    return put(stream, "unpunctuate", lambda _: (Union(removes=True), stream.schema), location, name)

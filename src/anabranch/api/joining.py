@@ -6,16 +6,18 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.api.building import like, put, under
+from anabranch.api.building import like, next_number, put, remade, under
 from anabranch.api.declarations import to_milliseconds
 from anabranch.api.keys import By, KeyedStream, both_keyed_by, keyed_by, pairs_of_key
+from anabranch.api.refreshed_tables import RefreshedTable
 from anabranch.api.stream_time import scale_of
 from anabranch.api.tables import is_table, rows_of
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.operators.aligning import align_logic
-from anabranch.operators.joins import enrich_logic, join_logic, key_pairs, static_enrich_logic
+from anabranch.operators.joins import changing_enrich_logic, enrich_logic, join_logic, key_pairs, static_enrich_logic
 from anabranch.operators.sorting import combine_logic
 from anabranch.operators.windows import Policy
+from anabranch.program.changing_table import TableShape
 from anabranch.program.graph import Location, Logic, Union, caller_location
 from anabranch.program.schema import Schema
 
@@ -106,9 +108,10 @@ def enrich(
 
     Parameters
     ----------
-    table : Stream, or list of rows, or dict, or table
-        A stream: the last tuple of each key counts, when a tuple comes. Rows, or a dict from keys to the other
-        columns, or a table of pyarrow, pandas or Spark: it never changes; the operator then has no state.
+    table : Stream, ab.table(…), or list of rows, or dict, or table
+        ``ab.table(path)`` is read again when it changes; all tuples of an epoch meet one version. A
+        stream: the last tuple of each key counts, when a tuple comes. Rows, or a dict from keys to the other columns,
+        or a table of pyarrow, pandas or Spark: it never changes; the operator then has no state.
     by : str, function, ab.key(…), pair of these, or list of these
         The key: columns, fields of structs (``"bid.auction"``), functions of a tuple. A tuple is a pair: what it is
         here and what it is in the table.
@@ -134,6 +137,12 @@ def enrich(
     location = caller_location()
     from anabranch.api.stream import Stream
 
+    if isinstance(table, RefreshedTable):
+        if wait or ttl is not None or schema is not None:
+            raise ProgramError(
+                f"enrich at {location}: wait and ttl are for a table that is a stream, and ab.table(…) has its schema"
+            )
+        return _enrich_changing(stream, table, by, how, location, name)
     if isinstance(table, Stream):
         if schema is not None:
             raise SchemaError(f"enrich at {location}: the table is a stream and has its own schema; leave out schema=…")
@@ -169,6 +178,26 @@ def enrich(
         return static_enrich_logic(here.stream.schema, table, pairs, how, columns, called)
 
     return here.plain(put(here.stream, "enrich", make_static, location, name), location)
+
+
+def _enrich_changing(
+    stream: Stream, table: RefreshedTable, by: Any, how: str, location: Location, name: str | None
+) -> Stream:
+    parts = pairs_of_key(by, "enrich", location)
+    here = keyed_by(stream, "enrich", [part for part, _ in parts], location, name, typed=True)
+    given = list(zip(here.names, (there for _, there in parts), strict=True))
+    shapes: list[TableShape] = []
+
+    def make(called: str) -> tuple[Logic, Schema]:
+        pairs = key_pairs(given, here.stream.schema, table.schema)
+        logic, schema, shape = changing_enrich_logic(
+            here.stream.schema, pairs, how, table.schema, called, str(next_number())
+        )
+        shapes.append(shape)
+        return logic, schema
+
+    made = put(here.stream, "enrich", make, location, name)
+    return here.plain(remade(made, table=table.followed(shapes[0])), location)
 
 
 def align(

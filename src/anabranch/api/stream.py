@@ -374,6 +374,7 @@ class Stream:
     route = branching.route
     spread = branching.spread
     punctuate = branching.punctuate
+    unpunctuate = branching.unpunctuate
 
     # -- where operators run ----------------------------------------------------------------------------
 

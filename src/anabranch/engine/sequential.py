@@ -4,7 +4,8 @@ One tuple at a time, in the order of its source, carried through the graph depth
 order they were declared. No Spark, no batches, no cleverness: when another way of running the program
 disagrees with this file, the other way is wrong.
 
-An epoch begins with its time: operators that wait for time to pass are called, in the order of declaration.
+An epoch begins with its time: tables that change are looked at (`table_versions.py`), and operators
+that wait for time to pass are called, in the order of declaration.
 Then come the tuples that were fed back in the epoch before, then the tuples of each source, both in the order
 of declaration. Punctuations and the advances of watermarks travel between the tuples (docs/time.md). At the end of an
 epoch the time to live of every key whose state is another than before begins anew.
@@ -23,6 +24,7 @@ from typing import Any
 
 from anabranch.engine.sequential_operators import SequentialOperators
 from anabranch.engine.sequential_wiring import Consume, Wiring
+from anabranch.engine.table_versions import FollowedLookups
 from anabranch.errors import InputError, ProgramError
 from anabranch.operators.epoch_context import EpochContext, current, running
 from anabranch.program.belongings import Belongings
@@ -35,11 +37,11 @@ from anabranch.program.graph import (
     Node,
     Source,
     Watermark,
-    carrying_punctuations,
     fed_back,
     named,
     upstream,
 )
+from anabranch.program.punctuated_streams import carrying_punctuations
 from anabranch.program.schema import MisfitError, Row, ShapeError
 
 
@@ -69,6 +71,7 @@ class SequentialRun:
         self._mine: Belongings | None = None
         self._is_within = False
         self._number = 0
+        self._tables = FollowedLookups(nodes)
         self._wiring = Wiring(nodes, clock_ms)
         self._operators = SequentialOperators(self._wiring)
         self._wire(nodes)
@@ -131,7 +134,8 @@ class SequentialRun:
         around = current()
         # Whoever runs this within an epoch of his own says which keys are in parts, and gets the counts.
         around = EpochContext() if around is None else around
-        context = dataclasses.replace(around, time_ms=self.clock_ms, number=self._number)
+        tables = self._tables.at(self.clock_ms, around.tables)
+        context = dataclasses.replace(around, time_ms=self.clock_ms, number=self._number, tables=tables)
         self._number += 1
         with self._as_user_left_it(), running(context):
             self._epoch(inputs)

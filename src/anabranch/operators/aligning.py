@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import SchemaError
+from anabranch.operators.epoch_context import moment
 from anabranch.operators.library_operator import LATE, Guard, LibraryOperator, configured, fields, guard
 from anabranch.operators.sorting import Rank
 from anabranch.program.event_time import TimeScale
@@ -42,7 +43,8 @@ class Align(LibraryOperator):
             return
         rank = self.rank
         bisect.insort(self.held, (at, tuple(t)), key=lambda each: (each[0], rank(each[1])))
-        self.timer_due = self.held[0][0] + 1
+        # While its stream was idle the others may have passed it: it then goes with the next advance, as a timer does.
+        self.timer_due = max(self.held[0][0], moment().reached) + 1
 
     def fire(self, time: int) -> list[Any]:
         count = bisect.bisect_left(self.held, time, key=lambda each: each[0])

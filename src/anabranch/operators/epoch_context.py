@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from anabranch.operators.hot_key_parts import NO_PARTS, HotKeyParts
+from anabranch.program.changing_table import Lookup
 
 
 @dataclasses.dataclass
@@ -48,6 +49,8 @@ class EpochContext:
     moment: Moment = dataclasses.field(default_factory=Moment)
     number: int = 0
     """The epoch's own."""
+    tables: Mapping[str, Lookup] = dataclasses.field(default_factory=dict)
+    """The versions of changing tables, by their numbers."""
 
 
 _running: contextvars.ContextVar[EpochContext | None] = contextvars.ContextVar("anabranch_epoch", default=None)
@@ -90,6 +93,12 @@ def epoch_number() -> int:
     """The number of the epoch that is running; 0 outside of any."""
     context = _running.get()
     return 0 if context is None else context.number
+
+
+def table_of(number: str) -> Lookup:
+    """The version of a changing table that the epoch has."""
+    context = _running.get()
+    return {} if context is None else context.tables[number]
 
 
 def moment() -> Moment:

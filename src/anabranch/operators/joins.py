@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import ProgramError, SchemaError
-from anabranch.operators.epoch_context import epoch_time
+from anabranch.operators.epoch_context import epoch_time, table_of
 from anabranch.operators.library_operator import (
     BACKWARDS,
     LATE,
@@ -30,6 +30,7 @@ from anabranch.operators.library_operator import (
 )
 from anabranch.operators.windows import Count, Delta, EventTime, amount
 from anabranch.program.calling import canonical
+from anabranch.program.changing_table import TableShape
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import FlatMap, Keyed, Logic, Map
 from anabranch.program.model import Load, Selectivity
@@ -393,6 +394,25 @@ def static_enrich_logic(
     return (Map(prototype) if how == "left" else FlatMap(prototype)), output
 
 
+def changing_enrich_logic(
+    left: Schema, keys: Sequence[tuple[str, str]], how: str, schema: Schema, name: str, number: str
+) -> tuple[Logic, Schema, TableShape]:
+    """The operator that enriches tuples from the version of a table that their epoch has: it has no state."""
+    output, added = _enriched(left, schema, keys, how)
+    places = tuple(schema.names.index(other) for _, other in keys)
+    shape = TableShape(number, schema, places, tuple(schema.names.index(each) for each in added))
+    prototype = configured(
+        ChangingEnrich,
+        name,
+        selectivity=Selectivity.ONE if how == "left" else Selectivity.AT_MOST_ONE,
+        forwards=left.names,
+        number=shape.number,
+        places=tuple(left.names.index(one) for one, _ in keys),
+        nothing=(None,) * len(added) if how == "left" else None,
+    )
+    return (Map(prototype) if how == "left" else FlatMap(prototype)), output, shape
+
+
 class StaticEnrich(LibraryOperator):
     """Rows of a table that never changes, by key; no state."""
 
@@ -401,13 +421,25 @@ class StaticEnrich(LibraryOperator):
     nothing: tuple[None, ...] | None
 
     def __call__(self, t: Any) -> Any:
+        return self.enriched(t, self.rows)
+
+    def enriched(self, t: Any, rows: Mapping[Any, tuple[Any, ...]]) -> Any:
         key = _key(t, self.places)
         if None in key:
             self.note(NULL_KEY)
             found = self.nothing
         else:
-            found = self.rows.get(key, self.nothing)
+            found = rows.get(key, self.nothing)
         return None if found is None else tuple(t) + found
+
+
+class ChangingEnrich(StaticEnrich):
+    """Rows of the version of a table that the epoch has."""
+
+    number: str
+
+    def __call__(self, t: Any) -> Any:
+        return self.enriched(t, table_of(self.number))
 
 
 def _key(t: Any, places: Sequence[int]) -> Any:

@@ -18,3 +18,12 @@ class FirstOf(LibraryOperator):
             if predicate(t):
                 return place
         return len(self.predicates)
+
+
+class Unmarked(LibraryOperator):
+    """A tuple, unless it is only a mark."""
+
+    predicate: Callable[[Any], Any]
+
+    def __call__(self, t: Any) -> Any:
+        return None if self.predicate(t) else t

@@ -3,7 +3,9 @@
 graph.py      operators and streams; what each kind of operator holds
 schema.py     columns, tuples, and whether values fit          ddl.py   schemas as Spark writes them
 annotations.py   columns from annotations of Python    annotated_rows.py   tuples that are what these say
+changing_table.py who reads a table that changes, and a version of it
 state_fields.py   what is kept for each key, and its versions
+punctuated_streams.py   which streams have punctuations
 event_time.py  times as whole numbers, watermarks, the keys that wait for a time
 model.py      what an operator does, with the reasons: state, key, selectivity, order
 calling.py    the contract with user code: what it may return, how its failure is told, its instances

@@ -194,6 +194,9 @@ class Process:
 class Union:
     """All tuples of several streams: at equal numbers, those of the first stream first."""
 
+    removes: bool = False
+    """It has no punctuations, whatever its streams have."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
@@ -321,6 +324,8 @@ class Node:
         The columns of its tuples, where letters are emitted beside them, in one more.
     was : tuple of str
         What it was called in earlier versions of the program, latest first.
+    table : ChangingTable or None
+        The table it looks into, which is read anew while a query runs.
     """
 
     id: int
@@ -339,6 +344,7 @@ class Node:
     on_error: str = "fail"
     columns: Schema | None = None
     was: tuple[str, ...] = ()
+    table: Any = None
 
     def key_of(self, place: int) -> tuple[str, ...]:
         """The columns of an input that hold the key."""
@@ -476,17 +482,4 @@ def fed_back(nodes: Iterable[Node]) -> dict[str, list[Node]]:
     for node in nodes:
         if isinstance(node.logic, Feedback):
             found.setdefault(node.logic.name, []).append(node)
-    return found
-
-
-def carrying_punctuations(nodes: Iterable[Node]) -> set[int]:
-    """The operators whose output has punctuations, in an order in which inputs come first.
-
-    They are made by `punctuate` and passed on by everything else that reads one punctuated stream. Where two
-    punctuated streams meet, neither's punctuations mean anything any more, and they are removed.
-    """
-    found: set[int] = set()
-    for node in nodes:
-        if isinstance(node.logic, Punctuate) or sum(each.id in found for each in node.inputs) == 1:
-            found.add(node.id)
     return found

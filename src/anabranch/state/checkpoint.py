@@ -28,7 +28,7 @@ from anabranch.faults import reach
 from anabranch.state.envelope import damaged, opened, seal, to_json, unseal
 from anabranch.state.files import Files, remove_passing
 from anabranch.state.lineage import files_of
-from anabranch.state.manifest_facts import ManifestFacts
+from anabranch.state.manifest_facts import ManifestFacts, TableFact, tables_of_fields, tables_to_fields
 from anabranch.state.ownership import DIRECTORY as OWNERS
 from anabranch.state.ownership import Ownership
 from anabranch.state.program_changes import ProgramChange, compare, new_names, renamed_program
@@ -92,6 +92,8 @@ class EpochBegun:
     """It has no input but what was fed back."""
     ending: bool = False
     """The input has ended: all time comes in it."""
+    tables: Mapping[str, TableFact] = dataclasses.field(default_factory=dict)
+    """The versions of changing tables that it has, by operator."""
 
 
 class Checkpoint:
@@ -112,6 +114,7 @@ class Checkpoint:
         # Segments that manifests stopped naming, by the epoch in which they did.
         self._retired: dict[int, set[str]] = {}
         self._named: set[str] = set()
+        self._tables: dict[int, set[str]] = {}  # versions of tables that manifests name, by epoch
         self._query: str | None = None
         self._program = ""
         self._owner: Ownership | None = None
@@ -313,34 +316,44 @@ class Checkpoint:
             found = json.loads(unseal(data, "epoch begun", self.query, place))
             if found["epoch"] != epoch:
                 raise damaged(place, f"it is that of epoch {found['epoch']}")
-            return EpochBegun(int(found["clock_ms"]), bool(found["drain"]), bool(found.get("ending")))
+            tables = tables_of_fields(found.get("tables", {}))
+            return EpochBegun(int(found["clock_ms"]), bool(found["drain"]), bool(found.get("ending")), tables)
         except CheckpointError as problem:
             # The epoch is not committed, so nothing that counts has depended on it: it begins anew.
             _log.warning("%s The epoch was not committed and begins anew, at another time.", problem)
             return None
 
-    def begin(self, epoch: int, clock_ms: int, drain: bool = False, ending: bool = False) -> int:
-        """The time of an epoch: what was recorded when it first began, else this time, which is recorded now.
+    def begin(
+        self,
+        epoch: int,
+        clock_ms: int,
+        drain: bool = False,
+        ending: bool = False,
+        tables: Mapping[str, TableFact] | None = None,
+    ) -> EpochBegun:
+        """What an epoch is run with: what was recorded when it first began, else this, which is recorded now.
 
-        An epoch that runs again must see the time it saw before, or what expires would differ.
+        An epoch that runs again must see the time, and the tables, it saw before, or what expires would differ.
         """
         name = f"epochs/{epoch:012d}.begun"
         found = self.begun(epoch)
         self._again = epoch
         if found is None:
             assert self._query is not None
-            body = to_json({"epoch": epoch, "clock_ms": clock_ms, "drain": drain, "ending": ending}).encode()
+            new = EpochBegun(clock_ms, drain, ending, tables or {})
+            fields = {"epoch": epoch, "clock_ms": clock_ms, "drain": drain, "ending": ending}
+            body = to_json(fields | ({"tables": tables_to_fields(tables)} if tables else {})).encode()
             data = seal("epoch begun", self._query, body)
             if self.files.create(name, data):
-                found, self._again = EpochBegun(clock_ms, drain, ending), -1
+                found, self._again = new, -1
             else:
                 found = self.begun(epoch)  # by another driver, just now
                 if found is None:
                     self.files.write(name, data)  # over one that is damaged
-                    found = EpochBegun(clock_ms, drain, ending)
+                    found = new
         # Only after this: whoever takes over from now on finds the file, and runs the same epoch.
         self.owner.check()
-        return found.clock_ms
+        return found
 
     def is_again(self, epoch: int) -> bool:
         """Whether an epoch had been begun before this driver began it."""
@@ -369,6 +382,11 @@ class Checkpoint:
         for epoch in [each for each in self._retired if each <= old]:
             for segment in self._retired.pop(epoch):
                 self.files.delete(f"state/{segment}")
+        self._tables[manifest.epoch] = {fact.name for fact in manifest.facts.tables.values()}
+        needed = set().union(*(names for epoch, names in self._tables.items() if epoch > old))
+        for epoch in [each for each in self._tables if each <= old]:
+            for table in self._tables.pop(epoch) - needed:
+                self.files.delete(table)
         if old >= 0:
             self.files.delete(f"epochs/{old:012d}.json")
             self.files.delete(f"epochs/{old:012d}.begun")
@@ -407,6 +425,7 @@ class Checkpoint:
             return removed
         known = {f"state/{name}" for manifest in manifests for name in files_of(manifest.segments)}
         known |= {each.name for manifest in manifests for each in manifest.facts.feedback.values()}
+        removed += self._clean_tables(manifests, newest)
         for directory in ["feedback", *(f"state/{operator}" for operator in self.files.names("state"))]:
             for name in self.files.names(directory):
                 full = f"{directory}/{name}"
@@ -415,6 +434,17 @@ class Checkpoint:
                     self.files.delete(full)
                     removed += 1
         return removed
+
+    def _clean_tables(self, manifests: Sequence[Manifest], newest: int) -> int:
+        """Remove versions of tables that neither a manifest names nor the epoch that comes next was begun with."""
+        facts = [fact for manifest in manifests for fact in manifest.facts.tables.values()]
+        begun = self.begun(newest + 1)
+        known = {fact.name for fact in (*facts, *(begun.tables.values() if begun is not None else ()))}
+        places = [f"tables/{each}" for each in self.files.names("tables")]
+        old = [f"{place}/{name}" for place in places for name in self.files.names(place)]
+        for name in (each for each in old if each not in known):
+            self.files.delete(name)
+        return sum(name not in known for name in old)
 
 
 def _described_as(description: Mapping[str, Any], before: str, query: str) -> bytes:

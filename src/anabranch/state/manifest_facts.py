@@ -26,6 +26,18 @@ class FedBack:
 
 
 @dataclasses.dataclass(frozen=True)
+class TableFact:
+    """The version of a changing table that an epoch has."""
+
+    name: str
+    """Its file, below the checkpoint's directory."""
+    rows: int
+    bytes: int
+    checksum: int
+    """CRC-32 of the whole file."""
+
+
+@dataclasses.dataclass(frozen=True)
 class AdaptationFacts:
     """What adaptation remembers; each part in a form of its own."""
 
@@ -64,6 +76,8 @@ class ManifestFacts:
     watermarks: WatermarkFacts = dataclasses.field(default_factory=WatermarkFacts)
     broadcasts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Operator → its broadcast state, as the codec writes it, in base 64."""
+    tables: Mapping[str, TableFact] = dataclasses.field(default_factory=dict)
+    """Operator → the version of its table."""
 
     @property
     def in_flight(self) -> int:
@@ -80,6 +94,7 @@ class ManifestFacts:
             "adaptation": vars(self.adaptation),
             "watermarks": vars(self.watermarks),
             "broadcasts": dict(self.broadcasts),
+            **({"tables": tables_to_fields(self.tables)} if self.tables else {}),
             **self.owners.to_facts(),
         }
 
@@ -95,4 +110,15 @@ class ManifestFacts:
             fields["batch_digest"],
             WatermarkFacts(**fields["watermarks"]),
             fields.get("broadcasts", {}),  # there was none before this version
+            tables_of_fields(fields.get("tables", {})),
         )
+
+
+def tables_to_fields(tables: Mapping[str, TableFact]) -> dict[str, Any]:
+    """Versions of tables as plain values."""
+    return {operator: vars(fact) for operator, fact in tables.items()}
+
+
+def tables_of_fields(fields: Mapping[str, Any]) -> dict[str, TableFact]:
+    """From what `tables_to_fields` gave."""
+    return {operator: TableFact(**fact) for operator, fact in fields.items()}

@@ -25,6 +25,7 @@ def renamed_manifest(manifest: Manifest, operators: Iterable[Mapping[str, Any]])
         *facts.watermarks.values,
         *facts.watermarks.heard_ms,
         *facts.feedback,
+        *facts.broadcasts,
         *(operator for region in facts.owners.regions.values() for operator in region.routes),
     }
     names = new_names(operators, known)

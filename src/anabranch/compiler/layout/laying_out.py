@@ -22,10 +22,10 @@ from anabranch.program.graph import (
     Spread,
     Union,
     Watermark,
-    carrying_punctuations,
     fed_back,
 )
 from anabranch.program.model import Ordering, Selectivity, State
+from anabranch.program.punctuated_streams import carrying_punctuations
 
 if TYPE_CHECKING:
     from anabranch.compiler.layout.plan import Plan

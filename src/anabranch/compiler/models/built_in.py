@@ -67,7 +67,10 @@ def built_in_model(node: Node, read: list[Inference]) -> Model | None:
     if isinstance(logic, (Union, Port, DeadLetters)):
         word = "one of several outputs" if isinstance(logic, Port) else "a union"
         state = Property(State.STATELESS, f"{word} keeps nothing", here)
-        return _model(node, state, Selectivity.ONE, everything, ordering=Ordering.NEEDED)
+        passing = _model(node, state, Selectivity.ONE, everything, ordering=Ordering.NEEDED)
+        if isinstance(logic, Union) and logic.removes:
+            return dataclasses.replace(passing, output=Property(Output.REMOVES, "it takes punctuations away", here))
+        return passing
     if isinstance(logic, Watermark):
         reason = "a watermark follows from the tuples before it, wherever they are read"
         selectivity = Selectivity.AT_MOST_ONE if logic.nulls == "drop" else Selectivity.ONE

@@ -16,6 +16,7 @@ from anabranch.compiler.layout.stages import Layout
 from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.setup import Backend, EpochSettings, Storage
 from anabranch.engine.job import Job
+from anabranch.engine.table_versions import TableVersion
 from anabranch.engine.worker.advances import EventTimes
 from anabranch.engine.worker.output_files import Target, unordered
 from anabranch.engine.worker.output_mergers import MergerTask, mergeable
@@ -95,6 +96,7 @@ class EpochJobs:
         parts: Mapping[str, HotKeyParts],
         times: EventTimes | None = None,
         sampling: Sampling | None = None,
+        tables: tuple[TableVersion, ...] = (),
     ) -> Results:
         """Run an epoch's tasks over its input (None: only what was fed back).
 
@@ -102,14 +104,14 @@ class EpochJobs:
         """
         try:
             chosen = EventTimes() if times is None else times
-            return self._run(batch, state, fed_back, functions, parts, chosen, sampling=sampling)
+            return self._run(batch, state, fed_back, functions, parts, chosen, tables, sampling=sampling)
         except (OperatorError, StateError) as error:
             if has_spared_shuffle(self._packed.layout):
                 raise  # with the shuffle there may be none, or another: `sparing` looks
-            epoch = (state, fed_back, functions, parts, EventTimes() if times is None else times)
+            epoch = (state, fed_back, functions, parts, EventTimes() if times is None else times, tables)
             raise self._first_error(batch, epoch) or error from None
 
-    def _first_error(self, batch: Any, epoch: tuple[Any, Any, Any, Any, EventTimes]) -> AnabranchError | None:
+    def _first_error(self, batch: Any, epoch: tuple[Any, Any, Any, Any, EventTimes, Any]) -> AnabranchError | None:
         """The error that one thread would have met; None if it does not come again."""
         if self._retracing is None:
             program = dataclasses.replace(self._program, layout=with_all_order(self._program.layout))
@@ -127,6 +129,7 @@ class EpochJobs:
         functions: Mapping[int, PartitioningFunction],
         parts: Mapping[str, HotKeyParts],
         times: EventTimes,
+        tables: tuple[TableVersion, ...],
         retracing: _Packed | None = None,
         sampling: Sampling | None = None,
     ) -> Results:
@@ -134,7 +137,7 @@ class EpochJobs:
         layout = form.layout
         direct, targets = (self._direct, self._targets) if retracing is None else ({}, {})
         common = (form.program, form.digest, state.epoch, state.clock_ms, functions, parts, direct)
-        told: dict[str, Any] = {"times": times, "retraces": retracing is not None}
+        told: dict[str, Any] = {"times": times, "retraces": retracing is not None, "tables": tables}
         if retracing is None:
             told |= {"sampling": sampling, "watch": self._watch, "columns": self._columns}
         while True:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -45,6 +45,7 @@ from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Stor
 from anabranch.engine.driver.slot_need import need_of
 from anabranch.engine.driver.sparing import SparingJobs
 from anabranch.engine.reports import ChannelReport, SplitReport
+from anabranch.engine.table_versions import TableVersions
 from anabranch.engine.verifying.verifier import Verifier
 from anabranch.engine.worker.tasks import Program
 from anabranch.errors import AnabranchError, CheckpointError, ProgramError
@@ -52,7 +53,7 @@ from anabranch.faults import reach
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.source_partitions import source_function
 from anabranch.state.key_owners import KeyOwners
-from anabranch.state.manifest_facts import ManifestFacts
+from anabranch.state.manifest_facts import ManifestFacts, TableFact
 from anabranch.state.rescale_requests import RescaleRequests
 
 
@@ -68,6 +69,8 @@ class EpochRunner:
         self._observer = observer
         self._committer = Committer(program, storage, backend.compact, settings.snapshots)
         self._jobs = _jobs(program, backend, storage, settings)
+        nodes = [step.node for step in program.layout.steps]
+        self._tables = TableVersions(nodes, storage.checkpoint, storage.shared)
         self._feedback = FeedbackStore(program, storage.checkpoint)
         self._verifier = Verifier(program, settings.verify, storage.checkpoint.files, settings.context)
         self._requests = RescaleRequests(storage.checkpoint.files, storage.checkpoint.query or "")
@@ -261,10 +264,15 @@ class EpochRunner:
         ready = self._backend.surroundings.at_start(batch is not None)
         epoch = self.epochs_done
         time_ms = max(self._backend.next_epoch_ms(), self._committed.clock_ms)
-        clock_ms = self._checkpoint.begin(epoch, time_ms, drain=batch is None, ending=ending)
+        recorded = self._checkpoint.begun(epoch)
+        known = {} if recorded is None else recorded.tables
+        looked_at = self._tables.looked_at(time_ms, self._committed.tables, known)
+        began = self._checkpoint.begin(epoch, time_ms, batch is None, ending, looked_at)
+        versions = {**looked_at, **began.tables}
+        clock_ms = began.clock_ms
         begun = passing_s()
         reach("epoch begun", epoch=epoch)
-        results = self._run_job(batch, epoch, clock_ms, ending)
+        results = self._run_job(batch, epoch, clock_ms, ending, versions)
         ran = passing_s()
         reach("job done", epoch=epoch)
         verified = self._verified(results, epoch, clock_ms)
@@ -289,6 +297,7 @@ class EpochRunner:
                 digest,
                 times_after(self.program.layout, self._committed.watermarks, clock_ms, results.reports, ending),
                 broadcasts_after(self._committed.broadcasts, results.reports),
+                versions,
             ),
         )
         committed = passing_s()
@@ -313,13 +322,13 @@ class EpochRunner:
         self._committer.compact_beside(clock_ms, self._owners)
         self._backend.follow(self._committer.version(epoch + 1, clock_ms, self._owners))
 
-    def _run_job(self, batch: Any, epoch: int, clock_ms: int, ending: bool) -> Results:
+    def _run_job(self, batch: Any, epoch: int, clock_ms: int, ending: bool, tables: Mapping[str, TableFact]) -> Results:
         functions = {number: self._owners.function(region) for number, region in self._regions.items()}
         state = self._committer.version(epoch, clock_ms, self._owners)
         fed_back = self._feedback.pieces(self._committed.feedback)
         times = times_at_start(self.program.layout, self._committed, clock_ms, ending)
         parts, sampling = self.adaptation.balancing.hot_key_parts(), self._verifier.sampling(epoch)
-        return self._jobs.run(batch, state, fed_back, functions, parts, times, sampling)
+        return self._jobs.run(batch, state, fed_back, functions, parts, times, sampling, self._tables.versions(tables))
 
     def _verified(self, results: Results, epoch: int, clock_ms: int) -> VerifyProgress | None:
         """What was run again of the keys that the tasks took down; None: they took none."""

@@ -20,6 +20,7 @@ from anabranch.compiler.explaining.running import RunningQuery
 from anabranch.engine.driver.epoch_jobs import EpochJobs
 from anabranch.engine.driver.results import Results
 from anabranch.engine.reports import ChannelReport, Report
+from anabranch.engine.table_versions import TableVersion
 from anabranch.engine.worker.advances import EventTimes
 from anabranch.engine.worker.sampling import Sampling
 from anabranch.errors import AnabranchError, CheckpointError, InputError, ShuffleNeeded
@@ -70,13 +71,14 @@ class SparingJobs:
         parts: Mapping[str, HotKeyParts],
         times: EventTimes | None = None,
         sampling: Sampling | None = None,
+        tables: tuple[TableVersion, ...] = (),
     ) -> Results:
         """Run an epoch's tasks over its input (None: only what was fed back)."""
         if self._waiting:
             self._waiting -= 1
-            return self._shuffled.run(batch, state, fed_back, functions, parts, times, sampling)
+            return self._shuffled.run(batch, state, fed_back, functions, parts, times, sampling, tables)
         try:
-            results = self._spared.run(batch, state, fed_back, functions, parts, times, sampling)
+            results = self._spared.run(batch, state, fed_back, functions, parts, times, sampling, tables)
             why = _shared(results.reports)
             if not why:
                 self._wait, self.shuffled_because = 0, ""
@@ -88,7 +90,7 @@ class SparingJobs:
         except AnabranchError:
             # An operator may have met a state that one thread never has: another task had tuples of the channel too.
             why = ""
-        results = self._shuffled.run(batch, state, fed_back, functions, parts, times, sampling)
+        results = self._shuffled.run(batch, state, fed_back, functions, parts, times, sampling, tables)
         why = why or "an operator met a state in which its channel's tuples were not all there"
         self._wait = self._waiting = min(2 * self._wait or 1, _WAIT_MAX)
         self.shuffled_because = f"{why}. {_REMEDY}"

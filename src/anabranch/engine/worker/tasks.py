@@ -21,6 +21,7 @@ from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
 from anabranch.engine.reports import Anomaly, ChannelReport
+from anabranch.engine.table_versions import Lookups, TableVersion
 from anabranch.engine.worker.advances import Advances, EventTimes, at_the_start, rising
 from anabranch.engine.worker.batch import Batch, column_batch, sorted_batch
 from anabranch.engine.worker.exchange import (
@@ -118,6 +119,7 @@ class Program:
 
 
 _programs: dict[str, tuple[Program, decimal.Context]] = {}
+_lookups = Lookups()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,6 +138,7 @@ class Task:
     retraces: bool = dataclasses.field(default=False, kw_only=True)  # to find the first error of an epoch that failed
     sampling: Sampling | None = dataclasses.field(default=None, kw_only=True)  # which keys are to be run again
     watch: str = dataclasses.field(default="sample", kw_only=True)
+    tables: tuple[TableVersion, ...] = dataclasses.field(default=(), kw_only=True)  # what changing tables hold
     columns: frozenset[str] = dataclasses.field(default=frozenset(OVER_COLUMNS), kw_only=True)
 
     @property
@@ -169,7 +172,7 @@ class Task:
 
     def context(self) -> EpochContext:
         """The epoch as operators see it in this task."""
-        return EpochContext(self.clock_ms, self.parts, number=self.epoch)
+        return EpochContext(self.clock_ms, self.parts, number=self.epoch, tables=_lookups.of(self.tables))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Several regions on one host: each with its own controller, and all with the same cores.
 
-    regions: loads, channels ──► cores / channels of all = what is left of each channel ──► each region's policy
+    regions: loads, channels ──► cores / channels that have work = what each of them has ──► each region's policy
 
 A region's capacity falls when another one grows, and rises when it gives channels back: no measurement says why. The
 truth is judged over all regions: tuples handled over those that the best division of the cores would have handled.
@@ -12,7 +12,7 @@ costs both, and no measurement of its own tells a region so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,10 +56,18 @@ class SharedHost:
     def bounds(self) -> Bounds:
         return Bounds(1, self.most or self.cores)
 
-    def left(self, channels: int) -> float:
-        """The share of a core that each of so many channels has."""
-        beyond = max(0, channels - self.cores)
-        return min(1.0, self.cores / channels) * (1 - self.crosstalk) ** beyond
+    def left(self, channels: Sequence[int], loads: Sequence[float]) -> float:
+        """The share of a core that a channel with enough to do has: one that idles leaves its share to the others."""
+        wanted = sorted((min(1.0, load / (RATE * n)), n) for n, load in zip(channels, loads, strict=True))
+        cores, busy = float(self.cores), sum(channels)
+        share = 1.0
+        for want, n in wanted:
+            share = min(1.0, cores / busy)
+            if want >= share:
+                break
+            cores, busy = cores - want * n, busy - n
+        beyond = max(0, sum(channels) - self.cores)
+        return (share if busy else 1.0) * (1 - self.crosstalk) ** beyond
 
 
 def follow_shared(make: Callable[[Bounds], Policy], host: SharedHost, seed: int) -> Outcome:
@@ -70,10 +78,11 @@ def follow_shared(make: Callable[[Bounds], Policy], host: SharedHost, seed: int)
     handled, best = [], []
     for period in range(1, host.periods + 1):
         now = tuple(controller.channels for controller in controllers)
-        rate = RATE * host.left(sum(now))
+        loads = [load_of(period) * noisy(draw, host.noise) for load_of in host.loads]
+        rate = RATE * host.left(now, loads)
         done_all = load_all = 0.0
-        for controller, n, load_of in zip(controllers, now, host.loads, strict=True):
-            load, capacity = load_of(period) * noisy(draw, host.noise), rate * n * noisy(draw, host.noise)
+        for controller, n, load in zip(controllers, now, loads, strict=True):
+            capacity = rate * n * noisy(draw, host.noise)
             done = min(load, capacity)
             controller.handle(
                 Observation(
