@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.api.session import from_epochs
 from anabranch.engine.query_options import QueryOptions, StandbySettings
-from anabranch.engine.worker.following import FollowTask
+from anabranch.engine.worker.follow_task import FollowTask
 from anabranch.errors import ProgramError
 from anabranch.state.files import LocalFiles
 from anabranch.state.following import Following, Order

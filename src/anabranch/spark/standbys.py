@@ -16,7 +16,7 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.serializers import CPickleSerializer
 
-from anabranch.engine.worker.following import Followed, FollowTask
+from anabranch.engine.worker.follow_task import Followed, FollowTask
 from anabranch.spark.placement import ChannelPlacement, here, located
 from anabranch.state.store import StateVersion
 
