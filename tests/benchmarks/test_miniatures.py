@@ -73,6 +73,14 @@ FIGURES: dict[str, set[str]] = {
         "pruned_readj_speedup",
         "lookup_cost",
     },
+    "resources": {
+        "sticky",
+        "fetched_bytes_steady",
+        "fetched_bytes_steady_off",
+        "epoch_vs_off",
+        "driver_bytes_per_state_byte",
+        "recovery_epochs",
+    },
     "simulator": {"planted_bugs", "planted_bugs_found", "worlds_per_cpu_minute", "worlds_failed"},
     "skew": {"skew_gain", "skew_gain_uniform", "busiest", "speedup", "hot_key_rows_per_second", "splitter_ns"},
     "soundness": {"programs", "unsound", "found_safe", "needless_refusals", "bodies_fuzzed"},
@@ -131,6 +139,8 @@ def test_a_benchmark_without_a_jvm_runs_in_miniature(name: str, capsys: pytest.C
 def test_a_benchmark_on_spark_runs_in_miniature(name: str, spark, capsys: pytest.CaptureFixture[str]) -> None:
     from pyspark.sql import SparkSession
 
+    if name == "resources":
+        pytest.importorskip("moto")
     assert FIGURES[name] <= figures_of(capsys, name, "--mini").keys()
     assert SparkSession.getActiveSession() is not None, f"{name} stopped the session it was lent"
 

@@ -14,7 +14,8 @@ from anabranch.engine.query_options import QueryOptions
 from anabranch.errors import ProgramError
 from anabranch.partitioning.placing.construct import Construction
 from anabranch.program.model import OutputOrder
-from anabranch.program.options import OPTIONS, Interval, check_names, is_ours, read_options, seconds_of
+from anabranch.program.option_names import check_names
+from anabranch.program.options import OPTIONS, Interval, is_ours, read_options, seconds_of
 
 OURS = [option.name for option in OPTIONS]
 

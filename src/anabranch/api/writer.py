@@ -16,7 +16,8 @@ from anabranch.engine.query_options import QueryOptions
 from anabranch.errors import ProgramError, SchemaError, SinkError
 from anabranch.program.graph import DeadLetters, Node, named, upstream
 from anabranch.program.model import OutputOrder
-from anabranch.program.options import check_names, is_ours, read_options
+from anabranch.program.option_names import check_names
+from anabranch.program.options import is_ours, read_options
 
 if TYPE_CHECKING:
     from anabranch.api.session import Session

@@ -17,6 +17,7 @@ General layout, in the order the data flows:
       paper_policy.py         *Elastic* as printed (levels.py: its rapid scaling)
     decision.py             what a controller answers, with every reason
     executor_planner.py     how many executors the channels have use for, and which may go
+    channel_places.py       which executor each channel should run on, and who has copies
     source_spreading.py     when what needs no state should have channels of its own
     epoch_size.py           how much an epoch takes
     operator_controller.py  *Operators*: workers inside one channel

@@ -14,6 +14,18 @@ from anabranch.state.host_cache import BYTES_MAX, CacheSettings
 
 
 @dataclasses.dataclass(frozen=True)
+class StandbySettings:
+    """Copies of state on other executors."""
+
+    count: int = 0
+    """For each channel."""
+    bytes_per_s: int = 50 << 20
+    """What each executor fetches for copies at most."""
+    lag_bytes: int = 0
+    """So much may be missing, beside what the last epoch wrote, of a copy that counts as complete."""
+
+
+@dataclasses.dataclass(frozen=True)
 class QueryOptions:
     """The options of a query. What they mean is in `program/options`; these are their values."""
 
@@ -36,11 +48,18 @@ class QueryOptions:
     columns: frozenset[str] = frozenset(OVER_COLUMNS)
     state_location: str | None = None
     cache: CacheSettings = dataclasses.field(default_factory=CacheSettings)
+    placement: str = "auto"
+    standbys: StandbySettings = dataclasses.field(default_factory=lambda: StandbySettings())
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> QueryOptions:
         """From texts by name, others than ours passed over. ProgramError says which is wrong, and what is expected."""
         values = read_options(given)
+        needless = [
+            name for name in ("standbyBandwidth", "standbyLag") if name in values and not values.get("standbys")
+        ]
+        if needless:
+            raise ProgramError(f"option {needless[0]} has no effect without standbys; give both, or neither")
         if "verifyAction" in values and "verify" not in values:
             raise ProgramError("option verifyAction has no effect without verify; give both, or neither")
         return cls(
@@ -63,4 +82,10 @@ class QueryOptions:
             values.get("columns", frozenset(OVER_COLUMNS)),
             values.get("stateLocation"),
             CacheSettings(values.get("segmentCache"), values.get("segmentCacheBytes", BYTES_MAX)),
+            values.get("placement", "auto"),
+            StandbySettings(
+                values.get("standbys", 0),
+                values.get("standbyBandwidth", StandbySettings.bytes_per_s),
+                values.get("standbyLag", 0),
+            ),
         )

@@ -133,6 +133,10 @@ class ChannelReport:
     elastic: tuple[ElasticReport, ...] = ()
     watermarks: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Watermark → how far it has come, of those that had tuples here or are this task's own."""
+    fetched_bytes: int = 0
+    """State that its host did not have."""
+    place: str = ""
+    """Where it ran, in words of whatever ran it."""
     broadcasts: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     """Operator → its broadcast state behind the epoch, which all channels have alike: told by the first."""
 

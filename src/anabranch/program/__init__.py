@@ -12,7 +12,7 @@ calling.py    the contract with user code: what it may return, how its failure i
 broadcasting.py  what all keys of an operator see alike
 elastic.py    how the calls of an elastic operator are made
 hashing.py    the hash of keys, and key groups               key_text.py   texts for computed keys
-options.py    every option of a query: name, what it may be, default, meaning
+options.py, option_names.py   every option of a query: name, what it may be, default, meaning; names that look like one
 origins.py    sources that need no Spark to be described
 object_parts.py   what objects of the user's hold           object_reach.py   what they lead to, code included
 object_pieces.py  of the library, kept in one piece         kept_cache.py   cached functions, with their results

@@ -1,6 +1,6 @@
 """Every option of a query: its name, what it may be, what it is if nobody says, what it means. One row each.
 
-    writer.option("maxChannels", 8)  ─► known_options  is it ours, the format's, or a slip of the pen?
+    writer.option("maxChannels", 8)  ─► check_names    is it ours, the format's, or a slip of the pen?
                                      └► read_options   text ─► value; ProgramError says what was expected
 
 What the values do together (bounds that contradict each other, one option that needs another) is said where they are
@@ -11,9 +11,8 @@ table (`make docs`). A new option is a new row.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from anabranch.errors import ProgramError
@@ -129,6 +128,13 @@ def _bytes(text: str) -> int:
     if found is None:
         raise ValueError
     return int(found[1]) << (10 * " kmgt".index(found[2] or " "))
+
+
+def _some_bytes(text: str) -> int:
+    found = _bytes(text)
+    if not found:
+        raise ValueError
+    return found
 
 
 def _truth(text: str) -> bool:
@@ -341,6 +347,33 @@ OPTIONS: tuple[Option, ...] = (
         "60 seconds",
         "How long executors must be superfluous to be given back; with `maxExecutors`.",
     ),
+    Option(
+        "placement",
+        _one_of("auto", "off"),
+        "auto",
+        "On a cluster: `auto` asks Spark to run each channel on the executor that ran it before, where its state is; "
+        "`off` lets Spark choose.",
+    ),
+    Option(
+        "standbys",
+        _whole(0, 16),
+        "0",
+        "How many other executors keep copies of each channel's state, where it is in an S3 store: a channel whose "
+        "executor is lost goes on there, and one that should move goes when its copy is there. Each copy is fetched "
+        "once and takes its place in a cache.",
+    ),
+    Option(
+        "standbyBandwidth",
+        OptionKind("a number of bytes per second, such as 50m; not 0", _some_bytes),
+        "50m",
+        "How many bytes a second each executor fetches for such copies at most.",
+    ),
+    Option(
+        "standbyLag",
+        OptionKind("a number of bytes, such as 1m", _bytes),
+        "0",
+        "How much a copy may lack, beside what the last epoch wrote, when a channel goes where it is.",
+    ),
     # -- balancing
     Option(
         "balancing",
@@ -435,56 +468,10 @@ OPTIONS: tuple[Option, ...] = (
 
 _BY_NAME: Mapping[str, Option] = {option.name.lower(): option for option in OPTIONS}
 
-# What Spark's writers of files and its console know. Beside these, anything that is not close to a name of ours passes
-# too: formats may have more.
-_OF_FORMATS = """
-    charset charToEscapeQuoteEscaping codec compression dateFormat datetimeRebaseMode delimiter emptyValue encoding
-    escape escapeQuotes header ignoreLeadingWhiteSpace ignoreNullFields ignoreTrailingWhiteSpace int96RebaseMode lineSep
-    locale maxRecordsPerFile mergeSchema mode multiLine nullValue numRows pathGlobFilter pretty quote quoteAll
-    recursiveFileLookup sep timestampFormat timestampNTZFormat timeZone truncate wholetext
-""".lower().split()
-_CLOSE = 0.7
-_ENDINGS = re.compile(r"(?<=...)(ing|ed|es|s|e)$")
-
-
-def _words(name: str) -> frozenset[str]:
-    """The words of a name, without case and endings: ``snapshots`` has those of ``snapshotInterval``, and fewer."""
-    found = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^A-Za-z_\-]+", name)
-    return frozenset(_ENDINGS.sub("", word.lower()) for word in found)
-
 
 def is_ours(name: str) -> bool:
     """Whether an option is the query's; others are the format's."""
     return name.lower() in _BY_NAME
-
-
-def check_names(names: Iterable[str]) -> None:
-    """ProgramError for a name that is neither ours nor the format's but looks like one of ours: a slip of the pen.
-
-    Examples
-    --------
-    >>> check_names(["maxChannels", "compression", "anything.else"])
-    >>> check_names(["maxChanels"])
-    Traceback (most recent call last):
-        ...
-    anabranch.errors.ProgramError: unknown option 'maxChanels': did you mean 'maxChannels'? docs/options.md has all
-    """
-    for name in names:
-        if is_ours(name) or name.lower() in _OF_FORMATS:
-            continue
-        meant = _meant(name)
-        if meant:
-            raise ProgramError(f"unknown option {name!r}: did you mean {meant!r}? docs/options.md has all")
-
-
-def _meant(name: str) -> str:
-    """The option of ours that a name looks like: its letters, or its words and perhaps some more; empty: none."""
-    close = difflib.get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=_CLOSE)
-    if close:
-        return _BY_NAME[close[0]].name
-    said = _words(name)
-    holding = [option.name for option in OPTIONS if said and said <= _words(option.name)]
-    return min(holding, key=lambda each: len(_words(each)), default="")
 
 
 def read_options(given: Mapping[str, str]) -> dict[str, Any]:

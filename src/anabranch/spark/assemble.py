@@ -32,14 +32,17 @@ from anabranch.spark.batch_log import BatchLog
 from anabranch.spark.cluster import QueryExecutors, executors_of
 from anabranch.spark.direct_files import DirectFiles
 from anabranch.spark.hadoop_files import local_path, open_files, open_state_files, qualified
+from anabranch.spark.placement import ChannelPlacement
 from anabranch.spark.read_limits import SparkReadLimits, sizing_of
 from anabranch.spark.row_files import RowFiles
-from anabranch.spark.slots import slots_now, task_slots
+from anabranch.spark.slots import is_local, slots_now, task_slots
 from anabranch.spark.source import OrderedSources, local_directories
 from anabranch.spark.spark_job import SparkCompactions, SparkExecutor
+from anabranch.spark.standbys import SparkStandbys
 from anabranch.spark.stopping import interruptible
 from anabranch.state.backing import open_backing_store
 from anabranch.state.checkpoint import Checkpoint
+from anabranch.state.store import StateVersion
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,6 +153,7 @@ def start(
     direct = DirectFiles(spark, inputs, sources.leaves, options.file_reading)
     running = _Running()
     executors = executors_of(context, options.elastic.executor_bounds, executors_changed, running.is_active)
+    placement = None if is_local(context) or options.placement == "off" else ChannelPlacement(spark, options.standbys)
     surroundings = SparkSurroundings(
         lambda: task_slots(context, options.elastic.executors_max),
         sources.limited,
@@ -159,13 +163,15 @@ def start(
         executors=executors,
         last_progress=running.last_progress,
         read_by_spark=lambda: direct.why_not or "",
+        placed=lambda reports: None if placement is None else placement.settled(reports),
     )
     backend = Backend(
-        SparkExecutor(spark, sources, direct),
-        SparkCompactions(spark),
+        SparkExecutor(spark, sources, direct, placement),
+        SparkCompactions(spark, placement),
         wanted.sinks,
         surroundings,
-        sizing,
+        follow=_no_copies if placement is None else SparkStandbys(spark, placement, options.standbys.bytes_per_s),
+        sizing=sizing,
         batch_digest=log.digest,
     )
     settings = EpochSettings(
@@ -196,6 +202,10 @@ def start(
     if program.loops or closes:
         drain.start()
     return StartedQuery(query, runner, drain, executors, plans, changes)
+
+
+def _no_copies(version: StateVersion) -> None:
+    """There is one place, or places are left to Spark."""
 
 
 def _read_limits(spark: SparkSession, sources: OrderedSources, sizing: EpochSizing | None) -> SparkReadLimits | None:

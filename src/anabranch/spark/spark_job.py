@@ -7,6 +7,7 @@ notice tasks that give other rows when they are repeated.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -14,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.serializers import CPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.engine.job import Job
@@ -23,6 +25,7 @@ from anabranch.engine.worker.output_mergers import MergerTask
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
 from anabranch.engine.worker.tasks import ChannelTask, CompactTask
 from anabranch.spark.direct_files import DirectFiles
+from anabranch.spark.placement import ChannelPlacement, here, located
 from anabranch.spark.slots import is_local
 from anabranch.spark.source import OrderedSources
 from anabranch.state.lineage import Compaction
@@ -39,14 +42,14 @@ FED_BACK = pa.schema([("loop", pa.int32()), ("first", pa.int64()), ("payload", p
 
 
 def _numbered(
-    run: Callable[[Iterator[pa.RecordBatch], int], Iterator[pa.RecordBatch]],
+    run: Callable[..., Iterator[pa.RecordBatch]], told_where: bool = False
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A task as Spark runs it: told which partition it has."""
+    """A task as Spark runs it: told which partition it has, and perhaps where it runs."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None, "outside a Spark task"
-        return run(batches, context.partitionId())
+        return run(batches, context.partitionId(), *([here(context)] if told_where else []))
 
     return task
 
@@ -54,10 +57,17 @@ def _numbered(
 class SparkExecutor:
     """The tasks as one Spark job. A shuffle places each row exactly; what is sorted are packets, not tuples."""
 
-    def __init__(self, spark: SparkSession, sources: OrderedSources, files: DirectFiles) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        sources: OrderedSources,
+        files: DirectFiles,
+        placement: ChannelPlacement | None = None,
+    ) -> None:
         self._spark = spark
         self._sources = sources
         self._files = files
+        self._placement = placement
         self._is_local = is_local(spark.sparkContext)
 
     def __call__(self, batch: DataFrame | None, job: Job) -> pa.Table:
@@ -94,12 +104,13 @@ class SparkExecutor:
         for part in parts[1:]:
             rows = rows.unionAll(part)
         for task in _behind_shuffles(job):
-            rows = (
-                rows.repartitionById(task.count, "task")
-                .select("order", "payload")
-                .sortWithinPartitions("order")
-                .mapInArrow(_numbered(task.run), ROW_COLUMNS)
-            )
+            rows = rows.repartitionById(task.count, "task").select("order", "payload")
+            if isinstance(task, ChannelTask) and self._placement is not None:
+                run = _numbered(task.run, told_where=True)
+                rows = self._placement.placed(session, rows, task)
+            else:
+                run = _numbered(task.run)
+            rows = rows.sortWithinPartitions("order").mapInArrow(run, ROW_COLUMNS)
         return rows
 
 
@@ -158,16 +169,29 @@ def _keyed(rows: Iterator[Row]) -> Iterator[_Pair]:
 
 
 class SparkCompactions:
-    """Compactions of segments as a Spark job of its own, beside the epochs."""
+    """Compactions of segments as a Spark job of its own, beside the epochs, where the channels' state is."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, placement: ChannelPlacement | None = None) -> None:
         self._context = spark.sparkContext
+        self._placement = placement
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="anabranch-compact")
 
     def __call__(self, task: CompactTask, wanted: list[Compaction]) -> Future[list[SegmentRecord]]:
         def run() -> list[SegmentRecord]:
             # Half of the slots at most: the others are for the epochs, which must not wait for what is never needed.
-            tasks = min(len(wanted), max(1, self._context.defaultParallelism // 2))
-            return self._context.parallelize(wanted, tasks).map(task).collect()
+            at_once = max(1, self._context.defaultParallelism // 2)
+            places = [self._location(each) for each in wanted]
+            if None in places:
+                return self._context.parallelize(wanted, min(len(wanted), at_once)).map(task).collect()
+            placed = [(place, pickle.dumps(each)) for place, each in zip(places, wanted, strict=True) if place]
+            found: list[SegmentRecord] = []
+            for first in range(0, len(placed), at_once):
+                job = located(self._context, placed[first : first + at_once], CPickleSerializer())
+                found += job.map(task).collect()
+            return found
 
         return self._thread.submit(run)
+
+    def _location(self, wanted: Compaction) -> str | None:
+        operator, channel, _ = wanted
+        return None if self._placement is None else self._placement.location(operator, channel)

@@ -185,6 +185,43 @@ class ExecutorProgress:
 
 
 @dataclasses.dataclass(frozen=True)
+class MoveProgress:
+    """A channel that went to another executor."""
+
+    region: str
+    """Named after the operator at its entry."""
+    channel: int
+    """Its number in the region."""
+    source: str
+    """The executor that it left."""
+    target: str
+    """The one that it went to."""
+    how: str
+    """`direct`: all of its state is fetched; `CPA`: the executor was lost, one with a copy took over; `CPAL`: the old
+    one went on until the new one had a copy."""
+    missing_bytes: int | None
+    """What the copy lacked, beside what the last epoch wrote; null: there was none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlacementProgress:
+    """Where channels ran, on a cluster."""
+
+    kept: int
+    """Channels that ran on the executor they had run on before."""
+    moved: int
+    """Channels that ran on another one than before."""
+    elsewhere: int
+    """Channels that did not run where they were asked to, because that executor was busy or gone."""
+    moves: Sequence[MoveProgress] = ()
+    """Channels that were asked to run on another executor than before, and how they moved."""
+    standby_missing_bytes: int = 0
+    """What standby copies have not fetched yet, of all."""
+    unprotected: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """With `standbys`: region and channel → for how many epochs no other executor has had a complete copy."""
+
+
+@dataclasses.dataclass(frozen=True)
 class VerifyProgress:
     """What was run again on one thread, in an epoch that keys were taken of (`verify`)."""
 
@@ -222,6 +259,8 @@ class EpochProgress:
     """Keys whose state was written to the checkpoint."""
     state_bytes: int = 0
     """What was written to the checkpoint for that, with segments that were compacted."""
+    fetched_bytes: int = 0
+    """State that hosts had to fetch because they did not have it; 0 where they can open the checkpoint's files."""
     in_flight: int = 0
     """Tuples that were fed back and wait for the next epoch."""
     anomalies: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
@@ -245,6 +284,8 @@ class EpochProgress:
     """Why the next epoch may take so many files; or, where an adapted size had to be given up, why."""
     executors: ExecutorProgress | None = None
     """The executors, with `maxExecutors` on a cluster; else null."""
+    placement: PlacementProgress | None = None
+    """Where channels ran, on a cluster; else null."""
     verify: VerifyProgress | None = None
     """What was run again on one thread; null in epochs of which no keys were taken."""
     skipped: bool = False

@@ -320,6 +320,7 @@ class EpochRunner:
         )
         self._adapt(facts, rows_out, verified)
         self._committer.compact_beside(clock_ms, self._owners)
+        self._backend.follow(self._committer.version(epoch + 1, clock_ms, self._owners))
 
     def _run_job(self, batch: Any, epoch: int, clock_ms: int, ending: bool, tables: Mapping[str, TableFact]) -> Results:
         functions = {number: self._owners.function(region) for number, region in self._regions.items()}
@@ -367,9 +368,8 @@ class EpochRunner:
         keeps_hosts = bool(self._committer.transient)
         executors = self._backend.surroundings.settled(need_of(facts, channels, self._channels_now(), keeps_hosts))
         sizing = self.adaptation.sizing
-        records = [
-            record for report in facts.reports if isinstance(report, ChannelReport) for record in report.segments
-        ]
+        reports = [report for report in facts.reports if isinstance(report, ChannelReport)]
+        records = [record for report in reports for record in report.segments]
         self._observer.ended(
             EpochProgress(
                 epoch=facts.epoch,
@@ -381,6 +381,7 @@ class EpochRunner:
                 stages=[TaskProgress.of(report) for report in facts.reports],
                 state_rows=sum(record.rows for record in records if not record.parts),
                 state_bytes=sum(record.bytes for record in records),
+                fetched_bytes=sum(report.fetched_bytes for report in reports),
                 in_flight=self.in_flight,
                 anomalies=anomalies_in(facts.reports),
                 elastic=elastic_in(facts.reports),
@@ -391,6 +392,7 @@ class EpochRunner:
                 epoch_files={} if sizing is None else sizing.shown(facts.taken_files),
                 epoch_size="" if sizing is None else sizing.reason,
                 executors=executors,
+                placement=self._backend.surroundings.placed(facts.reports),
                 verify=verified,
             )
         )

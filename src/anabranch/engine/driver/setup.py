@@ -24,6 +24,7 @@ from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.host_cache import CacheSettings
 from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
+from anabranch.state.store import StateVersion
 
 # Compacts segments beside the epochs: the task, and what to compact.
 Compactor = Callable[[CompactTask, list[Compaction]], Future[list[SegmentRecord]]]
@@ -67,6 +68,10 @@ class Storage:
         return f"{self.checkpoint.files.root}/state"
 
 
+def _nobody(*_: object) -> None:
+    """Is told, and does nothing."""
+
+
 def no_digest(number: int) -> str | None:
     """Nobody notes what input a micro-batch has."""
     return None
@@ -88,14 +93,12 @@ class Backend:
 
     batch_digest: Callable[[int], str | None] = no_digest
     """What tells the input of a micro-batch from any other; None if there is no note of it."""
+    follow: Callable[[StateVersion], None] = _nobody
+    """Told of the state that an epoch committed: who should have copies of it fetches them."""
 
     def next_epoch_ms(self) -> int:
         """The time of an epoch that begins now."""
         return int(self.clock.now_s() * 1000) if self.epoch_time_ms is None else self.epoch_time_ms()
-
-
-def _nobody(*_: object) -> None:
-    """Is told, and does nothing."""
 
 
 @dataclasses.dataclass(frozen=True)

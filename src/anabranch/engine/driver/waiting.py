@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.control.executor_planner import SlotNeed
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
-from anabranch.engine.driver.epoch_progress import ExecutorProgress
+from anabranch.engine.driver.epoch_progress import ExecutorProgress, PlacementProgress
 from anabranch.engine.reports import Report, SplitReport
 
 if TYPE_CHECKING:
@@ -95,6 +95,10 @@ class Surroundings:
         """An epoch was committed, and the next one needs this; what is to be told about executors, if anything."""
         return None
 
+    def placed(self, reports: Sequence[Report]) -> PlacementProgress | None:
+        """An epoch was committed; what is to be told of where its channels ran, if anything."""
+        return None
+
     def read_by_spark(self) -> str:
         """Why it was not tasks that read the sources; empty: they did."""
         return ""
@@ -121,6 +125,8 @@ class SparkSurroundings(Surroundings):
         What Spark told of the query's last trigger; None: nothing yet.
     read_by_spark : callable
         Why it was not tasks that read the sources; empty: they did.
+    placed : callable
+        Told where channels ran; what is to be told of it.
     """
 
     def __init__(
@@ -134,6 +140,7 @@ class SparkSurroundings(Surroundings):
         clock: Clock = MACHINE_CLOCK,
         last_progress: Callable[[], Mapping[str, Any] | None] = lambda: None,
         read_by_spark: Callable[[], str] = lambda: "",
+        placed: Callable[[Sequence[Report]], PlacementProgress | None] = lambda reports: None,
     ) -> None:
         self._slots = slots
         self._slots_now = slots_now if slots_now is not None else slots
@@ -144,6 +151,7 @@ class SparkSurroundings(Surroundings):
         self._since_ms = clock.now_s() * 1000
         self._last_progress = last_progress
         self._read_by_spark = read_by_spark
+        self._placed = placed
         self._seen: Any = None
         self._bookkeeping: list[float] = []
         self._outstanding: int | None = None
@@ -156,6 +164,9 @@ class SparkSurroundings(Surroundings):
 
     def settled(self, need: SlotNeed) -> ExecutorProgress | None:
         return self._executors.settled(need) if self._executors is not None else None
+
+    def placed(self, reports: Sequence[Report]) -> PlacementProgress | None:
+        return self._placed(reports)
 
     def read_by_spark(self) -> str:
         return self._read_by_spark()

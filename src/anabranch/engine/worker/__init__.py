@@ -5,7 +5,7 @@ splitters.py       takes a source's pieces, runs what needs no state, routes
 local_channels.py  channels that run where their source is read
 exchange.py        what crosses between tasks: packets, headers, results, reports
 packets.py, trails.py   columns with the numbers that keep order
-tasks.py           the channels of a depth
+tasks.py           the channels of a depth; follow_task.py   copies of what they write, on other hosts
 batch.py           tuples as rows or columns, whichever is asked for
 column_steps.py    functions that read single columns, and needed_columns.py   what nobody reads
 batch_function_steps.py   functions of whole batches

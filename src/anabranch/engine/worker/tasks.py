@@ -189,16 +189,16 @@ class ChannelTask(Task):
         """How many tasks the depth has."""
         return task_indexes(self.load().layout, self.depth, self.functions).count
 
-    def run(self, batches: Iterator[pa.RecordBatch], index: int) -> Iterator[pa.RecordBatch]:
-        """The task with an index, over its rows (order, payload), sorted by order."""
-        return batches_of(self.rows(arriving_rows(batches), index))
+    def run(self, batches: Iterator[pa.RecordBatch], index: int, place: str = "") -> Iterator[pa.RecordBatch]:
+        """The task with an index, over its rows (order, payload), sorted by order; `place` is reported."""
+        return batches_of(self.rows(arriving_rows(batches), index, place))
 
-    def rows(self, arriving: Iterator[Arriving], index: int) -> Iterator[Row]:
+    def rows(self, arriving: Iterator[Arriving], index: int, place: str = "") -> Iterator[Row]:
         """What the task sends."""
         with running(self.context()):
-            yield from self._rows(arriving, index)
+            yield from self._rows(arriving, index, place)
 
-    def _rows(self, arriving: Iterator[Arriving], index: int) -> Iterator[Row]:
+    def _rows(self, arriving: Iterator[Arriving], index: int, at: str) -> Iterator[Row]:
         program = self.load()
         outbox = self.outbox(program.layout, self.depth, index)
         later = self.depth < program.layout.depth
@@ -229,7 +229,7 @@ class ChannelTask(Task):
                 return
             for sample in channel.samples:
                 yield outbox.sample(sample.to_bytes())
-            yield outbox.report(dataclasses.replace(channel.report(), files=files.close()))
+            yield outbox.report(dataclasses.replace(channel.report(), files=files.close(), place=at))
         except AnabranchError as error:
             files.abandon()
             yield from outbox.failure(error)
@@ -462,6 +462,7 @@ class ChannelRun:
             anomalies=met(),
             elastic=POOLS.reports(self._nodes),
             watermarks=self._run.reached,
+            fetched_bytes=self._state.fetched_bytes,
             broadcasts={} if self._number else self._run.broadcasts,
         )
 

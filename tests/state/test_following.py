@@ -1,0 +1,110 @@
+"""Standby copies: fetched in the background, within a bandwidth, never more than is wanted, never needed."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anabranch.api.session import from_epochs
+from anabranch.engine.query_options import QueryOptions, StandbySettings
+from anabranch.engine.worker.follow_task import FollowTask
+from anabranch.errors import ProgramError
+from anabranch.state.files import LocalFiles
+from anabranch.state.following import Following, Order
+from anabranch.state.host_cache import CacheSettings, HostCache
+from anabranch.state.records import SegmentRecord
+from anabranch.state.segment import checksum_of, write_segment
+from anabranch.testing import ParallelRun
+from tests.programs import COLUMNS, build, exact
+
+
+def stored(files: LocalFiles, number: int, rows: int = 20) -> SegmentRecord:
+    keys = list(range(rows))
+    data = write_segment(np.arange(rows, dtype=np.uint64), keys, ["x"], [[number] * rows]).to_pybytes()
+    name = f"op/{number:012d}-0.segment"
+    files.write(f"state/{name}", data)
+    return SegmentRecord(
+        name=name, operator="op", channel=0, generation=0, route=("k",), first=0, last=0, rows=rows,
+        bytes=len(data), checksum=checksum_of(data),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path):
+    cache = HostCache("s3://b/state", CacheSettings(str(tmp_path / "cache")))
+    return LocalFiles(str(tmp_path / "store")), cache
+
+
+def test_everything_is_fetched_and_the_bandwidth_is_kept(place):
+    files, cache = place
+    records = [stored(files, number) for number in range(5)]
+    rests: list[float] = []
+    following = Following(rests.append)
+    following.order(Order(cache, files, records, 1000))
+    following.wait(10)
+    assert all(cache.segment(record.name, record.checksum) is not None for record in records)
+    assert sum(rests) == pytest.approx(sum(record.bytes for record in records) / 1000)
+    following.order(Order(cache, files, records, 1000))
+    assert len(rests) == 5, "what is there is not fetched again"
+
+
+def test_a_later_order_replaces_an_earlier_one(place):
+    files, cache = place
+    records = [stored(files, number) for number in range(6)]
+    following = Following(lambda seconds: following.order(Order(cache, files, records[4:], 1)))
+    following.order(Order(cache, files, records[:4], 1))
+    following.wait(10)
+    assert [cache.has(record.name) for record in records] == [True, False, False, False, True, True]
+
+
+def test_what_is_gone_damaged_or_unreachable_is_left_out_and_the_rest_is_fetched(place, caplog):
+    files, cache = place
+    gone, damaged, strange, whole = (stored(files, number) for number in range(4))
+    files.delete(f"state/{gone.name}")
+    files.write(f"state/{damaged.name}", b"half")
+    files.delete(f"state/{strange.name}")
+    Path(files.root, "state", strange.name).mkdir()
+    following = Following(lambda seconds: None)
+    following.order(Order(cache, files, [gone, damaged, strange, whole], 1))
+    following.wait(10)
+    found = [cache.has(record.name) for record in (gone, damaged, strange, whole)]
+    assert found == [False, False, False, True] and "is not fetched" in caplog.text
+
+
+def test_a_host_that_followed_takes_over_and_fetches_nothing(object_store, tmp_path):
+    """As a lost executor's channels go to one that has copies: with them nothing is read from the store."""
+    epochs = [[(n * k % 13, "ab"[k % 2], float(n + k)) for k in range(30)] for n in range(5)]
+    stream = build(from_epochs(epochs, COLUMNS), ["running"])
+    files = object_store.files("followed")
+    run = ParallelRun(stream, "followed", channels=2, files=files, cache=CacheSettings(str(tmp_path / "old")))
+    run.run_epochs(last=3)
+    (region,) = run.runner.functions
+    version = run.runner._committer.version(4, 0, run.runner._owners)
+    other = dataclasses.replace(version, cache=CacheSettings(str(tmp_path / "new")))
+    following = Following(lambda seconds: None)
+    task, channels = FollowTask(other, {region: list(version.segments)}, 1 << 20), [(region, 0), (region, 1)]
+    missing = task(channels, following)
+    assert all(missing[each] > 0 for each in channels)
+    following.wait(30)
+    assert task(channels, following) == dict.fromkeys(channels, 0)
+    states = [other(number) for number in range(2)]
+    for state in states:
+        assert [state._segment(record) for operator in other.segments for record in state.visible(operator)]
+    assert [state.fetched_bytes for state in states] == [0, 0]
+    again = ParallelRun(
+        stream, "followed", channels=2, files=files, cache=CacheSettings(str(tmp_path / "new")), written=run._written
+    )
+    again.run_epochs()
+    assert exact(again.output) == exact(stream.run_sequential())
+
+
+def test_options_of_standbys_go_together():
+    assert QueryOptions.parse({}).standbys == StandbySettings()
+    chosen = QueryOptions.parse({"standbys": "1", "standbyBandwidth": "1m", "standbyLag": "5k"}).standbys
+    assert chosen == StandbySettings(1, 1 << 20, 5 << 10)
+    with pytest.raises(ProgramError, match="standbyLag has no effect without standbys"):
+        QueryOptions.parse({"standbyLag": "1m"})
+    for name, text in (("standbys", "-1"), ("standbyBandwidth", "0"), ("standbyBandwidth", "fast")):
+        with pytest.raises(ProgramError, match=f"{name}="):
+            QueryOptions.parse({"standbys": "1", name: text})
