@@ -33,11 +33,11 @@ QUERIES = {
           SELECT explode(filter(counts, c -> c.num = most)) AS each FROM (
             SELECT collect_list(struct(auction, num)) AS counts, max(num) AS most
             FROM (
-              SELECT window_time(window) AS at, auction, count(*) AS num
+              SELECT window, auction, count(*) AS num
               FROM bids
               GROUP BY window(dateTime, '10 seconds', '2 seconds'), auction
             )
-            GROUP BY window(at, '2 seconds')
+            GROUP BY window(window, '2 seconds')
           )
         )
     """,
@@ -187,10 +187,12 @@ def main() -> None:
         spark.createDataFrame(list(side_input()), SIDE_INPUT).createOrReplaceTempView("side_input")
         for name, text in QUERIES.items():
             mode = "update" if name in UPDATES else "append"
-            writer = spark.sql(text).writeStream.outputMode(mode).format("memory").queryName(f"out_{name}")
-            query = writer.trigger(availableNow=True).start()
-            query.awaitTermination()
-            print(name, spark.table(f"out_{name}").count(), "rows", flush=True)
+            try:
+                writer = spark.sql(text).writeStream.outputMode(mode).format("memory").queryName(f"out_{name}")
+                writer.trigger(availableNow=True).start().awaitTermination()
+                print(name, spark.table(f"out_{name}").count(), "rows", flush=True)
+            except Exception as problem:  # of Spark, which says why it cannot be said so
+                print(name, "refused:", str(problem).splitlines()[0], flush=True)
 
 
 if __name__ == "__main__":
