@@ -127,6 +127,7 @@ def channels(quick: bool, stateful: bool) -> Reproduction:
                 " → ".join(f"{value:.0f}" for value in line),
                 because="up to 20 channels have a core of their own here, and beyond them the speed-up hardly grows "
                 "(the figure before this one): it stops where channels stop paying",
+                ours=policy == "ours",
             )
         )
     if stateful:
