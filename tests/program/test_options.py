@@ -137,8 +137,8 @@ def test_what_would_have_no_effect_is_refused(given, why):
         QueryOptions.parse(given)
 
 
-@pytest.mark.parametrize("form", ["noop", "json", "memory"])
-def test_mergers_where_nothing_is_written_as_parquet_are_refused(form):
+@pytest.mark.parametrize("form", ["noop", "console", "memory"])
+def test_mergers_where_nothing_is_written_as_files_are_refused(form):
     node = from_epochs([[]], "k string")._node
     with pytest.raises(ProgramError, match="mergers has no effect"):
         DataStreamWriter(None, node).format(form).option("mergers", 2).queryName("q").start("out")
