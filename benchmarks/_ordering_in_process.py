@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import anabranch as ab
-from anabranch.compiler.layout.compile import compiled
+from anabranch.compiler.compile import compiled
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.program_description import describe_program

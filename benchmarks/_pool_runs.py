@@ -17,27 +17,7 @@ from anabranch.engine.pool.dispatch import Pool
 from anabranch.engine.pool.neighbours import Neighbours
 from anabranch.engine.pool.thread_crew import ThreadCrew
 from anabranch.program.elastic import Concurrency
-
-
-class Pinned:
-    """A level that stays."""
-
-    is_looking = False
-    collapsed_below = 0.0
-    is_settled = True
-    log: tuple[Any, ...] = ()
-
-    def __init__(self, level: int) -> None:
-        self.level = level
-
-    def handle(self, rate: float) -> None:
-        pass
-
-    def to_dict(self) -> dict[str, Any]:
-        return {}
-
-    def restore(self, memory: dict[str, Any]) -> None:
-        pass
+from anabranch.sim.operators.operator_world import PinnedLevel
 
 
 class Permits:
@@ -172,5 +152,5 @@ class Slices:
 @contextlib.contextmanager
 def fixed(function: Callable[[Any], Any], level: int) -> Iterator[Running]:
     """A pool with a level that stays."""
-    with Running(pool_for(function, Pinned(level), 1.0)) as running:
+    with Running(pool_for(function, PinnedLevel(level), 1.0)) as running:
         yield running

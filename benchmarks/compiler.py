@@ -107,7 +107,7 @@ def program_of(size: int) -> list[Any]:
 
 def time_to_compile(size: int, repeats: int) -> tuple[float, float]:
     """The median time to compile a program of this size, in seconds: by the clock, and of the processor."""
-    from anabranch.compiler.layout.compile import compile_program
+    from anabranch.compiler.compile import compile_program
 
     times, processor_times = [], []
     for _ in range(repeats):

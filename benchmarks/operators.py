@@ -37,7 +37,7 @@ from benchmarks._http_service import RunningService
 from benchmarks._operators_spark import epochs_on_spark, order_on_spark
 from benchmarks._pool_runs import (
     Permits,
-    Pinned,
+    PinnedLevel,
     Running,
     Slices,
     default_levels,
@@ -228,7 +228,7 @@ def overheads(calls: int, rounds: int) -> dict[str, float]:
         begun = time.perf_counter()
         plain = list(map(_same, rows))
         alone = time.perf_counter() - begun
-        pool = pool_for(_same, Pinned(2), 1.0)
+        pool = pool_for(_same, PinnedLevel(2), 1.0)
         begun = time.perf_counter()
         results = [result for _, some in pool.run(rows) for result in some]
         found["pool"].append((time.perf_counter() - begun - alone) / calls * 1e6)
@@ -258,7 +258,7 @@ def _order_cost(chance: random.Random) -> float:
     delays = [0.02 if chance.random() < 0.05 else 0.002 for _ in range(1000)]
     seconds = []
     for ordered in (True, False):
-        pool = pool_for(lambda at: time.sleep(delays[at]), Pinned(8), 1.0)
+        pool = pool_for(lambda at: time.sleep(delays[at]), PinnedLevel(8), 1.0)
         begun = time.perf_counter()
         for _ in pool.run(range(len(delays)), ordered=ordered):
             pass
@@ -275,7 +275,7 @@ def _level_0(calls: int, rounds: int) -> tuple[list[float], list[float]]:
     seconds: tuple[list[float], list[float]] = ([], [])
     with tempfile.TemporaryDirectory() as scratch:
         pools = Pools(HostNotes(Path(scratch)))
-        pools.of(elastic_node)[0].controller = Pinned(0)
+        pools.of(elastic_node)[0].controller = PinnedLevel(0)
         steps = BatchSteps({}, 0, pools.step)
         columns = [list(range(calls)), [float(at) for at in range(calls)]]
         nodes = [(steps.step(plain_node), plain_node, 0), (steps.step(elastic_node), elastic_node, 1)]

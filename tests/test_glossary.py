@@ -1,10 +1,11 @@
-"""The glossary is true: every word is defined where it says, and forbidden names stay away.
+"""The glossary is true: words are defined where it says, stand where they may, and forbidden names stay away.
 
 A rule is a function, so that the end of this file can plant what it must find.
 """
 
 import ast
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,15 @@ GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 EXCEPTIONS: set[str] = set()
 
 
-def rows(page: str, columns: int) -> list[list[str]]:
-    """The cells of the tables with so many columns, without heads."""
-    found = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in page.splitlines() if "|" in line]
-    tables = [row for row in found if len(row) == columns and not set(row[0]) <= set("-: ")]
-    return [row for row in tables if row[0] not in ("word", "name")]
+def table(page: str, head: str) -> list[list[str]]:
+    """The rows of the table whose first column has this head."""
+    found: list[list[str]] = []
+    inside = False
+    for line in page.splitlines():
+        inside = line.startswith(f"| {head} |") or (inside and line.startswith("|"))
+        if inside:
+            found.append([cell.strip() for cell in line.strip().strip("|").split("|")])
+    return found[2:]
 
 
 def names_in(source: str) -> set[str]:
@@ -39,7 +44,7 @@ def names_in(source: str) -> set[str]:
 def undefined(page: str, package: Path) -> list[str]:
     """Words whose file is not there, or does not define the name beside it."""
     found = []
-    for word, _, where in rows(page, 3):
+    for word, _, where in table(page, "word"):
         match = re.fullmatch(r"`(\w+)` in `([\w/.]+)`", where)
         assert match is not None, f"{word}: say where as `Name` in `folder/file.py`, not {where!r}"
         name, path = match.groups()
@@ -49,15 +54,53 @@ def undefined(page: str, package: Path) -> list[str]:
     return found
 
 
-def come_back(page: str, sources: list[str]) -> list[str]:
+def come_back(page: str, sources: Iterable[str]) -> list[str]:
     """Forbidden names that a module has."""
     defined = set().union(*map(names_in, sources))
-    return [name for name, _ in rows(page, 2) if name.strip("`") in defined]
+    return [name for name, _ in table(page, "name") if name.strip("`") in defined]
+
+
+def outside_names(source: str) -> set[str]:
+    """Names of a module that others see: classes, functions, parameters, attributes, what it and its classes assign."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+        if isinstance(node, ast.Module | ast.ClassDef):
+            for each in node.body:
+                targets = each.targets if isinstance(each, ast.Assign) else [getattr(each, "target", None)]
+                found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return {name for name in found if not name.startswith("__")}
+
+
+def parts_of(name: str) -> set[str]:
+    """The words of a name: of `SplitReport` and `split_report` split and report."""
+    return {part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+
+
+def astray(page: str, sources: dict[str, str]) -> list[str]:
+    """Names with a word that may not stand in their folder; from file, below the package, to text."""
+    found = []
+    for words, where in table(page, "word in names"):
+        kept, folders = set(words.split(", ")), re.findall(r"`([^`]+)`", where)
+        for file, source in sources.items():
+            if file.startswith("papers/") or any(file == each or file.startswith(f"{each}/") for each in folders):
+                continue
+            found += [f"{file}: {name}" for name in sorted(outside_names(source)) if parts_of(name) & kept]
+    return found
+
+
+def package_sources() -> dict[str, str]:
+    return {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
 
 
 def broken() -> set[str]:
-    sources = [path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")]
-    return {*undefined(GLOSSARY, PACKAGE), *come_back(GLOSSARY, sources)}
+    sources = package_sources()
+    return {*undefined(GLOSSARY, PACKAGE), *come_back(GLOSSARY, sources.values()), *astray(GLOSSARY, sources)}
 
 
 def test_every_word_is_defined_where_the_glossary_says_and_no_forbidden_name_is_there() -> None:
@@ -71,9 +114,9 @@ def test_an_exception_that_is_none_any_more_leaves_the_list() -> None:
 
 
 def test_words_stand_once_and_in_order() -> None:
-    words = [word for word, _, _ in rows(GLOSSARY, 3)]
+    words = [word for word, _, _ in table(GLOSSARY, "word")]
     assert words == sorted(set(words)) and len(words) > 30
-    assert all(meaning for _, meaning, _ in rows(GLOSSARY, 3))
+    assert all(meaning for _, meaning, _ in table(GLOSSARY, "word"))
 
 
 def test_a_word_that_is_not_where_it_should_be_is_found(tmp_path: Path) -> None:
@@ -85,7 +128,7 @@ def test_a_word_that_is_not_where_it_should_be_is_found(tmp_path: Path) -> None:
     assert undefined(page.format("segment", "Piece", "state/segment.py"), tmp_path) == ["segment"]
     assert undefined(page.format("segment", "Segment", "state/" + "elsewhere.py"), tmp_path) == ["segment"]
     with pytest.raises(AssertionError, match="say where"):
-        undefined("| a | b | somewhere |", tmp_path)
+        undefined("| word | meaning | defined in |\n|---|---|---|\n| a | b | somewhere |", tmp_path)
 
 
 def test_a_name_that_comes_back_is_found() -> None:
@@ -93,3 +136,28 @@ def test_a_name_that_comes_back_is_found() -> None:
     assert come_back(page, ["class Slots: ..."]) == ["`Slots`"]
     assert come_back(page, ["Slots = tuple[int, ...]"]) == ["`Slots`"]
     assert come_back(page, ["class Slot: ..."]) == []
+
+
+def test_a_word_that_stands_elsewhere_is_found() -> None:
+    page = "| word in names | only in |\n|---|---|\n| slot, slots | `spark`, `sim/hosts.py` |\n\n| name | because |\n"
+    taken = [
+        "class SlotTable: ...",
+        "def free_slots(): ...",
+        "def f(slot): ...",
+        "SLOT = 1",
+        "class A:\n    slots: int",
+    ]
+    for planted in [*taken, "class A:\n    def f(self):\n        self._slot = 1"]:
+        assert astray(page, {"state/store.py": planted}), planted
+        assert not astray(page, {"spark/slots.py": planted, "sim/hosts.py": planted, "papers/swarm": planted}), planted
+    for allowed in ("class A:\n    __slots__ = ()", "def f():\n    slot = 1", "def slotted(): ..."):
+        assert not astray(page, {"state/store.py": allowed}), allowed
+
+
+def test_a_folder_that_has_no_use_for_a_word_is_not_listed_for_it() -> None:
+    sources = package_sources()
+    for words, where in table(GLOSSARY, "word in names"):
+        for folder in re.findall(r"`([^`]+)`", where):
+            inside = [text for file, text in sources.items() if file == folder or file.startswith(f"{folder}/")]
+            used = {part for text in inside for name in outside_names(text) for part in parts_of(name)}
+            assert used & set(words.split(", ")), f"{words}: no name in {folder} has it; take {folder} out"

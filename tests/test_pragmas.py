@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch import agg, punctuation, tumbling
+from anabranch.compiler.compile import compiled
 from anabranch.compiler.layout import laying_out
-from anabranch.compiler.layout.compile import compiled
 from anabranch.compiler.layout.hot_key_split import has_parts
 from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.engine.driver.switching import Form

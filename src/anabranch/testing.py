@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from anabranch.api.harness import Harness
 from anabranch.api.stream import Stream
-from anabranch.compiler.layout.compile import compiled
+from anabranch.compiler.compile import compiled
 from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.control.source_spreading import SpreadSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.compiler.layout.compile import compile_program
+from anabranch.compiler.compile import compile_program
 from anabranch.errors import ProgramError
 from anabranch.program.graph import Feedback, Keyed, Map, Port, Route, StateField
 from anabranch.program.schema import Schema

@@ -8,8 +8,8 @@ import functools
 import pytest
 from pyspark import cloudpickle
 
+from anabranch.compiler.compile import compile_program
 from anabranch.compiler.layout.analysis import analyse
-from anabranch.compiler.layout.compile import compile_program
 from anabranch.compiler.models.inference import infer_output_schema
 from anabranch.errors import ProgramError
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Process

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.compiler.compile import compile_program
 from anabranch.compiler.explaining.explain import explain
 from anabranch.compiler.explaining.running import RunningQuery
-from anabranch.compiler.layout.compile import compile_program
 from anabranch.errors import ProgramError
 from anabranch.program.graph import Keyed, Map, Process, StateField
 from tests.compiler.programs import Builder, Counting, opaque

@@ -23,6 +23,7 @@ from anabranch.control import (
     Rescale,
     Unpin,
 )
+from anabranch.control.controller import ControllerMemory
 from anabranch.papers.fluid.pipeline import FluidPipeline, FluidRegion, falling_after, flat_after, linear, sine, steps
 
 MAKERS: dict[str, Callable[[Bounds], Policy]] = {
@@ -61,11 +62,11 @@ def test_calm_gives_channels_back_down_to_the_bound(make: Callable[[Bounds], Pol
 @every_policy
 def test_an_invalid_period_changes_nothing_and_teaches_nothing(make: Callable[[Bounds], Policy]) -> None:
     controller = Controller(make(Bounds(1, 8)))
-    before = controller.to_dict()["state"]
+    before = controller.memory().state
     decision = controller.handle(congested(1, 1, valid=False))
     assert decision.channels == 1
     assert decision.branch == "skipped"
-    assert controller.to_dict()["state"] == before
+    assert controller.memory().state == before
 
 
 @every_policy
@@ -178,9 +179,9 @@ def test_a_restarted_driver_decides_as_if_it_had_never_stopped(
         found = []
         for period in range(1, 80):
             if restart and period == stop_at:
-                saved = json.dumps(controller.to_dict(), allow_nan=False)
+                saved = json.dumps(vars(controller.memory()), allow_nan=False)
                 controller = Controller(make(Bounds(1, 32)))
-                controller.restore(json.loads(saved))
+                controller.restore(ControllerMemory(**json.loads(saved)))
             found.append(controller.channels)
             controller.handle(world.advance([controller.channels]).observations[0])
         return found
@@ -194,7 +195,7 @@ def test_a_restart_with_other_bounds_keeps_to_the_new_ones(make: Callable[[Bound
     for period in range(1, 12):
         controller.handle(congested(period, controller.channels))
     later = Controller(make(Bounds(1, 6)))
-    later.restore(controller.to_dict())
+    later.restore(controller.memory())
     assert later.channels == 6
     assert later.handle(congested(12, 6)).channels == 6
 
@@ -203,7 +204,7 @@ def test_a_restart_keeps_the_pin() -> None:
     controller = Controller(DefaultPolicy(Bounds(1, 4)))
     controller.handle(Pin(9))
     later = Controller(DefaultPolicy(Bounds(1, 4)))
-    later.restore(controller.to_dict())
+    later.restore(controller.memory())
     assert later.pinned
     assert later.handle(calm(1, 9)).channels == 9
 
@@ -213,11 +214,11 @@ def test_a_restart_with_another_policy_keeps_the_channels_only() -> None:
     for period in range(1, 5):
         controller.handle(congested(period, controller.channels))
     later = Controller(DefaultPolicy(Bounds(1, 32)))
-    later.restore(controller.to_dict())
+    later.restore(controller.memory())
     assert later.channels == controller.channels > 1
-    assert later.to_dict()["state"] == DefaultPolicy().to_dict()
+    assert later.memory().state == DefaultPolicy().to_dict()
 
 
 def test_a_state_of_another_version_is_refused() -> None:
     with pytest.raises(ValueError, match="version 99"):
-        Controller(DefaultPolicy()).restore({"version": 99})
+        Controller(DefaultPolicy()).restore(ControllerMemory("default", 1, None, 0, {}, version=99))

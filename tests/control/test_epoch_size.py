@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 
@@ -215,7 +216,7 @@ def test_a_restarted_driver_goes_on_with_the_size_and_the_fixed_cost():
     world = World(EpochSize(["in"], 1.0, 4), 0.4, 0.01)
     world.run(15)
     again = EpochSize(["in", "new"], 1.0, 4)
-    again.restore({**world.size.to_dict(), "limits": {**world.size.limits, "gone": 7}})
+    again.restore(dataclasses.replace(world.size.memory(), limits={**world.size.limits, "gone": 7}))
     assert again.limits == {"in": world.limits[-1], "new": 4}
     after = World(again, 0.4, 0.01)
     after.run(10)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
-from anabranch.compiler.layout.compile import compiled
+from anabranch.compiler.compile import compiled
 from anabranch.engine.driver.balancing import Balancing, BalancingSettings, resources_of
 from anabranch.engine.reports import ChannelReport, RoutedKeys, SplitReport
 from anabranch.errors import ProgramError
@@ -100,8 +100,8 @@ def test_a_restarted_driver_knows_the_keys_and_has_as_much_patience_left(tmp_pat
     second = ParallelRun(stream, str(tmp_path), channels=6, written=written)
     (region,) = second.runner.functions
     # The manifest of an epoch holds what was known before it was looked at: the epoch itself is counted again by none.
-    assert second.runner.adaptation.balancing.to_facts()[region]["planner"]["outside"] == 2
-    assert before[region]["known"]["rows"] == 12_000
+    assert second.runner.adaptation.balancing.to_facts()[region].planner.outside == 2
+    assert before[region].known.rows == 12_000
     second.run_epochs()
     changed = [change for progress in second.progress for change in progress.changes]
     assert len(changed) == 1
@@ -304,7 +304,7 @@ class Restless(Balancing):
         super().observe(epoch, reports, functions)
         for report in reports:
             for keys in report.keys:
-                self._seen.update(np.frombuffer(keys.tally["hashes"], dtype="<u8").tolist())
+                self._seen.update(np.frombuffer(keys.tally.hashes, dtype="<u8").tolist())
 
     def function(self, region, current, channels):
         random = self._random
@@ -350,9 +350,9 @@ def test_rows_that_are_fed_back_are_counted_like_any_other(tmp_path):
     run.run_epochs()
     assert exact(run.output) == exact(counted.run_sequential())
     (known,) = run.runner.adaptation.balancing.to_facts().values()
-    assert known["known"]["rows"] == 400 + 808
-    hashes = np.frombuffer(zlib.decompress(base64.b64decode(known["known"]["hashes"])), dtype="<u8")
-    appearances = np.frombuffer(zlib.decompress(base64.b64decode(known["known"]["appearances"])), dtype="<i8")
+    assert known.known.rows == 400 + 808
+    hashes = np.frombuffer(zlib.decompress(base64.b64decode(known.known.hashes)), dtype="<u8")
+    appearances = np.frombuffer(zlib.decompress(base64.b64decode(known.known.appearances)), dtype="<i8")
     seven = int(hash_columns([pa.array([7])])[0])
     assert dict(zip(hashes.tolist(), appearances.tolist(), strict=True))[seven] == 909
     # What comes back was read from a source once: it is no input again.

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.control.elastic_options import EPOCH_S, ElasticOptions
+from anabranch.control.epoch_size import EpochSizeMemory
 from anabranch.engine.driver.adaptation import EpochFacts
 from anabranch.engine.driver.epoch_progress import EpochDurations
 from anabranch.engine.driver.epoch_sizing import BEGINNING_FILES, EpochSizing, beginning, local_files, whole
@@ -14,6 +15,7 @@ from anabranch.engine.driver.scaling import Scaling
 from anabranch.engine.driver.waiting import SparkSurroundings
 from anabranch.engine.reports import ChannelReport, SplitReport
 from anabranch.errors import ProgramError
+from anabranch.state.adaptation_facts import SizingFacts
 
 
 class Limits:
@@ -34,7 +36,7 @@ class Limits:
         self.limit = limits["in"]
 
 
-def sizing_over(ready, **facts):
+def sizing_over(ready, facts=None):
     sizing = EpochSizing({"in": None}, 1.0, 2, facts)
     sizing._read_limits = limits = Limits(ready)
     limits.limit = sizing.limits["in"]
@@ -86,7 +88,7 @@ def test_an_epoch_that_reads_nothing_is_not_asked_for_files():
 
 def observations(file_s, beginning=None):
     """What the channels' controllers observe of a source that always has more, and the limits meanwhile."""
-    sizing, _ = sizing_over(10**9, **({} if beginning is None else {"limits": {"in": beginning}}))
+    sizing, _ = sizing_over(10**9, None if beginning is None else SizingFacts(EpochSizeMemory({"in": beginning})))
     surroundings = SparkSurroundings(lambda: 2, limited=False, sizing=sizing)
     surroundings._since_ms = 0
     seen = []
@@ -126,7 +128,7 @@ def test_the_size_and_how_far_it_came_survive_a_restart():
     for number in range(8):
         sizing.after(epoch_of(sizing, surroundings, number, float(number), 0.001), 0.1)
     kept = sizing.to_facts()
-    assert kept["newest_ms"]["in"] > 0 and kept["limits"] == sizing.limits
+    assert kept.newest_ms["in"] > 0 and kept.size.limits == sizing.limits
     assert EpochSizing({"in": None}, 1.0, 2, kept).limits == sizing.limits
 
 
@@ -184,6 +186,6 @@ def test_large_files_are_taken_one_by_one(tmp_path):
         with open(tmp_path / f"{number}.parquet", "wb") as file:
             file.truncate(9 * 2**20 if number < 10 else 10)
         os.utime(tmp_path / f"{number}.parquet", (number, number))
-    assert EpochSizing({"in": str(tmp_path)}, 1.0, 2, {}).limits == {"in": 1}
-    assert EpochSizing({"in": str(tmp_path)}, 2.5, 2, {}).limits == {"in": 2}
-    assert EpochSizing({"in": str(tmp_path)}, 2.5, 2, {"limits": {"in": 7}}).limits == {"in": 7}
+    assert EpochSizing({"in": str(tmp_path)}, 1.0, 2).limits == {"in": 1}
+    assert EpochSizing({"in": str(tmp_path)}, 2.5, 2).limits == {"in": 2}
+    assert EpochSizing({"in": str(tmp_path)}, 2.5, 2, SizingFacts(EpochSizeMemory({"in": 7}))).limits == {"in": 7}

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch.engine.worker.packets import (
     Positions,
-    data_place,
+    data_coordinate,
     merge,
-    number_place,
+    number_coordinate,
     pack,
     piece_of,
     route,
-    text_place,
+    text_coordinate,
     unpack,
 )
 from anabranch.engine.worker.splitters import _pieces
@@ -32,7 +32,7 @@ letters = st.text(st.sampled_from("\0\x01ab\xffé🜚"), max_size=5)
 
 @given(letters, letters, st.binary(max_size=4), st.binary(max_size=4))
 def test_places_of_texts_sort_as_the_texts_do_whatever_follows(one, other, tail, other_tail):
-    left, right = text_place(one) + tail, text_place(other) + other_tail
+    left, right = text_coordinate(one) + tail, text_coordinate(other) + other_tail
     if one != other:
         assert (left < right) == (one.encode() < other.encode())
     else:
@@ -41,19 +41,19 @@ def test_places_of_texts_sort_as_the_texts_do_whatever_follows(one, other, tail,
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
 def test_places_of_numbers_sort_as_the_numbers_do(one, other):
-    assert (number_place(one) < number_place(other)) == (one < other)
-    assert len(number_place(one)) == 8
+    assert (number_coordinate(one) < number_coordinate(other)) == (one < other)
+    assert len(number_coordinate(one)) == 8
 
 
 def test_chunks_sort_in_their_order():
-    pieces = [text_place("a"), text_place("a\0"), text_place("b")]
-    places = [data_place(piece, row) for piece in pieces for row in (0, 5, 300)]
+    pieces = [text_coordinate("a"), text_coordinate("a\0"), text_coordinate("b")]
+    places = [data_coordinate(piece, row) for piece in pieces for row in (0, 5, 300)]
     assert sorted([*places[4:], *places[:4]]) == places
 
 
 @given(st.binary(max_size=20), st.integers(0, 2**40))
 def test_a_place_knows_its_piece(piece, row):
-    assert piece_of(data_place(piece, row)) == piece
+    assert piece_of(data_coordinate(piece, row)) == piece
 
 
 # -- positions ---------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import agg, faults, tumbling
 from anabranch.api.session import from_epochs
-from anabranch.compiler.layout.compile import compiled
+from anabranch.compiler.compile import compiled
 from anabranch.engine.sequential import input_row
 from anabranch.engine.worker.tasks import Program
 from anabranch.errors import InputError, OperatorError, ProgramError

@@ -14,13 +14,17 @@ from anabranch.engine.reports import (
     from_bytes,
     to_bytes,
 )
+from anabranch.partitioning.counting.key_costs import KeyTimesReport
+from anabranch.partitioning.counting.tally import TallyReport
 from anabranch.state.records import SegmentRecord
 
 seconds = st.floats(0, 1e9)
 counts = st.integers(0, 2**40)
 names = st.text(max_size=5)
 anomalies = st.lists(st.builds(Anomaly, names, names, counts), max_size=3).map(tuple)
-tallies = st.dictionaries(names, st.binary(max_size=9) | counts, max_size=3)
+column = st.binary(max_size=9)
+tallies = st.builds(TallyReport, counts, counts, column, column, column)
+times = st.builds(KeyTimesReport, counts, seconds, column, column, column, column, counts, seconds)
 keys = st.lists(st.builds(RoutedKeys, counts, tallies), max_size=3).map(tuple)
 files = st.lists(st.builds(WrittenFile, counts, counts, counts, names, counts), max_size=2).map(tuple)
 
@@ -71,7 +75,7 @@ reports = st.one_of(
         rows_in=counts,
         segments=st.lists(records(st.lists(records(st.just(())), max_size=2).map(tuple)), max_size=2).map(tuple),
         damaged=st.lists(names, max_size=2).map(tuple),
-        measured=st.none() | tallies,
+        measured=st.none() | times,
         operators=st.dictionaries(names, counts, max_size=3),
         files=files,
         keys=keys,

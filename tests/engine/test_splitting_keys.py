@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import agg, faults
 from anabranch.api.session import from_epochs
-from anabranch.compiler.layout.compile import compiled
+from anabranch.compiler.compile import compiled
 from anabranch.compiler.layout.hot_key_split import with_split_aggregations
 from anabranch.engine.driver.balancing import Balancing, BalancingSettings
 from anabranch.engine.query_options import QueryOptions

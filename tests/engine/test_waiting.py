@@ -84,7 +84,7 @@ def test_the_time_of_an_epoch_is_that_of_its_levels_its_sink_and_what_is_left():
 def test_what_controllers_learned_survives_a_restart_and_a_pin_does_not():
     pinned = Scaling({"a": 3}, ElasticOptions(channels=3))
     kept = pinned.to_facts()
-    assert kept["controllers"]["a"]["pinned"] == 3
+    assert kept.controllers["a"].pinned == 3
     free = Scaling({"a": 3}, ElasticOptions())
     free.restore(kept, {"a": 3})
     assert [(each.channels, each.pinned) for each in free.status()] == [(3, False)]

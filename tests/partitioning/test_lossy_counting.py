@@ -85,19 +85,19 @@ def test_counts_keep_their_guarantees(epsilon: float, batches: list[list[int]]) 
 def test_merged_counters_keep_their_guarantees_and_can_count_on(
     epsilon: float, splitters: list[list[int]], more: list[int]
 ) -> None:
-    merged = LossyCounter.merged([filled(epsilon, [stream]) for stream in splitters])
+    merged = LossyCounter.added_up([filled(epsilon, [stream]) for stream in splitters])
     rows = [key for stream in splitters for key in stream]
     assert_guarantees(merged, rows)
     merged.add(array(more))
     assert_guarantees(merged, rows + more)
-    assert_guarantees(LossyCounter.merged([merged, filled(epsilon, [more])]), rows + more + more)
+    assert_guarantees(LossyCounter.added_up([merged, filled(epsilon, [more])]), rows + more + more)
 
 
 @given(epsilon=epsilons, stream=streams)
 @settings(deadline=None, max_examples=60)
 def test_merging_one_counter_copies_it(epsilon: float, stream: list[int]) -> None:
     counter = filled(epsilon, [stream])
-    copy = LossyCounter.merged([counter])
+    copy = LossyCounter.added_up([counter])
     assert [part.tolist() for part in copy.items()] == [part.tolist() for part in counter.items()]
     copy.add(array([1, 2, 3]))
     assert counter.rows == len(stream)
@@ -140,9 +140,9 @@ def test_an_impossible_error_is_refused(epsilon: float) -> None:
 
 def test_counters_of_different_errors_do_not_merge() -> None:
     with pytest.raises(ValueError, match="same epsilon"):
-        LossyCounter.merged([LossyCounter(0.1), LossyCounter(0.2)])
+        LossyCounter.added_up([LossyCounter(0.1), LossyCounter(0.2)])
     with pytest.raises(ValueError, match="at least one"):
-        LossyCounter.merged([])
+        LossyCounter.added_up([])
 
 
 def test_counted_rows_must_fit_in_the_open_window() -> None:

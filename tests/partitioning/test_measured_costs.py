@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.partitioning.counting.key_costs import KEYS_REPORTED, ChannelTimes, KeyCosts, KeyTimes, approximate_bytes
+from anabranch.partitioning.counting.key_costs import (
+    KEYS_REPORTED,
+    ChannelTimes,
+    KeyCosts,
+    KeyTimes,
+    KeyTimesReport,
+    approximate_bytes,
+)
 from anabranch.partitioning.counting.knowledge import STATE_BYTES_MIN, Knowledge
 from anabranch.partitioning.counting.tally import Counted, Tally
 from anabranch.partitioning.placing.construct import ConstructionSettings, construct, evened
@@ -93,7 +100,7 @@ def test_reports_are_bounded_and_hold_the_keys_that_took_most():
         times.add(np.repeat(np.arange(1000, dtype=np.uint64), 4), np.repeat(np.arange(1000) * 1e-6, 4))
     found = [key for key, _, _ in times.reported()]
     assert found == list(range(999, 999 - KEYS_REPORTED, -1))
-    assert len(times.to_report({}, 1000, 8.0)["hashes"]) == 8 * KEYS_REPORTED
+    assert len(times.to_report({}, 1000, 8.0).hashes) == 8 * KEYS_REPORTED
 
 
 def test_a_key_is_believed_after_some_calls_and_forgotten_when_it_stays_away():
@@ -181,14 +188,15 @@ def reports(draw):
     count = draw(st.integers(0, 5))
     keys = draw(st.lists(st.sampled_from(KEYS[:30].tolist()), min_size=count, max_size=count, unique=True))
     column = st.lists(numbers, min_size=count, max_size=count)
-    return {
-        "rows": draw(numbers),
-        "seconds": draw(numbers),
-        "hashes": np.array(keys, dtype="<u8").tobytes(),
-        **{name: np.array(draw(column), dtype="<f8").tobytes() for name in ("calls", "spent", "bytes")},
-        "keys": draw(numbers),
-        "mean_bytes": draw(numbers),
-    }
+    columns = {name: np.array(draw(column), dtype="<f8").tobytes() for name in ("calls", "spent", "state_bytes")}
+    return KeyTimesReport(
+        rows=draw(numbers),
+        seconds=draw(numbers),
+        hashes=np.array(keys, dtype="<u8").tobytes(),
+        keys=draw(numbers),
+        mean_bytes=draw(numbers),
+        **columns,
+    )
 
 
 @settings(max_examples=300, deadline=None)

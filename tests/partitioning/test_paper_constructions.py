@@ -188,7 +188,7 @@ def test_equal_resources_are_merged_without_changing_the_penalty() -> None:
         fallback=np.zeros(5, dtype=np.int32),
         deviations=np.array([0.1, 0.1, 0.1]),
     )
-    merged = problem.merged()
+    merged = problem.with_distinct_loads()
     placement = np.array([0, 1, 2, 0, 1], dtype=np.int32)
     assert merged.loads.shape == (5, 2)
     assert merged.penalty_of_loads(merged.channel_loads(placement)) == pytest.approx(

@@ -9,25 +9,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.partitioning.ring import Places, Points, Ring, WeighableItems
+from anabranch.partitioning.ring import Points, Ring, RingHashes, WeighableItems
 
 weights_lists = st.lists(st.integers(0, 30), min_size=1, max_size=6).filter(any)
 
 
-def items(count: int, seed: int = 0) -> Places:
-    return Places.of_items(np.random.default_rng(seed).integers(0, 2**64, count, dtype=np.uint64))
+def items(count: int, seed: int = 0) -> RingHashes:
+    return RingHashes.of_items(np.random.default_rng(seed).integers(0, 2**64, count, dtype=np.uint64))
 
 
-def whole(places: Places) -> list[int]:
+def whole(places: RingHashes) -> list[int]:
     return [(int(high) << 64) | int(low) for high, low in zip(places.high, places.low, strict=True)]
 
 
-def reference_owners(weights: tuple[int, ...], places: Places) -> list[int]:
+def reference_owners(weights: tuple[int, ...], places: RingHashes) -> list[int]:
     """Look up with Python's big integers and binary search: shares nothing but the places with the ring."""
     points = []
     for channel, weight in enumerate(weights):
         if weight:
-            at = Places.of_points(np.full(weight, channel), np.arange(weight))
+            at = RingHashes.of_points(np.full(weight, channel), np.arange(weight))
             points += [(place, channel) for place in whole(at)]
     points.sort()
     keys = [place for place, _ in points]
@@ -45,15 +45,15 @@ def test_an_item_exactly_on_a_point_belongs_to_it_and_one_behind_the_last_point_
     ring = Ring((5, 5, 5))
     points = ring.points
     assert ring.lookup(points.places).tolist() == points.channels.tolist()
-    last = Places(points.places.high[-1:], points.places.low[-1:] + np.uint64(1))
+    last = RingHashes(points.places.high[-1:], points.places.low[-1:] + np.uint64(1))
     assert ring.lookup(last).tolist() == [int(points.channels[0])]
 
 
 def test_equal_high_halves_are_told_apart_by_the_low_halves() -> None:
     points = Points((2, 2))
     at = points.places
-    before = Places(at.high, at.low - np.uint64(1))
-    after = Places(at.high, at.low + np.uint64(1))
+    before = RingHashes(at.high, at.low - np.uint64(1))
+    after = RingHashes(at.high, at.low + np.uint64(1))
     assert points.successors(before).tolist() == [0, 1, 2, 3]
     assert points.successors(after).tolist() == [1, 2, 3, 4]
 
@@ -83,8 +83,8 @@ def test_weighable_items_agree_with_a_ring_built_anew(weights: list[int], seed: 
 
 
 def test_places_never_change_because_stored_functions_depend_on_them() -> None:
-    at = Places.of_items(np.array([0, 1, 2**64 - 1], dtype=np.uint64))
-    points = Places.of_points(np.array([0, 3]), np.array([0, 999]))
+    at = RingHashes.of_items(np.array([0, 1, 2**64 - 1], dtype=np.uint64))
+    points = RingHashes.of_points(np.array([0, 3]), np.array([0, 999]))
     assert [hex(place) for place in whole(at) + whole(points)] == PINNED
 
 

@@ -72,7 +72,7 @@ def test_shares_are_within_the_stated_error_and_the_report_is_bounded() -> None:
     for at in range(0, len(keys), 32_768):
         tally.add(spread(keys[at : at + 32_768]))
     report = tally.to_report()
-    assert len(report["hashes"]) <= 8 * KEYS_MAX and len(report["groups"]) == 4 * 4096
+    assert len(report.hashes) <= 8 * KEYS_MAX and len(report.groups) == 4 * 4096
     found = Counted.of_report(report)
     hashes, appearances, _ = found.counter.items()
     for key in range(20):
@@ -111,7 +111,7 @@ def test_what_is_known_survives_a_restart() -> None:
     np.testing.assert_allclose(before.frequencies, after.frequencies)
     assert before.group_frequencies is not None and after.group_frequencies is not None
     np.testing.assert_allclose(before.group_frequencies, after.group_frequencies, rtol=2e-3, atol=1e-6)
-    assert Knowledge.of_facts({}).is_empty
+    assert Knowledge.of_facts(None).is_empty
 
 
 def test_a_period_ends_when_enough_was_sampled() -> None:

@@ -20,7 +20,7 @@ from anabranch.partitioning.placing.construct import (
 )
 from anabranch.partitioning.placing.metrics import channel_loads, imbalance, relative_migration
 from anabranch.partitioning.placing.weigh_problem import WeighProblem
-from anabranch.partitioning.placing.weigh_ring import water_level
+from anabranch.partitioning.placing.weigh_ring import waterline
 from anabranch.partitioning.resources import Resources
 
 RESOURCES = Resources.of("LLL")
@@ -244,8 +244,8 @@ def test_any_workload_gives_a_valid_function_no_worse_than_plain_hashing(
     hot=st.lists(st.floats(0, 3), min_size=1, max_size=6),
     tail=st.floats(0.01, 4),
 )
-def test_the_water_level_uses_up_the_tail(hot: list[float], tail: float) -> None:
-    level = float(water_level(np.array(hot), tail))
+def test_the_waterline_uses_up_the_tail(hot: list[float], tail: float) -> None:
+    level = float(waterline(np.array(hot), tail))
     assert sum(max(0.0, level - height) for height in hot) == pytest.approx(tail)
 
 

@@ -28,7 +28,7 @@ def test_rows_counted_by_two_splitters_give_a_balanced_function_with_the_true_ho
         splitter.add(share)
     before = PartitioningFunction.even(1)
     group_rows = np.bincount(before.group_of(rows), minlength=before.groups)
-    workload = Workload.of_counter(LossyCounter.merged(splitters), delta, group_rows=group_rows)
+    workload = Workload.of_counter(LossyCounter.added_up(splitters), delta, group_rows=group_rows)
     built = construct(before, workload, 6)
     assert set(keys[frequencies >= 1.1 * delta].tolist()) <= set(built.function.hot_hashes.tolist())
     loads = np.bincount(built.function.route(rows), minlength=6)

@@ -91,7 +91,7 @@ def by_tasks(path: Path, schema: Schema, size_max: int | None = None) -> pa.Tabl
     read = [
         pa.RecordBatch.from_arrays(each.columns, schema=schema.arrow)
         for share in dealt(cut(listed, found, size_max), 3)
-        for each in sorted(read_pieces(share, [everything(schema)]), key=lambda rows: rows.place)
+        for each in sorted(read_pieces(share, [everything(schema)]), key=lambda rows: rows.coordinate)
     ]
     return pa.Table.from_batches(read, schema.arrow)
 

@@ -11,6 +11,7 @@ from anabranch.api.session import from_epochs
 from anabranch.errors import CheckpointError, StorageError
 from anabranch.spark.hadoop_files import open_files, qualified
 from anabranch.state.checkpoint import Checkpoint, Manifest
+from anabranch.state.described_program import DescribedProgram
 from anabranch.state.host_cache import HostCache
 from anabranch.state.manifest_facts import ManifestFacts
 from tests.programs import COLUMNS, build, exact
@@ -96,9 +97,9 @@ def test_what_is_created_through_hadoop_is_created_once_and_cleared_whole(spark,
 
 def test_a_checkpoint_on_hadoop_has_one_owner(spark, remote):
     first, second = Checkpoint(open_files(spark, f"{remote}/own")), Checkpoint(open_files(spark, f"{remote}/own"))
-    first.bind({"operators": []})
+    first.bind(DescribedProgram())
     first.commit(Manifest(0, {}, ManifestFacts()))
-    second.bind({"operators": []})
+    second.bind(DescribedProgram())
     with pytest.raises(CheckpointError, match="has taken over"):
         first.commit(Manifest(1, {}, ManifestFacts()))
     second.commit(Manifest(1, {}, ManifestFacts()))

@@ -9,15 +9,21 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch import faults
+from anabranch.control.controller import ControllerMemory
+from anabranch.control.epoch_size import EpochSizeMemory
 from anabranch.engine.driver.program_description import describe_program
 from anabranch.engine.worker.tasks import Program
 from anabranch.errors import CheckpointError, EpochTaken
+from anabranch.partitioning.counting.knowledge import KnownKeys
+from anabranch.partitioning.placing.planner import PlannerMemory
 from anabranch.state import envelope
+from anabranch.state.adaptation_facts import AdaptationFacts, BalancingFacts, ScalingFacts, SizingFacts
 from anabranch.state.checkpoint import Checkpoint, Manifest
+from anabranch.state.described_program import DescribedProgram
 from anabranch.state.envelope import seal, unseal
 from anabranch.state.files import LocalFiles
 from anabranch.state.key_owners import KeyOwners
-from anabranch.state.manifest_facts import AdaptationFacts, FedBack, ManifestFacts
+from anabranch.state.manifest_facts import FedBack, ManifestFacts
 from anabranch.state.ownership import Ownership
 from anabranch.state.records import SegmentRecord
 
@@ -56,13 +62,28 @@ def content(checkpoint: Checkpoint) -> list[str]:
 
 names = st.sampled_from(["", "é", '"', "\n", "loop"])
 remembered = st.dictionaries(names, st.integers(-(2**63), 2**63) | names | st.none(), max_size=3)
+numbers = st.integers(0, 2**40)
+memories = st.builds(ControllerMemory, names, numbers, st.none() | numbers, numbers, remembered)
+scaling = st.builds(ScalingFacts, numbers, st.dictionaries(names, memories, max_size=2))
+columns = ["hashes", "appearances", "groups", "group_costs", "key_costs", "key_cost_hashes", "measured_hashes"]
+packed = dict.fromkeys([*columns, "measured"], names)
+parts = st.floats(0, 1e9)
+sums = st.lists(parts, max_size=5)
+balancing = st.builds(
+    BalancingFacts,
+    st.none() | st.builds(KnownKeys, **packed, measured_sums=sums, share_sampled=parts, group_rows_max=parts),
+    st.builds(PlannerMemory, numbers, numbers),
+    st.lists(st.tuples(st.integers(0, 2**64 - 1), numbers), max_size=2).map(tuple),
+)
+sizes = st.builds(EpochSizeMemory, st.dictionaries(names, numbers), st.none() | st.floats(0, 10), st.booleans())
+sizing = st.builds(SizingFacts, sizes, st.dictionaries(names, numbers, max_size=2))
 facts = st.builds(
     ManifestFacts,
     batch=st.integers(-1, 10**12),
     clock_ms=st.integers(0, 2**60),
     owners=st.integers(1, 5).map(lambda channels: KeyOwners().started({"Sum": {"Sum": ("k",)}}, {"Sum": channels})),
     feedback=st.dictionaries(names, st.builds(FedBack, names, st.integers(0, 2**40)), max_size=2),
-    adaptation=st.builds(AdaptationFacts, remembered, remembered, remembered),
+    adaptation=st.builds(AdaptationFacts, scaling, st.dictionaries(names, balancing, max_size=2), st.none() | sizing),
 )
 
 
@@ -249,12 +270,12 @@ def test_only_the_last_owners_are_remembered(owned):
 
 def test_whoever_takes_a_checkpoint_removes_what_the_dead_were_writing(tmp_path):
     files = LocalFiles(str(tmp_path))
-    Checkpoint(files).bind({"operators": []})
+    Checkpoint(files).bind(DescribedProgram())
     places = ["_a.1.tmp", "epochs/_a.1.tmp", "feedback/_a.1.tmp", "owners/_a.1.tmp", "state/op/_a.1.tmp"]
     places.append("sources/rows/_000000000.parquet.1.tmp")
     for name in places:
         files.write(name, b"cut off")
-    Checkpoint(files).bind({"operators": []})
+    Checkpoint(files).bind(DescribedProgram())
     assert not list(tmp_path.rglob("*.tmp"))
 
 
@@ -290,7 +311,7 @@ class Other(ab.Operator):
         return t
 
 
-def description(stream: ab.Stream) -> dict:
+def description(stream: ab.Stream) -> DescribedProgram:
     return describe_program(Program.of(stream.plan(), {}))
 
 

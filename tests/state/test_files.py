@@ -11,6 +11,7 @@ from anabranch.errors import CheckpointError, ProgramError, SinkError, StorageEr
 from anabranch.state import files as module
 from anabranch.state.backing import PostgresStore, open_backing_store
 from anabranch.state.checkpoint import Checkpoint
+from anabranch.state.described_program import DescribedProgram
 from anabranch.state.files import LocalFiles, MemoryFiles, is_private, remove_passing, storage_problem
 from anabranch.state.ownership import Ownership
 from anabranch.state.reader import CheckpointReader
@@ -167,5 +168,5 @@ def test_a_checkpoint_that_cannot_be_written_says_so_before_anything_runs(tmp_pa
 
     monkeypatch.setattr(module.os, "link", fails)
     with pytest.raises(StorageError, match="Read-only file system"):
-        Checkpoint(LocalFiles(str(tmp_path))).bind({"operators": []})
+        Checkpoint(LocalFiles(str(tmp_path))).bind(DescribedProgram())
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

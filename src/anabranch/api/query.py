@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.events import Decided, EpochEnded, ExecutorsChanged, Listener, Listeners, Rescaled
-from anabranch.compiler.layout.plan import Plan
+from anabranch.compiler.plan import Plan
 from anabranch.control import Decision
 from anabranch.errors import AnabranchError
 

@@ -44,7 +44,7 @@ from anabranch.program.schema import Row, Schema
 if TYPE_CHECKING:
     from anabranch.api.session import Session
     from anabranch.api.writer import DataStreamWriter
-    from anabranch.compiler.layout.plan import Plan
+    from anabranch.compiler.plan import Plan
 
 
 class Stream:
@@ -449,7 +449,7 @@ class Stream:
     def plan(self) -> Plan:
         """What the compiler makes of the program: what it found about every operator, and the layout that runs."""
         # Not above: workers import this module, and each would load the whole compiler when it starts.
-        from anabranch.compiler.layout.compile import compiled
+        from anabranch.compiler.compile import compiled
 
         return compiled([self._node])
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.api.query import StreamingQuery
 from anabranch.api.temporary_checkpoint import temporary_checkpoint
-from anabranch.compiler.layout.compile import compiled
+from anabranch.compiler.compile import compiled
 from anabranch.compiler.layout.hot_key_split import has_parts
 from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.engine.driver.latest_rows import Latest
@@ -145,9 +145,9 @@ class DataStreamWriter:
         for writer in self._others:
             _check_is_its_own(writer._options)
         chosen = QueryOptions.parse(self._options)
-        if chosen.mergers and not any(writer._writes_parquet for writer in writers):
+        if chosen.mergers and not any(writer._writes_files for writer in writers):
             raise ProgramError(
-                "option mergers has no effect: no output of this query is written as parquet files; leave it out"
+                "option mergers has no effect: no output of this query is written as files; leave it out"
             )
         checkpoint = chosen.checkpoint
         durable = chosen.durability == "power"
@@ -184,8 +184,8 @@ class DataStreamWriter:
         return self._function is not None or self._format in _FILE_FORMATS
 
     @property
-    def _writes_parquet(self) -> bool:
-        return self._function is None and self._format == "parquet"
+    def _writes_files(self) -> bool:
+        return self._function is None and self._format in _FILE_FORMATS
 
     def _latest(self) -> Latest | None:
         """By which key only the last tuples are wanted; None: all are."""

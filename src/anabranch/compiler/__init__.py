@@ -7,6 +7,6 @@ General layout, in the order the data flows:
     rewriting/    an operator as it runs: dicts that become managed state, methods that work on columns
     layout/       the program: chains, stages, what runs where
     explaining/   the same, told to a person
-
-The front door is `compiled` in layout/compile.py.
+    compile.py    the front door: nodes in, a plan out
+    plan.py       what comes out: a program that can be explained
 """

@@ -12,6 +12,7 @@ restarted driver continue. One controller per region; controllers never talk to 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -63,6 +64,21 @@ class Policy(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what `to_dict` gave; the options stay those of the constructor."""
+
+
+@dataclass(frozen=True)
+class ControllerMemory:
+    """What a controller remembers, for a restarted driver."""
+
+    policy: str
+    """Whose state it is."""
+    channels: int
+    pinned: int | None
+    """What the user had pinned the region to."""
+    period: int
+    state: Mapping[str, Any]
+    """What the policy remembers, JSON-able, in its own form."""
+    version: int = STATE_VERSION
 
 
 class Controller:
@@ -155,33 +171,26 @@ class Controller:
         reason = f"{proposal.reason}; kept within [{bounds.channels_min}, {bounds.channels_max}]"
         return Proposal(channels, proposal.branch, reason)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything a restarted driver needs to go on, JSON-able. The log is not part of it."""
-        return {
-            "version": STATE_VERSION,
-            "policy": self._policy.name,
-            "channels": self._channels,
-            "pinned": self._pinned,
-            "period": self._period,
-            "state": self._policy.to_dict(),
-        }
+    def memory(self) -> ControllerMemory:
+        """Everything a restarted driver needs to go on. The log is not part of it."""
+        return ControllerMemory(self._policy.name, self._channels, self._pinned, self._period, self._policy.to_dict())
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from `to_dict` of an earlier driver.
+    def restore(self, memory: ControllerMemory) -> None:
+        """Continue from the `memory` of an earlier driver.
 
         Bounds and options are those of this controller: the user may have changed them between the runs. A
         state of another policy keeps channels and pin, its memory means nothing here.
         """
-        if state.get("version") != STATE_VERSION:
+        if memory.version != STATE_VERSION:
             raise ValueError(
-                f"controller state has version {state.get('version')!r}, this release reads version "
+                f"controller state has version {memory.version!r}, this release reads version "
                 f"{STATE_VERSION}; delete the controller's state to start it afresh"
             )
-        self._pinned = state["pinned"]
-        self._channels = state["pinned"] or self._policy.bounds.clamp(state["channels"])
-        self._period = state["period"]
-        if state["policy"] == self._policy.name:
-            self._policy.restore(state["state"])
+        self._pinned = memory.pinned
+        self._channels = memory.pinned or self._policy.bounds.clamp(memory.channels)
+        self._period = memory.period
+        if memory.policy == self._policy.name:
+            self._policy.restore(dict(memory.state))
 
 
 def _at_least_one(channels: int) -> int:

@@ -37,10 +37,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import median
-from typing import Any
 
 EPOCHS_KEPT = 24
 FILES_KEPT = 8
@@ -96,6 +95,18 @@ class _Sample:
     units: int
     duration_s: float
     overhead_s: float
+
+
+@dataclass(frozen=True)
+class EpochSizeMemory:
+    """What is remembered of the size of epochs, for a restarted driver."""
+
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Source → the most files of it that an epoch takes."""
+    fixed_s: float | None = None
+    """What an epoch costs beside its rows; None: not known."""
+    believes_line: bool = False
+    """Whether the time of an epoch was seen to follow its rows."""
 
 
 class EpochSize:
@@ -206,17 +217,17 @@ class EpochSize:
         part = max(budget, 0.0) / max(1, len(self._limits))
         return {s: (shares[s] if math.isinf(needs[s]) else max(shares[s], part)) / per_file[s] for s in known}
 
-    def to_dict(self) -> dict[str, Any]:
+    def memory(self) -> EpochSizeMemory:
         """For a checkpoint."""
-        return {"limits": self.limits, "fixed_s": self._fixed_s, "believes_line": self._believes_line}
+        return EpochSizeMemory(self.limits, self._fixed_s, self._believes_line)
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `to_dict` of an earlier driver; sources that it did not know begin anew."""
-        for source, files in state.get("limits", {}).items():
+    def restore(self, memory: EpochSizeMemory) -> None:
+        """Go on from the `memory` of an earlier driver; sources that it did not know begin anew."""
+        for source, files in memory.limits.items():
             if source in self._limits:
                 self._limits[source] = max(1, min(int(files), FILES_MAX))
-        self._fixed_s = state.get("fixed_s")
-        self._believes_line = bool(state.get("believes_line", False))
+        self._fixed_s = memory.fixed_s
+        self._believes_line = memory.believes_line
 
 
 def shared(budget: float, needs: Mapping[str, float]) -> dict[str, float]:

@@ -209,10 +209,10 @@ class ExecutorPlanner:
 
 def side_by_side(channels: Mapping[str, int], depths: Mapping[str, int]) -> int:
     """Channels that run at the same time: depths run one after the other, the regions of one side by side."""
-    by_level: dict[int, int] = {}
+    by_depth: dict[int, int] = {}
     for region, count in channels.items():
-        by_level[depths[region]] = by_level.get(depths[region], 0) + count
-    return max(by_level.values(), default=0)
+        by_depth[depths[region]] = by_depth.get(depths[region], 0) + count
+    return max(by_depth.values(), default=0)
 
 
 def slots_used(task_seconds: Sequence[float], epoch_s: float) -> int:

@@ -28,8 +28,8 @@ epoch. It is then told *remote* if the largest part is downstream of it (P5: mor
 epoch can be expected to be shorter than twice its fixed cost, so a target below that is raised to it:
 overhead is nobody's channel.
 
-Regions that run side by side (stages of one level) do not add up: the level lasts as long as the slowest of them.
-Only those near the slowest are to blame for the level's time, and none takes time from the others.
+Regions that run side by side (stages of one depth) do not add up: the depth lasts as long as the slowest of them.
+Only those near the slowest are to blame for the depth's time, and none takes time from the others.
 
 **Busy share** of a region: the time it worked / the time it could have worked. Epochs of target length can
 spend 1 − overhead / target of the time on work (an epoch that leaves rows behind is limited by the source and
@@ -228,26 +228,26 @@ def _stage_s(epoch: EpochMeasurement, region: str) -> float:
     )
 
 
-def _level(epoch: EpochMeasurement, region: str) -> tuple[str, ...]:
+def _depth(epoch: EpochMeasurement, region: str) -> tuple[str, ...]:
     """The regions that run side by side with a region, and itself."""
     return next((group for group in epoch.beside if region in group), (region,))
 
 
-def _level_s(epoch: EpochMeasurement, level: tuple[str, ...]) -> float:
-    return max(_stage_s(epoch, region) for region in level)
+def _depth_s(epoch: EpochMeasurement, beside: tuple[str, ...]) -> float:
+    return max(_stage_s(epoch, region) for region in beside)
 
 
 def _work_s(epoch: EpochMeasurement) -> float:
-    levels = {_level(epoch, region) for region, _ in epoch.region_s}
-    return sum(_level_s(epoch, level) for level in levels) + epoch.sink_s
+    depths = {_depth(epoch, region) for region, _ in epoch.region_s}
+    return sum(_depth_s(epoch, beside) for beside in depths) + epoch.sink_s
 
 
 def _share(epoch: EpochMeasurement, region: str) -> float:
     work = _work_s(epoch)
-    level = _level_s(epoch, _level(epoch, region))
-    if work <= 0 or _stage_s(epoch, region) < BESIDE_SHARE_MIN * level or level < SHARE_MIN * epoch.duration_s:
+    depth_s = _depth_s(epoch, _depth(epoch, region))
+    if work <= 0 or _stage_s(epoch, region) < BESIDE_SHARE_MIN * depth_s or depth_s < SHARE_MIN * epoch.duration_s:
         return 0.0  # without it the epoch would last as long, or hardly less
-    return level / work
+    return depth_s / work
 
 
 def _busy_share(cycle: _Cycle, region: str) -> float:
@@ -259,7 +259,7 @@ def _busy_share(cycle: _Cycle, region: str) -> float:
         workable = cycle.length_s - overhead  # the source limits epochs: no longer one is to be had
     else:
         workable = cycle.length_s * (1.0 - min(1.0, overhead / target))
-    left = workable - (_work_s(epoch) - _level_s(epoch, _level(epoch, region)))
+    left = workable - (_work_s(epoch) - _depth_s(epoch, _depth(epoch, region)))
     return min(1.0, own / left) if left > 0 else 1.0
 
 

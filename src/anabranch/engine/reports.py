@@ -9,11 +9,13 @@ runs twice reports twice, and only the report of the attempt that Spark delivers
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgpack
 
+from anabranch.partitioning.counting.key_costs import KeyTimesReport
+from anabranch.partitioning.counting.tally import TallyReport
 from anabranch.state.records import SegmentRecord
 
 
@@ -52,8 +54,7 @@ class RoutedKeys:
     """What a task counted of the keys it routed to a stage."""
 
     stage: int
-    tally: Mapping[str, Any]
-    """As `partitioning.counting.tally.Tally` packs it, and `Counted` reads it."""
+    tally: TallyReport
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,8 +122,8 @@ class ChannelReport:
     """The segments it wrote."""
     damaged: tuple[str, ...] = ()
     """Segments that it could not read, and did without."""
-    measured: Mapping[str, Any] | None = None
-    """What single keys cost, as `partitioning.counting.key_costs.KeyTimes` packs it; None where nothing was timed."""
+    measured: KeyTimesReport | None = None
+    """What single keys cost; None where nothing was timed."""
     operators: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Operator → tuples that entered it."""
     files: tuple[WrittenFile, ...] = ()
@@ -153,7 +154,12 @@ class MergerReport:
 Report = SplitReport | ChannelReport | MergerReport
 
 _KINDS: Mapping[str, type] = {"split": SplitReport, "channel": ChannelReport, "merger": MergerReport}
-_PARTS = {"files": WrittenFile, "keys": RoutedKeys, "anomalies": Anomaly, "elastic": ElasticReport}
+_PARTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "files": lambda fields: WrittenFile(**fields),
+    "keys": lambda fields: RoutedKeys(fields["stage"], TallyReport(**fields["tally"])),
+    "anomalies": lambda fields: Anomaly(**fields),
+    "elastic": lambda fields: ElasticReport(**fields),
+}
 _NAMES: Mapping[type, str] = {kind: name for name, kind in _KINDS.items()}
 
 
@@ -168,7 +174,9 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if isinstance(value, SegmentRecord):
         return value.to_fields()
-    return vars(value) if dataclasses.is_dataclass(value) else value
+    if dataclasses.is_dataclass(value):
+        return {name: _plain(each) for name, each in vars(value).items()}
+    return value
 
 
 def from_bytes(data: Any) -> Report:
@@ -182,9 +190,11 @@ def from_bytes(data: Any) -> Report:
     kind, fields = msgpack.unpackb(data)
     for name, made in _PARTS.items():
         if name in fields:
-            fields[name] = tuple(made(**each) for each in fields[name])
+            fields[name] = tuple(made(each) for each in fields[name])
     if "segments" in fields:
         fields["segments"] = tuple(SegmentRecord.of_fields(each) for each in fields["segments"])
         fields["damaged"] = tuple(fields["damaged"])
+    if fields.get("measured") is not None:
+        fields["measured"] = KeyTimesReport(**fields["measured"])
     found: Report = _KINDS[kind](**fields)
     return found

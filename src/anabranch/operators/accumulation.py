@@ -35,7 +35,7 @@ class Accumulate(LibraryOperator):
     ----------
     user : object
         The user's operator; copies of it hold the values while its methods run.
-    names, firsts, merges : tuple
+    names, firsts, combines : tuple
         Of each accumulator: its name, what makes a new one, what makes one of two.
     block, every : int
         Tuples of a block, and of a stretch.
@@ -52,7 +52,7 @@ class Accumulate(LibraryOperator):
     user: Any
     names: tuple[str, ...]
     firsts: tuple[Callable[[], Any], ...]
-    merges: tuple[Callable[[Any, Any], Any], ...]
+    combines: tuple[Callable[[Any, Any], Any], ...]
     block: int
     every: int
     commutative: bool
@@ -93,19 +93,19 @@ class Accumulate(LibraryOperator):
         self.count += rows
         if self.count % self.block:
             return []
-        self.stretch, self.part = self.merged(self.stretch, self.part), None
+        self.stretch, self.part = self.combined(self.stretch, self.part), None
         if self.count % self.every:
             return []
-        self.total, self.stretch = self.merged(self.total, self.stretch), None
+        self.total, self.stretch = self.combined(self.total, self.stretch), None
         worker = copy.copy(self.user)
         vars(worker).update(self.total if self.total is not None else self.fresh())
         return list(emitted(worker.result()))
 
-    def merged(self, one: Values | None, other: Values | None) -> Values | None:
+    def combined(self, one: Values | None, other: Values | None) -> Values | None:
         """What came earlier and what came later, as one."""
         if one is None or other is None:
             return one if other is None else other
-        return {name: merge(one[name], other[name]) for name, merge in zip(self.names, self.merges, strict=True)}
+        return {name: combine(one[name], other[name]) for name, combine in zip(self.names, self.combines, strict=True)}
 
 
 def accumulate_logic(
@@ -126,13 +126,13 @@ def accumulate_logic(
         user=operator,
         names=names,
         firsts=tuple(first for _, first, _ in accumulators),
-        merges=tuple(merge for _, _, merge in accumulators),
+        combines=tuple(combine for _, _, combine in accumulators),
         block=block,
         every=every,
         commutative=commutative,
         concurrency=concurrency,
         description=f"{', '.join(names)}: one copy per {block:,} positions, merged every {every:,}, {order}",
-        functions=tuple((f"the merge of {each}", merge) for each, _, merge in accumulators),
+        functions=tuple((f"the merge of {each}", combine) for each, _, combine in accumulators),
         load="CL",
     )
     return Keyed(prototype, "take", fields(count=0, part=None, stretch=None, total=None))

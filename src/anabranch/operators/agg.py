@@ -40,12 +40,12 @@ class Slide:
 class PartialResults:
     """How partial results of an aggregation combine: what a part hands over, and the code that takes it in.
 
-    Each column is (code, type); in `merge` ``{p0}``, ``{p1}`` stand for them. Parts come in the order of their first
+    Each column is (code, type); in `code` ``{p0}``, ``{p1}`` stand for them. Parts come in the order of their first
     tuples.
     """
 
     columns: tuple[tuple[str, pa.DataType], ...]
-    merge: str
+    code: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,13 +184,13 @@ def _sums(text: str, number: str, add: str, *more: tuple[str, pa.DataType]) -> C
     return combine
 
 
-def _same_value(merge: str, in_order: bool = False) -> Callable[..., PartialResults | None]:
+def _same_value(code: str, in_order: bool = False) -> Callable[..., PartialResults | None]:
     """A value that one of the tuples has; unless the first one counts, floats depend on their order (NaN, -0.0)."""
 
     def combine(kind: pa.DataType, reassociate: bool) -> PartialResults | None:
         if _ordered(kind) is None or (pa.types.is_floating(kind) and not (in_order or reassociate)):
             return None
-        return PartialResults((("{s}", kind),), merge.replace("{v}", "{p0}"))
+        return PartialResults((("{s}", kind),), code.replace("{v}", "{p0}"))
 
     return combine
 

@@ -68,14 +68,14 @@ def parts_of(draft: CodeDraft, name: str, reassociate: bool) -> Parts | None:
         return None
     fields = [draft.schema.arrow.field(key) for key in draft.key]
     results: list[str] = []
-    merges: list[str] = []
+    codes: list[str] = []
     for combine in chosen:
-        merge = combine.merge
+        code = combine.code
         for number, (code, kind) in enumerate(combine.columns):
-            merge = merge.replace(f"{{p{number}}}", f"c{len(fields)}")
+            code = code.replace(f"{{p{number}}}", f"c{len(fields)}")
             fields.append(pa.field(_free(f"_{len(fields)}", draft.key), kind))
             results.append(code)
-        merges.append(merge)
+        codes.append(code)
     anchor = f"c{len(fields)}"
     if isinstance(policy, Time):
         fields.append(pa.field(_free("_began", draft.key), pa.int64()))
@@ -93,11 +93,11 @@ def parts_of(draft: CodeDraft, name: str, reassociate: bool) -> Parts | None:
     # Not said to be copied: the compiler would route both steps by the key alone, and all parts would meet again.
     first.forwards, first.configuration = (), {"salted": name}
     write_tumbling(first)
-    merging = [
-        dataclasses.replace(each, attribute=None, add=merge)
-        for each, merge in zip(draft.aggregations, merges, strict=True)
+    combined = [
+        dataclasses.replace(each, attribute=None, add=code)
+        for each, code in zip(draft.aggregations, codes, strict=True)
     ]
-    second = CodeDraft(handed_over, draft.key, draft.window, merging, "seen", moment=anchor)
+    second = CodeDraft(handed_over, draft.key, draft.window, combined, "seen", moment=anchor)
     write_tumbling(second)
     keys = sorted(draft.key)
     places = tuple(draft.schema.names.index(key) for key in keys)

@@ -39,9 +39,9 @@ def write_sessions(draft: CodeDraft, scale: TimeScale) -> None:
     draft.state |= {"sessions": list, "count": 0, "timer_due": None, "timer_since": None}
     draft.selectivity = Selectivity.ANY
     draft.timed, draft.takes_time = "fire", True
-    begin, add, results, merges = _accumulators(draft)
+    begin, add, results, combined = _accumulators(draft)
     items = list(dict.fromkeys(item for at in range(len(draft.aggregations)) for item in draft.needed(at)))
-    is_kept = merges is None
+    is_kept = combined is None
     lines = [
         *draft.prelude(),
         *draft.attribute(policy),
@@ -69,7 +69,7 @@ def write_sessions(draft: CodeDraft, scale: TimeScale) -> None:
         lines.append(f"held[3].append((self.count, {''.join(f'{item}, ' for item in items)}))")
     lines += ["self.timer_due = min(each[1] for each in sessions) + GAP", "return None"]
     draft.methods["process(self, t, now)"] = lines
-    draft.methods["joined(self, near)"] = _joined(begin, add, items, merges)
+    draft.methods["joined(self, near)"] = _joined(begin, add, items, combined)
     emit = draft.emitted([*draft.kept_key(), *results])
     draft.methods["fire(self, time)"] = [
         "sessions = self.sessions",
@@ -90,7 +90,7 @@ def _accumulators(draft: CodeDraft) -> tuple[list[str], list[str], list[str], li
     begin: list[str] = []
     add: list[str] = []
     results: list[str] = []
-    merges: list[str] | None = []
+    combined: list[str] | None = []
     for at, aggregation in enumerate(draft.aggregations):
         if aggregation.bound:
             bounds = {"start": "VALUE(held[0])", "end": "VALUE(held[1] + GAP)", "emission": "'close'"}
@@ -103,11 +103,11 @@ def _accumulators(draft: CodeDraft) -> tuple[list[str], list[str], list[str], li
         add += aggregation.add.format(**words).splitlines()
         results.append(aggregation.result.format(**words))
         combine = draft.partial_results(aggregation)
-        if combine is None or merges is None:
-            merges = None
+        if combine is None or combined is None:
+            combined = None
         else:
-            merges += _combined(draft, at, combine, words, draft.words(at, f"other[{first}]", f"other[{second}]"))
-    return begin, add, results, merges
+            combined += _combined(draft, at, combine, words, draft.words(at, f"other[{first}]", f"other[{second}]"))
+    return begin, add, results, combined
 
 
 def _combined(
@@ -118,10 +118,10 @@ def _combined(
     given = [
         f"{name} = {code.format(**others)}" for name, (code, _) in zip(parts.values(), combine.columns, strict=True)
     ]
-    return [*given, *combine.merge.format(**words, **parts).splitlines()]
+    return [*given, *combine.code.format(**words, **parts).splitlines()]
 
 
-def _joined(begin: list[str], add: list[str], items: list[str], merges: list[str] | None) -> list[str]:
+def _joined(begin: list[str], add: list[str], items: list[str], combined: list[str] | None) -> list[str]:
     """Sessions become the one of them that began first."""
     lines = [
         "near.sort(key=lambda each: each[2])",
@@ -130,8 +130,8 @@ def _joined(begin: list[str], add: list[str], items: list[str], merges: list[str
         "    self.sessions.remove(other)",
         "    held[0], held[1] = min(held[0], other[0]), max(held[1], other[1])",
     ]
-    if merges is not None:
-        return [*lines, *(f"    {line}" for line in merges), "return held"]
+    if combined is not None:
+        return [*lines, *(f"    {line}" for line in combined), "return held"]
     return [
         *lines,
         "    held[3] += other[3]",

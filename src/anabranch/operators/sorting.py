@@ -122,17 +122,9 @@ def sort_logic(
     name: str,
 ) -> Keyed:
     """The operator of a sort."""
-    if not columns:
-        raise SchemaError("nothing to sort by; name at least one column")
-    for column in columns:
-        if column not in schema:
-            raise SchemaError(f"no column {column!r}; columns: {', '.join(schema.names)}")
-    turned = [descending] * len(columns) if isinstance(descending, bool) else list(descending)
-    if len(turned) != len(columns) or not all(isinstance(each, bool) for each in turned):
-        raise ProgramError(f"descending={descending!r}: expected True, False, or one of them for each column")
+    places, turned = ranked_columns(schema, columns, descending, "sort")
     if late not in ("pass", "drop"):
         raise ProgramError(f"late={late!r}: expected 'pass' or 'drop'")
-    places = [schema.names.index(column) for column in columns]
     configuration: dict[str, Any] = {"rank": Rank(places, turned), "late": late, "size": 0, "place": 0}
     configuration["description"] = f"{window}: by {', '.join(columns)}"
     attribute, nulls = None, "fail"
@@ -158,6 +150,19 @@ def sort_logic(
     load = Load() if isinstance(window, Count) else Load(state="linear")
     prototype = configured(Sort, name, forwards=key, load=load, **configuration)
     return Keyed(prototype, method, fields(**state), waiting=waiting, punctuated=punctuated)
+
+
+def ranked_columns(schema: Schema, columns: Sequence[str], descending: Any, does: str) -> tuple[list[int], list[bool]]:
+    """Where the columns are that an operator orders by, and which of them are turned round, as a user says it."""
+    if not columns:
+        raise SchemaError(f"nothing to {does} by; name at least one column")
+    for column in columns:
+        if column not in schema:
+            raise SchemaError(f"no column {column!r}; columns: {', '.join(schema.names)}")
+    turned = [descending] * len(columns) if isinstance(descending, bool) else list(descending)
+    if len(turned) != len(columns) or not all(isinstance(each, bool) for each in turned):
+        raise ProgramError(f"descending={descending!r}: expected True, False, or one of them for each column")
+    return [schema.names.index(column) for column in columns], turned
 
 
 # -- combine ------------------------------------------------------------------------------------------------

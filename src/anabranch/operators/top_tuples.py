@@ -19,7 +19,7 @@ import pyarrow as pa
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.operators.changes import DELETE, INSERT, with_change
 from anabranch.operators.library_operator import Guard, LibraryOperator, configured, fields, guard
-from anabranch.operators.sorting import Rank
+from anabranch.operators.sorting import Rank, ranked_columns
 from anabranch.program.graph import Keyed
 from anabranch.program.schema import Schema
 
@@ -75,19 +75,11 @@ def top_logic(
     """The operator of `top`, and the schema of what it emits."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ProgramError(f"top({count!r}, …): expected how many, 1 or more")
-    if not columns:
-        raise SchemaError("nothing to order by; name at least one column")
-    for column in columns:
-        if column not in schema:
-            raise SchemaError(f"no column {column!r}; columns: {', '.join(schema.names)}")
-    turned = [descending] * len(columns) if isinstance(descending, bool) else list(descending)
-    if len(turned) != len(columns) or not all(isinstance(each, bool) for each in turned):
-        raise ProgramError(f"descending={descending!r}: expected True, False, or one of them for each column")
+    places, turned = ranked_columns(schema, columns, descending, "order")
     if rank is not None and rank in schema:
         raise SchemaError(f"rank={rank!r}: the stream has a column of this name; choose another")
     if rank is not None and change is not None:
         raise ProgramError("rank and change are two forms of updates; expected one of them")
-    places = [schema.names.index(column) for column in columns]
     order = ", ".join(f"{column}{' descending' if down else ''}" for column, down in zip(columns, turned, strict=True))
     prototype = configured(
         TopTuples,

@@ -30,7 +30,7 @@ def write_panes(draft: CodeDraft, attribute: list[str], value: str) -> None:
     draft.names["MANY"] = draft.names["WIDTH"] // draft.names["STEP"]
     begin: list[str] = []
     add: list[str] = []
-    merge: list[str] = []
+    combined: list[str] = []
     results: list[str] = []
     places = 1  # the first is the number of the pane
     for at, aggregation in enumerate(draft.aggregations):
@@ -48,8 +48,8 @@ def write_panes(draft: CodeDraft, attribute: list[str], value: str) -> None:
         assert combine is not None
         parts = {f"p{number}": f"part{at}_{number}" for number in range(len(combine.columns))}
         for name, (code, _) in zip(parts.values(), combine.columns, strict=True):
-            merge.append(f"{name} = {code.format(**others)}")
-        merge += combine.merge.format(**words, **parts).splitlines()
+            combined.append(f"{name} = {code.format(**others)}")
+        combined += combine.code.format(**words, **parts).splitlines()
         results.append(aggregation.result.format(**words))
     draft.methods["process(self, t, now)"] = [
         *draft.prelude(),
@@ -82,7 +82,7 @@ def write_panes(draft: CodeDraft, attribute: list[str], value: str) -> None:
         f"held, fresh = [None] * {places}, True",
         *begin,
         "for other in sorted((panes[at] for at in range(index, index + MANY) if at in panes), key=FIRST):",
-        *(f"    {line}" for line in merge),
+        *(f"    {line}" for line in combined),
         "    fresh = False",
         f"result = {draft.emitted([*draft.kept_key(), *results])}",
         "panes.pop(index, None)",

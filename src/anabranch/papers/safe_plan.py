@@ -10,8 +10,8 @@ import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
 
+from anabranch.compiler.compile import in_order, models_of
 from anabranch.compiler.layout.chains import Border, Draft, Formation, Graph
-from anabranch.compiler.layout.compile import in_order, models_of
 from anabranch.engine.merging.ordering import Strategy
 from anabranch.engine.merging.strategies import ordering_strategy
 from anabranch.papers.safe_regions import Ban, Rules, form_regions

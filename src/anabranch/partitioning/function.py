@@ -24,7 +24,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.partitioning.ring import REPLICAS_DEFAULT, Places, Ring, even_weights
+from anabranch.partitioning.ring import REPLICAS_DEFAULT, Ring, RingHashes, even_weights
 from anabranch.program.hashing import GROUP_BITS, key_groups
 
 GROUP_BITS_MAX = 20
@@ -38,7 +38,7 @@ _FEW_ROWS = 1024
 # How many a process keeps with their tables: those of the regions that it works for.
 _FUNCTIONS_KEPT = 8
 _BLOCK_ROWS = 1 << 15  # the scratch arrays of one block stay in the second-level cache
-_SLOT_BITS_MIN, _SLOT_BITS_MAX = 16, 20
+_CELL_BITS_MIN, _CELL_BITS_MAX = 16, 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,49 +130,49 @@ class PartitioningFunction:
 
     @cached_property
     def _owners(self) -> NDArray[np.int32]:
-        groups = Places.of_items(np.arange(self.groups, dtype=np.uint64))
+        groups = RingHashes.of_items(np.arange(self.groups, dtype=np.uint64))
         owners = Ring(self.weights).lookup(groups)
         owners.setflags(write=False)
         return owners
 
     @cached_property
-    def _slots(self) -> tuple[np.uint64, NDArray[np.signedinteger], NDArray[np.uint64], NDArray[np.int32]]:
-        """The routing table: the group table, cut finer, with a code for every slot, and what the codes mean.
+    def _cells(self) -> tuple[np.uint64, NDArray[np.signedinteger], NDArray[np.uint64], NDArray[np.int32]]:
+        """The routing table: the group table, cut finer, with a code for every cell, and what the codes mean.
 
-        A code below the number of channels is the channel of the slot's keys. One above stands for a hot key: its
-        hash and its channel are at that place of two small arrays. A slot is small enough that a tail key seldom
-        shares one with a hot key, so the one random read per row usually settles it. Two hot keys in one slot are
+        A code below the number of channels is the channel of the cell's keys. One above stands for a hot key: its
+        hash and its channel are at that place of two small arrays. A cell is small enough that a tail key seldom
+        shares one with a hot key, so the one random read per row usually settles it. Two hot keys in one cell are
         legal: `route` finds the other by search.
         """
         wanted = 2 * len(self.hot_hashes).bit_length() + 4
-        bits = max(self.group_bits, min(max(wanted, _SLOT_BITS_MIN), _SLOT_BITS_MAX))
+        bits = max(self.group_bits, min(max(wanted, _CELL_BITS_MIN), _CELL_BITS_MAX))
         shift = np.uint64(64 - bits)
         codes = self.channels + len(self.hot_hashes)
         # The table is read at random, so it should be small; without hot keys a code is what is returned.
         kind = np.int16 if len(self.hot_hashes) and codes < 1 << 15 else np.int32
-        slots = np.repeat(self._owners.astype(kind), 1 << (bits - self.group_bits))
-        slots[(self.hot_hashes >> shift).astype(np.int64)] = np.arange(self.channels, codes, dtype=kind)
+        cells = np.repeat(self._owners.astype(kind), 1 << (bits - self.group_bits))
+        cells[(self.hot_hashes >> shift).astype(np.int64)] = np.arange(self.channels, codes, dtype=kind)
         expected = np.concatenate([np.zeros(self.channels, dtype=np.uint64), self.hot_hashes])
         channels = np.concatenate([np.arange(self.channels, dtype=np.int32), self.hot_channels])
-        return shift, slots, expected, channels
+        return shift, cells, expected, channels
 
     def route(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
         """The channel of every key hash."""
         hashes = np.ascontiguousarray(hashes, dtype=np.uint64)
-        if len(hashes) <= _FEW_ROWS and "_slots" not in self.__dict__:
+        if len(hashes) <= _FEW_ROWS and "_cells" not in self.__dict__:
             return self._search(hashes)
-        shift, slots, expected, channels = self._slots
+        shift, cells, expected, channels = self._cells
         routed = np.empty(len(hashes), dtype=np.int32)
         for start in range(0, len(hashes), _BLOCK_ROWS):
             block = hashes[start : start + _BLOCK_ROWS]
             out = routed[start : start + _BLOCK_ROWS]
             # mode="clip" skips the bounds check; a shifted hash is always inside.
             if not len(self.hot_hashes):
-                slots.take((block >> shift).view(np.int64), mode="clip", out=out)
+                cells.take((block >> shift).view(np.int64), mode="clip", out=out)
                 continue
             # Every row is compared with the hash of its code, also those of no hot key: rows are cheaper passed over
             # all together than picked out.
-            codes = slots.take((block >> shift).view(np.int64), mode="clip")
+            codes = cells.take((block >> shift).view(np.int64), mode="clip")
             others = expected.take(codes, mode="clip") != block
             others &= codes >= self.channels
             channels.take(codes, mode="clip", out=out)
@@ -181,7 +181,7 @@ class PartitioningFunction:
         return routed
 
     def _search(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """Route by binary search among the hot keys: a few, or those in a slot of another hot key."""
+        """Route by binary search among the hot keys: a few, or those in a cell of another hot key."""
         if not len(self.hot_hashes):
             return self._owners[self.group_of(hashes)]
         found = np.minimum(np.searchsorted(self.hot_hashes, hashes), len(self.hot_hashes) - 1)

@@ -52,30 +52,30 @@ def _mix(values: Unsigned, salt: int) -> Unsigned:
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class RingHashes:
     """Places on the ring, high and low 64 bits apart."""
 
     high: Unsigned
     low: Unsigned
 
     @staticmethod
-    def of_items(hashes: Unsigned) -> Places:
+    def of_items(hashes: Unsigned) -> RingHashes:
         """The places of items known by a 64-bit hash (or any distinct number, such as a group's)."""
         hashes = np.asarray(hashes, dtype=np.uint64)
-        return Places(_mix(hashes, _ITEM_HIGH), _mix(hashes, _ITEM_LOW))
+        return RingHashes(_mix(hashes, _ITEM_HIGH), _mix(hashes, _ITEM_LOW))
 
     @staticmethod
-    def of_points(channels: NDArray[np.integer], replicas: NDArray[np.integer]) -> Places:
+    def of_points(channels: NDArray[np.integer], replicas: NDArray[np.integer]) -> RingHashes:
         """The places of the given replicas of the given channels."""
         numbers = (channels.astype(np.uint64) << np.uint64(32)) | replicas.astype(np.uint64)
-        return Places(_mix(_mix(numbers, _POINT_HIGH), 0), _mix(_mix(numbers, _POINT_LOW), 0))
+        return RingHashes(_mix(_mix(numbers, _POINT_HIGH), 0), _mix(_mix(numbers, _POINT_LOW), 0))
 
     def __len__(self) -> int:
         return len(self.high)
 
-    def take(self, order: NDArray[np.integer]) -> Places:
+    def take(self, order: NDArray[np.integer]) -> RingHashes:
         """The places at the given indices."""
-        return Places(self.high[order], self.low[order])
+        return RingHashes(self.high[order], self.low[order])
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +99,11 @@ class Points:
             raise ValueError("a ring needs at least one channel with at least 1 replica, found only zeros")
 
     @cached_property
-    def _sorted(self) -> tuple[Places, Channels, Replicas]:
+    def _sorted(self) -> tuple[RingHashes, Channels, Replicas]:
         counts = np.asarray(self.weights, dtype=np.int64)
         channels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
         replicas = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        places = Places.of_points(channels, replicas)
+        places = RingHashes.of_points(channels, replicas)
         order = np.argsort(places.high)
         ascending = places.high[order]
         if (ascending[1:] == ascending[:-1]).any():  # once in 2**37 rings of 10,000 points
@@ -111,7 +111,7 @@ class Points:
         return places.take(order), channels[order], replicas[order]
 
     @property
-    def places(self) -> Places:
+    def places(self) -> RingHashes:
         """The points' places, ascending."""
         return self._sorted[0]
 
@@ -136,7 +136,7 @@ class Points:
         end = np.array([0xFFFFFFFFFFFFFFFF], dtype=np.uint64)
         return shift, first, np.concatenate([points.high, end]), np.concatenate([points.low, end])
 
-    def successors(self, items: Places) -> NDArray[np.int64]:
+    def successors(self, items: RingHashes) -> NDArray[np.int64]:
         """For every item the index of the first point at or after it.
 
         The index equals the number of points for an item after the last point; that one wraps to point 0.
@@ -169,7 +169,7 @@ class Ring:
     Examples
     --------
     >>> before, after = Ring.of(3), Ring.of(4)
-    >>> items = Places.of_items(np.arange(1000, dtype=np.uint64))
+    >>> items = RingHashes.of_items(np.arange(1000, dtype=np.uint64))
     >>> moved = before.lookup(items) != after.lookup(items)
     >>> set(after.lookup(items)[moved].tolist())
     {3}
@@ -189,7 +189,7 @@ class Ring:
         """The sorted points."""
         return Points(self.weights)
 
-    def lookup(self, items: Places) -> Channels:
+    def lookup(self, items: RingHashes) -> Channels:
         """The channel of every item."""
         owners = self.points.channels
         return np.append(owners, owners[:1])[self.points.successors(items)]
@@ -203,7 +203,7 @@ class WeighableItems:
     points, without hashing, sorting or look-ups.
     """
 
-    def __init__(self, items: Places, channels: int, weight_limit: int) -> None:
+    def __init__(self, items: RingHashes, channels: int, weight_limit: int) -> None:
         self._points = Points((weight_limit,) * channels)
         self._weight_limit = weight_limit
         self._successors = self._points.successors(items)

@@ -101,11 +101,11 @@ def attributes_of(value: Any) -> Iterator[tuple[str, Any]]:
     """Its attributes; no code of its class runs to find them."""
     yield from attribute_dict(value).items()
     for base in type(value).__mro__:
-        for name in _slots(base):
-            slot = vars(base).get(name)
-            if isinstance(slot, types.MemberDescriptorType):
+        for name in _declared_names(base):
+            member = vars(base).get(name)
+            if isinstance(member, types.MemberDescriptorType):
                 try:
-                    yield name, slot.__get__(value)
+                    yield name, member.__get__(value)
                 except AttributeError:
                     continue  # nothing was ever put there
 
@@ -119,7 +119,7 @@ def attribute_dict(value: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _slots(kind: type) -> list[str]:
+def _declared_names(kind: type) -> list[str]:
     names = vars(kind).get("__slots__", ())
     names = [names] if isinstance(names, str) else list(names)
     plain = [name for name in names if name not in ("__dict__", "__weakref__")]

@@ -273,7 +273,7 @@ OPTIONS: tuple[Option, ...] = (
         "mergers",
         _whole(0, CHANNELS_MAX),
         "0: the driver does",
-        "How many tasks put large outputs in order and write them: parquet, on a path that all hosts share.",
+        "How many tasks put large outputs in order and write them, as files on a path that all hosts share.",
     ),
     # -- channels
     Option("channels", CHANNELS, "found out while the query runs", "Pins the number of channels of every region."),

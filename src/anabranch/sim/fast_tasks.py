@@ -3,7 +3,7 @@
 No user code runs and no tuple exists. How many tuples reach which operator follows from the selectivities, which
 channel gets how many from drawing keys and asking the region's own partitioning function. What the driver gets are the
 reports that tasks would have sent, in the types they are sent in: counts of keys by the production's `Tally`, times of
-keys by its `KeyTimes`, records of segments as channels write them, merged when its tiers say so. So everything the
+keys by its `KeyTimes`, records of segments as channels write them, compacted when its tiers say so. So everything the
 driver does with them is what it does on Spark; only the segments' files are not there, and nobody opens them.
 """
 
@@ -14,7 +14,6 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +24,8 @@ from anabranch.engine.reports import ChannelReport, Report, RoutedKeys, SplitRep
 from anabranch.engine.worker.exchange import ROWS, report_row
 from anabranch.engine.worker.tasks import ChannelTask, CompactTask
 from anabranch.engine.worker.timing import timed_rows
-from anabranch.partitioning.counting.key_costs import KeyTimes
-from anabranch.partitioning.counting.tally import Tally
+from anabranch.partitioning.counting.key_costs import KeyTimes, KeyTimesReport
+from anabranch.partitioning.counting.tally import Tally, TallyReport
 from anabranch.program.graph import Keyed, Port, Route
 from anabranch.program.hashing import hash_columns
 from anabranch.sim.inputs import InputFile
@@ -203,14 +202,14 @@ class FastTasks:
             known = self._drawn[keys] = _Drawn(keys)
         return known
 
-    def _tally(self, task: ChannelTask, stage: Stage, drawn: _Drawn, counts: np.ndarray) -> dict[str, Any]:
+    def _tally(self, task: ChannelTask, stage: Stage, drawn: _Drawn, counts: np.ndarray) -> TallyReport:
         tally = Tally(task.epoch << 24 ^ stage.number)
         hashes = np.repeat(drawn.hashes, counts)
         self._chance.shuffle(hashes)
         tally.add(hashes)
         return tally.to_report()
 
-    def _measured(self, drawn: _Drawn, mine: np.ndarray, counts: np.ndarray, tuple_s: float) -> dict[str, Any]:
+    def _measured(self, drawn: _Drawn, mine: np.ndarray, counts: np.ndarray, tuple_s: float) -> KeyTimesReport:
         rows = int(counts[mine].sum())
         wanted = min(_TIMED_MAX, rows if tuple_s > 20e-6 else timed_rows(rows))
         chosen = self._chance.choice(mine, wanted, p=counts[mine] / rows)
@@ -230,7 +229,7 @@ class FastTasks:
         touched: np.ndarray | None,
         drawn: _Drawn | None,
     ) -> tuple[SegmentRecord, ...]:
-        """The records of what the channel would have written, merged as its tiers say."""
+        """The records of what the channel would have written, compacted as its tiers say."""
         written = []
         for node in layout.nodes(stage):
             if not isinstance(node.logic, Keyed):
@@ -244,7 +243,7 @@ class FastTasks:
             mine = own([record, *self._seen(state, node.name, channel)], channel, state.owners[node.name])
             count = inline_compaction(mine, INLINE_ROWS, state.compacting)
             if count:
-                written.append(self._merged(node.name, channel, state, mine[:count]))
+                written.append(self._compacted(node.name, channel, state, mine[:count]))
         return tuple(written)
 
     def _seen(self, state: StateVersion, operator: str, channel: int) -> list[SegmentRecord]:
@@ -267,21 +266,23 @@ class FastTasks:
             checksum=0,
         )
 
-    def _merged(
+    def _compacted(
         self, operator: str, channel: int, state: StateVersion, records: Sequence[SegmentRecord]
     ) -> SegmentRecord:
-        """The record of a merge: about as many keys as the largest part."""
+        """The record of a compaction: about as many keys as the largest part."""
         rows = max(record.rows for record in records)
         each = max(1, round(records[0].bytes / max(1, records[0].rows)))
         first, last = min(record.first for record in records), max(record.last for record in records)
-        merged = self._record(operator, channel, state, rows, each, first, last)
+        compacted = self._record(operator, channel, state, rows, each, first, last)
         foreign = {r.name for r in records if r.generation != state.owners[operator].generation}
         adopted = {name for record in records for name in record.adopted}
         parts = tuple(dataclasses.replace(record, parts=()) for record in records)
-        return dataclasses.replace(merged, adopted=tuple(sorted(adopted | foreign)), made=state.epoch, parts=parts)
+        return dataclasses.replace(compacted, adopted=tuple(sorted(adopted | foreign)), made=state.epoch, parts=parts)
 
-    def merge(self, task: CompactTask, wanted: list[Compaction]) -> Future[list[SegmentRecord]]:
+    def compact(self, task: CompactTask, wanted: list[Compaction]) -> Future[list[SegmentRecord]]:
         """Merges beside the epochs, done at once."""
         done: Future[list[SegmentRecord]] = Future()
-        done.set_result([self._merged(operator, channel, task.state, records) for operator, channel, records in wanted])
+        done.set_result(
+            [self._compacted(operator, channel, task.state, records) for operator, channel, records in wanted]
+        )
         return done

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from anabranch.engine.sequential import input_row
 from anabranch.engine.worker.exchange import REPORT, ROWS, Row, report_row
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
 from anabranch.engine.worker.tasks import ChannelTask, Task
+from anabranch.partitioning.counting.key_costs import KeyTimesReport
 from anabranch.program.graph import Node, Source
 from anabranch.sim.hosts import PlacedTask
 from anabranch.sim.inputs import InputFile
@@ -93,11 +94,11 @@ class RealTasks:
         reports, rows = self._stage(tasks)
         reports = [with_busy_sources(report, job.split.load().layout, self._costs) for report in reports]
         for task in job.depths:
-            by_slot: dict[int, list[Row]] = {index: [] for index in range(task.count)}
+            by_index: dict[int, list[Row]] = {index: [] for index in range(task.count)}
             for row in rows:
-                by_slot[row[0]].append(row)
+                by_index[row[0]].append(row)
             tasks = []
-            for index, mine in by_slot.items():
+            for index, mine in by_index.items():
                 size = sum(len(payload) for _, _, payload in mine)
                 tasks.append(_Ran(partial(self._channel, task, index, mine), size * self._costs.byte_s))
             more, rows = self._stage(tasks)
@@ -245,7 +246,8 @@ def timed(report: Report, work: float, where: PlacedTask, costs: WorkCosts) -> R
     return dataclasses.replace(report, seconds=seconds)
 
 
-def _measured(packed: Mapping[str, Any], tuple_s: float) -> dict[str, Any]:
+def _measured(report: KeyTimesReport, tuple_s: float) -> KeyTimesReport:
     """What single keys took, if all tuples take the same."""
-    calls = np.frombuffer(packed["calls"], dtype="<f8")
-    return {**packed, "seconds": packed["rows"] * tuple_s, "spent": (calls * tuple_s).astype("<f8").tobytes()}
+    calls = np.frombuffer(report.calls, dtype="<f8")
+    spent = (calls * tuple_s).astype("<f8").tobytes()
+    return dataclasses.replace(report, seconds=report.rows * tuple_s, spent=spent)

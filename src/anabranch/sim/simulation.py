@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from anabranch import faults
 from anabranch.api.stream import Stream
-from anabranch.compiler.layout.compile import compiled
+from anabranch.compiler.compile import compiled
 from anabranch.compiler.layout.source_spread import spread_names
 from anabranch.control.decision import Decision
 from anabranch.control.executor_planner import SlotNeed
@@ -308,11 +308,11 @@ class Simulation:
 
     def _compact(self, task: CompactTask, wanted: list[Any]) -> Future[list[Any]]:
         if isinstance(self._tasks, FastTasks):
-            return self._tasks.merge(task, wanted)
+            return self._tasks.compact(task, wanted)
         done: Future[list[Any]] = Future()
         try:
             done.set_result([task(each) for each in wanted])
-        except (AnabranchError, TaskDied) as problem:  # as on Spark, where a merge is a job of its own
+        except (AnabranchError, TaskDied) as problem:  # as on Spark, where a compaction is a job of its own
             done.set_exception(problem)
         return done
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from anabranch.compiler.layout.plan import Plan
+from anabranch.compiler.plan import Plan
 from anabranch.control.executor_planner import ExecutorPlan
 from anabranch.engine.driver.drain import Drain
 from anabranch.engine.driver.epoch_sizing import EpochSizing

@@ -21,6 +21,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from anabranch.engine.driver.epoch_sizing import EpochSizing
+from anabranch.state.adaptation_facts import SizingFacts
 
 _log = logging.getLogger("anabranch")
 
@@ -112,7 +113,7 @@ def sizing_of(
     directories: Mapping[str, str | None],
     target_s: float,
     slots: int,
-    facts: Mapping[str, Any],
+    facts: SizingFacts | None,
 ) -> EpochSizing | None:
     """The sizing of a query; None: epochs are as Spark and the user's options make them."""
     if choice != "auto" or not directories:
@@ -120,7 +121,7 @@ def sizing_of(
     problem = why_not_replaceable(spark)
     if problem is not None:
         _log.warning("epochSize: the size of epochs is not adapted, they take all there is: %s", problem)
-        none = EpochSizing({}, target_s, slots, {})
+        none = EpochSizing({}, target_s, slots)
         none.reason = f"fixed: {problem}"
         return none
     return EpochSizing(directories, target_s, slots, facts)

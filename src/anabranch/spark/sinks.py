@@ -6,8 +6,10 @@ writing it once leaves: files are named by epoch and replaced, so a repeated epo
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,12 +80,26 @@ class FileSink:
 
     def target(self) -> Target | None:
         local = local_path(self._path)
-        if local is None or not self._is_plain_parquet or self._partitions is not None:
+        if local is None or self._partitions is not None:
             return None
-        return Target(local, self._options.get("compression", "snappy"))
+        return Target(local, self._options.get("compression", "snappy") if self._is_plain_parquet else "lz4")
 
     def publish(self, files: Sequence[str], epoch: int) -> None:
-        self._directory.publish_staged(epoch, files, ".parquet")
+        if self._is_plain_parquet or not files:
+            self._directory.publish_staged(epoch, files, ".parquet")
+            return
+        # Tasks write Parquet; Spark makes the format of it, a task for each file, and no row comes to the driver.
+        local = local_path(self._path)
+        paths = [f"{local}/{name}" for name in files]
+        columns = to_ddl(pa.schema([field.with_name(f"c{at}") for at, field in enumerate(self._schema.arrow)]))
+        numbers = self._spark.range(0, len(paths), 1, len(paths))
+        # Columns have plain names until then: mapInArrow trips over dots.
+        frame = numbers.mapInArrow(partial(_read_staged, paths, self._schema.arrow), columns)
+        with self._saved(frame.toDF(*self._schema.names), epoch) as (staging, names):
+            assert len(names) == len(files), "each task of Spark writes one file"
+            self._directory.publish_staged(epoch, [f"{staging}/{name}" for name in names], _end(names[0]))
+        for name in files:
+            self._directory.files.delete(name)
 
     def _content(self, table: pa.Table, epoch: int) -> dict[str, bytes | memoryview]:
         """The files of an epoch, by the ends of their names."""
@@ -119,18 +135,23 @@ class FileSink:
         return memoryview(sink.getvalue())
 
     def _written_by_spark(self, frame: DataFrame, epoch: int) -> dict[str, bytes | memoryview]:
+        found: dict[str, bytes | memoryview] = {}
+        with self._saved(frame, epoch) as (staging, names):
+            for name in names:
+                data = self._directory.files.read(f"{staging}/{name}")
+                assert data is not None
+                found[f"{len(found):05d}{_end(name)}"] = data
+        return found
+
+    @contextlib.contextmanager
+    def _saved(self, frame: DataFrame, epoch: int) -> Iterator[tuple[str, list[str]]]:
+        """A directory with what Spark has written, gone afterwards, and the files in it, in the order of its tasks."""
         staging = self._directory.staging(epoch)
         files = self._directory.files
         writer = frame.write.mode("overwrite").format(self._format).options(**self._options)
         try:
             writer.save(f"{self._path}/{staging}")
-            found: dict[str, bytes | memoryview] = {}
-            for name in files.names(staging):
-                if name.startswith("part-"):
-                    data = files.read(f"{staging}/{name}")
-                    assert data is not None
-                    found[f"{len(found):05d}{name[name.index('.') :] if '.' in name else ''}"] = data
-            return found
+            yield staging, sorted(name for name in files.names(staging) if name.startswith("part-"))
         except Exception as problem:
             why = storage_problem(problem)
             if not why:
@@ -138,6 +159,23 @@ class FileSink:
             raise cannot_write(self._path, why) from problem
         finally:
             files.clear(staging)
+
+
+def _end(name: str) -> str:
+    """What a file's name ends with, from the first dot on: format and compression."""
+    return name[name.index(".") :] if "." in name else ""
+
+
+def _read_staged(
+    paths: Sequence[str], schema: pa.Schema, numbers: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the files with these numbers, in the types that they are to be written with."""
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            with pq.ParquetFile(paths[number]) as file:
+                for rows in file.iter_batches():
+                    found = pa.Table.from_batches([rows]).cast(schema).to_batches()
+                    yield from (each.rename_columns([f"c{at}" for at in range(len(schema))]) for each in found)
 
 
 class MemorySink(TableSink):

@@ -7,10 +7,11 @@ broadcast_state.py            what all keys of an operator see, as values and as
 segment.py, records.py        immutable sorted files of state, and what manifests say of them
 deltas.py                     large values that changed a little
 table.py, store.py            the state of an operator as a channel sees it; all of a task's
-lineage.py, compaction.py     which segments are the state, and when they are merged into one
+lineage.py, compaction.py     which segments are the state, and when one is made of several
 key_owners.py                 which channel owns which keys, generation by generation
-checkpoint.py, manifest_facts.py   epochs begun and committed
+checkpoint.py, manifest_facts.py, adaptation_facts.py   epochs begun and committed
 envelope.py, ownership.py     checksums and identities of files; one driver at a time
+described_program.py          what of a program its checkpoint depends on
 program_changes.py            what another version of a program does to its state
 renaming.py                   operators that have another name than in the checkpoint
 files.py, object_files.py     where files are: on a path, in memory, in an S3 store

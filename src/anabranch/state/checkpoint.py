@@ -21,17 +21,17 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from anabranch.errors import CheckpointError, EpochTaken
 from anabranch.faults import reach
+from anabranch.state.described_program import DescribedProgram
 from anabranch.state.envelope import damaged, opened, seal, to_json, unseal
 from anabranch.state.files import Files, remove_passing
 from anabranch.state.lineage import files_of
 from anabranch.state.manifest_facts import ManifestFacts, TableFact, tables_of_fields, tables_to_fields
 from anabranch.state.ownership import DIRECTORY as OWNERS
 from anabranch.state.ownership import Ownership
-from anabranch.state.program_changes import ProgramChange, compare, new_names, renamed_program
+from anabranch.state.program_changes import ProgramChange, compare, new_names
 from anabranch.state.records import SegmentRecord
 
 _log = logging.getLogger("anabranch")
@@ -104,7 +104,7 @@ class Checkpoint:
     files : Files
         The checkpoint's directory.
     kept : int
-        How many manifests are kept, and with them the segments they name: so far back a damaged merge can be
+        How many manifests are kept, and with them the segments they name: so far back a damaged compaction can be
         replaced by what it was made of.
     """
 
@@ -147,7 +147,7 @@ class Checkpoint:
         assert self._owner is not None, "a checkpoint is bound before it is written to"
         return self._owner
 
-    def check(self, description: Mapping[str, Any], allow_state_loss: bool = False) -> list[str]:
+    def check(self, description: DescribedProgram, allow_state_loss: bool = False) -> list[str]:
         """Make sure that the checkpoint is new, or that the program can go on from it. Writes nothing.
 
         Returns what changed, in words, if it can; raises CheckpointError if it cannot.
@@ -164,9 +164,9 @@ class Checkpoint:
             return []
         if before is None:
             return []
-        names = new_names(description["operators"], (each["name"] for each in before.get("operators", ())))
+        names = new_names(description.operators, (each.name for each in before.operators))
         changes = [ProgramChange(f"operator {old} is now called {name}", "fine") for old, name in names.items()]
-        changes += compare(renamed_program(before, names), description)
+        changes += compare(before.renamed(names), description)
         bad = {"refused"} if allow_state_loss else {"refused", "loses state"}
         refused = [change.text for change in changes if change.effect in bad]
         if refused:
@@ -184,7 +184,7 @@ class Checkpoint:
             )
         return [change.text for change in changes]
 
-    def _program_of(self, query: str | None, committed: str) -> Mapping[str, Any] | None:
+    def _program_of(self, query: str | None, committed: str) -> DescribedProgram | None:
         """The description of the program the checkpoint is tied to; None if it is new."""
         found = self._described()
         place = f"{self.files.root}/{PROGRAM}"
@@ -192,14 +192,15 @@ class Checkpoint:
             if query is None:
                 return None
             raise damaged(place, "it is missing")
-        owner, body = found
+        owner, program, before = found
         if owner != query:
             raise damaged(place, f"it belongs to another query ({owner}; this one is {query})")
-        if committed and committed not in (digest_of(body["program"]), body["before"]):
+        if committed and committed not in (digest_of(program), before):
             raise damaged(place, "it is older than the last epoch")
-        return body["program"]
+        return program
 
-    def _described(self) -> tuple[str, Any] | None:
+    def _described(self) -> tuple[str, DescribedProgram, str] | None:
+        """The query, its program, and the digest of the one before."""
         found = self.files.read(PROGRAM)
         if found is None:
             return None
@@ -207,11 +208,11 @@ class Checkpoint:
         query, content = opened(found, "program", None, place)
         try:
             body = json.loads(content)
-            return query, {"program": body["program"], "before": body["before"]}
-        except (ValueError, KeyError, TypeError) as problem:
+            return query, DescribedProgram.of_fields(body["program"]), str(body["before"])
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise damaged(place, problem) from None
 
-    def bind(self, description: Mapping[str, Any], allow_state_loss: bool = False) -> list[str]:
+    def bind(self, description: DescribedProgram, allow_state_loss: bool = False) -> list[str]:
         """Tie the checkpoint to a program, and become its owner; returns and raises as `check` does."""
         changes = self.check(description, allow_state_loss)
         if self._owner is None:
@@ -235,15 +236,15 @@ class Checkpoint:
         for directory in ["", "epochs", "feedback", OWNERS, *inner]:
             remove_passing(self.files, directory)
 
-    def program(self) -> Mapping[str, Any] | None:
+    def program(self) -> DescribedProgram | None:
         """The description of the program that the checkpoint is tied to; None if it is new."""
         found = self._described()
-        return None if found is None else found[1]["program"]
+        return None if found is None else found[1]
 
     def operators(self) -> set[str]:
         """The names of the operators of the program that the checkpoint is tied to; none if it is new."""
         try:
-            return {each["name"] for each in (self.program() or {}).get("operators", ())}
+            return {each.name for each in (self.program() or DescribedProgram()).operators}
         except CheckpointError:
             return set()  # `check` says what is wrong with it
 
@@ -447,10 +448,10 @@ class Checkpoint:
         return sum(name not in known for name in old)
 
 
-def _described_as(description: Mapping[str, Any], before: str, query: str) -> bytes:
-    return seal("program", query, to_json({"program": description, "before": before}).encode())
+def _described_as(description: DescribedProgram, before: str, query: str) -> bytes:
+    return seal("program", query, to_json({"program": description.to_fields(), "before": before}).encode())
 
 
-def digest_of(description: Mapping[str, Any]) -> str:
+def digest_of(description: DescribedProgram) -> str:
     """One short text for one program."""
-    return hashlib.sha256(to_json(description).encode()).hexdigest()[:32]
+    return hashlib.sha256(to_json(description.to_fields()).encode()).hexdigest()[:32]

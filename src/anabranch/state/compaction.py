@@ -1,18 +1,18 @@
-"""Which segments to merge, and merging them.
+"""Which segments to make one of, and making it.
 
-Every epoch adds a small segment per channel; a lookup asks them all. So neighbours are merged, in tiers: as
+Every epoch adds a small segment per channel; a lookup asks them all. So neighbours become one, in tiers: as
 soon as four neighbours are of one order of magnitude, they become one of the next. A row is then rewritten
 once per tier, and a lookup asks a number of segments that grows with the logarithm of the state.
 
-    epoch 12 │ 11 │ 10 │ 9 ‖ 5–8 │ 1–4          newest first; ‖ the next merge takes the four on the left
+    epoch 12 │ 11 │ 10 │ 9 ‖ 5–8 │ 1–4          newest first; ‖ the next compaction takes the four on the left
 
 How large a segment is, is its rows; where values are large, as many rows as its bytes would make. So a list of a
-megabyte that grows by an item each epoch is not merged with every fourth item: items are merged with items
+megabyte that grows by an item each epoch is not rewritten with every fourth item: items are put to items
 (`deltas.py`) until there are a quarter as many.
 
-Small merges are made by the channel, when it saves. Large ones would hold up the epoch, so the driver has
-them made beside it. Either way a merge changes nothing until a manifest names its result, and what it was
-made of is kept until no manifest that is kept names it, so that a damaged merge can be done without.
+Small compactions are made by the channel, when it saves. Large ones would hold up the epoch, so the driver has
+them made beside it. Either way a compaction changes nothing until a manifest names its result, and what it was
+made of is kept until no manifest that is kept names it, so that a damaged one can be done without.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def tier(rows: int) -> int:
 
 
 def compactable(rows: Sequence[int]) -> tuple[int, int] | None:
-    """The range of neighbours, given by their rows (newest first), that should be merged next, or None.
+    """The range of neighbours, given by their rows (newest first), that should become one next, or None.
 
     A run of four or more from the newest on, none of a higher tier than those of the run are; the oldest
-    such run, so that one merge does the work of several.
+    such run, so that one compaction does the work of several.
     """
     best = None
     highest = 0

@@ -4,11 +4,11 @@ A record describes a segment: its file, the operator, the generation and the cha
 epochs it covers (first to last), rows, bytes, checksum. The segments one channel wrote in one generation
 (key_owners.py) are a *lineage*; they follow one another without overlap. When the owners of a region are replaced,
 its channels begin new lineages and read those of the old ones whose keys they took over: nothing is copied. A
-merge restricted to the keys a channel owns then *adopts* what it read, and an old segment is dropped when every
+compaction restricted to the keys a channel owns then *adopts* what it read, and an old segment is dropped when every
 channel that needs it has adopted it.
 
 Of two segments with one key, the one with the later last epoch counts: in each epoch a key has one owner, so
-nobody else wrote it since. A merge that adopts takes all its channel sees, so it never hides anything newer.
+nobody else wrote it since. A compaction that adopts takes all its channel sees, so it never hides anything newer.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def inherited(
 def others_remain(records: Iterable[SegmentRecord], channel: int, owners: RegionOwners, route: Route) -> bool:
     """Whether there are segments of other generations, adopted or not, that may hold keys of a channel.
 
-    While there are, or could be again in place of a damaged merge, the channel must not forget that a key was
+    While there are, or could be again in place of a damaged compaction, the channel must not forget that a key was
     removed: a later generation might find it there.
     """
     return any(
@@ -107,9 +107,9 @@ def visible(
 
 
 def inline_compaction(records: Sequence[SegmentRecord], rows_max: int, busy: frozenset[str] = frozenset()) -> int:
-    """How many of a channel's newest segments it should merge when it saves; 0 for none.
+    """How many of a channel's newest segments it should make one of when it saves; 0 for none.
 
-    Segments that are being merged already (`busy`) are left alone, or that work would be for nothing.
+    Segments that are being compacted already (`busy`) are left alone, or that work would be for nothing.
     """
     free = next((at for at, record in enumerate(records) if record.name in busy), len(records))
     rows = [record.weight for record in records[:free]]
@@ -130,10 +130,10 @@ def large_compactions(
     rows_max: int,
     everything: bool = False,
 ) -> list[Compaction]:
-    """The merges to make beside the epochs: (operator, channel, its visible segments to merge, newest first).
+    """The compactions to make beside the epochs: (operator, channel, its visible segments to take, newest first).
 
     A channel that inherited adopts everything it sees; otherwise the tiers decide, where they ask for more
-    than is done inline. With `everything`, each channel merges all it sees: a snapshot.
+    than is done inline. With `everything`, each channel compacts all it sees: a snapshot.
     """
     found = []
     for operator, records in segments.items():
@@ -151,15 +151,17 @@ def large_compactions(
     return found
 
 
-def after_compaction(records: Sequence[SegmentRecord], merged: SegmentRecord) -> list[SegmentRecord]:
-    """The records with a merge in place of what it was made of; unchanged if that is not there any more."""
-    names = {part.name for part in merged.parts}
+def after_compaction(records: Sequence[SegmentRecord], compacted: SegmentRecord) -> list[SegmentRecord]:
+    """The records with a compaction in place of what it was made of; unchanged if that is not there any more."""
+    names = {part.name for part in compacted.parts}
     if not names <= {record.name for record in records}:
         return list(records)
     lineage = {
-        part.name for part in merged.parts if part.channel == merged.channel and part.generation == merged.generation
+        part.name
+        for part in compacted.parts
+        if part.channel == compacted.channel and part.generation == compacted.generation
     }
-    return [merged, *(record for record in records if record.name not in lineage)]
+    return [compacted, *(record for record in records if record.name not in lineage)]
 
 
 def without_adopted(records: Sequence[SegmentRecord], owners: RegionOwners, route: Route) -> list[SegmentRecord]:
@@ -176,7 +178,7 @@ def without_adopted(records: Sequence[SegmentRecord], owners: RegionOwners, rout
 
 
 def without_damaged(records: Sequence[SegmentRecord], damaged: Iterable[str]) -> list[SegmentRecord]:
-    """The records with damaged merges replaced by what they were made of."""
+    """The records with damaged compactions replaced by what they were made of."""
     broken = set(damaged)
     return [
         part for record in records for part in (record.parts if record.name in broken and record.parts else (record,))
@@ -184,7 +186,7 @@ def without_damaged(records: Sequence[SegmentRecord], damaged: Iterable[str]) ->
 
 
 def without_old_parts(records: Sequence[SegmentRecord], before: int) -> list[SegmentRecord]:
-    """The records; merges made before an epoch no longer remember what they were made of, so that it can go."""
+    """The records; compactions made before an epoch no longer remember what they were made of, so that it can go."""
     return [
         dataclasses.replace(record, parts=()) if record.made is not None and record.made < before else record
         for record in records
@@ -192,5 +194,5 @@ def without_old_parts(records: Sequence[SegmentRecord], before: int) -> list[Seg
 
 
 def files_of(segments: Mapping[str, Sequence[SegmentRecord]]) -> set[str]:
-    """The names of all files that records, or the parts a merge could be replaced by, refer to."""
+    """The names of all files that records, or the parts a compaction could be replaced by, refer to."""
     return {each.name for records in segments.values() for record in records for each in (record, *record.parts)}

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from anabranch.state.adaptation_facts import AdaptationFacts
 from anabranch.state.key_owners import KeyOwners
 
 
@@ -35,15 +36,6 @@ class TableFact:
     bytes: int
     checksum: int
     """CRC-32 of the whole file."""
-
-
-@dataclasses.dataclass(frozen=True)
-class AdaptationFacts:
-    """What adaptation remembers; each part in a form of its own."""
-
-    scaling: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    balancing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    sizing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +83,7 @@ class ManifestFacts:
             "batch_digest": self.batch_digest,
             "clock_ms": self.clock_ms,
             "feedback": {loop: vars(each) for loop, each in self.feedback.items()},
-            "adaptation": vars(self.adaptation),
+            "adaptation": self.adaptation.to_fields(),
             "watermarks": vars(self.watermarks),
             "broadcasts": dict(self.broadcasts),
             **({"tables": tables_to_fields(self.tables)} if self.tables else {}),
@@ -106,7 +98,7 @@ class ManifestFacts:
             fields["clock_ms"],
             KeyOwners.from_facts(fields),
             {loop: FedBack(**each) for loop, each in fields["feedback"].items()},
-            AdaptationFacts(**fields["adaptation"]),
+            AdaptationFacts.of_fields(fields["adaptation"]),
             fields["batch_digest"],
             WatermarkFacts(**fields["watermarks"]),
             fields.get("broadcasts", {}),  # there was none before this version

@@ -16,7 +16,6 @@ from anabranch.errors import CheckpointError
 from anabranch.program.ddl import parse_ddl
 from anabranch.program.hashing import hash_columns, key_groups
 from anabranch.program.schema import Schema
-from anabranch.program.state_fields import FIRST_VERSION
 from anabranch.state.checkpoint import Checkpoint, Manifest
 from anabranch.state.files import Files
 from anabranch.state.lineage import KeyRoute
@@ -77,9 +76,9 @@ class CheckpointReader:
         if program is None:
             raise CheckpointError(f"{files.root} is not the checkpoint of an Anabranch query: it has no program.json")
         self.program = program
-        self.manifest = renamed_manifest(self._manifest(epoch), program["operators"])
-        self._operators = {each["name"]: each for each in self.program["operators"]}
-        self._merged: dict[str, Segment] = {}
+        self.manifest = renamed_manifest(self._manifest(epoch), program.operators)
+        self._operators = {each.name: each for each in program.operators}
+        self._compacted: dict[str, Segment] = {}
 
     def versions(self) -> list[int]:
         """The epochs that can be read."""
@@ -97,7 +96,7 @@ class CheckpointReader:
 
     def stores(self) -> list[StoreSummary]:
         """The state of every operator that has some."""
-        return [self._summary(name) for name, operator in self._operators.items() if operator["key"]]
+        return [self._summary(name) for name, operator in self._operators.items() if operator.key]
 
     def summary_table(self) -> pa.Table:
         """The same as a table."""
@@ -110,15 +109,15 @@ class CheckpointReader:
 
     def _summary(self, name: str) -> StoreSummary:
         records = self.manifest.segments.get(name, ())
-        merged = self._segment(name)
+        whole = self._segment(name)
         operator = self._operators[name]
         return StoreSummary(
             operator=name,
-            key=tuple(operator["key"]),
-            fields=tuple(operator["state"]),
+            key=operator.key,
+            fields=operator.state,
             epoch=self.manifest.epoch,
-            keys=len(merged),
-            key_groups=len(np.unique(key_groups(merged.hashes))),
+            keys=len(whole),
+            key_groups=len(np.unique(key_groups(whole.hashes))),
             segments=len(records),
             bytes=sum(record.bytes for record in records),
         )
@@ -135,8 +134,8 @@ class CheckpointReader:
             for region in self.manifest.facts.owners.regions.values()
             if operator in region.routes
         }
-        names = tuple(details["key"])
-        schema = Schema(parse_ddl(details["input"][0]))
+        names = details.key
+        schema = Schema(parse_ddl(details.input[0]))
         key = KeyRoute(names, tuple(schema.type_of(name) for name in names), routes.pop() if routes else names)
         return key.route_hashes(segment.hashes, lambda: segment.values("key"))
 
@@ -177,26 +176,25 @@ class CheckpointReader:
 
     def _hash(self, operator: str, key: Any) -> int:
         details = self._operators[operator]
-        schema = Schema(parse_ddl(details["input"][0]))
-        values = key if len(details["key"]) > 1 else (key,)
-        if len(values) != len(details["key"]):
-            raise CheckpointError(f"the key of {operator} has {len(details['key'])} parts: {', '.join(details['key'])}")
-        arrays = [pa.array([value], schema.type_of(name)) for name, value in zip(details["key"], values, strict=True)]
+        schema = Schema(parse_ddl(details.input[0]))
+        values = key if len(details.key) > 1 else (key,)
+        if len(values) != len(details.key):
+            raise CheckpointError(f"the key of {operator} has {len(details.key)} parts: {', '.join(details.key)}")
+        arrays = [pa.array([value], schema.type_of(name)) for name, value in zip(details.key, values, strict=True)]
         return int(hash_columns(arrays)[0])
 
     def _segment(self, operator: str) -> Segment:
-        if operator not in self._operators or not self._operators[operator]["key"]:
-            known = ", ".join(name for name, each in self._operators.items() if each["key"]) or "none"
+        if operator not in self._operators or not self._operators[operator].key:
+            known = ", ".join(name for name, each in self._operators.items() if each.key) or "none"
             raise CheckpointError(f"no operator {operator!r} with state in this checkpoint; with state: {known}")
-        if operator not in self._merged:
+        if operator not in self._compacted:
             records = sorted(self.manifest.segments.get(operator, ()), key=lambda record: -record.last)
             # A channel's own segments are newer than those it inherited, so sorting all by epoch is right for
             # every key: of two segments with one key, the later epoch is the one that counts.
             details = self._operators[operator]
-            were, version = details.get("were", {}), details.get("version", FIRST_VERSION)
-            segments = [segment.renamed(were) for record in records for segment in self._open(record)]
-            self._merged[operator] = Segment(compacted_segments(segments, drop_dead=True, version=version))
-        return self._merged[operator]
+            segments = [segment.renamed(details.were) for record in records for segment in self._open(record)]
+            self._compacted[operator] = Segment(compacted_segments(segments, drop_dead=True, version=details.version))
+        return self._compacted[operator]
 
     def _open(self, record: SegmentRecord) -> list[Segment]:
         data = self._files.read(f"state/{record.name}")

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from anabranch.state.checkpoint import Manifest
+from anabranch.state.described_program import DescribedOperator
 from anabranch.state.key_owners import KeyOwners, Region
 from anabranch.state.program_changes import new_names
 
 _Value = TypeVar("_Value")
 
 
-def renamed_manifest(manifest: Manifest, operators: Iterable[Mapping[str, Any]]) -> Manifest:
+def renamed_manifest(manifest: Manifest, operators: Iterable[DescribedOperator]) -> Manifest:
     """A manifest as the program with these operators would have written it."""
     facts = manifest.facts
     known = {

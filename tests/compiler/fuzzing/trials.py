@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import anabranch as ab
+from anabranch.compiler.compile import compiled
 from anabranch.compiler.layout.analysis import analyse
-from anabranch.compiler.layout.compile import compiled
 from anabranch.compiler.reading.read_operator import INTERNAL
 from anabranch.errors import AnabranchError, OperatorError
 from anabranch.program.model import State

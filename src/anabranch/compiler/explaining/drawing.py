@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 from anabranch.compiler.explaining.layout_data import layout_data
 from anabranch.compiler.explaining.running import RunningQuery
 from anabranch.compiler.layout.chains import PlannedOperator
-from anabranch.compiler.layout.plan import Plan
+from anabranch.compiler.layout.plan_data import PlanData
 from anabranch.compiler.layout.stages import Layout
 from anabranch.program.model import State
 
@@ -37,7 +37,7 @@ class _Picture:
     arrows: list[tuple[int, int, str]]
 
 
-def _picture(plan: Plan, running: RunningQuery | None) -> _Picture:
+def _picture(plan: PlanData, running: RunningQuery | None) -> _Picture:
     layout = running.layout if running is not None else plan.laid_out
     data = layout_data(plan, running)
     if layout is None or data is None:
@@ -48,7 +48,7 @@ def _picture(plan: Plan, running: RunningQuery | None) -> _Picture:
     return _laid_out(plan, layout, data)
 
 
-def _laid_out(plan: Plan, layout: Layout, data: dict[str, Any]) -> _Picture:
+def _laid_out(plan: PlanData, layout: Layout, data: dict[str, Any]) -> _Picture:
     frames = {stage["number"]: _frame(stage) for stage in data["stages"]}
     boxes = []
     for step in layout.steps:
@@ -91,7 +91,7 @@ def caption(operator: PlannedOperator) -> str:
 # -- Mermaid ----------------------------------------------------------------------------------------------
 
 
-def mermaid(plan: Plan, running: RunningQuery | None = None) -> str:
+def mermaid(plan: PlanData, running: RunningQuery | None = None) -> str:
     """The layout as a Mermaid flowchart."""
     picture = _picture(plan, running)
     lines = ["flowchart LR"]
@@ -124,7 +124,7 @@ def _quoted(text: str) -> str:
 # -- SVG --------------------------------------------------------------------------------------------------
 
 
-def svg(plan: Plan, running: RunningQuery | None = None) -> str:
+def svg(plan: PlanData, running: RunningQuery | None = None) -> str:
     """The layout as an SVG drawing: a band for each stage, so that frames never overlap."""
     picture = _picture(plan, running)
     spots = _spots(picture)

@@ -10,7 +10,7 @@ from anabranch.compiler.explaining.drawing import mermaid, svg
 from anabranch.compiler.explaining.layout_data import Merged, layout_data
 from anabranch.compiler.explaining.running import RunningQuery
 from anabranch.compiler.layout.chains import PlannedOperator
-from anabranch.compiler.layout.plan import Plan
+from anabranch.compiler.layout.plan_data import PlanData
 from anabranch.errors import ProgramError
 from anabranch.program.elastic import settings_of
 from anabranch.program.graph import Keyed, Location
@@ -23,12 +23,12 @@ _CASES = {
 }
 
 
-def explain(plan: Plan, form: str = "text", running: RunningQuery | None = None) -> str:
+def explain(plan: PlanData, form: str = "text", running: RunningQuery | None = None) -> str:
     """Explain what runs.
 
     Parameters
     ----------
-    plan : Plan
+    plan : PlanData
     form : {"text", "json", "mermaid", "svg"}
     running : RunningQuery, optional
         What a query that runs the plan has decided.
@@ -42,7 +42,7 @@ def explain(plan: Plan, form: str = "text", running: RunningQuery | None = None)
 # -- text -------------------------------------------------------------------------------------------------
 
 
-def explain_text(plan: Plan, running: RunningQuery | None = None) -> str:
+def explain_text(plan: PlanData, running: RunningQuery | None = None) -> str:
     """Every stage, what enters it and why it is there; every operator with its properties, their reasons and lines."""
     data = layout_data(plan, running)
     if data is None:
@@ -70,7 +70,7 @@ def explain_text(plan: Plan, running: RunningQuery | None = None) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _headline(plan: Plan, data: dict[str, Any]) -> str:
+def _headline(plan: PlanData, data: dict[str, Any]) -> str:
     regions = sum(stage["region"] is not None for stage in data["stages"])
     return (
         f"{_count(len(plan.operators), 'operator')} in {_count(len(data['stages']), 'stage')}, "
@@ -216,12 +216,12 @@ def place(location: Location | None) -> str:
 # -- JSON -------------------------------------------------------------------------------------------------
 
 
-def explain_json(plan: Plan, running: RunningQuery | None = None) -> str:
+def explain_json(plan: PlanData, running: RunningQuery | None = None) -> str:
     """Everything the text says, for programs."""
     return json.dumps(explain_data(plan, running), indent=2, ensure_ascii=False)
 
 
-def explain_data(plan: Plan, running: RunningQuery | None = None) -> dict[str, Any]:
+def explain_data(plan: PlanData, running: RunningQuery | None = None) -> dict[str, Any]:
     """Everything the text says, as plain data."""
     data = layout_data(plan, running)
     places: dict[str, list[int]] = {}

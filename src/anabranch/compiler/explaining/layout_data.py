@@ -9,7 +9,7 @@ import enum
 from typing import Any
 
 from anabranch.compiler.explaining.running import RunningQuery
-from anabranch.compiler.layout.plan import Plan
+from anabranch.compiler.layout.plan_data import PlanData
 from anabranch.compiler.layout.stages import Edge, Exit, Layout, Stage
 from anabranch.program.graph import Union
 
@@ -23,7 +23,7 @@ class Merged(enum.StrEnum):
     WRITTEN_WHERE_MADE = "not at all: written where it is made"
 
 
-def layout_data(plan: Plan, running: RunningQuery | None = None) -> dict[str, Any] | None:
+def layout_data(plan: PlanData, running: RunningQuery | None = None) -> dict[str, Any] | None:
     """What runs; None if nothing can.
 
     Returns

@@ -1,6 +1,6 @@
 """What runs where: chains of operators that are safe together, then stages and the shuffles between them.
 
-compile.py       the front door: nodes in, a plan out         plan.py   models and layout, frozen
+plan_data.py     models and layout, frozen
 chains.py        what may run in parallel together            punctuations.py   whose punctuations are waited for
 stages.py        the layout: steps, edges, stages             laying_out.py   how it is made
 pragmas.py       isolate and colocate                         order_needs.py   which edges carry trails

@@ -28,13 +28,13 @@ from anabranch.program.model import Ordering, Selectivity, State
 from anabranch.program.punctuated_streams import carrying_punctuations
 
 if TYPE_CHECKING:
-    from anabranch.compiler.layout.plan import Plan
+    from anabranch.compiler.layout.plan_data import PlanData
 
 
 _ISOLATED = "isolate() gives it a stage of its own"
 
 
-def lay_out(plan: Plan) -> Layout:
+def lay_out(plan: PlanData) -> Layout:
     """The steps and stages of a plan, every edge with trails: `order_needs` takes them off where nobody needs them."""
     layout = _laid_out(plan, {})
     broken = pragmas.parted(plan, layout)
@@ -44,7 +44,7 @@ def lay_out(plan: Plan) -> Layout:
     return layout
 
 
-def _laid_out(plan: Plan, held: Mapping[int, PlannedOperator]) -> Layout:
+def _laid_out(plan: PlanData, held: Mapping[int, PlannedOperator]) -> Layout:
     draft = _Draft(plan, held)
     for operator in plan.operators:
         draft.place(operator)
@@ -65,7 +65,7 @@ class _Branch:
 
 
 class _Draft:
-    def __init__(self, plan: Plan, held: Mapping[int, PlannedOperator]) -> None:
+    def __init__(self, plan: PlanData, held: Mapping[int, PlannedOperator]) -> None:
         self._plan = plan
         self._held = held
         self._isolated = pragmas.isolated(plan)
@@ -387,7 +387,7 @@ def _computed(operator: PlannedOperator) -> str:
     return f"its key {key.text} is computed from a tuple: there are no columns to route by" if key is not None else ""
 
 
-def _key_names(plan: Plan) -> dict[int, tuple[str, ...]]:
+def _key_names(plan: PlanData) -> dict[int, tuple[str, ...]]:
     """For operators with a key: which of its columns their chain is routed by, by the names they have there."""
     found: dict[int, tuple[str, ...]] = {}
     # What the columns of a chain's key are called where we are in it.

@@ -20,11 +20,11 @@ from anabranch.program.graph import Node, Port, Union
 from anabranch.program.model import State
 
 if TYPE_CHECKING:
-    from anabranch.compiler.layout.plan import Plan
+    from anabranch.compiler.layout.plan_data import PlanData
     from anabranch.compiler.layout.stages import Layout
 
 
-def isolated(plan: Plan) -> set[int]:
+def isolated(plan: PlanData) -> set[int]:
     """The operators that have a stage of their own; an operator with several outputs and these are one."""
     found: set[int] = set()
     for operator in plan.operators:
@@ -40,7 +40,7 @@ def isolated(plan: Plan) -> set[int]:
     return found | ports
 
 
-def groups(plan: Plan) -> list[list[PlannedOperator]]:
+def groups(plan: PlanData) -> list[list[PlannedOperator]]:
     """Operators that must run in one stage, in the order of the plan."""
     group_of: dict[str, set[str]] = {}
     for operator in plan.operators:
@@ -58,7 +58,7 @@ def named_together(nodes: Iterable[Node]) -> set[str]:
     return {name for node in nodes if node.together for name in (node.name, *map(str, node.together))}
 
 
-def parted(plan: Plan, layout: Layout) -> list[list[PlannedOperator]]:
+def parted(plan: PlanData, layout: Layout) -> list[list[PlannedOperator]]:
     """The groups that a layout does not keep together."""
     stages = _stages(layout)
     return [
@@ -68,7 +68,7 @@ def parted(plan: Plan, layout: Layout) -> list[list[PlannedOperator]]:
     ]
 
 
-def held(plan: Plan, broken: list[list[PlannedOperator]]) -> dict[int, PlannedOperator]:
+def held(plan: PlanData, broken: list[list[PlannedOperator]]) -> dict[int, PlannedOperator]:
     """Operators without state that must be the entry of a stage, with the operator with state whose stage it is."""
     found: dict[int, PlannedOperator] = {}
     for group in broken:
@@ -83,7 +83,7 @@ def held(plan: Plan, broken: list[list[PlannedOperator]]) -> dict[int, PlannedOp
     return found
 
 
-def check(plan: Plan, layout: Layout) -> None:
+def check(plan: PlanData, layout: Layout) -> None:
     """An error if operators that must run in one stage do not."""
     for group in parted(plan, layout):
         stages = _stages(layout)
@@ -102,7 +102,7 @@ def check(plan: Plan, layout: Layout) -> None:
 
 
 def _reason(
-    plan: Plan,
+    plan: PlanData,
     layout: Layout,
     stages: Mapping[str, tuple[int, ...]],
     first: PlannedOperator,

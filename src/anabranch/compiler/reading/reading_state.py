@@ -68,7 +68,7 @@ class TooLargeError(Exception):
 
 
 Objects = frozenset[Object]
-Place = str | int | None
+Element = str | int | None
 ReadExpression = Callable[["Reading", Any], Value]
 ReadStatement = Callable[["Reading", Any], None]
 ExpressionHandlers = Mapping[type[ast.expr], ReadExpression]
@@ -401,7 +401,7 @@ class Reading:
             self.outliving.append((value, path, self.place(node), self.made_by))
 
     def put(
-        self, container: Value, value: Value, node: Any, how: str, at: Place = None, again: Objects = frozenset()
+        self, container: Value, value: Value, node: Any, how: str, at: Element = None, again: Objects = frozenset()
     ) -> None:
         """`value` is put into `container`, under a constant key or place; `again` are objects that were there."""
         self.mutate(container, node, how, moves=at is None)
@@ -416,7 +416,7 @@ class Reading:
             self.heap.put(LOST, value)
         self.stored(value, node, container.objects, again=again)
 
-    def stored(self, value: Value, node: Any, into: Objects, at: Place = None, again: Objects = frozenset()) -> None:
+    def stored(self, value: Value, node: Any, into: Objects, at: Element = None, again: Objects = frozenset()) -> None:
         """Remember that objects made in this call were put into others; `at` tells places of one display apart."""
         for each in value.objects - again:
             if isinstance(each, Site):

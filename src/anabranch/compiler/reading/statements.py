@@ -281,14 +281,14 @@ def _read_with(reading: Reading, node: ast.With) -> None:
     reading.branch_depth -= 1
 
 
-def _absolute_name(module: str, package: str, level: int) -> str:
-    """The module that an import with `level` leading dots means in a package; as written if there is no such."""
-    if not level or not package:
+def _absolute_name(module: str, package: str, dots: int) -> str:
+    """The module that an import with so many leading `dots` means in a package; as written if there is no such."""
+    if not dots or not package:
         return module
     parents = package.split(".")
-    if level > len(parents):
+    if dots > len(parents):
         return module
-    base = ".".join(parents[: len(parents) - level + 1])
+    base = ".".join(parents[: len(parents) - dots + 1])
     return f"{base}.{module}" if module else base
 
 

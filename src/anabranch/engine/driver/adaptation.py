@@ -20,8 +20,8 @@ from anabranch.engine.driver.epoch_progress import Change, EpochDurations
 from anabranch.engine.driver.epoch_sizing import EpochSizing, TakenFiles
 from anabranch.engine.driver.scaling import Scaling, overhead_s
 from anabranch.engine.reports import Report
+from anabranch.state.adaptation_facts import AdaptationFacts
 from anabranch.state.key_owners import KeyOwners
-from anabranch.state.manifest_facts import AdaptationFacts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Adaptation:
 
     def to_facts(self) -> AdaptationFacts:
         """What a restarted driver needs to go on, for the manifest."""
-        sizing = {} if self.sizing is None else self.sizing.to_facts()
+        sizing = None if self.sizing is None else self.sizing.to_facts()
         return AdaptationFacts(self.scaling.to_facts(), self.balancing.to_facts(), sizing)
 
     def restore(self, facts: AdaptationFacts, owners: KeyOwners) -> None:

@@ -30,13 +30,14 @@ from anabranch.partitioning.counting.workload import Workload
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.placing.construct import Construction, ConstructionSettings, resized
 from anabranch.partitioning.placing.hot_key_ways import plan_splits, resplit
-from anabranch.partitioning.placing.planner import Period, Planner, PlannerSettings, Replace
+from anabranch.partitioning.placing.planner import Period, Planner, PlannerMemory, PlannerSettings, Replace
 from anabranch.partitioning.placing.utility import Utility
 from anabranch.partitioning.resources import GROWTHS, TOLERANCE_DEFAULT, Growth, Resources
 from anabranch.partitioning.threshold import SIGMA_DEFAULT
 from anabranch.program.graph import Keyed
 from anabranch.program.model import Load, declaration_of
 from anabranch.program.options import read_options
+from anabranch.state.adaptation_facts import BalancingFacts
 
 _SPEED_KEPT = 0.98
 """Of what is known about the speed of writing state, per report of a channel."""
@@ -129,7 +130,7 @@ class Balancing:
         self._ways: dict[str, dict[int, int]] = {}
         self._known: dict[str, Knowledge] = {}
         self._planners: dict[str, Planner] = {}
-        self._earlier: dict[str, Mapping[str, int]] = {}  # what planners of an earlier driver left
+        self._earlier: dict[str, PlannerMemory] = {}  # what planners of an earlier driver left
 
     def observe(self, epoch: int, reports: Sequence[Report], functions: Mapping[str, PartitioningFunction]) -> None:
         """Take in what splitters and channels reported of an epoch."""
@@ -242,7 +243,7 @@ class Balancing:
                 knows_tail=True,
             )
             planner = self._planners[region] = Planner(current, PlannerSettings(settings))
-            planner.restore(self._earlier.pop(region, {}))
+            planner.restore(self._earlier.pop(region, PlannerMemory()))
         planner.adopt(current)
         return planner
 
@@ -254,30 +255,29 @@ class Balancing:
         """The last decisions about a region: number of the period, and the reason."""
         return self._planners[region].history if region in self._planners else ()
 
-    def to_facts(self) -> dict[str, Any]:
-        """What a restarted driver needs to go on."""
+    def to_facts(self) -> dict[str, BalancingFacts]:
+        """What a restarted driver needs to go on, by region."""
         return {
-            region: {
-                "known": known.to_facts(),
-                "planner": self._planner_facts(region),
-                "ways": [[key, count] for key, count in self._ways.get(region, {}).items()],
-            }
+            region: BalancingFacts(
+                known.to_facts(), self._planner_memory(region), tuple(self._ways.get(region, {}).items())
+            )
             for region, known in self._known.items()
         }
 
-    def _planner_facts(self, region: str) -> dict[str, int]:
-        return self._planners[region].to_facts() if region in self._planners else dict(self._earlier.get(region, {}))
+    def _planner_memory(self, region: str) -> PlannerMemory:
+        planner = self._planners.get(region)
+        return planner.memory() if planner is not None else self._earlier.get(region, PlannerMemory())
 
-    def restore(self, facts: Mapping[str, Any]) -> None:
+    def restore(self, facts: Mapping[str, BalancingFacts]) -> None:
         """Go on from an earlier driver's facts."""
         if not self._settings.enabled:
             return
         for region, each in facts.items():
             if region in self._resources:
-                self._known[region] = Knowledge.of_facts(each["known"])
-                self._earlier[region] = each["planner"]
+                self._known[region] = Knowledge.of_facts(each.known)
+                self._earlier[region] = each.planner
                 if region in self._salted:
-                    self._ways[region] = dict(each["ways"])
+                    self._ways[region] = dict(each.ways)
 
 
 def _splittable(layout: Layout, stage: Stage) -> bool:

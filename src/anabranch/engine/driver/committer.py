@@ -58,7 +58,7 @@ class Committer:
             for name, logic in keyed.items()
             if logic.history is not None or any(field.was for field in logic.fields)
         }
-        latest = renamed_manifest(self._checkpoint.latest(), describe_program(program)["operators"])
+        latest = renamed_manifest(self._checkpoint.latest(), describe_program(program).operators)
         durable = {
             operator: [record for record in records if not record.transient]
             for operator, records in latest.segments.items()

@@ -22,11 +22,12 @@ import itertools
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from anabranch.control.epoch_size import EpochSize, TakenEpoch
 from anabranch.engine.driver.epoch_progress import FileProgress
 from anabranch.engine.reports import SplitReport
+from anabranch.state.adaptation_facts import SizingFacts
 
 if TYPE_CHECKING:
     from anabranch.engine.driver.adaptation import EpochFacts
@@ -78,12 +79,12 @@ class EpochSizing:
         How long an epoch should last.
     slots : int
         How many tasks run at once.
-    facts : mapping
+    facts : SizingFacts, optional
         What `to_facts` of an earlier driver gave.
     """
 
     def __init__(
-        self, directories: Mapping[str, str | None], target_s: float, slots: int, facts: Mapping[str, Any]
+        self, directories: Mapping[str, str | None], target_s: float, slots: int, facts: SizingFacts | None = None
     ) -> None:
         found = {source: local_files(path) for source, path in directories.items() if path is not None}
         self._size = EpochSize(
@@ -92,8 +93,9 @@ class EpochSizing:
             max(BEGINNING_FILES, slots),
             {source: beginning(files, target_s * slots * BYTES_PER_SLOT_S) for source, files in found.items()},
         )
-        self._size.restore(facts)
-        self._newest: dict[str, int] = dict(facts.get("newest_ms", {}))
+        remembered = facts if facts is not None else SizingFacts()
+        self._size.restore(remembered.size)
+        self._newest = dict(remembered.newest_ms)
         self._times = {source: [time_ms for time_ms, _ in files] for source, files in found.items()}
         self._read_limits: ReadLimits | None = None
         self._left = False
@@ -184,9 +186,9 @@ class EpochSizing:
             for source, limit in taken.limits.items()
         }
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> SizingFacts:
         """What a restarted driver needs to go on."""
-        return {**self._size.to_dict(), "newest_ms": self._newest}
+        return SizingFacts(self._size.memory(), dict(self._newest))
 
 
 def local_files(directory: str) -> list[tuple[int, int]]:

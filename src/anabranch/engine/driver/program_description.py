@@ -2,49 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 from anabranch.engine.worker.tasks import Program
 from anabranch.errors import CheckpointError
 from anabranch.program.graph import Keyed, Node
 from anabranch.program.state_fields import FIRST_VERSION
 from anabranch.state.checkpoint import Checkpoint, Manifest
+from anabranch.state.described_program import DescribedOperator, DescribedProgram
 from anabranch.state.records import SegmentRecord, Shape
 from anabranch.state.renaming import renamed_manifest
 from anabranch.state.user_objects import UserClasses
 
 
-def describe_program(program: Program) -> dict[str, Any]:
+def describe_program(program: Program) -> DescribedProgram:
     """What of a program its checkpoint depends on: not its code, but its operators, keys, state and types."""
-    operators = {}
-    for step in program.layout.steps:
-        node = step.node
-        operators[node.name] = {
-            "name": node.name,
-            "kind": node.kind,
-            "key": list(node.key),
-            "key_types": [str(node.inputs[0].schema.type_of(name)) for name in node.key],
-            "state": [field.name for field in node.logic.fields] if isinstance(node.logic, Keyed) else [],
-            "input": [str(each.schema) for each in node.inputs],
-            "output": str(node.schema),
-            **_history_of(node),
-        }
-    return {"operators": list(operators.values())}
+    operators = {step.node.name: _described(step.node) for step in program.layout.steps}
+    return DescribedProgram(tuple(operators.values()))
 
 
-def _history_of(node: Node) -> dict[str, Any]:
-    """What it says of earlier versions, and of broadcast state; most say nothing."""
-    found: dict[str, Any] = {"was": list(node.was)} if node.was else {}
-    if isinstance(node.logic, Keyed) and node.logic.broadcast is not None:
-        found["broadcast"] = [field.name for field in node.logic.broadcast.fields]
-    if isinstance(node.logic, Keyed):
-        were = {field.name: list(field.was) for field in node.logic.fields if field.was}
-        found |= {"were": were} if were else {}
-        found |= {"version": node.logic.version} if node.logic.version != FIRST_VERSION else {}
-    return found
+def _described(node: Node) -> DescribedOperator:
+    keyed = node.logic if isinstance(node.logic, Keyed) else None
+    fields = keyed.fields if keyed is not None else ()
+    shared = keyed.broadcast if keyed is not None else None
+    return DescribedOperator(
+        name=node.name,
+        kind=node.kind,
+        key=tuple(node.key),
+        key_types=tuple(str(node.inputs[0].schema.type_of(name)) for name in node.key),
+        state=tuple(field.name for field in fields),
+        input=tuple(str(each.schema) for each in node.inputs),
+        output=str(node.schema),
+        was=tuple(node.was),
+        were={field.name: tuple(field.was) for field in fields if field.was},
+        version=keyed.version if keyed is not None else FIRST_VERSION,
+        broadcast=tuple(field.name for field in shared.fields) if shared is not None else None,
+    )
 
 
-def checked_description(program: Program, held: Checkpoint, allow_state_loss: bool) -> dict[str, Any]:
+def checked_description(program: Program, held: Checkpoint, allow_state_loss: bool) -> DescribedProgram:
     """The description of a program that can go on from a checkpoint; CheckpointError if it cannot. Writes nothing."""
     description = describe_program(program)
     held.check(description, allow_state_loss)
@@ -57,7 +53,7 @@ def _check_state(program: Program, manifest: Manifest, where: str) -> None:
 
     Records say of which versions and which classes state is, so nothing of it has to be read for that.
     """
-    known = renamed_manifest(manifest, describe_program(program)["operators"]).segments
+    known = renamed_manifest(manifest, describe_program(program).operators).segments
     problems = [
         problem for _, node in program.layout.stateful() for problem in _problems(node, known.get(node.name, ()))
     ]
@@ -68,7 +64,7 @@ def _check_state(program: Program, manifest: Manifest, where: str) -> None:
         )
 
 
-def _problems(node: Node, records: Any) -> list[str]:
+def _problems(node: Node, records: Iterable[SegmentRecord]) -> list[str]:
     assert isinstance(node.logic, Keyed)
     history, now = node.logic.history, node.logic.version
     found: list[str] = []
@@ -93,6 +89,6 @@ def _problems(node: Node, records: Any) -> list[str]:
     return found + [f"operator {node.title}: {reason}" for reason in reasons if reason is not None]
 
 
-def _with_parts(records: Any) -> list[SegmentRecord]:
-    """Records, and those that a damaged merge would be replaced by."""
+def _with_parts(records: Iterable[SegmentRecord]) -> list[SegmentRecord]:
+    """Records, and those that a damaged compaction would be replaced by."""
     return [each for record in records for each in (record, *record.parts)]

@@ -31,8 +31,8 @@ class Results:
             for order, payload in zip(batch.column(1).to_pylist(), batch.column(2), strict=True):
                 kind = order[0]
                 if kind == RESULT:
-                    exit_number, edge, place = result_of(order)
-                    self._parts[exit_number].append((place, edge, payload.as_buffer()))
+                    exit_number, edge, coordinate = result_of(order)
+                    self._parts[exit_number].append((coordinate, edge, payload.as_buffer()))
                 elif kind == REPORT:
                     self.reports.append(from_bytes(payload.as_buffer()))
                 elif kind == SAMPLE:
@@ -67,11 +67,11 @@ class Results:
         if not all(self._layout.edges[at].ordered for at in found.edges):
             parts = sorted(self._parts[number], key=lambda part: part[:2])  # what one channel made stays in its order
             return pa.Table.from_batches([unpack(payload, schema) for _, _, payload in parts], schema)
-        # By place: what is sorted already is then sorted quickly.
+        # By coordinate: what is sorted already is then sorted quickly.
         parts = sorted(self._parts[number], key=lambda part: part[0])
-        bases = [self._base(place, edge) for place, edge, _ in parts]
+        bases = [self._base(coordinate, edge) for coordinate, edge, _ in parts]
         return merged(self._layout, found, [(edge, payload) for _, edge, payload in parts], bases)
 
-    def _base(self, place: bytes, edge: int) -> int:
+    def _base(self, coordinate: bytes, edge: int) -> int:
         """What makes the numbers of a packet positions."""
-        return self._positions.base(piece_of(place)) if is_relative(self._layout, self._layout.edges[edge]) else 0
+        return self._positions.base(piece_of(coordinate)) if is_relative(self._layout, self._layout.edges[edge]) else 0

@@ -12,9 +12,10 @@ left of the epoch is overhead: planning, scheduling, commit, and Spark's own boo
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anabranch.control import (
     AdaptationPeriods,
@@ -32,6 +33,7 @@ from anabranch.control.executor_planner import side_by_side
 from anabranch.engine.reports import ChannelReport, MergerReport, Report
 from anabranch.errors import ProgramError
 from anabranch.program.options import CHANNELS_MAX
+from anabranch.state.adaptation_facts import ScalingFacts
 from anabranch.state.rescale_requests import RescaleRequests
 
 if TYPE_CHECKING:
@@ -242,24 +244,22 @@ class Scaling:
 
     # -- a restarted driver continues ---------------------------------------------------------------------
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> ScalingFacts:
         """What a restarted driver needs to go on."""
-        return {
-            "period": self._periods.period,
-            "controllers": {region: controller.to_dict() for region, controller in self._controllers.items()},
-        }
+        controllers = {region: controller.memory() for region, controller in self._controllers.items()}
+        return ScalingFacts(self._periods.period, controllers)
 
-    def restore(self, facts: Mapping[str, Any], channels: Mapping[str, int]) -> None:
+    def restore(self, facts: ScalingFacts, channels: Mapping[str, int]) -> None:
         """Go on from an earlier driver's facts, with the channels the regions really have.
 
         What the controllers learned is kept; a pin is this run's option, never an earlier run's.
         """
-        self._periods.restore(facts.get("period", 0))
-        for region, state in facts.get("controllers", {}).items():
+        self._periods.restore(facts.period)
+        for region, memory in facts.controllers.items():
             controller = self._controllers.get(region)
             if controller is None:
                 continue  # the program has changed
-            controller.restore({**state, "pinned": None, "channels": channels[region]})
+            controller.restore(dataclasses.replace(memory, pinned=None, channels=channels[region]))
             if self._options.channels is not None:
                 controller.handle(Pin(self._options.channels))
             elif controller.pinned:

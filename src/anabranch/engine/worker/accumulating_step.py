@@ -69,7 +69,7 @@ def accumulating_step(
         blocks = [(kept.part if start == 0 else None, rows[start:stop]) for start, stop in cuts]
         places: list[int] = []
         outputs: list[Any] = []
-        for (start, stop), folded in _merging(pool, kept, cuts, blocks):
+        for (start, stop), folded in _combining(pool, kept, cuts, blocks):
             for at, made in enumerate(folded.outputs, start):
                 places += [positions[at]] * len(made)
                 outputs += made
@@ -96,7 +96,7 @@ def _cuts(count: int, block: int, rows: int) -> list[tuple[int, int]]:
     return [(start, stop) for start, stop in itertools.pairwise(edges) if start < stop]
 
 
-def _merging(
+def _combining(
     pool: Pool, kept: Accumulate, cuts: Sequence[tuple[int, int]], blocks: Sequence[Any]
 ) -> Iterator[tuple[tuple[int, int], Folded]]:
     """Blocks with what became of them, in order."""
@@ -108,7 +108,7 @@ def _merging(
             return
         # As they come: what is full is merged at once, and the last full block of a stretch stands for all of them.
         found: dict[int, Folded] = {}
-        merged: dict[int, Values | None] = {}
+        combined: dict[int, Values | None] = {}
         last: dict[int, int] = {}
         for first, some in run:
             for at, folded in enumerate(some, first):
@@ -116,11 +116,11 @@ def _merging(
                 end = kept.count + cuts[at][1]
                 if end % kept.block == 0 and folded.problem is None:
                     stretch = (end - 1) // kept.every
-                    merged[stretch] = kept.merged(merged.get(stretch), folded.values)
+                    combined[stretch] = kept.combined(combined.get(stretch), folded.values)
                     last[stretch] = max(last.get(stretch, at), at)
                     folded.values = None
         for stretch, at in last.items():
-            found[at].values = merged[stretch]
+            found[at].values = combined[stretch]
         begun = kept.count
         for at in sorted(found):
             assert kept.count == begun + cuts[at][0]

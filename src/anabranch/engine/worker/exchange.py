@@ -8,11 +8,11 @@ and sorts the few rows of a task, so that what must be known first comes first:
 
     0  a failure             the task passes it on and does nothing else
     1  a header              the pieces of the sources and their row counts: they make numbers into positions
-    2  data                  edge, place; the payload is a packet: an Arrow batch, then trails
+    2  data                  edge, coordinate; the payload is a packet: an Arrow batch, then trails
     3  punctuations          edge; the payload is trails
     4  advances              edge, which of its watermarks; the payload is trails and values
     5  data for later        depth, index, and what is below: handed on
-    6  a result              exit, edge, place
+    6  a result              exit, edge, coordinate
     7  a report              what a task did
     8  an error that was met  while an epoch that failed is retraced (`retracing`)
     9  a sample              what a step did with keys that are run again (`sampling`)
@@ -34,7 +34,7 @@ import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.reports import ChannelReport, Report, RoutedKeys, SplitReport, to_bytes
-from anabranch.engine.worker.packets import data_place, number_place, pack, route
+from anabranch.engine.worker.packets import data_coordinate, number_coordinate, pack, route
 from anabranch.engine.worker.retracing import Failure
 from anabranch.engine.worker.stage_flow import Leaving
 from anabranch.engine.worker.trails import Trails, encoded
@@ -119,7 +119,7 @@ class Outbox:
         self._next = self._indexes.get(depth + 1)
         self._whom = whom % self._next.count if self._next is not None else 0
         self._epoch = epoch
-        self._producer = number_place(whom)
+        self._producer = number_coordinate(whom)
         self._packets = 0
         self._tallies: dict[int, Tally] = {}
 
@@ -127,20 +127,20 @@ class Outbox:
         """Tuples and punctuations that leave a stage."""
         edge, trails = leaving.edge, leaving.trails
         if len(trails[0]):
-            place = self._place(edge, piece, trails)
+            coordinate = self._coordinate(edge, piece, trails)
             if edge.target < 0:
                 schema = self._layout.steps[edge.source].node.schema.arrow
                 packet = pack(leaving.columns, schema, trails if edge.ordered else None)
-                yield self._on(_RESULT.pack(RESULT, edge.place, edge.number) + place, packet)
+                yield self._on(_RESULT.pack(RESULT, edge.place, edge.number) + coordinate, packet)
             else:
-                yield from self._data(edge, place, trails, leaving.columns)
+                yield from self._data(edge, coordinate, trails, leaving.columns)
         if leaving.marks is not None and len(leaving.marks[0]):
-            order = _EDGE.pack(MARKS, edge.number) + data_place(piece, int(leaving.marks[0][0]))
+            order = _EDGE.pack(MARKS, edge.number) + data_coordinate(piece, int(leaving.marks[0][0]))
             yield from self._to_all(edge, order, encoded(leaving.marks))
         for each in leaving.advances:
             if len(each.values):
                 which = _EDGE.pack(ADVANCES, edge.number) + bytes([edge.watermarks.index(each.name)])
-                order = which + data_place(piece, int(each.trails[0][0]))
+                order = which + data_coordinate(piece, int(each.trails[0][0]))
                 yield from self._to_all(edge, order, encoded([*each.trails, each.values]))
 
     def _to_all(self, edge: Edge, order: bytes, payload: bytes) -> Iterator[Row]:
@@ -149,17 +149,17 @@ class Outbox:
         for channel in range(self._functions[target.number].channels):
             yield self._to(target, channel, order, payload)
 
-    def _place(self, edge: Edge, piece: bytes, trails: Trails) -> bytes:
+    def _coordinate(self, edge: Edge, piece: bytes, trails: Trails) -> bytes:
         """Where a packet stands among others: by its first position or, if it has none, behind its producer's last."""
         if edge.ordered or piece:
-            return data_place(piece, int(trails[0][0]))
+            return data_coordinate(piece, int(trails[0][0]))
         self._packets += 1
-        return data_place(self._producer, self._packets)
+        return data_coordinate(self._producer, self._packets)
 
-    def _data(self, edge: Edge, place: bytes, trails: Trails, columns: Sequence[pa.Array]) -> Iterator[Row]:
+    def _data(self, edge: Edge, coordinate: bytes, trails: Trails, columns: Sequence[pa.Array]) -> Iterator[Row]:
         target = self._layout.stages[self._layout.steps[edge.target].stage]
         function = self._functions[target.number]
-        order = _EDGE.pack(DATA, edge.number) + place
+        order = _EDGE.pack(DATA, edge.number) + coordinate
         schema = self._layout.steps[edge.source].node.schema
         if edge.to_all:
             yield from self._to_all(edge, order, pack(columns, schema.arrow, trails))
@@ -170,7 +170,7 @@ class Outbox:
             channels = function.route(hashes)
         elif target.kind == "spread":
             # Pieces begin at different channels, or short pieces would all end with the first ones.
-            channels = ((trails[0] + zlib.crc32(place[:-8])) % function.channels).astype(np.int32)
+            channels = ((trails[0] + zlib.crc32(coordinate[:-8])) % function.channels).astype(np.int32)
         else:
             channels = np.zeros(len(trails[0]), dtype=np.int32)
         only = self._sent(self._layout, edge)
@@ -196,7 +196,7 @@ class Outbox:
         """Tuples that leave the program, to a merger."""
         edge = leaving.edge
         schema = self._layout.steps[edge.source].node.schema.arrow
-        order = _RESULT.pack(RESULT, edge.place, edge.number) + data_place(b"", int(leaving.trails[0][0]))
+        order = _RESULT.pack(RESULT, edge.place, edge.number) + data_coordinate(b"", int(leaving.trails[0][0]))
         return index, order, pack(leaving.columns, schema, leaving.trails)
 
     def _on(self, order: bytes, payload: bytes) -> Row:
@@ -247,12 +247,12 @@ def report_row(report: Report) -> Row:
 
 
 def edge_of(order: bytes) -> tuple[int, bytes]:
-    """The edge and the place of data or punctuations."""
+    """The edge and the coordinate of data or punctuations."""
     return _EDGE.unpack_from(order)[1], order[_EDGE.size :]
 
 
 def result_of(order: bytes) -> tuple[int, int, bytes]:
-    """The exit, the edge and the place of a result."""
+    """The exit, the edge and the coordinate of a result."""
     _, exit_number, edge = _RESULT.unpack_from(order)
     return exit_number, edge, order[_RESULT.size :]
 

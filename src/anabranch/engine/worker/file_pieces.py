@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.engine.worker.needed_columns import Needed
-from anabranch.engine.worker.packets import number_place, text_place
+from anabranch.engine.worker.packets import number_coordinate, text_coordinate
 from anabranch.errors import InputError
 from anabranch.program.schema import Schema
 
@@ -40,7 +40,7 @@ class SourceRows:
 
     source: int
     """Which source of the program."""
-    place: bytes
+    coordinate: bytes
     """Where the piece stands among all pieces of the epoch."""
     columns: Sequence[pa.Array]
     modified_ms: float | None = None
@@ -53,7 +53,7 @@ class FilePiece:
 
     source: int
     path: str
-    place: bytes
+    coordinate: bytes
     modified_ms: float
     groups: tuple[int, ...]
     size: int
@@ -95,9 +95,9 @@ def cut(file: ListedFile, found: pq.FileMetaData, size_max: int | None) -> list[
         if not runs or (size_max is not None and runs[-1][1] + size > size_max):
             runs.append(([], 0))
         runs[-1] = ([*runs[-1][0], group], runs[-1][1] + size)
-    before = number_place(file.modified_ms * 1000) + text_place(file.name)
+    before = number_coordinate(file.modified_ms * 1000) + text_coordinate(file.name)
     return [
-        FilePiece(file.source, file.path, before + number_place(at), file.modified_ms, tuple(groups), size)
+        FilePiece(file.source, file.path, before + number_coordinate(at), file.modified_ms, tuple(groups), size)
         for at, (groups, size) in enumerate(runs)
     ]
 
@@ -106,11 +106,11 @@ def dealt(pieces: Sequence[FilePiece], tasks: int) -> list[list[FilePiece]]:
     """Pieces for tasks, evenly: the largest first, each to whoever has least. There is one task at least."""
     shares: list[list[FilePiece]] = [[] for _ in range(max(1, min(tasks, len(pieces))))]
     load = [(0, at) for at in range(len(shares))]
-    for piece in sorted(pieces, key=lambda each: (-each.size, each.place)):
+    for piece in sorted(pieces, key=lambda each: (-each.size, each.coordinate)):
         size, at = heapq.heappop(load)
         shares[at].append(piece)
         heapq.heappush(load, (size + max(piece.size, 1), at))
-    return [sorted(share, key=lambda each: each.place) for share in shares]
+    return [sorted(share, key=lambda each: each.coordinate) for share in shares]
 
 
 def why_not(found: pq.FileMetaData, wanted: Schema) -> str | None:
@@ -196,6 +196,6 @@ def read_pieces(pieces: Sequence[FilePiece], needed: Sequence[Needed]) -> Iterat
                         else pa.nulls(len(batch), field.type)
                         for field in wanted.schema
                     ]
-                    yield SourceRows(piece.source, piece.place, columns, piece.modified_ms)
+                    yield SourceRows(piece.source, piece.coordinate, columns, piece.modified_ms)
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"the file {piece.path} cannot be read: {error}") from None

@@ -110,7 +110,7 @@ class LocalChannels:
 
 def _whereabouts(order: str | None, piece: bytes) -> str:
     """Where in its source a piece is, for people."""
-    place = piece[1:-8]  # without which source it is, and where in a file or partition it begins
+    coordinate = piece[1:-8]  # without which source it is, and where in a file or partition it begins
     if order == "kafka":
-        return f"partition {number_of(place[-8:])} of topic {text_of(place[:-8])}"
-    return text_of(place[8:])
+        return f"partition {number_of(coordinate[-8:])} of topic {text_of(coordinate[:-8])}"
+    return text_of(coordinate[8:])

@@ -6,7 +6,7 @@ cost, and all others by how frequent they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -20,9 +20,10 @@ from anabranch.engine.worker.batches import keys_of
 from anabranch.engine.worker.retracing import RetracedStage
 from anabranch.engine.worker.stage import StageRun
 from anabranch.engine.worker.timing import Stopwatch
-from anabranch.partitioning.counting.key_costs import KeyTimes, approximate_bytes
+from anabranch.partitioning.counting.key_costs import KeyTimes, KeyTimesReport, approximate_bytes
 from anabranch.program.graph import Node
 from anabranch.program.hashing import hash_columns
+from anabranch.state.records import SegmentRecord
 from anabranch.state.table import Table
 
 _SAMPLED = 32
@@ -64,8 +65,11 @@ class Measuring:
         columns = [keys] if len(kinds) == 1 else list(zip(*keys, strict=True))
         return hash_columns([pa.array(columns[at], kinds[at]) for at in self._places]), keys
 
-    def report(self, state_rows: int) -> dict[str, Any]:
-        """What the driver is told; `state_rows` is how many keys the channel has state of, about."""
+    def report(self, segments: Callable[[], Iterable[SegmentRecord]]) -> KeyTimesReport | None:
+        """What the driver is told, of a channel that sees these segments; None where nothing was timed."""
+        if self.watch is None:
+            return None
+        state_rows = sum(segment.rows for segment in segments())  # how many keys the channel has state of, about
         size: dict[int, int] = {}
         if self._whole:
             size = {key: self._bytes_of(self._keys[key]) for key, _, _ in self._times.reported()}

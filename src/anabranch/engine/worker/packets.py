@@ -2,13 +2,13 @@
 
 A splitter task reads one Spark partition of the source. It cuts what it reads into **pieces**: runs of
 rows that stand together in the source's order (one split of a file, one range of a Kafka partition). A
-piece has a *place*, bytes that sort as the source orders its pieces. Rows go to channels in packets, one
+piece has a *coordinate*, bytes that sort as the source orders its pieces. Rows go to channels in packets, one
 per (piece, chunk, channel), and every splitter tells every channel its pieces and their row counts in a
 *header*. So each channel knows all pieces, sorts them, and gives every row the same dense position as
 every other channel would: (rows in the pieces before) + (row in the piece).
 
-A packet's place is that of its piece, then the number of its first row. Spark sorts the few packets of a
-channel by place, not its rows. A packet is an Arrow batch of the rows and, where order matters, their trails.
+A packet's coordinate is that of its piece, then the number of its first row. Spark sorts the few packets of a
+channel by coordinate, not its rows. A packet is an Arrow batch of the rows and, where order matters, their trails.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from anabranch.engine.worker.trails import Trails, encoded, joined, order_of
 _END = struct.Struct(">Q")
 
 
-def text_place(text: str) -> bytes:
+def text_coordinate(text: str) -> bytes:
     """Bytes that sort as the text's UTF-8 does, and end where the text ends.
 
     Zero bytes are escaped, so that "a" sorts before "ab" whatever follows it.
@@ -32,19 +32,19 @@ def text_place(text: str) -> bytes:
     return text.encode().replace(b"\x00", b"\x00\xff") + b"\x00\x01"
 
 
-def number_place(number: int) -> bytes:
+def number_coordinate(number: int) -> bytes:
     """Bytes that sort as the (signed 64-bit) number does."""
     return _END.pack(number + 2**63)
 
 
-def text_of(place: bytes) -> str:
-    """The text that `text_place` made bytes of."""
-    return place[:-2].replace(b"\x00\xff", b"\x00").decode()
+def text_of(coordinate: bytes) -> str:
+    """The text that `text_coordinate` made bytes of."""
+    return coordinate[:-2].replace(b"\x00\xff", b"\x00").decode()
 
 
-def number_of(place: bytes) -> int:
-    """The number that `number_place` made bytes of."""
-    (found,) = _END.unpack(place)
+def number_of(coordinate: bytes) -> int:
+    """The number that `number_coordinate` made bytes of."""
+    (found,) = _END.unpack(coordinate)
     return int(found) - 2**63
 
 
@@ -77,12 +77,12 @@ class Positions:
         return self._bases[piece]
 
 
-def data_place(piece: bytes, first_row: int) -> bytes:
-    return piece + number_place(first_row)
+def data_coordinate(piece: bytes, first_row: int) -> bytes:
+    return piece + number_coordinate(first_row)
 
 
-def piece_of(place: bytes) -> bytes:
-    return place[:-8]
+def piece_of(coordinate: bytes) -> bytes:
+    return coordinate[:-8]
 
 
 def pack(columns: Sequence[pa.Array], schema: pa.Schema, trails: Trails | None = None) -> bytes:

@@ -21,7 +21,7 @@ from anabranch.engine.worker.file_pieces import FilePiece, SourceRows, read_piec
 from anabranch.engine.worker.local_channels import LocalChannels
 from anabranch.engine.worker.needed_columns import everything, needed_of
 from anabranch.engine.worker.output_files import OutputFiles
-from anabranch.engine.worker.packets import number_place, text_place, unpack
+from anabranch.engine.worker.packets import number_coordinate, text_coordinate, unpack
 from anabranch.engine.worker.retracing import Failure, RetracedStage
 from anabranch.engine.worker.stage import StageRun
 from anabranch.engine.worker.stage_flow import Flow
@@ -154,19 +154,19 @@ class SplitTask(Task):
         try:
             last: dict[int, bytes] = {}  # source → the piece that was read last
             for part in read:
-                last[part.source] = part.place
+                last[part.source] = part.coordinate
                 if part.modified_ms is not None:
                     oldest = part.modified_ms if oldest is None else min(oldest, part.modified_ms)
-                for place, each in splitters[part.source].leaving(part.place, part.columns):
+                for coordinate, each in splitters[part.source].leaving(part.coordinate, part.columns):
                     rows_out += len(each.trails[0])
-                    for sent in local.through(each, place):
+                    for sent in local.through(each, coordinate):
                         if not files.takes(sent):
-                            yield from outbox.leaving(sent, place)
+                            yield from outbox.leaving(sent, coordinate)
             for number, at in last.items():
-                for place, each in splitters[number].finish(at):
+                for coordinate, each in splitters[number].finish(at):
                     rows_out += len(each.trails[0])
                     if not files.takes(each):
-                        yield from outbox.leaving(each, place)
+                        yield from outbox.leaving(each, coordinate)
             local.finish()
         except AnabranchError as error:
             files.abandon()
@@ -195,11 +195,11 @@ class SplitTask(Task):
         for number, batch in self._by_source(batches, len(program.inputs)):
             source = program.inputs[number]
             order = program.orders[source.name]
-            for place, start, stop in _pieces(source, order, batch, whom):
+            for coordinate, start, stop in _pieces(source, order, batch, whom):
                 part = batch.slice(start, stop - start)
                 columns = [part.column(at).cast(field.type) for at, field in enumerate(source.schema.arrow)]
                 modified = part.column(len(columns))[0].as_py() / 1000 if order == "files" else None
-                yield SourceRows(number, place, columns, modified)
+                yield SourceRows(number, coordinate, columns, modified)
 
     def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
@@ -241,7 +241,7 @@ class FeedbackTask(Task):
                     splitter = _Splitter(self, program, source, pieces)
                     splitters.append(splitter)
                     columns = unpack(payload, source.schema.arrow).columns
-                    place = number_place(first)
+                    place = number_coordinate(first)
                     for piece, each in itertools.chain(splitter.leaving(place, columns), splitter.finish(place)):
                         rows_out += len(each.trails[0])
                         if not files.takes(each):
@@ -297,15 +297,15 @@ def _pieces(source: Node, order: str, batch: pa.RecordBatch, partition_number: i
         return
     if order == "partition":
         # Spark sorted the epoch: a partition's number says where it stands.
-        yield number_place(partition_number), 0, count
+        yield number_coordinate(partition_number), 0, count
         return
     columns = batch.columns[len(source.schema.names) :]
     if order == "kafka":
         topic, partition, offset = columns
         for start, stop in _runs([topic, partition]):
-            # A range of offsets may be cut into several partitions, so the first offset is part of the place.
-            numbers = number_place(partition[start].as_py()) + number_place(offset[start].as_py())
-            yield text_place(topic[start].as_py()) + numbers, start, stop
+            # A range of offsets may be cut into several partitions, so the first offset is part of the coordinate.
+            numbers = number_coordinate(partition[start].as_py()) + number_coordinate(offset[start].as_py())
+            yield text_coordinate(topic[start].as_py()) + numbers, start, stop
         return
     modified, path, block = columns
     for start, stop in _runs([path, block, modified]):
@@ -316,11 +316,8 @@ def _pieces(source: Node, order: str, batch: pa.RecordBatch, partition_number: i
                 "DataFrame was shuffled or joined before it was read. Read the files themselves, or name the "
                 "columns that order the stream: read(df, order_by=[…])"
             )
-        yield (
-            number_place(modified[start].as_py()) + text_place(name) + number_place(block[start].as_py()),
-            start,
-            stop,
-        )
+        written, begins = modified[start].as_py(), block[start].as_py()
+        yield number_coordinate(written) + text_coordinate(name) + number_coordinate(begins), start, stop
 
 
 def _runs(columns: Sequence[pa.Array]) -> Iterator[tuple[int, int]]:

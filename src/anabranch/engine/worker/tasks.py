@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.layout.order_needs import check_kept_state, with_needed_order
-from anabranch.compiler.layout.plan import Plan
+from anabranch.compiler.layout.plan_data import PlanData
 from anabranch.compiler.layout.stages import Edge, Layout, Stage
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
 from anabranch.engine.reports import Anomaly, ChannelReport
@@ -86,7 +86,7 @@ class Program:
         return {**vars(self), "written": {}}
 
     @classmethod
-    def of(cls, plan: Plan, orders: Mapping[str, str], outputs: Sequence[OutputOrder] = ()) -> Program:
+    def of(cls, plan: PlanData, orders: Mapping[str, str], outputs: Sequence[OutputOrder] = ()) -> Program:
         """The program that a plan describes; `outputs` is the order of each output, total where nothing is said."""
         written = {operator.name: operator.node for operator in plan.operators}
         layout = with_needed_order(plan.layout, outputs)
@@ -306,16 +306,16 @@ class ChannelRun:
     def add_pieces(self, payload: pa.Scalar | Payload) -> None:
         self._positions.add(msgpack.unpackb(payload.as_buffer()))
 
-    def take(self, kind: int, number: int, place: bytes, payload: pa.Scalar | Payload) -> Iterator[Any]:
+    def take(self, kind: int, number: int, coordinate: bytes, payload: pa.Scalar | Payload) -> Iterator[Any]:
         """Take rows that arrived; what leaves already."""
         edge = self._edges[number]
         buffer = payload.as_buffer()
         if kind == ADVANCES:
-            self._take_advances(edge, edge.watermarks[place[0]], place[1:], buffer)
+            self._take_advances(edge, edge.watermarks[coordinate[0]], coordinate[1:], buffer)
             return
         trails: Trails = []
         if edge.ordered:
-            base = self._positions.base(piece_of(place)) if is_relative(self._layout, edge) else 0
+            base = self._positions.base(piece_of(coordinate)) if is_relative(self._layout, edge) else 0
             trails = decoded(memoryview(buffer), edge.width, base)
         if kind == MARKS:
             self._marks.setdefault(number, []).append(trails)
@@ -327,8 +327,8 @@ class ChannelRun:
         if self._streams and self._size >= BATCH_ROWS:
             yield from self._flush()
 
-    def _take_advances(self, edge: Edge, name: str, place: bytes, buffer: pa.Buffer) -> None:
-        base = self._positions.base(piece_of(place)) if is_relative(self._layout, edge) else 0
+    def _take_advances(self, edge: Edge, name: str, coordinate: bytes, buffer: pa.Buffer) -> None:
+        base = self._positions.base(piece_of(coordinate)) if is_relative(self._layout, edge) else 0
         *trails, values = decoded(memoryview(buffer), edge.width + 1, base)
         self._advances.setdefault(name, []).append((edge.number, trails, values))
 
@@ -457,19 +457,13 @@ class ChannelRun:
             state_seconds=self._saving,
             segments=tuple(self._segments),
             damaged=tuple(self._state.damaged),
-            measured=self._measured(),
+            measured=self._measuring.report(lambda: self._state.visible(self._entry.node.name)),
             operators=self._run.entered,
             anomalies=met(),
             elastic=POOLS.reports(self._nodes),
             watermarks=self._run.reached,
             broadcasts={} if self._number else self._run.broadcasts,
         )
-
-    def _measured(self) -> Mapping[str, Any] | None:
-        if self._measuring.watch is None:
-            return None
-        rows = sum(record.rows for record in self._state.visible(self._entry.node.name))
-        return self._measuring.report(rows)
 
 
 def met() -> tuple[Anomaly, ...]:

@@ -24,7 +24,7 @@ LAST = np.iinfo(np.int64).max
 
 # How the numbers of a digit are written: by one step, by their steps, by what they are above the least, as they are.
 _EVEN, _STEPS, _ABOVE, _PLAIN = range(4)
-_SLOT = struct.Struct("<BBqq")  # how, bytes per number, what to begin with, the step
+_DIGIT = struct.Struct("<BBqq")  # how, bytes per number, what to begin with, the step
 _COUNT = struct.Struct("<q")
 _NONE = np.empty(0, dtype=np.int64)
 
@@ -117,22 +117,22 @@ def encoded(trails: Trails) -> bytes:
 
 def _encoded(digit: np.ndarray) -> tuple[bytes, bytes]:
     if len(digit) < 2:
-        return b"", _SLOT.pack(_EVEN, 0, int(digit[0]) if len(digit) else 0, 0)
+        return b"", _DIGIT.pack(_EVEN, 0, int(digit[0]) if len(digit) else 0, 0)
     # A difference that overflows comes back right: what adds it up overflows as well.
     steps = digit[1:] - digit[:-1]
     least, most = int(steps.min()), int(steps.max())
     if least == most:
-        return b"", _SLOT.pack(_EVEN, 0, int(digit[0]), least)
+        return b"", _DIGIT.pack(_EVEN, 0, int(digit[0]), least)
     if least >= 0 and most < 1 << 8:
-        return _narrow(steps, 1), _SLOT.pack(_STEPS, 1, int(digit[0]), 0)
+        return _narrow(steps, 1), _DIGIT.pack(_STEPS, 1, int(digit[0]), 0)
     low = int(digit.min())
     above = int(digit.max()) - low
     if least >= 0 and most < 1 << 16 and above >= 1 << 16:
-        return _narrow(steps, 2), _SLOT.pack(_STEPS, 2, int(digit[0]), 0)
+        return _narrow(steps, 2), _DIGIT.pack(_STEPS, 2, int(digit[0]), 0)
     for width in (1, 2, 4):
         if above < 1 << 8 * width:
-            return _narrow(digit - low, width), _SLOT.pack(_ABOVE, width, low, 0)
-    return digit.astype("<i8").tobytes(), _SLOT.pack(_PLAIN, 8, 0, 0)
+            return _narrow(digit - low, width), _DIGIT.pack(_ABOVE, width, low, 0)
+    return digit.astype("<i8").tobytes(), _DIGIT.pack(_PLAIN, 8, 0, 0)
 
 
 def _narrow(values: np.ndarray, width: int) -> bytes:
@@ -142,10 +142,10 @@ def _narrow(values: np.ndarray, width: int) -> bytes:
 def decoded(data: memoryview, width: int, base: int = 0) -> Trails:
     """The trails of so many digits that stand at the end of `data`; `base` is added to the first digit."""
     (count,) = _COUNT.unpack_from(data, len(data) - _COUNT.size)
-    end = notes = len(data) - _COUNT.size - width * _SLOT.size
+    end = notes = len(data) - _COUNT.size - width * _DIGIT.size
     found: Trails = []
     for at in reversed(range(width)):
-        how, size, first, step = _SLOT.unpack_from(data, notes + at * _SLOT.size)
+        how, size, first, step = _DIGIT.unpack_from(data, notes + at * _DIGIT.size)
         held = count - 1 if how == _STEPS else count
         values = _NONE
         if size:

@@ -36,6 +36,27 @@ _TAIL_MIN = 0.05
 """With fewer rows than this part outside of the reported keys, the mean of all stands for the others."""
 
 
+@dataclass(frozen=True)
+class KeyTimesReport:
+    """What a channel found out about its keys, as it travels: columns as bytes, little-endian, 64 bits each."""
+
+    rows: int
+    """Rows that were timed."""
+    seconds: float
+    """Of these."""
+    hashes: bytes
+    """Of the keys that took most."""
+    calls: bytes
+    spent: bytes
+    """Seconds of each."""
+    state_bytes: bytes
+    """How large the state of each is; negative: not known."""
+    keys: int
+    """How many keys have state in the channel…"""
+    mean_bytes: float
+    """…and how large that of one is that is not reported."""
+
+
 class KeyTimes:
     """What one channel found out in one epoch."""
 
@@ -70,7 +91,7 @@ class KeyTimes:
         found = [each for each in found if each[1] > 0]
         return sorted(found, key=lambda each: (-each[2], each[0]))[:KEYS_REPORTED]
 
-    def to_report(self, state: Mapping[int, int], keys: int, mean_bytes: float) -> dict[str, Any]:
+    def to_report(self, state: Mapping[int, int], keys: int, mean_bytes: float) -> KeyTimesReport:
         """What travels with the channel's report.
 
         Parameters
@@ -83,16 +104,16 @@ class KeyTimes:
         chosen = self.reported()
         # What is left out of a key must not pass for the cost of others.
         left_out = sum(self._keys[key][2] for key, _, _ in chosen)
-        return {
-            "rows": self._rows,
-            "seconds": max(0.0, self._seconds - left_out),
-            "hashes": np.array([key for key, _, _ in chosen], dtype="<u8").tobytes(),
-            "calls": np.array([calls for _, calls, _ in chosen], dtype="<f8").tobytes(),
-            "spent": np.array([spent for _, _, spent in chosen], dtype="<f8").tobytes(),
-            "bytes": np.array([state.get(key, -1) for key, _, _ in chosen], dtype="<f8").tobytes(),
-            "keys": keys,
-            "mean_bytes": mean_bytes,
-        }
+        return KeyTimesReport(
+            rows=self._rows,
+            seconds=max(0.0, self._seconds - left_out),
+            hashes=np.array([key for key, _, _ in chosen], dtype="<u8").tobytes(),
+            calls=np.array([calls for _, calls, _ in chosen], dtype="<f8").tobytes(),
+            spent=np.array([spent for _, _, spent in chosen], dtype="<f8").tobytes(),
+            state_bytes=np.array([state.get(key, -1) for key, _, _ in chosen], dtype="<f8").tobytes(),
+            keys=keys,
+            mean_bytes=mean_bytes,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +139,15 @@ class ChannelTimes:
     mean_bytes: float
 
     @staticmethod
-    def of_report(report: Mapping[str, Any], rows: int, busy_seconds: float) -> ChannelTimes | None:
+    def of_report(report: KeyTimesReport, rows: int, busy_seconds: float) -> ChannelTimes | None:
         """Read what `KeyTimes.to_report` wrote, of a channel with so many rows; None if it says nothing."""
-        timed, seconds = _sound(report["rows"]), _sound(report["seconds"])
+        timed, seconds = _sound(report.rows), _sound(report.seconds)
         if timed < 1 or rows < 1:
             return None
-        hashes = np.frombuffer(report["hashes"], dtype="<u8").astype(np.uint64)
-        calls, spent, size = (np.frombuffer(report[name], dtype="<f8") for name in ("calls", "spent", "bytes"))
+        hashes = np.frombuffer(report.hashes, dtype="<u8").astype(np.uint64)
+        calls, spent, size = (
+            np.frombuffer(each, dtype="<f8") for each in (report.calls, report.spent, report.state_bytes)
+        )
         good = (calls >= 1) & (calls <= timed) & (spent >= 0) & (spent <= _SOUND_MAX)  # false for NaN
         part = min(1.0, timed / rows)
         return ChannelTimes(
@@ -136,8 +159,8 @@ class ChannelTimes:
             calls[good],
             spent[good],
             np.where((size >= 0) & (size <= _SOUND_MAX), size, -1.0)[good],
-            _sound(report["keys"]),
-            _sound(report["mean_bytes"]),
+            _sound(report.keys),
+            _sound(report.mean_bytes),
         )
 
 
@@ -231,7 +254,7 @@ def _sound(number: Any) -> float:
     return value if 0 <= value <= _SOUND_MAX else 0.0
 
 
-def approximate_bytes(value: Any, depth: int = 4) -> int:
+def approximate_bytes(value: Any, nesting: int = 4) -> int:
     """About how many bytes a value of state has when it is written; of a long list, from its first elements.
 
     Examples
@@ -244,12 +267,12 @@ def approximate_bytes(value: Any, depth: int = 4) -> int:
     if hasattr(value, "nbytes"):  # arrays, of no dimension too
         return 16 + int(value.nbytes)
     if hasattr(value, "names") and hasattr(value, "__getitem__"):  # named maps
-        return sum(approximate_bytes(value[name], depth - 1) for name in value.names())
+        return sum(approximate_bytes(value[name], nesting - 1) for name in value.names())
     entries = getattr(value, "items", None)
-    if depth and hasattr(value, "__len__") and hasattr(value, "__iter__"):
+    if nesting and hasattr(value, "__len__") and hasattr(value, "__iter__"):
         looked_at = []
         for element in entries() if callable(entries) else value:
-            looked_at.append(approximate_bytes(element, depth - 1))
+            looked_at.append(approximate_bytes(element, nesting - 1))
             if len(looked_at) == 16:
                 break
         return 8 + round(len(value) * sum(looked_at) / max(len(looked_at), 1))

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,29 @@ STATE_BYTES_MIN = 1 << 20
 """Less state than this, per channel, is no load, whoever has it."""
 STATE_BYTES_HEAVY = 64 << 20
 """From this much state on, per channel, it matters how many keys a channel has, beside how much there is to do."""
+
+
+@dataclass(frozen=True)
+class KnownKeys:
+    """What is known of the keys of a region, for a restarted driver: columns are packed into texts."""
+
+    rows: int
+    """In the window."""
+    window_rows: int
+    share_sampled: float
+    hashes: str
+    appearances: str
+    """Of each frequent key in the window, in rows."""
+    groups: str
+    """Rows of every key group, as a part of the largest."""
+    group_rows_max: float
+    group_costs: str
+    key_costs: str
+    key_cost_hashes: str
+    measured_sums: Sequence[float]
+    measured_hashes: str
+    measured: str
+    """A row of four numbers for each key that was measured: `KeyCosts.to_arrays`."""
 
 
 class Knowledge:
@@ -105,7 +129,7 @@ class Knowledge:
             return
         sampled = sum(each.sampled for each in counted)
         groups = np.sum([each.groups for each in counted], axis=0).astype(np.float64)
-        epoch = LossyCounter.merged([each.counter for each in counted])
+        epoch = LossyCounter.added_up([each.counter for each in counted])
         self._widen(rows)
         assert self._window is not None
         self._window.absorb([epoch])
@@ -262,53 +286,51 @@ class Knowledge:
 
     # -- for a restarted driver -----------------------------------------------------------------------------
 
-    def to_facts(self) -> dict[str, Any]:
-        """What a restarted driver needs, some ten kilobytes: the frequent keys, the groups, the costs."""
+    def to_facts(self) -> KnownKeys | None:
+        """What a restarted driver needs, some ten kilobytes: frequent keys, groups, costs; None if empty."""
         if self._window is None:
-            return {}
+            return None
         counter = self._window.current()
         hashes, appearances = counter.frequent(2 * EPSILON)
         order = np.argsort(hashes[:KNOWN_MAX])
         costs = sorted(self._key_costs.items())
         sums, measured, table = self._measured.to_arrays()
-        return {
-            "rows": counter.rows,
-            "window_rows": self._window_rows,
-            "share_sampled": self._share_sampled,
-            "hashes": _packed(hashes[order].astype("<u8")),
-            "appearances": _packed(appearances[order].astype("<i8")),
-            "groups": _packed((self._groups / max(self._groups.max(), 1.0)).astype("<f2")),
-            "group_rows_max": float(self._groups.max()),
-            "group_costs": _packed(self._group_costs.astype("<f2")),
-            "key_costs": _packed(np.array([cost for _, cost in costs], dtype="<f8")),
-            "key_cost_hashes": _packed(np.array([key for key, _ in costs], dtype="<u8")),
-            "measured_sums": sums,
-            "measured_hashes": _packed(measured.astype("<u8")),
-            "measured": _packed(table.astype("<f4")),
-        }
+        return KnownKeys(
+            rows=counter.rows,
+            window_rows=self._window_rows,
+            share_sampled=self._share_sampled,
+            hashes=_packed(hashes[order].astype("<u8")),
+            appearances=_packed(appearances[order].astype("<i8")),
+            groups=_packed((self._groups / max(self._groups.max(), 1.0)).astype("<f2")),
+            group_rows_max=float(self._groups.max()),
+            group_costs=_packed(self._group_costs.astype("<f2")),
+            key_costs=_packed(np.array([cost for _, cost in costs], dtype="<f8")),
+            key_cost_hashes=_packed(np.array([key for key, _ in costs], dtype="<u8")),
+            measured_sums=sums,
+            measured_hashes=_packed(measured.astype("<u8")),
+            measured=_packed(table.astype("<f4")),
+        )
 
     @staticmethod
-    def of_facts(facts: Mapping[str, Any]) -> Knowledge:
+    def of_facts(facts: KnownKeys | None) -> Knowledge:
         """Read what `to_facts` wrote."""
         known = Knowledge()
-        if not facts:
+        if facts is None:
             return known
-        hashes = _unpacked(facts["hashes"], "<u8").astype(np.uint64)
-        appearances = _unpacked(facts["appearances"], "<i8").astype(np.int64)
-        counter = LossyCounter.of_items(
-            EPSILON, hashes, appearances, np.zeros(len(hashes), dtype=np.int64), facts["rows"]
-        )
-        known._window_rows = facts["window_rows"]
+        hashes = _unpacked(facts.hashes, "<u8").astype(np.uint64)
+        appearances = _unpacked(facts.appearances, "<i8").astype(np.int64)
+        counter = LossyCounter.of_items(EPSILON, hashes, appearances, np.zeros(len(hashes), dtype=np.int64), facts.rows)
+        known._window_rows = facts.window_rows
         known._window = SlidingCounter(EPSILON, known._window_rows)
         known._window.absorb([counter])
-        known._share_sampled = facts["share_sampled"]
-        known._groups = _unpacked(facts["groups"], "<f2").astype(np.float64) * max(facts["group_rows_max"], 1.0)
-        known._group_costs = _unpacked(facts["group_costs"], "<f2").astype(np.float64)
-        keys = _unpacked(facts["key_cost_hashes"], "<u8").tolist()
-        known._key_costs = dict(zip(keys, _unpacked(facts["key_costs"], "<f8").tolist(), strict=True))
-        measured = _unpacked(facts["measured_hashes"], "<u8").astype(np.uint64)
-        table = _unpacked(facts["measured"], "<f4").astype(np.float32)
-        known._measured = KeyCosts.of_arrays(facts["measured_sums"], measured, table)
+        known._share_sampled = facts.share_sampled
+        known._groups = _unpacked(facts.groups, "<f2").astype(np.float64) * max(facts.group_rows_max, 1.0)
+        known._group_costs = _unpacked(facts.group_costs, "<f2").astype(np.float64)
+        keys = _unpacked(facts.key_cost_hashes, "<u8").tolist()
+        known._key_costs = dict(zip(keys, _unpacked(facts.key_costs, "<f8").tolist(), strict=True))
+        measured = _unpacked(facts.measured_hashes, "<u8").astype(np.uint64)
+        table = _unpacked(facts.measured, "<f4").astype(np.float32)
+        known._measured = KeyCosts.of_arrays(facts.measured_sums, measured, table)
         return known
 
 

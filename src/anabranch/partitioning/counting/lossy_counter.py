@@ -10,13 +10,13 @@ appearances + errors ≤ i are dropped. After n rows, with a key's true count c:
 
 so for δ > ε every key with c ≥ δn is counted and has appearances ≥ (δ - ε)n.
 
-Inside a window the order of rows does not matter, so a window is counted in one stroke: sort it, merge it
+Inside a window the order of rows does not matter, so a window is counted in one stroke: sort it, add it
 into the sorted counters, drop. Rows wait until their window is full; a row costs O(1) amortised whatever
 the size of the batches it comes in.
 
-Counters of several splitters merge: appearances add up, and a key that one of them does not count is in
+Counters of several splitters are added up: appearances add up, and a key that one of them does not count is in
 error there by at most that counter's number of closed windows. The sum of these is ≤ ε times the sum of the
-rows, so the guarantees hold for the merged counter, which can be counted on with.
+rows, so the guarantees hold for the sum, which can be counted on with.
 """
 
 from __future__ import annotations
@@ -118,17 +118,17 @@ class LossyCounter:
         return counter
 
     @staticmethod
-    def merged(counters: Iterable[LossyCounter]) -> LossyCounter:
+    def added_up(counters: Iterable[LossyCounter]) -> LossyCounter:
         """One counter over the rows of several; they stay as they are.
 
         Raises ValueError for counters of different ε, and for none at all.
         """
         counters = list(counters)
         if not counters:
-            raise ValueError("merged() needs at least one counter, found none")
+            raise ValueError("added_up() needs at least one counter, found none")
         epsilons = {counter.epsilon for counter in counters}
         if len(epsilons) > 1:
-            raise ValueError(f"only counters with the same epsilon merge, found {sorted(epsilons)}")
+            raise ValueError(f"only counters with the same epsilon add up, found {sorted(epsilons)}")
         parts = [counter.items() for counter in counters]
         result = LossyCounter(counters[0].epsilon)
         hashes = np.unique(np.concatenate([part[0] for part in parts]))
@@ -151,14 +151,14 @@ class LossyCounter:
             self._count(*np.unique(self._waiting.take(self._waiting.rows), return_counts=True))
 
     def _count(self, hashes: Hashes, counts: Counts) -> None:
-        self._merge_in(hashes, counts)
+        self._add_in(hashes, counts)
         self._open_rows += int(counts.sum())
         if self._open_rows == self.window_rows:
             self._closed_windows += 1
             self._open_rows = 0
             self._drop()
 
-    def _merge_in(self, hashes: Hashes, counts: Counts) -> None:
+    def _add_in(self, hashes: Hashes, counts: Counts) -> None:
         at = np.searchsorted(self._hashes, hashes)
         known = np.zeros(len(hashes), dtype=bool)
         inside = at < len(self._hashes)

@@ -80,8 +80,8 @@ class SlidingCounter:
         """
         if self._waiting.rows:
             raise ValueError("this sliding window counts rows by add(); it cannot absorb() counters as well")
-        epoch = LossyCounter.merged(counters)
-        self._counters = [LossyCounter.merged([counter, epoch]) for counter in self._counters]
+        epoch = LossyCounter.added_up(counters)
+        self._counters = [LossyCounter.added_up([counter, epoch]) for counter in self._counters]
         self._advance(epoch.rows)
 
     def _advance(self, rows: int) -> None:
@@ -92,8 +92,8 @@ class SlidingCounter:
             self._counters = self._counters[-self._counters_max :]
 
     def current(self) -> LossyCounter:
-        """The counter in use, with the rows of the open window; a copy, to merge or to ask."""
-        counter = LossyCounter.merged([self._counters[0]])
+        """The counter in use, with the rows of the open window; a copy, to add up or to ask."""
+        counter = LossyCounter.added_up([self._counters[0]])
         waiting = self._waiting.take(self._waiting.rows)
         counter.add(waiting)
         self._waiting.append(waiting)

@@ -9,15 +9,13 @@ stride: keys that come round in a fixed order would fool a stride. One row of ev
 plain random sample, so with m sampled rows the share f of a key is off by √(f (1 - f) / m), one standard deviation.
 
 A report holds the 2,048 most frequent keys. A key left out has at most the 2,048th part of the sample, so every
-key with a greater share of a task's sample is reported by it. The driver turns counts into rows, merges them over
+key with a greater share of a task's sample is reported by it. The driver turns counts into rows, adds them up over
 tasks and forgets rare keys by lossy counting (lossy_counter.py), over a sliding window (sliding_counter.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +28,20 @@ EPSILON = 1 / 4096
 SAMPLE_MAX = 4096
 KEYS_MAX = 2048
 _DRAWS = 4096
+
+
+@dataclass(frozen=True)
+class TallyReport:
+    """What a tally counted, as it travels: columns as bytes, little-endian."""
+
+    rows: int
+    sampled: int
+    groups: bytes
+    """Rows of every key group, 32 bits each."""
+    hashes: bytes
+    """Of the keys of the sample, 64 bits each, ascending."""
+    appearances: bytes
+    """How often each is in the sample, 32 bits each."""
 
 
 class Tally:
@@ -80,7 +92,7 @@ class Tally:
         self._stride *= 2
         self._origin = self._rows
 
-    def to_report(self) -> dict[str, Any]:
+    def to_report(self) -> TallyReport:
         """What was counted, small enough to travel with the task's report."""
         sample = np.concatenate([np.empty(0, dtype=np.uint64), *self._sample])
         hashes, appearances = np.unique(sample, return_counts=True)
@@ -88,13 +100,13 @@ class Tally:
             # Ties by hash, so that the same rows make the same report.
             kept = np.sort(np.argsort(-appearances, kind="stable")[:KEYS_MAX])
             hashes, appearances = hashes[kept], appearances[kept]
-        return {
-            "rows": self._rows,
-            "sampled": self._sampled,
-            "groups": self._groups.astype("<u4").tobytes(),
-            "hashes": hashes.astype("<u8").tobytes(),
-            "appearances": appearances.astype("<u4").tobytes(),
-        }
+        return TallyReport(
+            self._rows,
+            self._sampled,
+            self._groups.astype("<u4").tobytes(),
+            hashes.astype("<u8").tobytes(),
+            appearances.astype("<u4").tobytes(),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,12 +121,11 @@ class Counted:
     """The keys of the sample, counted in rows."""
 
     @staticmethod
-    def of_report(report: Mapping[str, Any]) -> Counted:
+    def of_report(report: TallyReport) -> Counted:
         """Read what `Tally.to_report` wrote."""
-
-        rows, sampled = report["rows"], report["sampled"]
-        hashes = np.frombuffer(report["hashes"], dtype="<u8").astype(np.uint64)
-        appearances = np.frombuffer(report["appearances"], dtype="<u4")
+        rows, sampled = report.rows, report.sampled
+        hashes = np.frombuffer(report.hashes, dtype="<u8").astype(np.uint64)
+        appearances = np.frombuffer(report.appearances, dtype="<u4")
         in_rows = np.rint(appearances * (rows / max(sampled, 1))).astype(np.int64)
         counter = LossyCounter.of_items(EPSILON, hashes, in_rows, np.zeros(len(hashes), dtype=np.int64), rows)
-        return Counted(rows, sampled, np.frombuffer(report["groups"], dtype="<u4").astype(np.int64), counter)
+        return Counted(rows, sampled, np.frombuffer(report.groups, dtype="<u4").astype(np.int64), counter)

@@ -48,14 +48,14 @@ class PlacementProblem:
     """Load of the tail on every channel, one column per balanced resource; None: not known."""
     utility: Utility = Utility.APM
     exponents: Loads = field(default_factory=lambda: np.ones(1))
-    """How much every resource counts in the geometric mean; set by `merged`."""
+    """How much every resource counts in the geometric mean; set by `with_distinct_loads`."""
 
     def __post_init__(self) -> None:
         resources = self.loads.shape[1]
         if len(self.exponents) != resources:
             object.__setattr__(self, "exponents", np.full(resources, 1 / resources))
 
-    def merged(self) -> PlacementProblem:
+    def with_distinct_loads(self) -> PlacementProblem:
         """The same problem with resources of equal loads and tolerances put together.
 
         For LLL that is one column instead of three, and a third of the work.

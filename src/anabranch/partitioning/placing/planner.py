@@ -20,7 +20,6 @@ the tolerance cannot be met, noise in the counts would else find something to im
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -74,7 +73,7 @@ class Period:
     Parameters
     ----------
     workload
-        Frequencies merged over all splitters, and measured loads.
+        Frequencies of all splitters together, and measured loads.
     channels_requested
         The number of channels the controller wants; None: as many as there are.
     channel_loads
@@ -114,6 +113,16 @@ class Replace:
         return self.constructed.function
 
 
+@dataclass(frozen=True)
+class PlannerMemory:
+    """What a planner remembers, for a restarted driver."""
+
+    outside: int = 0
+    """For how many periods in a row the load has been out of balance."""
+    factor: int = 1
+    """How many times as long as usual it waits before it replaces a function."""
+
+
 class Planner:
     """Decides, period by period, whether the partitioning function changes.
 
@@ -147,14 +156,14 @@ class Planner:
             self._function = function
             self._periods_outside = 0
 
-    def to_facts(self) -> dict[str, int]:
+    def memory(self) -> PlannerMemory:
         """What a restarted driver needs beside the function."""
-        return {"outside": self._periods_outside, "factor": self._patience_factor}
+        return PlannerMemory(self._periods_outside, self._patience_factor)
 
-    def restore(self, facts: Mapping[str, int]) -> None:
-        """Go on from an earlier driver's facts."""
-        self._periods_outside = facts.get("outside", 0)
-        self._patience_factor = facts.get("factor", 1)
+    def restore(self, memory: PlannerMemory) -> None:
+        """Go on from an earlier driver's memory."""
+        self._periods_outside = memory.outside
+        self._patience_factor = memory.factor
 
     def handle(self, period: Period) -> Keep | Replace:
         """Take in a period; return what to do, and remember it."""

@@ -38,7 +38,7 @@ def readj(
     moves_per_key
         How often a key may move at most.
     """
-    problem = problem.merged()
+    problem = problem.with_distinct_loads()
     keys = len(problem.frequencies)
     gone = problem.origins >= problem.channels
     placement = np.where(gone, problem.fallback, problem.origins).astype(np.int32)

@@ -10,7 +10,7 @@ from anabranch.partitioning.placing.scan import extremes_with
 
 def redist(problem: PlacementProblem) -> Placement:
     """Place every key; O(keys² × channels), each step one vectorised pass over keys left × channels."""
-    problem = problem.merged()
+    problem = problem.with_distinct_loads()
     channels = problem.channels
     loads = problem.base_loads()
     moved = problem.migration_base

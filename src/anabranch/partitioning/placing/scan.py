@@ -9,7 +9,7 @@ from anabranch.partitioning.placing.placement_problem import Placement, Placemen
 
 def scan(problem: PlacementProblem) -> Placement:
     """Place every key; O(keys × channels) with a vector of channels per key."""
-    problem = problem.merged()
+    problem = problem.with_distinct_loads()
     channels = problem.channels
     loads = problem.base_loads()
     moved = problem.migration_base

@@ -60,8 +60,8 @@ class PouredTail:
         """The channels' whole loads; shape (..., channels, resources), as given."""
         problem = self.problem
         along = problem.along_tail(hot)
-        level = (1 + along.sum(axis=-1, keepdims=True)) / problem.channels
-        taken = np.where(self.fresh, np.clip(level - along, *problem.share_bounds), 0.0)
+        line = (1 + along.sum(axis=-1, keepdims=True)) / problem.channels
+        taken = np.where(self.fresh, np.clip(line - along, *problem.share_bounds), 0.0)
         left = np.maximum(1 - taken.sum(axis=-1, keepdims=True), 0.0)
         poured = np.where(self.fresh, taken, self.shares * left)
         return hot + poured[..., None] * (problem.carried * problem.totals)

@@ -1,8 +1,8 @@
 """Weighing the ring: how many replicas every channel gets, so that its tail makes up for its hot keys.
 
-Pour the tail over channels of different heights (their hot keys) and it comes to one level: that is what
+Pour the tail over channels of different heights (their hot keys) and it comes to one line: that is what
 every channel should have in all, and one that stands higher gets no tail. Channels within the band around
-the level are left alone; those outside are brought to its edge. The ring follows roughly, because replicas
+the line are left alone; those outside are brought to its edge. The ring follows roughly, because replicas
 given up by one channel go to whoever stands next on the ring, so this is repeated a few times.
 """
 
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from anabranch.partitioning.placing.metrics import channel_loads
 from anabranch.partitioning.placing.placement_problem import Placement
 from anabranch.partitioning.placing.weigh_problem import KEYS_EVEN, Loads, WeighProblem, Weights
-from anabranch.partitioning.ring import REPLICAS_DEFAULT, Places, WeighableItems
+from anabranch.partitioning.ring import REPLICAS_DEFAULT, RingHashes, WeighableItems
 
 WEIGHT_LIMIT = 2 * REPLICAS_DEFAULT
 _ROUNDS = 64
 _ROUNDS_FRESH = 3
 """Rounds in which only new channels are filled: that moves nothing between old ones."""
 _MODESTY = 0.4
-"""How far into the lower half of the band a new channel is filled, from the level to the edge."""
+"""How far into the lower half of the band a new channel is filled, from the line to the edge."""
 
 
 class Tail:
@@ -29,7 +29,7 @@ class Tail:
 
     def __init__(self, problem: WeighProblem) -> None:
         self._problem = problem
-        groups = Places.of_items(np.arange(len(problem.tail_loads), dtype=np.uint64))
+        groups = RingHashes.of_items(np.arange(len(problem.tail_loads), dtype=np.uint64))
         self._items = WeighableItems(groups, problem.channels, WEIGHT_LIMIT)
         # Where numbers of keys are bounded the tail is dealt out by them: as far as anybody knows, groups have equally
         # many. What that leaves uneven is for hot keys to put right.
@@ -46,19 +46,19 @@ class Tail:
         return channel_loads(self._pulls[:, None], owners, self._problem.channels)[:, 0]
 
 
-def water_level(hot: Loads, tail: float) -> Loads:
-    """The level up to which a tail fills channels that already hold hot keys; channels run last.
+def waterline(hot: Loads, tail: float) -> Loads:
+    """The line up to which a tail fills channels that already hold hot keys; channels run last.
 
-    A channel that stands above the level gets nothing.
+    A channel that stands above the line gets nothing.
     """
     ascending = np.sort(hot, axis=-1)
     filled = np.cumsum(ascending, axis=-1)
     counts = np.arange(1, hot.shape[-1] + 1)
-    levels = (tail + filled) / counts
-    # With the m lowest channels filled, the level is right if it does not reach the next one.
+    lines = (tail + filled) / counts
+    # With the m lowest channels filled, the line is right if it does not reach the next one.
     following = np.concatenate([ascending[..., 1:], np.full((*hot.shape[:-1], 1), np.inf)], axis=-1)
-    right = (levels <= following).argmax(axis=-1)
-    return np.take_along_axis(levels, right[..., None], axis=-1)[..., 0]
+    right = (lines <= following).argmax(axis=-1)
+    return np.take_along_axis(lines, right[..., None], axis=-1)[..., 0]
 
 
 def weigh_ring(problem: WeighProblem, tail: Tail, placement: Placement, weights: Weights) -> Weights:
@@ -67,12 +67,12 @@ def weigh_ring(problem: WeighProblem, tail: Tail, placement: Placement, weights:
     goal = float(problem.goals.min())
     if problem.bounds_keys:
         hot, goal = _made_up_for(hot, *problem.share_bounds), min(problem.key_ratio, KEYS_EVEN)
-    level = float(water_level(hot, 1.0))
-    reachable = hot < level
+    line = float(waterline(hot, 1.0))
+    reachable = hot < line
     fresh = weights == 0
-    # A new channel is filled to a little below the level, and moves less for it.
-    lowest = level * 2 / (1 + goal)
-    wanted = np.where(fresh, np.maximum(level + _MODESTY * (lowest - level) - hot, 0.0), 0.0)
+    # A new channel is filled to a little below the line, and moves less for it.
+    lowest = line * 2 / (1 + goal)
+    wanted = np.where(fresh, np.maximum(line + _MODESTY * (lowest - line) - hot, 0.0), 0.0)
     weights = _admit(weights, wanted)
     best, best_spread = weights, np.inf
     for turn in range(_ROUNDS):
@@ -85,12 +85,12 @@ def weigh_ring(problem: WeighProblem, tail: Tail, placement: Placement, weights:
         filling = turn < _ROUNDS_FRESH and fresh.any()
         if not filling and spread <= goal and excess == 0:
             break
-        stepped = _stepped(weights, shares, wanted if filling else _targets(shares, hot, level, goal), reachable)
+        stepped = _stepped(weights, shares, wanted if filling else _targets(shares, hot, line, goal), reachable)
         if filling:
             chosen = fresh
         else:
             # One channel at a time: what it gives or takes may already put its neighbours on the ring right.
-            strain = np.abs(np.log(np.maximum(shares + hot, 1e-300) / level))
+            strain = np.abs(np.log(np.maximum(shares + hot, 1e-300) / line))
             strain[stepped == weights] = -1.0
             chosen = np.arange(problem.channels) == np.where(reachable | (weights == 0), strain, np.inf).argmax()
         weights = np.where(chosen, stepped, weights)
@@ -114,9 +114,9 @@ def _made_up_for(hot: Loads, least: float, most: float) -> Loads:
     """Hot loads cut to what a tail between `least` and `most` of every channel can make up for."""
     lower, upper = 0.0, float(hot.max()) + most
     for _ in range(50):
-        level = (lower + upper) / 2
-        over = np.clip(level - hot, least, most).sum() > 1
-        lower, upper = (lower, level) if over else (level, upper)
+        line = (lower + upper) / 2
+        over = np.clip(line - hot, least, most).sum() > 1
+        lower, upper = (lower, line) if over else (line, upper)
     shares = np.clip(upper - hot, least, most)
     return shares.max() - shares
 
@@ -133,14 +133,14 @@ def _admit(weights: Weights, wanted: Loads) -> Weights:
     return weights if weights.any() else np.full_like(weights, REPLICAS_DEFAULT)
 
 
-def _targets(shares: Loads, hot: Loads, level: float, goal: float) -> Loads:
-    """Tail shares that put every channel inside the band around the level, with the least change.
+def _targets(shares: Loads, hot: Loads, line: float, goal: float) -> Loads:
+    """Tail shares that put every channel inside the band around the line, with the least change.
 
     Outside: to the nearest edge. Then the sum is put right by lowering the highest or raising the lowest.
     """
     # A little inside of the goal, because the ring follows the targets only roughly.
     reach = 1 + 0.8 * (goal - 1)
-    low, high = 2 * level / (1 + reach), 2 * level * reach / (1 + reach)
+    low, high = 2 * line / (1 + reach), 2 * line * reach / (1 + reach)
     targets = np.maximum(np.clip(shares + hot, low, high) - hot, 0.0)
     if targets.sum() > 1:
         lower, upper = 0.0, high

@@ -13,10 +13,10 @@ from anabranch.compiler.layout.error_policies import with_error_policies
 from anabranch.compiler.layout.hot_key_split import with_split_aggregations
 from anabranch.compiler.layout.laying_out import lay_out
 from anabranch.compiler.layout.order_needs import with_needed_order
-from anabranch.compiler.layout.plan import Plan
 from anabranch.compiler.layout.punctuations import check_punctuations
 from anabranch.compiler.layout.source_spread import spread_names, with_spread_sources
 from anabranch.compiler.models.findings import Inference
+from anabranch.compiler.plan import Plan
 from anabranch.errors import ProgramError
 from anabranch.program.graph import Feedback, Loop, Node, Source, named, upstream
 from anabranch.program.model import Block, Cause, Model, Ordering, Property, State

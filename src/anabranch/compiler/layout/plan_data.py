@@ -1,21 +1,20 @@
-"""A compiled program, frozen: what is believed of each operator, and the layout that runs."""
+"""A compiled program, frozen: what is believed of each operator, and the layout that runs.
+
+Only data: what users hold, and can have explained, is the `Plan` of compiler/plan.py.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
 
 from anabranch.compiler.layout.chains import Border, Chain, PlannedOperator
 from anabranch.compiler.layout.stages import Layout
 from anabranch.errors import ProgramError
 
-if TYPE_CHECKING:
-    from anabranch.compiler.explaining.running import RunningQuery
-
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class PlanData:
     """A compiled program.
 
     Attributes
@@ -63,13 +62,3 @@ class Plan:
     @functools.cached_property
     def _by_name(self) -> dict[str, PlannedOperator]:
         return {each.name: each for each in self.operators}
-
-    def explain(self, form: str = "text", running: RunningQuery | None = None) -> str:
-        """Explain the plan as "text", "json", "mermaid" or "svg"; of a query that runs also what it has decided."""
-        from anabranch.compiler.explaining.explain import explain
-
-        return explain(self, form, running)
-
-    def _repr_html_(self) -> str:
-        """The drawing, for notebooks."""
-        return self.explain("svg")
