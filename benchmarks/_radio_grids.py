@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 import anabranch as ab
-from benchmarks._pool_runs import Pinned, pool_for
+from anabranch.sim.operators.operator_world import PinnedLevel
+from benchmarks._pool_runs import pool_for
 from examples import radio_imaging as radio
 
 WORKERS = 4
@@ -80,7 +81,7 @@ def _local(tuples: Any) -> Any:
 
 
 def _run(tuples: Any, call: Callable[[Any], Any]) -> None:
-    pool = pool_for(call, Pinned(WORKERS), 1.0)
+    pool = pool_for(call, PinnedLevel(WORKERS), 1.0)
     for _ in pool.run(tuples, ordered=False):
         pass
     pool.close()

@@ -81,7 +81,7 @@ def fixed_levels(name: str, period_s: float, slice_s: float, rounds: int) -> dic
     """
     work = WORK[name]()
     levels = LEVELS.get(name, (0, 1, 2, 4))
-    slices = {level: Slices(pool_for(work, Pinned(level), period_s)) for level in levels}
+    slices = {level: Slices(pool_for(work, PinnedLevel(level), period_s)) for level in levels}
     elastic = Slices(pool_for(work, default_levels(), period_s))
     for _ in range(3 if rounds <= 2 else 40):
         elastic.run(period_s)

@@ -13,7 +13,7 @@ from typing import Any
 from anabranch.engine.pool.neighbours import Neighbours
 from anabranch.sim.operators.machines import SharedCores
 from anabranch.sim.operators.operator_world import Course, OperatorWorld, PinnedLevel
-from benchmarks._pool_runs import Pinned, pool_for
+from benchmarks._pool_runs import pool_for
 from experiments.operators_world import CONTROLLERS, COSTS, MACHINES, OPERATION_S, WORK, crew_on
 from experiments.reproduction import Figures, Line, Panel, Reproduction, Table
 from experiments.statements import at_least, at_most, holds, near, surpasses
@@ -256,7 +256,7 @@ def _reception_taken_off(quick: bool) -> float:
     rows, each_s = 300 if quick else 1000, 0.002
     seconds = []
     for level in (0, 1):
-        pool = pool_for(lambda row: time.sleep(each_s), Pinned(level), 1.0)
+        pool = pool_for(lambda row: time.sleep(each_s), PinnedLevel(level), 1.0)
         begun = time.perf_counter()
         for _ in pool.run(_Received(rows, each_s)):  # type: ignore[arg-type]
             pass

@@ -147,7 +147,8 @@ class RetracedStage:
         for step, function in zip(steps, functions, strict=True):
             if isinstance(function, ElasticFunction) and function.settings.kind == "processes":
                 # It may end the process it runs in: that must not be this one.
-                getattr(function, "called", function).apart = functools.partial(_in_pool, step.node)
+                called: Any = getattr(function, "called", function)  # what a guarded one guards
+                called.apart = functools.partial(_in_pool, step.node)
         self._ways: dict[int, int] = {}  # of the tuple that is on its way through a route
         # How many tuples with one trail have come out of a step so far.
         self._numbers: collections.Counter[tuple[int, Trail]] = collections.Counter()
