@@ -24,7 +24,7 @@ import numpy as np
 from anabranch.partitioning.counting.lossy_counter import LossyCounter
 from anabranch.partitioning.counting.sliding_counter import SlidingCounter
 from anabranch.partitioning.placing.readj import readj
-from anabranch.partitioning.ring import Points, Ring
+from anabranch.partitioning.ring import Ring, RingHashes
 from benchmarks import skew
 from experiments.partitioning_balance import FIGURES as BALANCE
 from experiments.partitioning_costs import FIGURES as COSTS
@@ -220,7 +220,7 @@ def lookup_cost(domain: int) -> dict[str, float]:
     truth = zipf(domain, 1.0)
     random = np.random.default_rng(0)
     hashes = keys.hashes[np.searchsorted(np.cumsum(truth), random.random(rows)).clip(max=domain - 1)]
-    places = Points.of_items(hashes)
+    places = RingHashes.of_items(hashes)
     ring = Ring.of(channels)
     ring.lookup(places)
     cost |= {

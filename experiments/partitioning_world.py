@@ -29,7 +29,7 @@ from anabranch.partitioning.placing.redist import redist
 from anabranch.partitioning.placing.scan import scan
 from anabranch.partitioning.placing.utility import Utility
 from anabranch.partitioning.resources import Growth, Resources
-from anabranch.partitioning.ring import Points, Ring
+from anabranch.partitioning.ring import Ring, RingHashes
 from anabranch.partitioning.threshold import EPSILON_PER_DELTA, deviation, refined_threshold, threshold
 from anabranch.program.hashing import GROUP_BITS
 from experiments.reproduction import Line, Panel, Table
@@ -75,13 +75,13 @@ class Keys:
     seed: int
     domain: int
     hashes: np.ndarray = field(init=False)
-    places: Points = field(init=False)
+    places: RingHashes = field(init=False)
     _owners: dict[int, np.ndarray] = field(init=False, default_factory=dict)
     _loads: dict[tuple[Growth, float, int], np.ndarray] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.hashes = np.random.default_rng([self.seed, self.domain]).integers(0, 2**64, self.domain, dtype=np.uint64)
-        self.places = Points.of_items(self.hashes)
+        self.places = RingHashes.of_items(self.hashes)
 
     def owners(self, channels: int) -> np.ndarray:
         """Return the channel of every key by consistent hashing."""
