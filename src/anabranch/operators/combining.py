@@ -70,12 +70,12 @@ def parts_of(draft: CodeDraft, name: str, reassociate: bool) -> Parts | None:
     results: list[str] = []
     codes: list[str] = []
     for combine in chosen:
-        code = combine.code
-        for number, (code, kind) in enumerate(combine.columns):
-            code = code.replace(f"{{p{number}}}", f"c{len(fields)}")
+        combining = combine.code
+        for number, (result, kind) in enumerate(combine.columns):
+            combining = combining.replace(f"{{p{number}}}", f"c{len(fields)}")
             fields.append(pa.field(_free(f"_{len(fields)}", draft.key), kind))
-            results.append(code)
-        codes.append(code)
+            results.append(result)
+        codes.append(combining)
     anchor = f"c{len(fields)}"
     if isinstance(policy, Time):
         fields.append(pa.field(_free("_began", draft.key), pa.int64()))
