@@ -34,7 +34,10 @@ def start(cluster: StandaloneCluster, store: ObjectStore, directory: Path, **mor
 
 def finished(driver: Process) -> dict[str, Any]:
     driver.wait_for_success(300)
-    return json.loads(next(line for line in driver.log.read_text().splitlines() if line.startswith('{"progress"')))
+    text = driver.log.read_text()
+    # What others log may follow on the same line.
+    found, _ = json.JSONDecoder().raw_decode(text, text.index('{"progress"'))
+    return found
 
 
 def assert_exact(directory: Path) -> None:

@@ -109,9 +109,16 @@ def test_what_all_keys_share_is_refused_under_a_key(operator):
     assert "test_watched_keys.py" in text and ("ab.state(" in text or "attributes of self" in text), text
 
 
-@pytest.mark.parametrize("operator", [WithATable, WithTheClock])
-def test_what_keeps_nothing_runs_in_channels(operator):
-    program = keyed(operator)
+def test_who_asks_the_clock_must_say_that_any_value_will_do():
+    found = compare(keyed(WithTheClock))
+    assert found.verdict == "refused"
+    assert "test_watched_keys.py" in found.parallel[-1].refused
+    declared = ab.model(state="partitioned", key="k")(type("Declared", (WithTheClock,), {}))
+    assert compare(keyed(declared)).verdict == "equal"
+
+
+def test_what_keeps_nothing_runs_in_channels():
+    program = keyed(WithATable)
     assert [each.model.state.value.value for each in program.plan().operators][-1] == "partitioned"
     assert compare(program).verdict == "equal"
 

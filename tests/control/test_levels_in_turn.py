@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -53,9 +54,10 @@ def test_a_driver_that_restarts_goes_on_in_the_middle_of_a_turn() -> None:
         controller, found = Controller(ours()), []
         for period in range(1, 60):
             if period == restart_at:
-                state = json.loads(json.dumps(controller.to_dict()))
+                memory = controller.memory()
+                memory = dataclasses.replace(memory, state=json.loads(json.dumps(memory.state)))
                 controller = Controller(ours())
-                controller.restore(state)
+                controller.restore(memory)
             n = controller.channels
             found.append(n)
             done = COLD.capacity(period, n)
