@@ -170,3 +170,22 @@ def test_functions_that_the_library_calls_follow_the_same_rule():
     source = ab.from_rows([(1,)], "x long")
     with pytest.raises(ProgramError, match="draws a random number"):
         source.split(lambda t: random.random() < 0.5)[0].plan().layout  # noqa: B018 - refuses
+
+
+def test_what_only_may_hold_an_iterator_is_no_reason_to_refuse():
+    operator = loaded("""
+import collections
+class Op:
+    def __init__(self):
+        self.first, self.second = [{}], [[[], []]]
+    def __call__(self, t):
+        yield from collections.OrderedDict(k=self)["k"].inner(self, t)
+    @staticmethod
+    def inner(self, t):
+        self.second[0][t.x % 2].append(1)
+        while True:
+            self.first[0][t.k] = {**self.first[0].get(t.k, {}), t.x: t.x}
+            break
+        yield t.k, len(self.first[0][t.k])
+""")
+    assert compare(stream(operator), ways=((2, 1),)).verdict == "equal"

@@ -15,7 +15,7 @@ import types
 
 from anabranch.compiler.reading import known
 from anabranch.compiler.reading.reading_state import Reading
-from anabranch.compiler.reading.values import Iterator, Kept, Object, Site
+from anabranch.compiler.reading.values import Iterator, Kept, NoneType, Object, Site, Value
 from anabranch.program.object_parts import is_kept_whole, is_library
 from anabranch.program.object_pieces import LIBRARY_CLASSES, PIECES
 from anabranch.program.object_reach import code_of
@@ -38,7 +38,7 @@ _KEPT: frozenset[type] = (
 def look_at_what_outlives(reading: Reading) -> None:
     """Facts about what is left behind: what cannot be kept, and what cannot be seen."""
     for value, path, location, made_by in reading.outliving:
-        what = _made(reading, made_by) or _iterator_in(reading, value.objects)
+        what = _made(reading, made_by) or _iterator_in(reading, value, set())
         if what is not None:
             reading.facts.not_kept.setdefault(f"{path} gets {what}", location)
         elif value.types is None and not value.is_nothing:
@@ -62,19 +62,20 @@ def _made(reading: Reading, made_by: ast.AST | None) -> str | None:
     return None
 
 
-def _iterator_in(reading: Reading, objects: frozenset[Object]) -> str | None:
-    """An iterator that is among objects, or in one of them."""
-    seen: set[Object] = set()
-    waiting = list(objects)
-    while waiting:
-        each = waiting.pop()
-        if each in seen or not isinstance(each, (Site, Kept)) or each not in reading.heap.objects:
-            continue
-        seen.add(each)
-        held = reading.heap.objects[each]
-        if Iterator in held.kinds and reading.called.get(getattr(each, "node", 0)) is not itertools.count:
-            return "a generator" if each in reading.generators else "an iterator"
-        waiting.extend(held.content.objects)
-        for value in held.attributes.values():
-            waiting.extend(value.objects)
+def _iterator_in(reading: Reading, value: Value, seen: set[Object]) -> str | None:
+    """An iterator that a value is, or that is inside it: for sure. What only may hold one is kept if it can be."""
+    sites = [each for each in value.objects if isinstance(each, (Site, Kept)) and each in reading.heap.objects]
+    kinds = (value.types or frozenset()) - {NoneType}
+    if kinds == {Iterator}:
+        made = {reading.called.get(getattr(each, "node", 0)) for each in sites}
+        if made != {itertools.count}:
+            return "a generator" if any(each in reading.generators for each in sites) else "an iterator"
+    for each in sites:
+        if each not in seen:
+            seen.add(each)
+            held = reading.heap.objects[each]
+            for inner in (held.content, *held.items.values(), *(held.parts or {}).values(), *held.attributes.values()):
+                found = _iterator_in(reading, inner, seen)
+                if found is not None:
+                    return found
     return None
