@@ -226,13 +226,15 @@ def test_channels_are_not_judged_before_the_executors_they_need_have_come():
     assert is_judged(21.0, 4)
     scaling.changed()
     assert not is_judged(22.0, 8) and not is_judged(81.9, 8)
-    assert is_judged(82.1, 8), "nobody gives any: then that is how it is"
+    gone_back = scaling.wanted(EpochFacts(0, 82.1, durations, 9, [], {"a": 1}), {"a": 8})
+    assert gone_back["a"][0] == 4, "nobody gives any: back to those that have one"
+    assert "nobody has given slots for 8 channels" in gone_back["a"][1]
     slots.update(soon=4)
     scaling.changed()
     assert not is_judged(83.0, 8), "the first after a change"
     assert is_judged(84.0, 8), "none can come"
     slots.update(now=2, soon=8)  # after a rest, in which executors went
-    assert not is_judged(200.0, 8) and not is_judged(259.9, 8) and is_judged(260.1, 8)
+    assert not is_judged(200.0, 8) and not is_judged(319.9, 8) and is_judged(320.1, 8), "waited for twice as long"
 
 
 class Context:

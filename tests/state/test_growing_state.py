@@ -125,9 +125,7 @@ class Growing(ab.Operator):
         self.last.append((t.x, self.number))
         self.counts[t.x] += 1
         self.by_item[f"{t.x} of {t.k}"] = self.number
-        whole = (
-            f"{hash(tuple(self.seen))} {hash(tuple(self.last))} {list(self.counts.items())[-2:]} {len(self.by_item)}"
-        )
+        whole = f"{self.seen} {list(self.last)} {list(self.counts.items())[-2:]} {len(self.by_item)}"
         yield (t.k, len(self.seen), whole)
 
 
