@@ -25,16 +25,6 @@ from benchmarks import _control_simulated as simulated
 
 NOISE_LEAST = 0.01
 OSCILLATING = 4  # direction changes in a steady state: more than a retry of a ceiling
-_TAKEN = (
-    "the user allows more channels than there are cores: each of two regions that never have enough gains by what "
-    "costs both, and no region sees the other. One channel a core at most, the default, prevents it (the family "
-    "without this addition); the best division would handle all"
-)
-EXCEPTIONS_STEADY = {
-    "two regions, no room, four channels a core": _TAKEN,
-    "one always full, nearly three a core": _TAKEN,
-}
-"""Left out of `worst_handled_steady`."""
 
 
 def main(arguments: list[str]) -> dict:
@@ -51,11 +41,7 @@ def main(arguments: list[str]) -> dict:
     chosen = [family for family in [*families(), *shared_hosts()] if options.only in family.name]
     chosen = chosen[::12] if options.mini else chosen
     rows = {family.name: _row(family, seeds) for family in chosen}
-    for name in rows.keys() & EXCEPTIONS_STEADY.keys():
-        print(f"left out of worst_handled_steady: {name}, because {EXCEPTIONS_STEADY[name]}")
-    steady = [
-        row["steady"] for name, row in rows.items() if row["steady"] is not None and name not in EXCEPTIONS_STEADY
-    ]
+    steady = [row["steady"] for row in rows.values() if row["steady"] is not None]
     print(f"\n{len(rows)} families × {len(seeds)} seeds in {time.perf_counter() - started:.0f} s")
     names = [name for name in simulated.FAMILIES if options.only in name]
     return {

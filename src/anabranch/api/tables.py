@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import ProgramError, SchemaError
-from anabranch.program.schema import Row, Schema
+from anabranch.program.schema import Row, Schema, ShapeError
+from anabranch.program.table_columns import fitted_column
 
 
 def is_table(given: Any) -> bool:
@@ -26,16 +27,10 @@ def rows_of(given: Any, schema: Any) -> tuple[list[Row], Schema]:
     missing = [name for name in wanted.names if name not in table.column_names]
     if missing:
         raise SchemaError(f"the table has no columns {', '.join(missing)}; it has {', '.join(table.column_names)}")
-    columns = []
-    for field in wanted.arrow:
-        column = table.column(field.name)
-        try:
-            column = column.cast(field.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
-            raise SchemaError(f"the column {field.name!r} is {column.type}, not {field.type}: {problem}") from None
-        if column.null_count and not field.nullable:
-            raise SchemaError(f"the column {field.name!r} has nulls, and is declared not null")
-        columns.append(column)
+    try:
+        columns = [fitted_column(table, field) for field in wanted.arrow]
+    except ShapeError as problem:
+        raise SchemaError(str(problem)) from None
     return wanted.rows(columns), wanted
 
 

@@ -21,6 +21,7 @@ from anabranch.operators.library_operator import LibraryOperator, configured
 from anabranch.program.graph import FlatMap, Map
 from anabranch.program.model import Selectivity
 from anabranch.program.schema import Schema, ShapeError
+from anabranch.program.table_columns import fitted_column
 
 FORMS = ("arrow", "pandas")
 
@@ -108,15 +109,8 @@ class BatchFunction(LibraryOperator):
         return rows
 
     def _column(self, table: pa.Table | pa.RecordBatch, at: int) -> pa.Array:
-        field = self.outputs.arrow.field(at)
-        column = table.column(field.name)
-        try:
-            cast = column.cast(field.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
-            raise ShapeError(f"the column {field.name!r} is {column.type}, not {field.type}: {problem}") from None
-        if cast.null_count and not field.nullable:
-            raise ShapeError(f"the column {field.name!r} has a null, and is declared not null")
-        return cast.combine_chunks() if isinstance(cast, pa.ChunkedArray) else cast
+        fitted = fitted_column(table, self.outputs.arrow.field(at))
+        return fitted.combine_chunks() if isinstance(fitted, pa.ChunkedArray) else fitted
 
     def differs(self, arrays: Sequence[pa.Array], at: int, rows: Sequence[int], columns: Sequence[pa.Array]) -> str:
         """What one row gives by itself, if it is not what it gave within its batch; empty if it is."""

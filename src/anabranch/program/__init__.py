@@ -21,6 +21,7 @@ object_graph.py   such an object, kept whole as data        object_filling.py   
 array_parts.py    arrays that show each other's cells
 belongings.py     what user code keeps, put back            elsewhere.py   what it names in other modules, watched
 whole_copies.py   copies with globals of their own          likeness.py   whether a copy is like its original
+table_columns.py  columns of others' tables
 travelling.py     a program on its way to workers          source_code.py   the syntax tree of a function
 showing.py        values and errors as text, also those that cannot show themselves
 """

@@ -263,7 +263,7 @@ OPTIONS: tuple[Option, ...] = (
         _one_of("total", "key", "none"),
         "total",
         "Of an output: that of one thread; only tuples of one key of the region they come from stand in their order; "
-        "any. What operators need they have anyway. Parquet files that are not in total order are written by the "
+        "any. What operators need they have anyway. Files that are not in total order are written by the "
         "channels themselves.",
     ),
     Option(
