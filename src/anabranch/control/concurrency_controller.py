@@ -6,10 +6,12 @@ first, and remembers what each gave:
     search   double while that pays ─► look between the best level and its neighbours, where more could be ─► hold
     hold     the rate is not what it was ─► search anew, downwards if it fell, upwards if it rose
              now and then one look at a level a quarter higher ─► better: search on from there
+             more rarely one at a lower level ─► as good: hold that
 
 It cannot overshoot badly: a level is at most twice one that was measured to be the best so far, for one period. Where
 a level seems little better than the one below it, that one is measured once more: on a busy machine chance would
-climb a plateau otherwise.
+climb a plateau otherwise. How much rates are off by at the level that is held is learnt, and what differs by no more is
+no change of the world.
 
 Where more could be. On scales of ratios (log level, log rate) the rate is taken to be concave, and to rise no faster
 than the level. So between two measured levels it lies below the line through the two on the left, and below the line
@@ -133,6 +135,7 @@ class ConcurrencyController:
         self._confirms = False  # a look that promised something is taken once more, for a whole period
         self._looked_far = True
         self._since_down = 0
+        self._gives_back = False  # a lower level was as good
         self._wait_down = _DOWN_FACTOR * probe_every
         self._since_probe = 0
         self._wait = probe_every
@@ -213,7 +216,11 @@ class ConcurrencyController:
         rate = self._rates[best]
         if self._left is not None and self._left[0] == best and abs(rate / self._left[1] - 1) <= self._drift:
             self._were_accidents()
+        below = max((level for level in self._rates if level < best), default=None)
+        is_needed = below is not None and self._rates[below] < rate * (1 - self._tolerance)
         self._hold(best, rate)
+        if is_needed:
+            self._wait_down = 2 * _DOWN_FACTOR * self._probe_every
         return "settled", f"{best} gives {rate:g}/s, and no level near it clearly more"
 
     def _best(self) -> int:
@@ -298,7 +305,7 @@ class ConcurrencyController:
     def _hold(self, level: int, rate: float) -> None:
         self._mode = "hold"
         if level != self._home:
-            self._since_down, self._wait_down = 0, _DOWN_FACTOR * self._probe_every
+            self._since_down, self._wait_down, self._gives_back = 0, _DOWN_FACTOR * self._probe_every, False
         self._level = self._home = level
         # Where others count, what was compared was more than the own rate: the next period tells that.
         self._held = 0.0 if self.is_shared else rate
@@ -352,7 +359,8 @@ class ConcurrencyController:
         self._since_down += 1
         if self._since_down >= self._wait_down and not self.is_shared and self._home > self._min:
             self._since_down = 0
-            level = self._home // 2 if self._home >= _MANY else self._home - 1
+            # A little at first, for it is mostly needed; where it was not, much.
+            level = self._home // 2 if self._gives_back else min(self._home - 1, round(self._home * 0.75))
             return self._look(level, f"{self._home} may be more than is needed")
         return "stable", f"{rate:g}/s as before"
 
@@ -410,13 +418,14 @@ class ConcurrencyController:
         if looked < home and rate >= held * (1 - self._tolerance):
             self._hold(looked, rate)
             self._looked_down = False  # there may be more to give back
-            self._since_down = self._wait_down
+            self._since_down, self._gives_back = self._wait_down, True
             return "fewer", f"{looked} is as good{' for all' if self.is_shared else ''}: {rate:g}/s, {held:g}/s before"
         if looked > home > 1 and rate < held * _COLLAPSED_SHARE and not self.is_shared:
             return self._search_anew(rate, rate / held - 1)
         wait = min(_WAIT_MAX, self._wait * 2) if rate < held * _BAD_SHARE else self._probe_every
         if looked < home:
             wait, self._wait_down = self._wait, min(_WAIT_MAX, 2 * self._wait_down)
+            self._gives_back = False
         self._hold(home, held)
         self._held, self._wait = held, wait
         return "no more", f"{looked} gives {rate:g}/s instead of {held:g}/s"
