@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import agg
 from anabranch.api.session import from_epochs
-from anabranch.engine.worker import join_columns, running_columns, window_columns
+from anabranch.engine.worker import join_columns, running_columns, top_columns, window_columns
 from anabranch.errors import AnabranchError
 from anabranch.program.options import OVER_COLUMNS
 from anabranch.testing import ParallelRun
@@ -99,7 +99,7 @@ ways = st.lists(st.tuples(st.integers(1, 3), some, st.integers(0, 99)), min_size
 @pytest.fixture
 def taken(monkeypatch):
     """How often a batch was taken over columns."""
-    counts = {"running": 0, "windows": 0, "joins": 0}
+    counts = {"running": 0, "windows": 0, "joins": 0, "top": 0}
 
     def count(what, kind, method):
         original = getattr(kind, method)
@@ -114,6 +114,7 @@ def taken(monkeypatch):
     count("running", running_columns.RunningStep, "_taken")
     count("windows", window_columns.WindowColumns, "taken")
     count("joins", join_columns.JoinColumns, "taken")
+    count("top", top_columns.TopStep, "_taken")
     return counts
 
 
@@ -218,12 +219,38 @@ def test_joins(tmp_path_factory, ways, by, sizes, lateness, nulls, spread, one, 
     assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
 
 
+@settings(max_examples=EXAMPLES, deadline=None, phases=PHASES)
+@given(
+    ways=ways,
+    by=st.sampled_from(KEYS[:3]),
+    count=st.sampled_from([1, 1, 2, 5]),
+    order=st.lists(st.sampled_from(["n", "at", "name", "small", "x"]), min_size=1, max_size=3, unique=True),
+    form=st.sampled_from([{}, {}, {"rank": "place"}, {"change": "what"}]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    huge=st.sampled_from([0.0, 0.0, 0.02]),
+    null_key=st.sampled_from(["keep", "drop"]),
+    seed=st.integers(0, 10_000),
+)
+def test_top(tmp_path_factory, ways, by, count, order, form, nulls, huge, null_key, seed):
+    chance = random.Random(seed)
+    epochs = [
+        list(rows(chance, chance.choice([1, 30, 120]), 100 * at, nulls=nulls, huge=huge)) for at in range(len(ways))
+    ]
+    down = [chance.random() < 0.5 for _ in order]
+    stream = from_epochs(epochs, COLUMNS, name="rows").top(
+        count, order, by=by, descending=down, null_key=null_key, **form
+    )
+    folder = str(tmp_path_factory.mktemp("checkpoint"))
+    assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
+
+
 def test_aggregates_are_computed_over_columns(tmp_path, taken):
     epochs = [list(rows(random.Random(at), 200, 200 * at)) for at in range(3)]
     source = from_epochs(epochs, COLUMNS, name="rows")
     programs = {
         "running": source.aggregate(by="k", window=ab.running(), **{name: AGGREGATIONS[name] for name in USUAL}),
         "windows": windows(source, ["k", "s"], (6, 2), FOLDED, lateness=20, **BOUNDS),
+        "top": source.top(3, ["n", "name"], by="k", descending=[True, False], rank="place"),
         "joins": joined((source, source.filter(lambda t: t.n > 4)), ("k", "k2"), (1, 1)),
     }
     for what, stream in programs.items():

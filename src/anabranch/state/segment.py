@@ -36,6 +36,7 @@ from anabranch.program.schema import to_values
 from anabranch.program.state_fields import FIRST_VERSION
 from anabranch.state.codec import decode, encode
 from anabranch.state.deltas import BYTES_MIN, DELTA, combined, delta_of, is_delta
+from anabranch.state.state_columns import Block, decoded
 from anabranch.state.user_objects import UserClasses
 
 FORMAT = 1
@@ -81,9 +82,9 @@ def encode_column(
 
 
 def decode_column(column: pa.Array, encoding: bytes, classes: UserClasses | None = None) -> list[Any]:
-    values = to_values(column)
     if encoding != _CODEC:
-        return values
+        return decoded(column, encoding)
+    values = to_values(column)
     return [None if value is None else decode(value, classes) for value in values]  # None: the row has no such field
 
 
@@ -102,13 +103,28 @@ def write_segment(
     `before` has, for some fields, the cells that older segments have for these rows; see `encode_column`.
     """
     known = before or {}
+    encoded = [encode_column(column, classes, known.get(name)) for name, column in zip(fields, columns, strict=True)]
+    return _written(hashes, keys, fields, encoded, dead, version)
+
+
+def write_block(hashes: np.ndarray, block: Block, version: int = FIRST_VERSION) -> pa.Buffer:
+    """The same of state that is columns already."""
+    encoded = [(array, block.forms[name].encoding) for name, array in block.arrays.items()]
+    return _written(hashes, block.keys, tuple(block.arrays), encoded, block.ended, version)
+
+
+def _written(
+    hashes: np.ndarray,
+    keys: Sequence[Any],
+    fields: Sequence[str],
+    columns: Sequence[tuple[pa.Array, bytes]],
+    dead: np.ndarray | None,
+    version: int,
+) -> pa.Buffer:
+    encoded = [encode_column(keys), *columns]
     if version != FIRST_VERSION:
-        fields, columns = (*fields, VERSION), (*columns, (version,) * len(keys))
+        fields, encoded = (*fields, VERSION), [*encoded, encode_column((version,) * len(keys))]
     order = np.argsort(hashes, kind="stable")
-    encoded = [
-        encode_column(keys),
-        *(encode_column(column, classes, known.get(name)) for name, column in zip(fields, columns, strict=True)),
-    ]
     arrays: list[pa.Array] = [pa.array(hashes), *(array for array, _ in encoded)]
     names = ["hash", "key", *(f"field.{name}" for name in fields)]
     encodings = [b"plain", *(encoding for _, encoding in encoded)]
@@ -238,6 +254,10 @@ class Segment:
         other.table = self.table.rename_columns(columns)
         other.fields = tuple(name[6:] for name in columns if name.startswith("field."))
         return other
+
+    def column(self, name: str, rows: np.ndarray) -> pa.Array:
+        """Some rows of a column, as it is stored."""
+        return _one_chunk(self.table.column(name)).take(pa.array(rows))
 
     def encoding(self, name: str) -> bytes:
         return (self.table.schema.field(name).metadata or {}).get(b"encoding", b"plain")

@@ -26,6 +26,7 @@ from anabranch.engine.worker.column_steps import column_step
 from anabranch.engine.worker.guarded_steps import as_written, guarded_step, only_tuples_step
 from anabranch.engine.worker.running_columns import running_step
 from anabranch.engine.worker.timing import Stopwatch
+from anabranch.engine.worker.top_columns import top_step
 from anabranch.errors import AnabranchError
 from anabranch.operators.batch_functions import BatchFunction
 from anabranch.operators.guarding import GuardedFunction
@@ -133,6 +134,8 @@ class BatchSteps:
                 watched = getattr(type(logic.prototype), "watched", None)
                 first = itertools.repeat(emitting(watched or function), self._watched if watched is not None else 0)
                 step = self._guard(_run_keyed, emitting(function), first, places, table, keep)
+                if "top" in self._columns:
+                    step = top_step(node, table, step, watch)
                 return running_step(node, table, step) if watch is None and "running" in self._columns else step
             # Columns of lists or dicts must be copied as they are emitted, which the rewritten method does not.
             may_inline = keep.tuples_last
