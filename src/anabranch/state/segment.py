@@ -36,7 +36,7 @@ from anabranch.program.schema import to_values
 from anabranch.program.state_fields import FIRST_VERSION
 from anabranch.state.codec import decode, encode
 from anabranch.state.deltas import BYTES_MIN, DELTA, combined, delta_of, is_delta
-from anabranch.state.state_columns import Block, decoded
+from anabranch.state.state_columns import Block, UnfitError, decoded, one_tuple
 from anabranch.state.user_objects import UserClasses
 
 FORMAT = 1
@@ -52,6 +52,7 @@ _ARROW_TYPES: dict[type, pa.DataType] = {
     str: pa.string(),
     bytes: pa.binary(),
 }
+_KEY_TYPES = (bool, int, str, bytes)
 _CODEC = b"codec"
 _NONE = type(None)
 
@@ -88,6 +89,20 @@ def decode_column(column: pa.Array, encoding: bytes, classes: UserClasses | None
     return [None if value is None else decode(value, classes) for value in values]  # None: the row has no such field
 
 
+def encode_keys(keys: Sequence[Any]) -> tuple[pa.Array, bytes]:
+    """The same of keys. Of several columns, each is one of a struct where all values of it have one type."""
+    if keys and set(map(type, keys)) == {tuple} and len(set(map(len, keys))) == 1:
+        columns = list(zip(*keys, strict=True))
+        kinds = [next(iter(found)) if len(found := set(map(type, column))) == 1 else None for column in columns]
+        if kinds and all(kind in _KEY_TYPES for kind in kinds):
+            try:
+                form = one_tuple([_ARROW_TYPES[kind] for kind in kinds if kind is not None])
+                return form.array(keys), form.encoding
+            except UnfitError:
+                pass  # an int beyond 64 bits, a lone surrogate
+    return encode_column(keys)
+
+
 def write_segment(
     hashes: np.ndarray,
     keys: Sequence[Any],
@@ -121,7 +136,7 @@ def _written(
     dead: np.ndarray | None,
     version: int,
 ) -> pa.Buffer:
-    encoded = [encode_column(keys), *columns]
+    encoded = [encode_keys(keys), *columns]
     if version != FIRST_VERSION:
         fields, encoded = (*fields, VERSION), [*encoded, encode_column((version,) * len(keys))]
     order = np.argsort(hashes, kind="stable")
@@ -474,6 +489,8 @@ def _first_of_each_key(hashes: np.ndarray, keys: pa.Array, encoding: bytes) -> n
 
 def _same_as_next(keys: pa.Array) -> np.ndarray:
     """For each key but the last, whether the next one is the same value."""
+    if pa.types.is_struct(keys.type):
+        return np.logical_and.reduce([_same_as_next(column) for column in keys.flatten()])
     one, other = keys[:-1], keys[1:]
     same = pc.fill_null(pc.equal(one, other), False).to_numpy(zero_copy_only=False)
     if keys.null_count:

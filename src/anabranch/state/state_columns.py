@@ -217,3 +217,28 @@ def joined(blocks: Sequence[Block]) -> Block:
     arrays = {name: pa.concat_arrays([block.arrays[name] for block in blocks]) for name in first.arrays}
     keys = [key for block in blocks for key in block.keys]
     return Block(keys, first.forms, arrays, np.concatenate([block.ended for block in blocks]))
+
+
+def with_values(
+    block: Block, keys: list[Any], columns: Sequence[Sequence[Any]], ended: np.ndarray | None
+) -> Block | None:
+    """State that is Python values beside what is columns already; None if it does not fit these."""
+    if not keys:
+        return block
+    try:
+        pairs = zip(block.forms.items(), columns, strict=True)
+        arrays = {name: form.array(values) for (name, form), values in pairs}
+    except UnfitError:
+        return None
+    gone = np.zeros(len(keys), dtype=bool) if ended is None else ended
+    return joined([block, Block(keys, block.forms, arrays, gone)])
+
+
+def all_values(
+    block: Block, keys: list[Any], columns: Sequence[Sequence[Any]], ended: np.ndarray | None
+) -> tuple[list[Any], list[Sequence[Any]], np.ndarray]:
+    """The other way round: what is columns beside state that is Python values."""
+    more = [decoded(array, block.forms[name].encoding) for name, array in block.arrays.items()]
+    gone = np.zeros(len(keys), dtype=bool) if ended is None else ended
+    together: list[Sequence[Any]] = [[*values, *others] for values, others in zip(columns, more, strict=True)]
+    return [*keys, *block.keys], together, np.concatenate([gone, block.ended])

@@ -28,7 +28,16 @@ from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.segment import EXPIRES, Segment, write_block, write_segment
 from anabranch.state.shared_fields import IMMUTABLE, Together, tied, untied
-from anabranch.state.state_columns import Block, Form, StateColumns, UnfitError, decoded, joined
+from anabranch.state.state_columns import (
+    Block,
+    Form,
+    StateColumns,
+    UnfitError,
+    all_values,
+    decoded,
+    joined,
+    with_values,
+)
 from anabranch.state.user_objects import UserClasses, UserObject
 
 _ANOTHER = object()  # what no value is
@@ -177,12 +186,21 @@ class Table:
                 keys = [key for key in keys if key not in self.live]
         return keys
 
-    def due(self, field: str, after: int, until: int) -> list[Any]:
-        """The keys whose `field`, a number, is above one and up to another; nothing becomes live."""
-        wanted = self._may_be_due(field, after, until)
-        found = self._find_field(list(wanted), field) if wanted else {}
-        due = [key for key, value in found.items() if value is not None and after < value <= until]
-        return due
+    def due(self, field: str, after: int, until: int, only: str = "") -> list[Any]:
+        """The keys whose `field`, a number, is above one and up to another; nothing becomes live.
+
+        With `only`, a field, those of which that is true.
+        """
+        wanted = list(self._may_be_due(field, after, until, only))
+        if not wanted:
+            return []
+        found = self._find_field(wanted, field)
+        truths = self._find_field(wanted, only) if only else found
+        return [
+            key
+            for key, value in found.items()
+            if value is not None and after < value <= until and (truths[key] or not only)
+        ]
 
     def _find_field(self, keys: list[Any], field: str) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
@@ -226,11 +244,13 @@ class Table:
             self.load(due)
         return self.live
 
-    def _may_be_due(self, field: str, after: int, until: int) -> set[Any]:
+    def _may_be_due(self, field: str, after: int, until: int, only: str = "") -> set[Any]:
         """Keys that are not live of which some segment says so."""
         wanted: set[Any] = set()
         for segment in self.segments if until > after else ():
             rows = segment.between(field, after, until)
+            if only:
+                rows = rows[np.array(segment.values(f"field.{only}", rows), dtype=bool)]
             if not len(rows):
                 continue
             keys = [canonical_key(key) for key in segment.values("key", rows)]
@@ -423,10 +443,10 @@ class Table:
             try:
                 columns = self._tied(columns)
                 if blocks:
-                    found = self._as_block(joined(blocks), keys, columns, ended)
+                    found = with_values(joined(blocks), keys, columns, ended)
                     if found is not None:
                         return write_block(self._key.hashes(found.keys), found, self._version), len(found.keys)
-                    keys, columns, ended = self._as_values(joined(blocks), keys, columns, ended)
+                    keys, columns, ended = all_values(joined(blocks), keys, columns, ended)
                     before = {}
                 if self._ttl_ms is not None:
                     names.append(EXPIRES)
@@ -437,29 +457,6 @@ class Table:
                 return segment, len(keys)
             except StateError as problem:
                 raise StateError(f"operator {self.instances.node.title}: {problem}") from None
-
-    def _as_block(
-        self, block: Block, keys: list[Any], columns: Sequence[Sequence[Any]], ended: np.ndarray | None
-    ) -> Block | None:
-        """State of instances beside what is columns already; None if it does not fit these."""
-        if not keys:
-            return block
-        try:
-            pairs = zip(block.forms.items(), columns, strict=True)
-            arrays = {name: form.array(values) for (name, form), values in pairs}
-        except UnfitError:
-            return None
-        gone = np.zeros(len(keys), dtype=bool) if ended is None else ended
-        return joined([block, Block(keys, block.forms, arrays, gone)])
-
-    def _as_values(
-        self, block: Block, keys: list[Any], columns: Sequence[Sequence[Any]], ended: np.ndarray | None
-    ) -> tuple[list[Any], list[Sequence[Any]], np.ndarray]:
-        """The other way round: what is columns beside state of instances."""
-        more = [decoded(array, block.forms[name].encoding) for name, array in block.arrays.items()]
-        gone = np.zeros(len(keys), dtype=bool) if ended is None else ended
-        together: list[Sequence[Any]] = [[*values, *others] for values, others in zip(columns, more, strict=True)]
-        return [*keys, *block.keys], together, np.concatenate([gone, block.ended])
 
     def _ended(self, columns: Sequence[Sequence[Any]]) -> np.ndarray:
         """Which keys are as if they were never seen: those of operators that wait for times go when nothing is left."""
