@@ -36,7 +36,7 @@ from anabranch.program.schema import to_values
 from anabranch.program.state_fields import FIRST_VERSION
 from anabranch.state.codec import decode, encode
 from anabranch.state.deltas import BYTES_MIN, DELTA, combined, delta_of, is_delta
-from anabranch.state.state_columns import Block, UnfitError, decoded, one_tuple
+from anabranch.state.state_columns import ARROW_TYPES, Block, decoded, key_column
 from anabranch.state.user_objects import UserClasses
 
 FORMAT = 1
@@ -45,14 +45,6 @@ NEVER = 2**63 - 1
 VERSION = "#version"
 _DELTAS = b"anabranch.deltas"
 
-_ARROW_TYPES: dict[type, pa.DataType] = {
-    bool: pa.bool_(),
-    int: pa.int64(),
-    float: pa.float64(),
-    str: pa.string(),
-    bytes: pa.binary(),
-}
-_KEY_TYPES = (bool, int, str, bytes)
 _CODEC = b"codec"
 _NONE = type(None)
 
@@ -68,7 +60,7 @@ def encode_column(
     kinds.discard(_NONE)
     if len(kinds) <= 1:
         kind = next(iter(kinds), bool)
-        arrow = _ARROW_TYPES.get(kind)
+        arrow = ARROW_TYPES.get(kind)
         if kind is float and may_have_nan(values) and any(v != v and v is not NAN for v in values if v is not None):
             arrow = None  # only the NaN of tuples is known again by its value
         if arrow is not None:
@@ -87,20 +79,6 @@ def decode_column(column: pa.Array, encoding: bytes, classes: UserClasses | None
         return decoded(column, encoding)
     values = to_values(column)
     return [None if value is None else decode(value, classes) for value in values]  # None: the row has no such field
-
-
-def encode_keys(keys: Sequence[Any]) -> tuple[pa.Array, bytes]:
-    """The same of keys. Of several columns, each is one of a struct where all values of it have one type."""
-    if keys and set(map(type, keys)) == {tuple} and len(set(map(len, keys))) == 1:
-        columns = list(zip(*keys, strict=True))
-        kinds = [next(iter(found)) if len(found := set(map(type, column))) == 1 else None for column in columns]
-        if kinds and all(kind in _KEY_TYPES for kind in kinds):
-            try:
-                form = one_tuple([_ARROW_TYPES[kind] for kind in kinds if kind is not None])
-                return form.array(keys), form.encoding
-            except UnfitError:
-                pass  # an int beyond 64 bits, a lone surrogate
-    return encode_column(keys)
 
 
 def write_segment(
@@ -136,7 +114,7 @@ def _written(
     dead: np.ndarray | None,
     version: int,
 ) -> pa.Buffer:
-    encoded = [encode_keys(keys), *columns]
+    encoded = [key_column(keys) or encode_column(keys), *columns]
     if version != FIRST_VERSION:
         fields, encoded = (*fields, VERSION), [*encoded, encode_column((version,) * len(keys))]
     order = np.argsort(hashes, kind="stable")

@@ -21,6 +21,15 @@ import pyarrow.compute as pc
 
 from anabranch.program.schema import to_values
 
+ARROW_TYPES: dict[type, pa.DataType] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+}
+"""Python types whose values a column of the Arrow type gives back."""
+
 PLAIN = b"plain"
 CODEC = b"codec"
 _TUPLE = b"tuple"
@@ -107,6 +116,20 @@ def a_set(kind: pa.DataType) -> Form:
 
 def _struct(kinds: Sequence[pa.DataType]) -> pa.StructType:
     return pa.struct([pa.field(f"c{at}", kind) for at, kind in enumerate(kinds)])
+
+
+def key_column(keys: Sequence[Any]) -> tuple[pa.Array, bytes] | None:
+    """Keys of several columns as a column, and its encoding; None if one has values of several types, or floats."""
+    if not keys or set(map(type, keys)) != {tuple} or len(set(map(len, keys))) > 1 or not keys[0]:
+        return None
+    kinds = [set(map(type, column)) for column in zip(*keys, strict=True)]
+    if any(len(found) > 1 or not found < set(ARROW_TYPES) or found == {float} for found in kinds):
+        return None
+    form = one_tuple([ARROW_TYPES[kind] for found in kinds for kind in found])
+    try:
+        return form.array(keys), form.encoding
+    except UnfitError:  # an int beyond 64 bits, a lone surrogate
+        return None
 
 
 def lists(lengths: np.ndarray, values: pa.Array, missing: np.ndarray | None = None) -> pa.ListArray:
