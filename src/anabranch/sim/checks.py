@@ -30,6 +30,7 @@ from anabranch.program.graph import Keyed, Node, upstream
 from anabranch.sim.ledger import Asked, Ledger, WatchedFiles
 from anabranch.sim.owners import check_records, rows_of
 from anabranch.state.codec import decode
+from anabranch.state.state_columns import decoded
 
 RoutedBy = Callable[[str, int, Any], int]
 """Operator, hash of a stored key, the key → the hash it is routed by, which may be that of a part of it."""
@@ -161,9 +162,10 @@ def _held(records: Sequence[Mapping[str, Any]], files: WatchedFiles) -> dict[str
 
 
 def _values(table: pa.Table, name: str) -> list[Any]:
-    values = table[name].to_pylist()
-    coded = (table.schema.field(name).metadata or {}).get(b"encoding") == b"codec"
-    return [decode(value) for value in values] if coded else values
+    encoding = (table.schema.field(name).metadata or {}).get(b"encoding", b"plain")
+    if encoding == b"codec":
+        return [decode(value) for value in table[name].to_pylist()]
+    return decoded(table[name].combine_chunks(), encoding)
 
 
 def check_owners(ledger: Ledger, files: WatchedFiles, routed_by: RoutedBy) -> list[str]:

@@ -152,7 +152,7 @@ def lengths_of(column: pa.ListArray) -> np.ndarray:
 
 def decoded(column: pa.Array, encoding: bytes) -> list[Any]:
     """The exact Python values of a column that has a form."""
-    if encoding == PLAIN:
+    if encoding == PLAIN or not len(column):
         return to_values(column)
     if encoding == _TUPLE:
         rows: Iterable[Any] = zip(*map(to_values, column.flatten()), strict=True)

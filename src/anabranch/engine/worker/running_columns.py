@@ -338,6 +338,8 @@ class Folding:
         assert self._array is not None
         slots = self._slots
         held = self._state.arrays[self._first]
+        if not self._is_open.all():  # a window that was closed leaves what it had
+            held = pc.if_else(pa.array(self._is_open), held, pa.scalar(None, held.type))
         had = np.repeat(np.arange(len(held)), lengths_of(held))
         values = pa.concat_arrays([held.flatten(), self._array])
         encoded = values.dictionary_encode()
