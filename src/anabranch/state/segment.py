@@ -36,7 +36,7 @@ from anabranch.program.schema import to_values
 from anabranch.program.state_fields import FIRST_VERSION
 from anabranch.state.codec import decode, encode
 from anabranch.state.deltas import BYTES_MIN, DELTA, combined, delta_of, is_delta
-from anabranch.state.state_columns import ARROW_TYPES, Block, decoded, key_column
+from anabranch.state.state_columns import ARROW_TYPES, StateBlock, decoded, key_column
 from anabranch.state.user_objects import UserClasses
 
 FORMAT = 1
@@ -100,7 +100,7 @@ def write_segment(
     return _written(hashes, keys, fields, encoded, dead, version)
 
 
-def write_block(hashes: np.ndarray, block: Block, version: int = FIRST_VERSION) -> pa.Buffer:
+def write_block(hashes: np.ndarray, block: StateBlock, version: int = FIRST_VERSION) -> pa.Buffer:
     """The same of state that is columns already."""
     encoded = [(array, block.forms[name].encoding) for name, array in block.arrays.items()]
     return _written(hashes, block.keys, tuple(block.arrays), encoded, block.ended, version)

@@ -44,7 +44,7 @@ class UnfitError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Form:
+class ColumnForm:
     """How a field's values are a column: what the segment's metadata says, and the type."""
 
     encoding: bytes
@@ -84,34 +84,34 @@ def _children(rows: Sequence[Sequence[Any]], kind: pa.StructType) -> list[pa.Arr
     return [pa.array(column, field.type) for column, field in zip(columns, kind, strict=True)]
 
 
-def plain(kind: pa.DataType) -> Form:
+def plain(kind: pa.DataType) -> ColumnForm:
     """Values of a type that Arrow and Python share."""
-    return Form(PLAIN, kind)
+    return ColumnForm(PLAIN, kind)
 
 
-def one_tuple(kinds: Sequence[pa.DataType]) -> Form:
+def one_tuple(kinds: Sequence[pa.DataType]) -> ColumnForm:
     """A tuple of values, or None."""
-    return Form(_TUPLE, _struct(kinds))
+    return ColumnForm(_TUPLE, _struct(kinds))
 
 
-def tuples(kinds: Sequence[pa.DataType]) -> Form:
+def tuples(kinds: Sequence[pa.DataType]) -> ColumnForm:
     """A list of tuples."""
-    return Form(_TUPLES, pa.list_(_struct(kinds)))
+    return ColumnForm(_TUPLES, pa.list_(_struct(kinds)))
 
 
-def held(kinds: Sequence[pa.DataType], more: Sequence[pa.DataType]) -> Form:
+def held(kinds: Sequence[pa.DataType], more: Sequence[pa.DataType]) -> ColumnForm:
     """A list of lists: a tuple, and something more."""
-    return Form(_HELD + str(len(kinds)).encode(), pa.list_(_struct([*kinds, *more])))
+    return ColumnForm(_HELD + str(len(kinds)).encode(), pa.list_(_struct([*kinds, *more])))
 
 
-def numbers() -> Form:
+def numbers() -> ColumnForm:
     """A tuple of whole numbers, however many, or None."""
-    return Form(_NUMBERS, pa.list_(pa.int64()))
+    return ColumnForm(_NUMBERS, pa.list_(pa.int64()))
 
 
-def a_set(kind: pa.DataType) -> Form:
+def a_set(kind: pa.DataType) -> ColumnForm:
     """A set of values, or None."""
-    return Form(_SET, pa.list_(kind))
+    return ColumnForm(_SET, pa.list_(kind))
 
 
 def _struct(kinds: Sequence[pa.DataType]) -> pa.StructType:
@@ -139,7 +139,7 @@ def lists(lengths: np.ndarray, values: pa.Array, missing: np.ndarray | None = No
     return pa.ListArray.from_arrays(pa.array(offsets), values, mask=mask)
 
 
-def struct_of(form: Form, columns: Sequence[pa.Array]) -> pa.StructArray:
+def struct_of(form: ColumnForm, columns: Sequence[pa.Array]) -> pa.StructArray:
     """The columns of tuples as what a column of lists of them has."""
     return pa.StructArray.from_arrays(list(columns), fields=list(form.kind.value_type))
 
@@ -187,7 +187,7 @@ class StateColumns:
 
 
 @dataclasses.dataclass
-class Block:
+class StateBlock:
     """State of some keys that was computed as columns in this epoch.
 
     Attributes
@@ -202,7 +202,7 @@ class Block:
     """
 
     keys: list[Any]
-    forms: dict[str, Form]
+    forms: dict[str, ColumnForm]
     arrays: dict[str, pa.Array]
     ended: np.ndarray
     rows: dict[Any, int] | None = None
@@ -214,16 +214,16 @@ class Block:
             self.rows = {key: at for at, key in enumerate(self.keys)}
         return self.rows
 
-    def kept(self, wanted: np.ndarray) -> Block:
+    def kept(self, wanted: np.ndarray) -> StateBlock:
         """Some of the keys."""
         places = np.flatnonzero(wanted)
         keys = [self.keys[at] for at in places.tolist()]
         chosen = pa.array(places)
-        return Block(
+        return StateBlock(
             keys, self.forms, {name: each.take(chosen) for name, each in self.arrays.items()}, self.ended[places]
         )
 
-    def left(self) -> Block:
+    def left(self) -> StateBlock:
         """Without what was taken over."""
         if self.rows is None or len(self.rows) == len(self.keys):
             return self
@@ -232,19 +232,19 @@ class Block:
         return self.kept(mask)
 
 
-def joined(blocks: Sequence[Block]) -> Block:
+def joined(blocks: Sequence[StateBlock]) -> StateBlock:
     """Several blocks, of other keys each, as one."""
     if len(blocks) == 1:
         return blocks[0]
     first = blocks[0]
     arrays = {name: pa.concat_arrays([block.arrays[name] for block in blocks]) for name in first.arrays}
     keys = [key for block in blocks for key in block.keys]
-    return Block(keys, first.forms, arrays, np.concatenate([block.ended for block in blocks]))
+    return StateBlock(keys, first.forms, arrays, np.concatenate([block.ended for block in blocks]))
 
 
 def with_values(
-    block: Block, keys: list[Any], columns: Sequence[Sequence[Any]], ended: np.ndarray | None
-) -> Block | None:
+    block: StateBlock, keys: list[Any], columns: Sequence[Sequence[Any]], ended: np.ndarray | None
+) -> StateBlock | None:
     """State that is Python values beside what is columns already; None if it does not fit these."""
     if not keys:
         return block
@@ -254,11 +254,11 @@ def with_values(
     except UnfitError:
         return None
     gone = np.zeros(len(keys), dtype=bool) if ended is None else ended
-    return joined([block, Block(keys, block.forms, arrays, gone)])
+    return joined([block, StateBlock(keys, block.forms, arrays, gone)])
 
 
 def all_values(
-    block: Block, keys: list[Any], columns: Sequence[Sequence[Any]], ended: np.ndarray | None
+    block: StateBlock, keys: list[Any], columns: Sequence[Sequence[Any]], ended: np.ndarray | None
 ) -> tuple[list[Any], list[Sequence[Any]], np.ndarray]:
     """The other way round: what is columns beside state that is Python values."""
     more = [decoded(array, block.forms[name].encoding) for name, array in block.arrays.items()]

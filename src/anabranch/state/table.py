@@ -29,8 +29,8 @@ from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.segment import EXPIRES, Segment, write_block, write_segment
 from anabranch.state.shared_fields import IMMUTABLE, Together, tied, untied
 from anabranch.state.state_columns import (
-    Block,
-    Form,
+    ColumnForm,
+    StateBlock,
     StateColumns,
     UnfitError,
     all_values,
@@ -71,7 +71,7 @@ class Table:
         self._version = node.logic.version
         self._key = key
         self.live: dict[Any, Any] = {}
-        self._blocks: list[Block] = []  # of keys that are not live: a key is an instance, or a row of columns
+        self._blocks: list[StateBlock] = []  # of keys that are not live: a key is an instance, or a row of columns
         self._stored: set[Any] = set()  # keys of blocks that segments have
         self._loaded: dict[Any, tuple[Any, ...]] = {}
         self._large: dict[tuple[str, Any], bytes] = {}  # field and key → the cell that was read
@@ -99,7 +99,7 @@ class Table:
                 self._loaded.update(found)
         return live
 
-    def columns(self, keys: Sequence[Any], forms: dict[str, Form]) -> StateColumns | None:
+    def columns(self, keys: Sequence[Any], forms: dict[str, ColumnForm]) -> StateColumns | None:
         """The state of keys, each named once, as columns; they are instances no more. None if it does not fit these.
 
         Whoever takes it gives it back with `put`, where it was changed, or moved here.
@@ -120,7 +120,7 @@ class Table:
                     parts[name].append(forms[name].array(values))
                 at[mine] = np.arange(len(mine))
                 count = len(mine)
-            taken: list[tuple[Block, Any]] = []
+            taken: list[tuple[StateBlock, Any]] = []
             for block in self._blocks:
                 rows = block.places()
                 here = [place for place in wanted if keys[place] in rows]
@@ -153,13 +153,13 @@ class Table:
         }
         return StateColumns(at >= 0, moved, arrays)
 
-    def put(self, block: Block) -> None:
+    def put(self, block: StateBlock) -> None:
         """State of keys that are not live, as columns, in the order of the operator's fields."""
         assert tuple(block.arrays) == self.instances.names
         kept = ~block.ended | np.fromiter(map(self._stored.__contains__, block.keys), bool, len(block.keys))
         self._blocks.append(block if kept.all() else block.kept(kept))
 
-    def _array(self, at: int, name: str, rows: np.ndarray, keys: Sequence[Any], form: Form) -> pa.Array:
+    def _array(self, at: int, name: str, rows: np.ndarray, keys: Sequence[Any], form: ColumnForm) -> pa.Array:
         """A field of some rows of a segment, as a column."""
         segment = self.segments[at]
         if name in segment.fields and segment.encoding(f"field.{name}") == form.encoding:

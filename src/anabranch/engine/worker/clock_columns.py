@@ -21,7 +21,7 @@ from anabranch.operators.epoch_context import epoch_time
 from anabranch.operators.windows import Time, Tumbling
 from anabranch.program.graph import Keyed, Node
 from anabranch.state import state_columns
-from anabranch.state.state_columns import Block, Form, lists
+from anabranch.state.state_columns import ColumnForm, StateBlock, lists
 
 _BOUNDS = ("bound start", "bound end")
 
@@ -54,7 +54,7 @@ def clock_columns(node: Node, table: Any, epoch: int) -> ClockColumns | None:
 class ClockColumns:
     """The windows of one operator in one channel for one epoch."""
 
-    def __init__(self, node: Node, forms: dict[str, Form], table: Any, epoch: int, size_ms: int) -> None:
+    def __init__(self, node: Node, forms: dict[str, ColumnForm], table: Any, epoch: int, size_ms: int) -> None:
         assert isinstance(node.logic, Keyed)
         self._kind: Any = type(node.logic.prototype)
         self._shape = self._kind.shape
@@ -106,7 +106,7 @@ class ClockColumns:
             mask = next(waiting)[slots.order] if test >= 0 else None
             found = Folding(slots, state, is_open, at, array, mask).of(name)
             if found is None:
-                self._table.put(Block(slots.keys, self._forms, state.arrays, ~state.found).kept(state.moved))
+                self._table.put(StateBlock(slots.keys, self._forms, state.arrays, ~state.found).kept(state.moved))
                 return None
             new |= found.state
         for at, name in enumerate(self._shape.key):
@@ -124,5 +124,5 @@ class ClockColumns:
             name: new[name] if isinstance(new[name], pa.Array) else form.array(new[name])
             for name, form in self._forms.items()
         }
-        self._table.put(Block(slots.keys, self._forms, columns, np.zeros(len(slots.keys), dtype=bool)))
+        self._table.put(StateBlock(slots.keys, self._forms, columns, np.zeros(len(slots.keys), dtype=bool)))
         return True

@@ -27,7 +27,7 @@ from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed, Node
 from anabranch.program.schema import Schema
 from anabranch.state import state_columns
-from anabranch.state.state_columns import Block, Form, StateColumns, lengths_of, lists, struct_of
+from anabranch.state.state_columns import ColumnForm, StateBlock, StateColumns, lengths_of, lists, struct_of
 
 _TIME_LIMIT = 2**60
 _FOR_EVER = INT_LIMIT + 1
@@ -101,7 +101,7 @@ class JoinColumns:
         # Without a window all tuples of a key meet, and are held for ever.
         self._spans = node.logic.prototype.spans if isinstance(self._join, WatermarkJoin) else None
         more = [pa.bool_(), pa.int64()] if self._spans is None else [pa.bool_(), pa.int64(), pa.int64()]
-        self._forms: dict[str, Form] = {
+        self._forms: dict[str, ColumnForm] = {
             **{
                 field: state_columns.held(each.schema.arrow.types, more)
                 for field, each in zip(_FIELDS, node.inputs, strict=True)
@@ -136,7 +136,7 @@ class JoinColumns:
         ]
         pairs = self._pairs(sides, len(slots.keys))
         if pairs is None:
-            self._table.put(Block(slots.keys, self._forms, state.arrays, ~state.found).kept(state.moved))
+            self._table.put(StateBlock(slots.keys, self._forms, state.arrays, ~state.found).kept(state.moved))
             return None
         one, other = pairs
         late = sum(map(len, batches)) - sum(len(side.came) for side in sides)
@@ -271,7 +271,7 @@ class JoinColumns:
             arrays["timer_due"] = pa.array(due, mask=~holds)
             arrays["timer_since"] = self._since(arrival, sides, len(keys), state, holds)
         changed = state.found | holds
-        block = Block(keys, self._forms, arrays, ~holds)
+        block = StateBlock(keys, self._forms, arrays, ~holds)
         self._table.put(block if changed.all() else block.kept(changed))
 
     def _since(

@@ -37,7 +37,7 @@ from anabranch.operators.running_windows import RunningWindow
 from anabranch.program.graph import Keyed, Node
 from anabranch.program.schema import Schema, to_values
 from anabranch.state import state_columns
-from anabranch.state.state_columns import Block, Form, StateColumns, lengths_of, lists
+from anabranch.state.state_columns import ColumnForm, StateBlock, StateColumns, lengths_of, lists
 
 Step = Callable[[Batch, Node], Batch]
 _KINDS = ("count", "sum", "avg", "min", "max", "distinct")
@@ -76,7 +76,7 @@ def is_foldable(measures: Sequence[Any], schema: Schema) -> bool:
     return True
 
 
-def forms_of(measures: Sequence[Any], schema: Schema) -> dict[str, Form]:
+def forms_of(measures: Sequence[Any], schema: Schema) -> dict[str, ColumnForm]:
     """How the state is columns: the fields of each aggregation, and its result, which was shown."""
     forms = {"open": state_columns.plain(pa.bool_())}
     shown: list[pa.DataType] = []
@@ -89,7 +89,7 @@ def forms_of(measures: Sequence[Any], schema: Schema) -> dict[str, Form]:
 
 
 @dataclasses.dataclass
-class Running:
+class RunningColumn:
     """A column of the results, for the tuples by slot, and what becomes of the state."""
 
     column: Callable[[np.ndarray], pa.Array]
@@ -107,7 +107,7 @@ class RunningStep:
         self,
         shape: Shape,
         kind: type[Aggregate],
-        forms: dict[str, Form],
+        forms: dict[str, ColumnForm],
         table: Any,
         otherwise: Step,
         watch: Stopwatch | None,
@@ -145,13 +145,13 @@ class RunningStep:
         if state is None:
             return None
         is_open = pc.fill_null(state.arrays["open"], False).to_numpy(zero_copy_only=False)
-        made: list[Running] = []
+        made: list[RunningColumn] = []
         waiting = iter(masks)
         for at, ((name, _, test), array) in enumerate(zip(shape.measures, arrays, strict=True)):
             mask = next(waiting)[slots.order] if test >= 0 else None
             found = Folding(slots, state, is_open, at, array, mask).of(name)
             if found is None:
-                self._table.put(Block(slots.keys, self._forms, state.arrays, ~state.found).kept(state.moved))
+                self._table.put(StateBlock(slots.keys, self._forms, state.arrays, ~state.found).kept(state.moved))
                 return None
             made.append(found)
         return self._told(batch, node, slots, state, is_open, made)
@@ -163,7 +163,7 @@ class RunningStep:
         slots: KeySlots,
         state: StateColumns,
         is_open: np.ndarray,
-        made: Sequence[Running],
+        made: Sequence[RunningColumn],
     ) -> Batch:
         """The results that differ from those before; the state is changed."""
         changes = np.zeros(len(batch), dtype=bool)
@@ -185,7 +185,7 @@ class RunningStep:
             name: new[name] if isinstance(new[name], pa.Array) else form.array(new[name])
             for name, form in self._forms.items()
         }
-        self._table.put(Block(slots.keys, self._forms, columns, np.zeros(len(slots.keys), dtype=bool)))
+        self._table.put(StateBlock(slots.keys, self._forms, columns, np.zeros(len(slots.keys), dtype=bool)))
         # Back into the order in which the tuples came.
         place = np.empty(len(batch), dtype=np.int64)
         place[slots.order] = np.arange(len(batch))
@@ -221,8 +221,8 @@ class Folding:
         self._array = array
         self._mask = mask  # by slot: which tuples are not left out
 
-    def of(self, name: str) -> Running | None:
-        found: Running | None = getattr(self, f"_{name}")()
+    def of(self, name: str) -> RunningColumn | None:
+        found: RunningColumn | None = getattr(self, f"_{name}")()
         return found
 
     def _begun(self, field: str, fresh: Any) -> list[Any]:
@@ -246,7 +246,7 @@ class Folding:
         ones = np.ones(len(self._slots.order), dtype=np.int64) if present is None else present.astype(np.int64)
         return self._sums(ones, begun)
 
-    def _count(self) -> Running | None:
+    def _count(self) -> RunningColumn | None:
         array = self._array
         valid = None
         if array is not None and array.null_count:
@@ -254,7 +254,7 @@ class Folding:
         counts = self._counts(self._present(valid), self._begun(self._first, 0))
         if counts is None:
             return None
-        return Running(lambda at: pa.array(counts[at]), _differs(counts), {self._first: self._lasts(counts)})
+        return RunningColumn(lambda at: pa.array(counts[at]), _differs(counts), {self._first: self._lasts(counts)})
 
     def _lasts(self, values: np.ndarray) -> list[Any]:
         found: list[Any] = values[self._slots.ends].tolist()
@@ -272,7 +272,7 @@ class Folding:
         values = found[0].values[self._slots.order]
         return (values if present is None else np.where(present, values, 0)), present
 
-    def _sum(self) -> Running | None:
+    def _sum(self) -> RunningColumn | None:
         added = self._added()
         if added is None:
             return None
@@ -288,9 +288,9 @@ class Folding:
             return pa.array(sums[at], mask=missing[at])
 
         lasts = [None if none else value for value, none in zip(self._lasts(sums), self._lasts(missing), strict=True)]
-        return Running(column, _differs(sums) | _differs(missing), {self._first: lasts})
+        return RunningColumn(column, _differs(sums) | _differs(missing), {self._first: lasts})
 
-    def _avg(self) -> Running | None:
+    def _avg(self) -> RunningColumn | None:
         added = self._added()
         if added is None:
             return None
@@ -306,15 +306,15 @@ class Folding:
             return pa.array(means[at], mask=missing[at])
 
         state = {self._first: self._lasts(sums), self._second: self._lasts(counts)}
-        return Running(column, _differs(means) | _differs(missing), state)
+        return RunningColumn(column, _differs(means) | _differs(missing), state)
 
-    def _max(self) -> Running | None:
+    def _max(self) -> RunningColumn | None:
         return self._extreme(is_least=False)
 
-    def _min(self) -> Running | None:
+    def _min(self) -> RunningColumn | None:
         return self._extreme(is_least=True)
 
-    def _extreme(self, is_least: bool) -> Running | None:
+    def _extreme(self, is_least: bool) -> RunningColumn | None:
         found = self._numbers(self._begun(self._first, None))
         if found is None:
             return None
@@ -331,9 +331,9 @@ class Folding:
             return numbers.column(best[at], missing[at])
 
         changes = _differs(np.where(missing, 0, best)) | _differs(missing)
-        return Running(column, changes, {self._first: column(self._slots.ends)})
+        return RunningColumn(column, changes, {self._first: column(self._slots.ends)})
 
-    def _distinct(self) -> Running | None:
+    def _distinct(self) -> RunningColumn | None:
         """A tuple whose value its key has not had before counts."""
         assert self._array is not None
         slots = self._slots
@@ -359,7 +359,7 @@ class Folding:
         assert counts is not None, "nobody has so many values"
         order = np.argsort(keys[is_new], kind="stable")
         sets = lists(np.bincount(keys[is_new], minlength=len(held)), values.take(pa.array(rows[is_new][order])))
-        return Running(lambda at: pa.array(counts[at]), _differs(counts), {self._first: sets})
+        return RunningColumn(lambda at: pa.array(counts[at]), _differs(counts), {self._first: sets})
 
 
 def _are_same(one: pa.Array, other: pa.Array) -> np.ndarray:

@@ -24,7 +24,7 @@ from anabranch.operators.changes import DELETE, INSERT
 from anabranch.operators.top_tuples import TopTuples
 from anabranch.program.graph import Keyed, Node
 from anabranch.state import state_columns
-from anabranch.state.state_columns import Block, lengths_of, lists, struct_of
+from anabranch.state.state_columns import StateBlock, lengths_of, lists, struct_of
 
 Step = Callable[[Batch, Node], Batch]
 
@@ -82,7 +82,7 @@ class TopStep:
         rows = [pa.concat_arrays([one, other]) for one, other in zip(had, columns, strict=True)]
         codes = self._codes(rows)
         if codes is None or (len(many) and int(many.max()) > self._top.count):
-            self._table.put(Block(slots.keys, self._forms, state.arrays, ~state.found).kept(state.moved))
+            self._table.put(StateBlock(slots.keys, self._forms, state.arrays, ~state.found).kept(state.moved))
             return None
         ends = np.cumsum(many).tolist()
         tops = [list(range(end - count, end)) for end, count in zip(ends, many.tolist(), strict=True)]
@@ -127,7 +127,7 @@ class TopStep:
         inner = struct_of(self._forms["held"], [column.take(chosen) for column in rows])
         array = lists(np.array([len(each) for each in kept], dtype=np.int64), inner)
         keys = [slots.keys[place] for place in places]
-        self._table.put(Block(keys, self._forms, {"held": array}, np.zeros(len(keys), dtype=bool)))
+        self._table.put(StateBlock(keys, self._forms, {"held": array}, np.zeros(len(keys), dtype=bool)))
 
 
 class _Emitting:
