@@ -7,6 +7,7 @@ notice tasks that give other rows when they are repeated.
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -71,7 +72,11 @@ class SparkExecutor:
         self._is_local = is_local(spark.sparkContext)
 
     def __call__(self, batch: DataFrame | None, job: Job) -> pa.Table:
-        read = None if batch is None else self._files.partitions(whole_files=job.split.state is not None)
+        whole_files, in_order = job.split.state is not None, bool(job.split.pieces)
+        read = None if batch is None else self._files.partitions(whole_files, in_order)
+        if read is not None:
+            size = sum(piece.size for share in read for piece in share)
+            job = dataclasses.replace(job, split=job.split.over(size))
         if self._is_local and (batch is None or read is not None):
             return table_of(_job_of_rows(self._spark.sparkContext, read, job))
         # A batch's session belongs to the query: the user's own is not touched.
