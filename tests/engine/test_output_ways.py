@@ -106,22 +106,34 @@ ROWS = [(n * 7 % 11, "ab"[n % 2], n / 3) for n in range(3000)]
 
 
 def test_a_large_output_is_run_once_more_and_then_written_by_mergers(tmp_path, monkeypatch):
-    set_sizes(monkeypatch, driver=32_000, merged=10_000)
+    set_sizes(monkeypatch, driver=12_000, merged=10_000)
     stream = build(ab.from_rows(ROWS, COLUMNS, rows_per_epoch=1000), ["running"])
     (sink,) = run(stream, tmp_path, channels=3)
-    assert exact(sink.rows) == exact(run_sequential(stream))
+    assert exact(sink.rows) == exact(run_sequential([stream])[0])
     assert not sink.by_driver, "the first epoch, too: it was run once more"
 
 
 def test_a_small_output_is_the_drivers_and_large_ones_are_not_for_ever(tmp_path, monkeypatch):
-    set_sizes(monkeypatch, merged=20_000)
+    set_sizes(monkeypatch, driver=1 << 20, merged=20_000)
     sizes = [10, 1000, 1000, 10, 10]
     epochs = [[(n % 5, "a", float(n)) for n in range(size)] for size in sizes]
     stream = build(from_epochs(epochs, COLUMNS), ["running"])
     (sink,) = run(stream, tmp_path, channels=2)
-    assert exact(sink.rows) == exact(run_sequential(stream))
+    assert exact(sink.rows) == exact(run_sequential([stream])[0])
     # Each follows from what the epoch before had.
     assert sink.by_driver == {0, 1, 4}
+
+
+def test_an_output_that_is_too_large_for_one_task_is_not_run_twice_for_ever(tmp_path, monkeypatch):
+    """All of it from one of four channels: small as a whole, too much for a task."""
+    set_sizes(monkeypatch, driver=64_000, merged=1 << 30)
+    stream = build(ab.from_rows([(7, "a", float(n)) for n in range(4000)], COLUMNS, rows_per_epoch=1000), ["running"])
+    jobs = []
+    execute = ParallelRun._execute
+    monkeypatch.setattr(ParallelRun, "_execute", lambda self, rows, job: jobs.append(job) or execute(self, rows, job))
+    (sink,) = run(stream, tmp_path / "again", channels=4)
+    assert exact(sink.rows) == exact(run_sequential([stream])[0])
+    assert len(jobs) == 4 + 1 and not sink.by_driver
 
 
 def test_outputs_of_every_depth_are_merged(tmp_path):
@@ -137,7 +149,7 @@ def test_what_is_made_where_it_is_read_is_written_there(tmp_path, monkeypatch):
     set_sizes(monkeypatch, driver=16_000)
     stream = ab.from_rows(ROWS, COLUMNS, rows_per_epoch=1000).filter(lambda t: t.k != 3)
     (sink,) = run(stream, tmp_path, seed=3)
-    assert exact(sink.rows) == exact(run_sequential(stream))
+    assert exact(sink.rows) == exact(run_sequential([stream])[0])
     assert not sink.by_driver
 
 
@@ -145,7 +157,7 @@ def test_mergers_0_leaves_everything_to_the_driver(tmp_path, monkeypatch):
     set_sizes(monkeypatch, driver=0, merged=0, pieces=0)
     stream = build(ab.from_rows(ROWS, COLUMNS, rows_per_epoch=1500), ["running"])
     (sink,) = run(stream, tmp_path, mergers=0)
-    assert exact(sink.rows) == exact(run_sequential(stream)) and sink.by_driver == {0, 1}
+    assert exact(sink.rows) == exact(run_sequential([stream])[0]) and sink.by_driver == {0, 1}
 
 
 def layout_of(*streams):

@@ -144,11 +144,12 @@ class EpochJobs:
             ways = self._ways_now(layout, functions) if retracing is None else NONE
             common = (form.program, form.digest, state.epoch, state.clock_ms, functions, parts, ways.direct)
             told["bounds"] = ways.bounds
+            reading = {**told, "bounds": ways.reader_bounds}
             merged = (ways.mergers, frozenset(ways.merged))
             depths = [ChannelTask(*common, depth, state, *merged, **told) for depth in range(1, layout.depth + 1)]
             merger = MergerTask(*common, ways.merged, ways.mergers) if ways.merged else None
             kept = state if has_spared_shuffle(layout) else None
-            split = SplitTask(*common, kept, pieces=ways.pieces, pieces_from=ways.pieces_from, **told)
+            split = SplitTask(*common, kept, pieces=ways.pieces, pieces_from=ways.pieces_from, **reading)
             job = Job(split, FeedbackTask(*common, **told), fed_back, depths, merger)
             try:
                 rows = self._backend.execute(batch, job)

@@ -26,7 +26,7 @@ from anabranch.engine.worker.output_mergers import mergeable
 DRIVER_BYTES = 64 << 20
 """So much of what tasks could write passes through the driver at most, in an epoch."""
 MERGED_BYTES = 32 << 20
-"""An output with so many bytes is put in order by tasks; one that has half of it no longer is."""
+"""An output with so many bytes is put in order by tasks; one that has half of it, or less, no longer is."""
 PIECES_BYTES = 4 << 20
 """From so many bytes on, tasks that read an epoch's input write what they make of it."""
 _SHARES_MIN = 16
@@ -45,10 +45,13 @@ class Ways:
     """How many bytes that is."""
     merged: Mapping[int, Target]
     mergers: int
+    reader_bounds: Bounds
+    """Of those who read the sources."""
     bounds: Bounds
+    """Of the tasks behind shuffles."""
 
 
-NONE = Ways({}, {}, 0, {}, 0, Bounds())
+NONE = Ways({}, {}, 0, {}, 0, Bounds(), Bounds())
 """Everything passes through the driver."""
 
 
@@ -76,6 +79,7 @@ class OutputWays:
         self._mergeable = {at: target for at, target in chosen.items() if mergeable(layout, at)}
         self._large: set[int] = set(self._mergeable) if mergers else set()
         self._pieces_from = PIECES_BYTES
+        self._reader_bytes = self._task_bytes = 0  # of a task at most, in the last epoch
         self._last: dict[int, int] | None = None
         self._in_files: frozenset[int] = frozenset()
 
@@ -94,10 +98,11 @@ class OutputWays:
         unknown = self._last is None and self._mergers is None and bool(self._mergeable)
         large = set(self._mergeable) if unknown and input_bytes() >= DRIVER_BYTES else self._large
         merged = {at: target for at, target in self._mergeable.items() if at in large}
-        bounded = frozenset({*(self._pieces if self._pieces_from else ()), *self._mergeable} - merged.keys())
-        bounds = Bounds(bounded, DRIVER_BYTES // max(slots, tasks, _SHARES_MIN)) if bounded else Bounds()
+        self._reader_bytes, self._task_bytes = DRIVER_BYTES // max(slots, _SHARES_MIN), DRIVER_BYTES // max(tasks, 1)
+        reader_bounds = Bounds(frozenset(self._pieces if self._pieces_from else ()), self._reader_bytes)
+        bounds = Bounds(frozenset(self._mergeable.keys() - merged.keys()), self._task_bytes)
         count = (self._mergers or slots) if merged else 0
-        return Ways(self._direct, self._pieces, self._pieces_from, merged, count, bounds)
+        return Ways(self._direct, self._pieces, self._pieces_from, merged, count, reader_bounds, bounds)
 
     def overflowed(self) -> None:
         """There was too much for the driver."""
@@ -108,14 +113,15 @@ class OutputWays:
         """An epoch was run."""
         self._last = results.bytes
         self._in_files = results.written
+        # Back to the driver only with what no single task could have too much of: not to and fro.
         if self._mergers is None:
             for at in self._mergeable:
                 found = self._last.get(at, 0)
                 if found >= MERGED_BYTES:
                     self._large.add(at)
-                elif found < MERGED_BYTES // 2:
+                elif found < min(MERGED_BYTES // 2, self._task_bytes):
                     self._large.discard(at)
-        if sum(self._last.get(at, 0) for at in self._pieces) < PIECES_BYTES:
+        if sum(self._last.get(at, 0) for at in self._pieces) < min(PIECES_BYTES, self._reader_bytes):
             self._pieces_from = PIECES_BYTES
 
     @property
