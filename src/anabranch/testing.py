@@ -304,7 +304,7 @@ class ParallelRun:
             kinds = [pa.int32(), pa.int64(), pa.binary()]
             arrays = [pa.array(column, kind) for column, kind in zip(fed_back, kinds, strict=True)]
             produced += job.feedback.run(iter([pa.RecordBatch.from_arrays(arrays, ["loop", "first", "payload"])]), 0)
-        for task in [*job.depths, *([] if job.merger is None else [job.merger])]:
+        for task in job.behind_shuffles:
             table = pa.Table.from_batches(produced, ROWS)
             produced = []
             for index in range(task.count):

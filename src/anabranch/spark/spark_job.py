@@ -108,7 +108,7 @@ class SparkExecutor:
         rows = parts[0]
         for part in parts[1:]:
             rows = rows.unionAll(part)
-        for task in _behind_shuffles(job):
+        for task in job.behind_shuffles:
             rows = rows.repartitionById(task.count, "task").select("order", "payload")
             if isinstance(task, ChannelTask) and self._placement is not None:
                 run = _numbered(task.run, told_where=True)
@@ -117,10 +117,6 @@ class SparkExecutor:
                 run = _numbered(task.run)
             rows = rows.sortWithinPartitions("order").mapInArrow(run, ROW_COLUMNS)
         return rows
-
-
-def _behind_shuffles(job: Job) -> list[ChannelTask | MergerTask]:
-    return [*job.depths, *([] if job.merger is None else [job.merger])]
 
 
 def _split_files(
@@ -143,7 +139,7 @@ def _job_of_rows(context: Any, read: list[list[FilePiece]] | None, job: Job) -> 
         fed_back = context.parallelize([job.fed_back], 1)
         parts.append(fed_back.mapPartitionsWithIndex(partial(_from_feedback, job.feedback)))
     rows = parts[0] if len(parts) == 1 else context.union(parts)
-    for task in _behind_shuffles(job):
+    for task in job.behind_shuffles:
         # Sorted outside of memory if need be.
         placed = rows.repartitionAndSortWithinPartitions(task.count, _task_of)
         rows = placed.mapPartitionsWithIndex(partial(_from_shuffle, task))
