@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from anabranch.compiler.layout.stages import Layout
 from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.sink import Sink
-from anabranch.engine.worker.exchange import Bounds
+from anabranch.engine.worker.exchange import DriverShare
 from anabranch.engine.worker.output_files import Target, in_pieces, unordered
 from anabranch.engine.worker.output_mergers import mergeable
 
@@ -45,13 +45,13 @@ class Ways:
     """How many bytes that is."""
     merged: Mapping[int, Target]
     mergers: int
-    reader_bounds: Bounds
+    reader_bounds: DriverShare
     """Of those who read the sources."""
-    bounds: Bounds
+    bounds: DriverShare
     """Of the tasks behind shuffles."""
 
 
-NONE = Ways({}, {}, 0, {}, 0, Bounds(), Bounds())
+NONE = Ways({}, {}, 0, {}, 0, DriverShare(), DriverShare())
 """Everything passes through the driver."""
 
 
@@ -99,8 +99,8 @@ class OutputWays:
         large = set(self._mergeable) if unknown and input_bytes() >= DRIVER_BYTES else self._large
         merged = {at: target for at, target in self._mergeable.items() if at in large}
         self._reader_bytes, self._task_bytes = DRIVER_BYTES // max(slots, _SHARES_MIN), DRIVER_BYTES // max(tasks, 1)
-        reader_bounds = Bounds(frozenset(self._pieces if self._pieces_from else ()), self._reader_bytes)
-        bounds = Bounds(frozenset(self._mergeable.keys() - merged.keys()), self._task_bytes)
+        reader_bounds = DriverShare(frozenset(self._pieces if self._pieces_from else ()), self._reader_bytes)
+        bounds = DriverShare(frozenset(self._mergeable.keys() - merged.keys()), self._task_bytes)
         count = (self._mergers or slots) if merged else 0
         return Ways(self._direct, self._pieces, self._pieces_from, merged, count, reader_bounds, bounds)
 

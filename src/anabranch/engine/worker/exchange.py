@@ -85,7 +85,7 @@ def task_indexes(layout: Layout, depth: int, functions: Mapping[int, Any]) -> Ta
 
 
 @dataclasses.dataclass(frozen=True)
-class Bounds:
+class DriverShare:
     """How much of outputs that tasks could write may pass through the driver."""
 
     exits: frozenset[int] = frozenset()
@@ -109,7 +109,7 @@ class Outbox:
         Which rows are looked at more closely, to find frequent keys, differs from epoch to epoch and task to task.
     sent : callable
         The columns that travel on an edge.
-    bounds : Bounds
+    bounds : DriverShare
         How much of the outputs may pass through the driver.
     """
 
@@ -121,7 +121,7 @@ class Outbox:
         whom: int,
         epoch: int,
         sent: Callable[[Layout, Edge], pa.Schema],
-        bounds: Bounds,
+        bounds: DriverShare,
     ) -> None:
         self._layout = layout
         self._sent = sent

@@ -31,7 +31,7 @@ from anabranch.engine.worker.exchange import (
     HEADER,
     MARKS,
     Arriving,
-    Bounds,
+    DriverShare,
     Outbox,
     Payload,
     Row,
@@ -141,7 +141,7 @@ class Task:
     watch: str = dataclasses.field(default="sample", kw_only=True)
     tables: tuple[TableVersion, ...] = dataclasses.field(default=(), kw_only=True)  # what changing tables hold
     columns: frozenset[str] = dataclasses.field(default=frozenset(OVER_COLUMNS), kw_only=True)
-    bounds: Bounds = dataclasses.field(default=Bounds(), kw_only=True)  # of what passes through the driver
+    bounds: DriverShare = dataclasses.field(default=DriverShare(), kw_only=True)  # of what passes through the driver
 
     @property
     def watched(self) -> int:
