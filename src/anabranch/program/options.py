@@ -88,6 +88,10 @@ def _whole(least: int, most: int | None = None) -> OptionKind:
     return OptionKind(expected, parse)
 
 
+def _merger_count(text: str) -> int | None:
+    return None if text == "auto" else _whole(0, CHANNELS_MAX).parse(text)
+
+
 def _number(least: float, most: float, expected: str, below: bool = False) -> OptionKind:
     def parse(text: str) -> float:
         value = float(text)
@@ -277,9 +281,11 @@ OPTIONS: tuple[Option, ...] = (
     Option("changeColumn", TEXT, "change", "With `latestBy`: the column that says what a tuple does, if there is one."),
     Option(
         "mergers",
-        _whole(0, CHANNELS_MAX),
-        "0: the driver does",
-        "How many tasks put large outputs in order and write them, as files on a path that all hosts share.",
+        OptionKind(f"auto, or a whole number from 0 to {CHANNELS_MAX}", _merger_count),
+        "auto",
+        "How many tasks put outputs behind a shuffle in order and write them, as files on a path that all hosts share. "
+        "`auto`: as many as run at once, for outputs of 32 MB and more in the epoch before; tasks that read 4 MB and "
+        "more write what they make of it without a shuffle. 0: the driver writes whatever has an order.",
     ),
     # -- channels
     Option("channels", CHANNELS, "found out while the query runs", "Pins the number of channels of every region."),

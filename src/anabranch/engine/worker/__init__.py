@@ -25,4 +25,5 @@ watching.py        what was declared, watched on the first tuples
 sampling.py        what tasks take down of keys that are run again
 output_files.py    output that tasks write themselves
 output_mergers.py  ordered output, written in parallel
+explained_code.py  what tasks run for each operator, for people
 """
