@@ -136,7 +136,7 @@ KEYS = {
 }
 
 
-@settings(max_examples=EXAMPLES * 2, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     data=st.data(), by=st.sampled_from(sorted(KEYS)), channels=st.integers(1, 8), policy=st.sampled_from(["skip", None])
 )

@@ -19,7 +19,7 @@ from anabranch.errors import ProgramError
 from anabranch.operators.accumulation import Accumulate, accumulation_of
 from anabranch.operators.library_operator import LibraryOperator
 from anabranch.operators.shared_state import Members
-from anabranch.operators.timers import TimedOperator
+from anabranch.operators.timers import TIMER_FIELDS, TimedOperator
 from anabranch.program.graph import (
     DeadLetters,
     Feedback,
@@ -137,6 +137,7 @@ def _read_members(node: Node, logic: Keyed, found: Members, read: list[Inference
     """Read operators that share state; ProgramError if one keeps anything beside what it declared."""
     for target, member in zip(found.operators_within(), found.members, strict=True):
         declared = tuple(field for field in logic.fields if field.name in member.fields)
+        declared += tuple(StateField(name) for name in TIMER_FIELDS if member.timed)
         for method in ("process", "on_timer", "on_end"):
             if getattr(member.kind, method) is getattr(TimedOperator, method, None):
                 continue
