@@ -156,14 +156,13 @@ def test_timers_are_an_operators_own_and_see_what_is_shared(tmp_path_factory, da
 
 
 def test_of_one_time_the_operator_named_first_is_called_first():
-    source = from_epochs([[(1, 10, 0), (1, 11, 3), (1, 12, 0)], [(1, 100, 0)]], EVENTS).event_time("at")
+    source = from_epochs([[(1, 10, 4), (1, 11, 3), (1, 11, 4)], [(1, 100, 0)]], EVENTS).event_time("at")
     one, other = source.split(lambda t: t.x == 3)
     streams = ab.share((one, Forgets(), EVENTS), (other, Reminds(), EVENTS), by="k")
-    # The failure of 11 is forgotten at 15. Reminders of 10, 12 and 100 are due at once, when time next moves on.
-    expected = [[(-1, 15, 1)], [(0, 10, 0), (0, 12, 1)]]
-    assert run_sequential(streams) == expected
-    both = streams[0].union(streams[1])
-    assert both.run_sequential() == run_parallel(both, channels=3) == [(0, 10, 0), (0, 12, 1), (-1, 15, 1)]
+    # Both have a timer at 15, and what the first forgets then the second no longer sees.
+    assert run_sequential(streams) == [[(-1, 15, 1)], [(0, 14, 1), (0, 15, 0), (0, 100, 0)]]
+    both = streams[1].union(streams[0])
+    assert both.run_sequential() == run_parallel(both, channels=3) == [(0, 14, 1), (-1, 15, 1), (0, 15, 0), (0, 100, 0)]
 
 
 class Other(ab.Operator):
