@@ -36,7 +36,7 @@ def restless_output(data, stream, checkpoint, seed=0, clocks_ms=(), ends=False, 
                 for epoch in range(run.epochs):
                     run.run_epochs(epoch, epoch)
                     if data.draw(st.booleans()):
-                        for region in run.runner.regions:
+                        for region in run.runner.status():
                             run.runner.rescale(region.name, data.draw(st.integers(1, 8)))
                 if ends:
                     run.end()
