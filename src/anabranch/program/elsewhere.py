@@ -12,9 +12,11 @@ import functools
 import sys
 import types
 from collections.abc import Iterable
+from typing import Any
 
 from anabranch.program.belongings import Belongings
 from anabranch.program.object_parts import globals_in, is_library, names_in
+from anabranch.program.object_reach import reached
 
 
 def named_elsewhere(functions: Iterable[types.FunctionType]) -> list[tuple[types.ModuleType, str]]:
@@ -28,6 +30,18 @@ def named_elsewhere(functions: Iterable[types.FunctionType]) -> list[tuple[types
             if module is not None and not is_library(name):
                 found.update(((name, each), module) for each in names_in(function) & vars(module).keys())
     return [(module, name) for (_, name), module in sorted(found.items(), key=lambda each: each[0])]
+
+
+def held_elsewhere(functions: Iterable[types.FunctionType]) -> set[int]:
+    """The identities of all that functions lead to by the names of other modules, however many modules that takes."""
+    found: dict[int, Any] = {}
+    waiting = list(functions)
+    while waiting:
+        names = named_elsewhere(waiting)
+        more = reached([getattr(module, name, None) for module, name in names], as_copied=True)
+        waiting = [each for key, each in more.items() if key not in found and isinstance(each, types.FunctionType)]
+        found |= more
+    return set(found)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -220,7 +220,29 @@ _DESCRIPTORS: dict[type, tuple[str, ...]] = {
     functools.partialmethod: ("func", "args", "keywords"),
     functools.singledispatchmethod: ("dispatcher", "func"),
 }
-_REFERRING = (operator.methodcaller, types.MappingProxyType, slice)
+#: What shows a dict as it is now, and the method of the dict that makes it; None: its class does.
+DICT_VIEWS: dict[type, str | None] = {
+    types.MappingProxyType: None,
+    **{
+        type(getattr(empty, name)()): name
+        for empty in (dict[Any, Any](), collections.OrderedDict[Any, Any]())
+        for name in ("keys", "values", "items")
+    },
+}
+_REFERRING = (operator.methodcaller, slice, *DICT_VIEWS)
+
+
+def dict_behind(view: Any) -> Any:
+    """What a view of a dict shows: the object itself."""
+    (held,) = gc.get_referents(view)
+    return held
+
+
+def view_of_dict(held: Any, method: str | None) -> Any:
+    """A view of a dict, made by Python's own method, not by that of a subclass."""
+    if method is None:
+        return types.MappingProxyType(held)
+    return getattr(collections.OrderedDict if isinstance(held, collections.OrderedDict) else dict, method)(held)
 
 
 def _held_by_function(function: types.FunctionType, as_copied: bool) -> Iterator[tuple[Step, Any]]:

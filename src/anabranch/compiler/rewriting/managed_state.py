@@ -23,8 +23,8 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
-import sys
 import types
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from anabranch.compiler.models.findings import Inference
@@ -107,10 +107,7 @@ class ManagedDicts:
         index = None if self.finer else self.bound["index"](t)
         held = self.bound["held"]
         self._fill(held, index)
-        try:
-            return self._emitted(self.bound["call"], t)
-        finally:
-            self._take_back(held, index)
+        return self._emitted(self.bound["call"], t, lambda is_over: self._take_back(held, index, is_over))
 
     def watched(self, t: Any) -> Any:
         """The same; what the proof says does not happen is refused."""
@@ -127,17 +124,16 @@ class ManagedDicts:
         for each, found in held:
             watches.append(Watch(each.name, ANY_INDEX if each.is_finer else index, self.index_source.source))
             watch(found, watches[-1])
-        try:
-            emitted = self._emitted(call, t)
-        finally:
+
+        def done(is_over: bool) -> None:
             for _, found in held:
                 unwatch(found)
             strayed = next((each.strayed for each in watches if each.strayed is not None), None)
-            if strayed is None:
-                self._take_back(held, index)
-        if strayed is not None:  # and was caught
-            raise strayed
-        return emitted
+            if strayed is not None and is_over:  # also if it was caught
+                raise strayed
+            self._take_back(held, index, is_over)
+
+        return self._emitted(call, t, done)
 
     def _watched_copy(self) -> tuple[Any, list[tuple[_Dict, Any]]] | None:
         """The author's object once more, with dicts that can be watched; None if no copy can be made of it."""
@@ -173,16 +169,24 @@ class ManagedDicts:
                 else:
                     held[index] = self._taken_out(getattr(self, f"{each.name}_value"))
 
-    def _emitted(self, call: Any, t: Any) -> Any:
-        found = call(t)
+    def _emitted(self, call: Any, t: Any, done: Callable[[bool], None]) -> Any:
+        """What the call emits; `done` is called when its code has run, also if it fails: see `_read_on`."""
+        try:
+            found = call(t)
+            is_running = self.mode not in ("filter", "map") and hasattr(found, "__next__")
+        except BaseException:
+            done(True)
+            raise
+        if is_running:
+            return _read_on(found, done)
+        done(True)
         if self.mode == "filter":
             return [t] if found else []
-        if self.mode == "map":
-            return [found]
-        # The code of a generator runs while it is read: it must not outlive the dicts' contents.
-        return list(found) if hasattr(found, "__next__") else found
+        return [found] if self.mode == "map" else found
 
-    def _take_back(self, dicts: list[tuple[_Dict, Any]], index: Any) -> None:
+    def _take_back(self, dicts: list[tuple[_Dict, Any]], index: Any, is_over: bool = True) -> None:
+        if not is_over:
+            return
         for each, held in dicts:
             if each.is_finer:
                 values = () if each.is_set else held.items()
@@ -201,6 +205,23 @@ class ManagedDicts:
 
     def _taken_out(self, value: Any) -> Any:
         return value.value(self.bound["classes"]) if isinstance(value, ObjectGraph) else value
+
+
+def _read_on(outputs: Any, done: Callable[[bool], None]) -> Iterator[Any]:
+    """What an iterator gives, one by one: its code runs while it is read, and may change what it gave before.
+
+    Whoever called reads it to its end before the next call. If not, the call has failed, perhaps long ago: `done` is
+    told that it is not over, and must not touch what the dicts hold now.
+    """
+    try:
+        yield from outputs
+    except GeneratorExit:
+        done(False)
+        raise
+    except BaseException:
+        done(True)
+        raise
+    done(True)
 
 
 def rewrite(found: Inference, target: Any, method: str | None, mode: str) -> Keyed | None:
@@ -308,8 +329,6 @@ def find_object(route: tuple[Any, ...], target: Any) -> Any:
         return _default_of(route[1], route[2])
     if kind == "class":
         return getattr(route[1], route[2])
-    if kind == "module":
-        return getattr(sys.modules[route[1]], route[2])
     if kind == "path":
         return at_path(target, route[1])
     raise ValueError(f"unknown route {route!r}")
