@@ -122,7 +122,8 @@ def _dicts_written(facts: Facts, fields: tuple[StateField, ...], target: Any) ->
             continue
         if fact.identity in found:
             continue
-        name = fact.path.rsplit(".", 1)[-1].rsplit(" ", 1)[-1]
+        words = fact.path.split(" of ")  # "counts of the default of held" is named by its first word
+        name = words[0] if len(words) > 1 and " " not in words[0] else fact.path.rsplit(".", 1)[-1].rsplit(" ", 1)[-1]
         name = "".join(letter if letter.isalnum() else "_" for letter in name).strip("_") or "state"
         while name in taken:
             name += "_"

@@ -27,6 +27,7 @@ _HANDLES = (
         f"hashlib.{name}"
         for name in ("new", "md5", "sha1", "sha224", "sha256", "sha384", "sha512", "blake2b", "blake2s")
     ),
+    "hmac.new",
     *("tempfile.NamedTemporaryFile", "mmap.mmap", "csv.reader", "csv.writer", "asyncio.new_event_loop"),
 )
 _KEPT: frozenset[type] = (
@@ -76,7 +77,9 @@ def _left_in(reading: Reading, value: Value, seen: set[Object]) -> str | None:
     for each in sites:
         if each not in seen:
             seen.add(each)
-            made_here = _made(reading, each.node) if isinstance(each, Site) and each.role in ("", "instance") else None
+            made_here = (
+                _made(reading, each.node) if isinstance(each, Site) and each.role in ("call", "instance") else None
+            )
             if made_here is not None:
                 return made_here
             held = reading.heap.objects[each]
