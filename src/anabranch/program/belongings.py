@@ -193,9 +193,12 @@ def _as_it_stood(held: Any, made: dict[int, Any], is_ours: bool = False) -> Any:
         return made[id(held)]
     if isinstance(held, types.MethodWrapperType) and id(held.__self__) in made:  # `numbers.__next__`
         return getattr(made[id(held.__self__)], held.__name__)
-    if type(held) is tuple:
-        found = tuple(_as_it_stood(each, made) for each in held)
-        return held if all(map(operator.is_, found, held)) else found
+    if type(held) is tuple or (isinstance(held, tuple) and hasattr(held, "_fields")):
+        found = tuple(_as_it_stood(each, made) for each in tuple.__iter__(held))
+        if all(map(operator.is_, found, tuple.__iter__(held))):
+            return held
+        made[id(held)] = tuple.__new__(type(held), found)  # one, too, wherever it is
+        return made[id(held)]
     if is_ours and type(held) is list:
         return [_as_it_stood(each, made) for each in held]
     if is_ours and type(held) is dict:
