@@ -135,6 +135,15 @@ def changes_a_class_elsewhere(t):
 
 
 @entry
+class BeginsWithAClassElsewhere:
+    def __init__(self):
+        self.notes = noted_elsewhere.Notes()
+
+    def __call__(self, t):
+        yield t.k, self.notes.note(t.k), ""
+
+
+@entry
 def calls_it_by_its_own_name(t):
     yield t.k, noted(t.k), ""
 

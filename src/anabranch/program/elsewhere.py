@@ -11,7 +11,7 @@ import dis
 import functools
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from anabranch.program.belongings import Belongings
@@ -32,12 +32,15 @@ def named_elsewhere(functions: Iterable[types.FunctionType]) -> list[tuple[types
     return [(module, name) for (_, name), module in sorted(found.items(), key=lambda each: each[0])]
 
 
-def held_elsewhere(functions: Iterable[types.FunctionType]) -> set[int]:
-    """The identities of all that functions lead to by the names of other modules, however many modules that takes."""
+def held_elsewhere(functions: Iterable[types.FunctionType], read: Container[tuple[str, str]]) -> set[int]:
+    """The identities of all that functions lead to by the names of other modules, however many modules that takes.
+
+    `read` are the names that their code is seen to use: (module, name). What only an `__init__` names is long done.
+    """
     found: dict[int, Any] = {}
     waiting = list(functions)
     while waiting:
-        names = named_elsewhere(waiting)
+        names = [each for each in named_elsewhere(waiting) if (each[0].__name__, each[1]) in read]
         more = reached([getattr(module, name, None) for module, name in names], as_copied=True)
         waiting = [each for key, each in more.items() if key not in found and isinstance(each, types.FunctionType)]
         found |= more

@@ -89,7 +89,8 @@ def _leads_into(value: Any, known: dict[int, int]) -> bool:
 
     Whatever a copy of it leads to need not be what the copies of the others hold.
     """
-    return any(id(each) in known and not isinstance(each, type) for each in gc.get_referents(value))
+    held = [each for each in gc.get_referents(value) if each is not attribute_dict(value)]
+    return any(id(each) in known and not isinstance(each, type) for each in held)
 
 
 def _by_step(child: tuple[Step, Any]) -> str:

@@ -303,7 +303,7 @@ def _written_outside(found: Inference, target: Any) -> tuple[tuple[str, ...], tu
     """What is written outside of the operator's object: where only a copy's own globals lead; where nothing does."""
     own, copied = reached(target, as_copied=False), reached(target, as_copied=True)
     in_globals, out_of_reach = [], []
-    elsewhere = held_elsewhere(code_of(target)[1])
+    elsewhere = held_elsewhere(code_of(target)[1], found.facts.globals_read)
     for identity, path in found.facts.written.items():
         owner = identity if isinstance(identity, int) else identity[0]
         if owner not in copied or (owner in elsewhere and owner not in own):

@@ -150,7 +150,9 @@ def _one_way(facts: Facts, identity: int, target: Any) -> bool:
     if not routes:
         return False
     kinds = {route[0] for route in routes}
-    if "module" in kinds or (kinds & {"global", "class"} and identity in held_elsewhere(code_of(target)[1])):
+    if "module" in kinds:
+        return False
+    if kinds & {"global", "class"} and identity in held_elsewhere(code_of(target)[1], facts.globals_read):
         return False
     if "elsewhere" not in kinds and not (facts.operator_elsewhere and "operator" in kinds):
         return len({kind == "global" for kind in kinds}) == 1
