@@ -113,7 +113,7 @@ class HasAnIteratorOfItsDict:
 # -- what another module remembers -------------------------------------------------------------------------------
 
 
-@entry(refused="no copy of the operator leads to it; import what it uses of another module by its own name")
+@entry(refused="no copy of the operator leads to it; import what it uses of another module at the top, by its own")
 def changes_a_dict_elsewhere(t):
     noted_elsewhere.NOTED[t.k] = noted_elsewhere.NOTED.get(t.k, 0) + 1
     yield t.k, noted_elsewhere.NOTED[t.k], ""
@@ -127,6 +127,20 @@ def calls_what_changes_a_dict_elsewhere(t):
 @entry(refused="NOTED could not be kept")
 def calls_it_in_two_ways(t):
     yield t.k, noted(t.k) + noted_elsewhere.noted_twice(t.k), ""
+
+
+@entry(refused="NOTED could not be kept")
+def imports_it_where_it_runs(t):
+    from tests.compiler.noted_elsewhere import noted_twice
+
+    yield t.k, noted_twice(t.k), ""
+
+
+@entry(refused="NOTED could not be kept")
+def finds_its_module_within_another(t):
+    import tests
+
+    yield t.k, tests.compiler.noted_elsewhere.noted(t.k), ""
 
 
 @entry(refused="could not be kept")

@@ -41,6 +41,7 @@ from anabranch.program.object_parts import (
     is_atom,
     is_filled,
     is_library,
+    modules_named_in,
     names_in,
 )
 from anabranch.program.set_tables import SetTable, fill, table_of
@@ -176,10 +177,8 @@ class Belongings:
 
         held = self._keep(f"a global that {function.__qualname__} names", function, take, give)
         found = [(f"the global {name}", value) for name, value in held.items() if value is not _MISSING]
-        modules = [
-            value for _, value in found if isinstance(value, types.ModuleType) and not is_library(value.__name__)
-        ]
-        inner = [(f"the global {n}", vars(each)[n]) for each in modules for n in names_in(function) if n in vars(each)]
+        modules, used = modules_named_in(function), names_in(function)
+        inner = [(f"the global {n}", vars(each)[n]) for each in modules for n in used if n in vars(each)]
         return [*found, *inner]
 
 

@@ -398,6 +398,35 @@ def _globals_in(code: types.CodeType) -> frozenset[str]:
     return frozenset(own).union(*(_globals_in(each) for each in code.co_consts if isinstance(each, types.CodeType)))
 
 
+def modules_named_in(function: types.FunctionType) -> list[types.ModuleType]:
+    """The modules of the user's that a function names: as globals, by imports of its own, or within each other."""
+    space = function.__globals__
+    waiting = [space.get(name) for name in globals_in(function)]
+    for level, name in _imported(function.__code__):
+        package = space.get("__package__") or ""
+        parents = package.rsplit(".", level - 1)[0] + "." if level else ""
+        waiting.append(sys.modules.get((parents + name).rstrip(".")))
+    names, found = names_in(function), dict[int, types.ModuleType]()
+    while waiting:
+        module = waiting.pop()
+        if isinstance(module, types.ModuleType) and not is_library(module.__name__) and id(module) not in found:
+            found[id(module)] = module
+            waiting.extend(vars(module)[name] for name in names if name in vars(module))
+    return list(found.values())
+
+
+@functools.lru_cache(maxsize=4096)
+def _imported(code: types.CodeType) -> frozenset[tuple[int, str]]:
+    """What code imports: how many dots, and the name."""
+    steps = list(dis.get_instructions(code))
+    own = {
+        (steps[at - 2].argval, each.argval)
+        for at, each in enumerate(steps)
+        if each.opname == "IMPORT_NAME" and at >= 2 and isinstance(steps[at - 2].argval, int)
+    }
+    return frozenset(own).union(*(_imported(each) for each in code.co_consts if isinstance(each, types.CodeType)))
+
+
 _OF_GLOBALS = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_NAME"})
 
 

@@ -116,8 +116,8 @@ def _taken_over(operator: PlannedOperator) -> Keyed:
             _explained(
                 operator,
                 f"{kept} could not be kept from one epoch to the next, because no copy of the operator leads to it; "
-                "import what it uses of another module by its own name (from helpers import count), or keep it in an "
-                "attribute of self",
+                "import what it uses of another module at the top, by its own name (from helpers import count), or "
+                "keep it in an attribute of self",
             )
         )
     _refuse_doors(operator, target)
