@@ -12,7 +12,6 @@ import collections
 import dataclasses
 import enum
 import functools
-import operator
 import types
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -97,10 +96,6 @@ class Filling:
             place = None if anchor is None else self._anchors.get(tuple((a, b) for a, b in map(tuple, anchor)))
             if place is not None and kind == "ndarray" and list(place.shape) != contents[1]:
                 place.resize(contents[1], refcheck=False)  # before others are made that share its memory
-            if place is not None and kind in _FIXED:
-                items = [self._value(each) for each in (contents if kind == "tuple" else contents[1])]
-                if not all(map(operator.is_, items, tuple.__iter__(place))):  # something in it was made anew
-                    place = None
             found = self._objects[number] = place if place is not None else self._made(kind, contents)
         return found
 
@@ -160,8 +155,6 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "cell": types.CellType,
     "object": object,
 }
-#: They hold for good what they were made of.
-_FIXED = ("tuple", "named", "row")
 Values = Callable[[Any], Any]
 
 

@@ -209,7 +209,7 @@ class Live:
         while waiting:
             path, value, number = waiting.pop()
             # What cannot be set back in its place is made anew, for all that hold it.
-            anchor = None if isinstance(value, _MADE_ANEW) else self._anchors.get(id(value))
+            anchor = None if _is_made_anew(value) else self._anchors.get(id(value))
             kind, contents = self._node(value, path, anchor, place)
             nodes[number] = [None if anchor is None else [list(step) for step in anchor], kind, contents]
         tie_arrays(nodes, keeps)
@@ -349,8 +349,16 @@ def _is_without_identity(value: Any) -> bool:
     return is_atom(value) and not (type(value) is float and value != value)
 
 
-#: They hold for good what they were made of.
 _MADE_ANEW = (itertools.count, memoryview, types.MethodWrapperType, *DICT_VIEWS)
+
+
+def _is_made_anew(value: Any) -> bool:
+    """What cannot be set back in its place, and tuples of such: they hold for good what they were made of."""
+    if isinstance(value, tuple):
+        return any(map(_is_made_anew, tuple.__iter__(value)))
+    return isinstance(value, _MADE_ANEW)
+
+
 _BOUND = (types.MethodWrapperType, types.BuiltinMethodType)
 _SEQUENCES: dict[type, str] = {list: "list", tuple: "tuple"}
 _LYING: dict[type, str] = {set: "set with a table", frozenset: "frozenset with a table"}
