@@ -120,7 +120,8 @@ def test_one_difference_makes_the_figure_differ() -> None:
 
 def test_the_report_has_every_experiment_from_a_full_run(committed: dict) -> None:
     assert [entry["name"] for entry in committed["entries"] if entry["mode"] != "full"] == []
-    assert {entry["name"] for entry in committed["entries"]} == set(names())
+    found = {entry["name"] for entry in committed["entries"]}
+    assert set(FIGURES) <= found <= set(names())  # those on Spark are measured apart, one by one
     assert committed["figures"] >= 25
 
 
