@@ -112,8 +112,9 @@ def region(session: ab.Session, root: Path, kind: str, cost_s: float, epoch_s: f
     return Case(f"{kind}, {cost_s * 1000:g} ms", lambda: _worked(session, source, kind, cost_s), rows, COUNTS)
 
 
-def _worked(session: ab.Session, source: Files, kind: str, cost_s: float, at_once: int = 1) -> ab.Stream:
-    rows = session.from_files(str(source.directory), "parquet", "k long", maxFilesPerTrigger=at_once)
+def _worked(session: ab.Session, source: Files, kind: str, cost_s: float, at_once: int | None = 1) -> ab.Stream:
+    limit = {} if at_once is None else {"maxFilesPerTrigger": at_once}
+    rows = session.from_files(str(source.directory), "parquet", "k long", **limit)
     if kind == "stateful":
         return rows.process(worker(kind, cost_s), by="k", schema="k long, n long", name="work")
     return rows.spread().map(worker(kind, cost_s), schema="k long, n long", name="work")
@@ -137,10 +138,13 @@ class Followed:
 def follow(
     session: ab.Session, root: Path, curve: Curve, policy: str, *, cost_s: float, seconds: float, most: int
 ) -> Followed:
-    """Put tuples as the curve says, twice a second, and let a controller work them off. They are stored, not lost."""
+    """Put tuples as the curve says, twice a second, and let a controller work them off. They are stored, not lost.
+
+    How many files an epoch takes is the product's to find out, as it is by default.
+    """
     source = Files(Path(tempfile.mkdtemp(dir=root)) / "in")
     source.put(1, 10)
-    stream = _worked(session, source, "stateful", cost_s, at_once=1000)
+    stream = _worked(session, source, "stateful", cost_s, at_once=None)
     ended: list[tuple[float, int, int]] = []
     writer = stream.writeStream.format("noop").trigger(processingTime="1 second")
     writer = writer.options(policy=POLICIES[policy], initialChannels=1, maxChannels=most, adaptationPeriod=PERIOD)
