@@ -262,7 +262,7 @@ class EpochRunner:
         passing_s = self._backend.clock.passing_s
         started, started_ms = passing_s(), self._backend.clock.now_s() * 1000
         ready = self._backend.surroundings.at_start(batch is not None)
-        epoch = self.epochs_done
+        epoch, fed_back = self.epochs_done, self.in_flight
         time_ms = max(self._backend.next_epoch_ms(), self._committed.clock_ms)
         recorded = self._checkpoint.begun(epoch)
         known = {} if recorded is None else recorded.tables
@@ -317,6 +317,7 @@ class EpochRunner:
             bookkeeping_s=ready.bookkeeping_s,
             interval_s=self._backend.surroundings.interval_s,
             taken_files=ready.taken_files,
+            fed_back=fed_back,
         )
         self._adapt(facts, rows_out, verified)
         self._committer.compact_beside(clock_ms, self._owners)
@@ -345,8 +346,8 @@ class EpochRunner:
         files = [file for report in results.reports for file in report.files]
         for at, (sink, table) in enumerate(zip(self._backend.sinks, outputs, strict=True)):
             if at in results.written:
-                mine = sorted((file.stage, file.number, file.name) for file in files if file.exit == at)
-                sink.publish([name for *_, name in mine], epoch)
+                mine = sorted((file for file in files if file.exit == at), key=lambda file: file.order)
+                sink.publish([file.name for file in mine], epoch)
             else:
                 sink.write(table, epoch)
         return sum(table.num_rows for table in outputs) + sum(file.rows for file in files)
