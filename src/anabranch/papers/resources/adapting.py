@@ -28,10 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.partitioning.allocating.allocate import baseline, correlated, even
-from anabranch.partitioning.allocating.allocation_problem import AllocationProblem, score
+from anabranch.partitioning.allocating.allocation_problem import CHANCE_STANDARD_ERRORS, AllocationProblem, score
 from anabranch.partitioning.allocating.repair import handed_over, repaired
 
-POLICIES = ("baseline", "even", "correlated", "lazy move")
+CORRELATED = ("correlated", "every digit")
+"""Algorithm 3 where correlations that may be chance are 0, and with all that was measured."""
+POLICIES = ("baseline", "even", *CORRELATED, "lazy move")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +71,6 @@ class Counted:
 
     migrations: int = 0
     assisted: int = 0
-    moved_groups: list[int] | None = None
     asked: int = 0
     """Groups on overloaded nodes, over all periods, before anything was moved."""
     usable: int = 0
@@ -123,16 +124,17 @@ class _Run:
     def _problem(self) -> AllocationProblem[int, int]:
         since = max(0, self._period - self._settings.measured)
         series: dict[int, Any] = dict(enumerate(self._course.loads[:, since : self._period]))
-        return AllocationProblem.measured(series, self._owners, self._active)
+        errors = 0.0 if self._policy == "every digit" else CHANCE_STANDARD_ERRORS
+        return AllocationProblem.measured(series, self._owners, self._active, standard_errors=errors)
 
     def _allocate(self) -> None:
         problem = self._problem()
         if not self._standbys:
-            if self._policy == "correlated":
+            if self._policy in CORRELATED:
                 self._standbys = correlated(problem)
             else:
                 self._standbys = (baseline if self._policy == "baseline" else even)(problem, self._chance)
-        elif self._policy == "correlated":
+        elif self._policy in CORRELATED:
             epsilon = self._settings.epsilon * abs(score(problem, correlated(problem)))
             found = repaired(problem, self._standbys, epsilon)
             self._standbys = found.allocation
@@ -141,7 +143,7 @@ class _Run:
     def _replace_lost(self) -> None:
         """Checkpoints of a freed node go elsewhere: by chance, to the emptiest, or as Algorithm 3 says."""
         lost = [group for group, held_by in self._standbys.items() if held_by[0] not in self._active]
-        if self._policy == "correlated":
+        if self._policy in CORRELATED:
             kept = {group: held_by for group, held_by in self._standbys.items() if group not in lost}
             self._standbys = correlated(self._problem(), kept)
         else:
@@ -175,7 +177,7 @@ class _Run:
                 self.counted.usable += self._has_room(self._standbys[group][0], group)
 
     def end(self) -> None:
-        self.counted.overloaded += sum(self._node_loads[node] > self._settings.threshold for node in self._active)
+        self.counted.overloaded += sum(bool(self._node_loads[n] > self._settings.threshold) for n in self._active)
         self.counted.nodes_most = max(self.counted.nodes_most, len(self._active))
 
     def balance(self) -> None:
