@@ -25,6 +25,8 @@ from experiments import (
     partitioning_costs,
     partitioning_settings,
     report,
+    resources_allocation,
+    resources_migration,
     safe_order,
     safe_scaling,
 )
@@ -43,6 +45,8 @@ FIGURES: Figures = {
     **partitioning_balance.FIGURES,
     **partitioning_settings.FIGURES,
     **partitioning_costs.FIGURES,
+    **resources_migration.FIGURES,
+    **resources_allocation.FIGURES,
 }
 
 

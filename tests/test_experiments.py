@@ -29,6 +29,7 @@ WANTED = {
     "elastic": [f"figure_{n:02d}" for n in range(5, 20)],
     "partitioning": [f"figure_{n:02d}" for n in range(3, 15)],
     "operators": [f"figure_{n:02d}" for n in range(4, 8)],
+    "resources": [f"figure_{n:02d}" for n in range(5, 10)],
 }
 CHEAP = ("safe_table_01", "partitioning_figure_11", "partitioning_figure_14")
 

@@ -3,14 +3,16 @@
 There are no tuples here. A group has a course of load and is on a node; a node above the threshold is *overloaded*, and
 a simple adaptation, once a period, takes groups off it until it is not:
 
-    balance     a group whose checkpoint is on a node with room goes there, assisted; if there is none, one goes to the
-                node with the least load that has room, by direct migration
+    balance     the largest group that some node has room for. It goes, assisted, to the node that has its checkpoint if
+                that has room, else to the node with the least load, directly
     scale out   if no node has room: a spare one, by direct migration
     scale in    if without the least loaded node all would be well below the threshold: its groups go elsewhere
 
-Of groups that can go the smallest that suffices is taken, or else the largest. After a migration the old owner's state
-is the checkpoint. *Lazy move*, for full checkpoints: where no migration is assisted, the checkpoint goes to the target
-first, which takes a period, and then the group.
+An adaptation that *looks for checkpoints* chooses only among groups that can be assisted, if there are some. The paper
+does not say which its own is.
+
+After a migration the old owner's state is the checkpoint. *Lazy move*, for full checkpoints: where a migration would
+not be assisted, the checkpoint goes to the target first, which takes a period, and then the group.
 
 In the first periods nothing moves: loads are measured. Then checkpoints are allocated, and from there on everything is
 counted. The correlated allocation is repaired every so many periods, by what was measured in as many periods as at the
@@ -61,6 +63,9 @@ class Adapting:
     """Periods for statistics."""
     every: int = 10
     """Periods from one repair to the next."""
+    load_factor: float = math.inf
+    """Constraint 2 of the correlated allocation; infinite in the paper."""
+    looks_for_checkpoints: bool = False
     epsilon: float = 0.1
     """When to repair: so much of the goal's score."""
 
@@ -125,7 +130,9 @@ class _Run:
         since = max(0, self._period - self._settings.measured)
         series: dict[int, Any] = dict(enumerate(self._course.loads[:, since : self._period]))
         errors = 0.0 if self._policy == "every digit" else CHANCE_STANDARD_ERRORS
-        return AllocationProblem.measured(series, self._owners, self._active, standard_errors=errors)
+        return AllocationProblem.measured(
+            series, self._owners, self._active, load_factor=self._settings.load_factor, standard_errors=errors
+        )
 
     def _allocate(self) -> None:
         problem = self._problem()
@@ -189,16 +196,16 @@ class _Run:
     def _take_one_off(self, node: int) -> bool:
         """Move one group away from the node; false if none can go, or what goes must wait for its checkpoint."""
         groups = [group for group, owner in self._owners.items() if owner == node and group not in self._lazy]
-        assisted = [group for group in groups if self._has_room(self._standbys[group][0], group)]
-        excess = self._node_loads[node] - self._settings.threshold
-        if assisted:
-            group = self._suitable(assisted, excess)
-            self._migrate(group, self._standbys[group][0])
-            return True
+        assisted = {group for group in groups if self._has_room(self._standbys[group][0], group)}
         others = sorted((each for each in self._active if each != node), key=self._node_loads.__getitem__)
-        possible = [group for group in groups if self._has_room(others[0], group)] if others else []
-        if possible:
-            group = self._suitable(possible, excess)
+        movable = [group for group in groups if group in assisted or (others and self._has_room(others[0], group))]
+        if assisted and self._settings.looks_for_checkpoints:
+            movable = list(assisted)
+        if movable:
+            group = max(movable, key=self._loads.__getitem__)
+            if group in assisted:
+                self._migrate(group, self._standbys[group][0])
+                return True
             if self._policy == "lazy move":
                 self._lazy[group] = others[0]
                 return False
@@ -206,13 +213,9 @@ class _Run:
             return True
         if self._spare and groups:
             self._active.append(self._spare.pop(0))
-            self._migrate(self._suitable(groups, excess), self._active[-1])
+            self._migrate(max(groups, key=self._loads.__getitem__), self._active[-1])
             return True
         return False
-
-    def _suitable(self, groups: list[int], excess: float) -> int:
-        enough = [group for group in groups if self._loads[group] >= excess]
-        return min(enough, key=self._loads.__getitem__) if enough else max(groups, key=self._loads.__getitem__)
 
     def _has_room(self, node: int, group: int) -> bool:
         return node in self._active and bool(self._node_loads[node] + self._loads[group] <= self._settings.threshold)

@@ -27,12 +27,17 @@ class Upstream:
         self._sent = 0
         self._moving: tuple[int, int] = (world.owner, world.owner)
 
-    def emit(self, key: str, value: int) -> None:
-        """One tuple more for the group."""
+    def keep(self, key: str, value: int = 1) -> Tuple:
+        """One tuple more for the group, in the buffer."""
         self._sent += 1
         each = Tuple(self.number, self._sent, key, value, self._world.now)
         self._world.sent.append(each)
         self.buffer.append(each)
+        return each
+
+    def emit(self, key: str, value: int) -> None:
+        """One tuple more for the group, to whoever runs it."""
+        each = self.keep(key, value)
         for node in self._targets:
             self._world.send_down(self, node, Message("data", self.number, tuples=(each,)))
 

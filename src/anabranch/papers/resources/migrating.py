@@ -83,6 +83,16 @@ class MigrationWorld:
         self._migration: _Migration | None = None
         self._checkpointing = False
 
+    def preload(self, count: int) -> None:
+        """Begin with so many tuples that the owner has applied, and no checkpoint contains yet."""
+        owner = self.instances[self.owner].state
+        assert owner is not None
+        keys = list(owner.values)
+        for number in range(count):
+            each = self.upstreams[number % len(self.upstreams)].keep(keys[number % len(keys)])
+            owner.apply(each)
+            self.outputs[each.stream, each.number] = self.now
+
     # ---- time ----
 
     def after(self, time: float, action: Callable[[], None]) -> None:
