@@ -74,8 +74,8 @@ def with_spread(values: Sequence[float]) -> str:
 
 
 HOW = (
-    "20 nodes as loads, 96 periods of 30 s, the first 30 for statistics; airline: operators 1–3 on 16 nodes follow an input "
-    "that rises and falls by 45 % in 20 minutes, operator 4 on 4 nodes is constant, 5 % noise; threshold 0.8. A simple "
+    "20 nodes as loads, 96 periods of 30 s, the first 30 for statistics; airline: operators 1–3 on 16 nodes follow an "
+    "input that rises and falls by 45 % in 20 minutes, operator 4 on 4 nodes is constant, 5 % noise; threshold 0.8. A simple "
     "adaptation moves the largest group that fits, assisted if its checkpoint's node has room. Correlations below two "
     "standard errors are 0; λ = ∞ as in the paper; *limited*: λ = 1.5. Set after a first look: the airline's mean load "
     "(0.55; at 0.62 all nodes together had no room), no scaling in, the largest group instead of the smallest that "
@@ -97,7 +97,7 @@ def _families(groups: Sequence[int], what: str, seeds: int) -> list[Statement]:
                     f"{family} loads, {way}: times even, {len(each)} seeds ({with_spread(each)}; ours)",
                     2.0,
                     mean(each),
-                    because="half of all nodes have room at any time, so chance finds one for most; and once groups have "
+                    because="half of all nodes have room at any time, so chance finds one for most; once groups have "
                     "moved, a node has groups of all kinds",
                     ours=True,
                 )
@@ -131,7 +131,7 @@ def figure_07(quick: bool) -> Reproduction:
         compares(
             "both rise with the number of groups",
             [(found[way][-1], ">", found[way][0]) for way in ("baseline", "even")],
-            f"{found['baseline'][0]:.2f} → {found['baseline'][-1]:.2f}, {found['even'][0]:.2f} → {found['even'][-1]:.2f}",
+            ", ".join(f"{found[way][0]:.2f} → {found[way][-1]:.2f}" for way in ("baseline", "even")),
         ),
         near(
             f"the correlated allocation: about twice even ({with_spread(gain)} over seeds)",
