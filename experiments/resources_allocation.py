@@ -75,11 +75,11 @@ def with_spread(values: Sequence[float]) -> str:
 
 HOW = (
     "20 nodes as loads, 96 periods of 30 s, the first 30 for statistics; airline: operators 1–3 on 16 nodes follow an "
-    "input that rises and falls by 45 % in 20 minutes, operator 4 on 4 nodes is constant, 5 % noise; threshold 0.8. A simple "
-    "adaptation moves the largest group that fits, assisted if its checkpoint's node has room. Correlations below two "
-    "standard errors are 0; λ = ∞ as in the paper; *limited*: λ = 1.5. Set after a first look: the airline's mean load "
-    "(0.55; at 0.62 all nodes together had no room), no scaling in, the largest group instead of the smallest that "
-    "suffices, chance correlations as 0"
+    "input that rises and falls by 45 % in 20 minutes, operator 4 on 4 nodes is constant, 5 % noise; threshold 0.8. A "
+    "simple adaptation moves the largest group that fits, assisted if its checkpoint's node has room. Correlations "
+    "below two standard errors are 0; λ = ∞ as in the paper; *limited*: λ = 1.5. Set after a first look: the airline's "
+    "mean load (0.55; at 0.62 all nodes together had no room), no scaling in, the largest group instead of the "
+    "smallest that suffices, chance correlations as 0"
 )
 
 
@@ -287,12 +287,11 @@ def _panel(title: str, y: str, groups: Sequence[int], found: dict[str, list[floa
     return Panel(title, "groups of an operator", y, {way: Line(groups, values) for way, values in found.items()})
 
 
-def simulated_figures(quick: bool) -> dict[str, float]:
+def simulated_figures(groups: Sequence[int] = GROUPS, seeds: int = SEEDS) -> dict[str, float]:
     """For `benchmarks resources`: how much better than even, where loads are correlated; the lesser of two families.
 
     The allocation keeps constraint 2 (λ = 1.5), as one that runs must; lines with everything are printed.
     """
-    groups, seeds = _settings(quick)
     found: dict[str, float] = {}
     for key, what in (("correlated_vs_even", "assisted_share"), ("usable_vs_even", "usable_share")):
         for job in ("airline", *FAMILIES):
