@@ -113,6 +113,13 @@ def figure_05(quick: bool) -> Reproduction:
             0.05,
             cpal[-1].delayed / cpa[-1].delayed,
         ),
+        at_most(
+            "… which does not depend on the replay either: most over fewest tuples",
+            1.25,
+            cpal[-1].delayed / max(1e-9, cpal[0].delayed),
+            because="what came while the buffers were replayed waits at the new owner, and what is sent to it alone "
+            "waits behind that; the paper counts only the time from the first syncGroup on",
+        ),
         compares(
             "both outperform direct migration where the state is large and the replay small",
             [(cost(way, large, few, seeds).latency, "<", direct[-1]) for way in ("cpa", "cpal")],
