@@ -164,6 +164,7 @@ def start(
         last_progress=running.last_progress,
         read_by_spark=lambda: direct.why_not or "",
         placed=lambda reports: None if placement is None else placement.settled(reports),
+        input_bytes=direct.input_bytes,
     )
     backend = Backend(
         SparkExecutor(spark, sources, direct, placement),
