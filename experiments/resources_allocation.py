@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 from functools import cache
 
-from anabranch.papers.resources.adapting import Adapting, Counted, adapt
+from anabranch.papers.resources.adapting import AdaptationCounts, Adapting, adapt
 from anabranch.papers.resources.load_courses import FAMILIES, airline_job, family_course, simple_job
 from experiments.reproduction import Figures, Line, Panel, Reproduction, Table
 from experiments.resources_migration import cost
@@ -38,7 +38,7 @@ STATE_KEYS, REPLAYED = 100_000, 32_000
 
 
 @cache
-def counted(job: str, groups: int, way: str, seed: int) -> Counted:
+def counted(job: str, groups: int, way: str, seed: int) -> AdaptationCounts:
     """One run; a family has four times so many groups in all, as the job with four operators has."""
     course = airline_job(groups, seed) if job == "airline" else family_course(job, 4 * groups, seed)
     policy, settings = WAYS[way]

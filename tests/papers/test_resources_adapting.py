@@ -5,16 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from anabranch.papers.resources.adapting import POLICIES, Adapting, Course, adapt
+from anabranch.papers.resources.adapting import POLICIES, Adapting, LoadCourse, adapt
 from anabranch.papers.resources.load_courses import FAMILIES, NODES, PERIODS, airline_job, family_course, simple_job
 
 SETTINGS = Adapting(measured=10, spare=1, low=0.0)
 
 
-def exchanged(periods: int = 40) -> Course:
+def exchanged(periods: int = 40) -> LoadCourse:
     """Three groups on node 0 grow while one on node 1 shrinks; node 2 has one that never changes."""
     rising = np.linspace(0.1, 0.35, periods)
-    return Course(np.array([rising, rising, rising, 0.5 - rising, np.full(periods, 0.6)]), (0, 0, 0, 1, 2), 3)
+    return LoadCourse(np.array([rising, rising, rising, 0.5 - rising, np.full(periods, 0.6)]), (0, 0, 0, 1, 2), 3)
 
 
 def test_a_checkpoint_where_load_shrinks_assists() -> None:
@@ -40,7 +40,7 @@ def test_lazy_move_waits_a_period_and_is_then_assisted() -> None:
 
 def test_where_no_node_has_room_a_spare_one_is_taken_and_freed_again() -> None:
     high = np.concatenate([np.full(20, 0.3), np.full(20, 0.45), np.full(20, 0.1)])
-    course = Course(np.tile(high, (4, 1)), (0, 0, 1, 1), 2)
+    course = LoadCourse(np.tile(high, (4, 1)), (0, 0, 1, 1), 2)
     found = adapt(course, "even", Adapting(measured=10, spare=2, low=0.3, nodes_min=2), 1)
     assert found.nodes_most == 4 and found.overloaded == 0
     assert found.migrations >= 3 and found.assisted < found.migrations

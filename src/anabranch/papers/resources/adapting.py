@@ -39,7 +39,7 @@ POLICIES = ("baseline", "even", *CORRELATED, "lazy move")
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class LoadCourse:
     """A job: the load of every group in every period, as a share of a node, and where groups are at first."""
 
     loads: NDArray[np.float64]
@@ -71,7 +71,7 @@ class Adapting:
 
 
 @dataclass
-class Counted:
+class AdaptationCounts:
     """What was counted once checkpoints were allocated."""
 
     migrations: int = 0
@@ -95,7 +95,7 @@ class Counted:
         return self.usable / self.asked if self.asked else math.nan
 
 
-def adapt(course: Course, policy: str, settings: Adapting, seed: int, *, moving: bool = True) -> Counted:
+def adapt(course: LoadCourse, policy: str, settings: Adapting, seed: int, *, moving: bool = True) -> AdaptationCounts:
     """Run the course; without `moving` groups stay, and only usable checkpoints are counted."""
     if policy not in POLICIES:
         raise ValueError(f"a policy is one of {', '.join(POLICIES)}, not {policy!r}")
@@ -110,7 +110,7 @@ def adapt(course: Course, policy: str, settings: Adapting, seed: int, *, moving:
 
 
 class _Run:
-    def __init__(self, course: Course, policy: str, settings: Adapting, seed: int) -> None:
+    def __init__(self, course: LoadCourse, policy: str, settings: Adapting, seed: int) -> None:
         self._course, self._policy, self._settings = course, policy, settings
         self._chance = Random(seed)
         self._owners = dict(enumerate(course.homes))
@@ -122,7 +122,7 @@ class _Run:
         self._lazy: dict[int, int] = {}
         """Checkpoints on their way: group to target."""
         self._loads = course.loads[:, 0]
-        self.counted = Counted(nodes_most=course.nodes)
+        self.counted = AdaptationCounts(nodes_most=course.nodes)
 
     # ---- checkpoints ----
 

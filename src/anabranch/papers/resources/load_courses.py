@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.papers.resources.adapting import Course
+from anabranch.papers.resources.adapting import LoadCourse
 
 PERIODS = 96
 CYCLE = 40
@@ -33,7 +33,7 @@ AIRLINE_LOAD = 0.55
 FAMILIES = ("anti-correlated", "random phase", "uncorrelated")
 
 
-def family_course(family: str, groups: int, seed: int) -> Course:
+def family_course(family: str, groups: int, seed: int) -> LoadCourse:
     """A course of one of the three families, with so many groups in all."""
     chance = np.random.default_rng(seed)
     homes = tuple(group % NODES for group in range(groups))
@@ -47,10 +47,10 @@ def family_course(family: str, groups: int, seed: int) -> Course:
         swing = _remembered(chance, groups)
     else:
         raise ValueError(f"a family is one of {', '.join(FAMILIES)}, not {family!r}")
-    return Course(_loads(chance, swing, homes, np.full(NODES, MEAN_LOAD)), homes, NODES)
+    return LoadCourse(_loads(chance, swing, homes, np.full(NODES, MEAN_LOAD)), homes, NODES)
 
 
-def airline_job(groups: int, seed: int) -> Course:
+def airline_job(groups: int, seed: int) -> LoadCourse:
     """Four operators with so many groups each."""
     chance = np.random.default_rng(seed)
     followers = [group % 16 for group in range(3 * groups)]
@@ -58,14 +58,14 @@ def airline_job(groups: int, seed: int) -> Course:
     rate = np.sin(2 * np.pi * np.arange(PERIODS) / CYCLE + chance.uniform(0, 2 * np.pi))
     swing = np.concatenate([np.tile(rate, (3 * groups, 1)), np.zeros((groups, PERIODS))])
     means = np.array([AIRLINE_LOAD] * 16 + [0.3] * 4)
-    return Course(_loads(chance, swing, homes, means), homes, NODES)
+    return LoadCourse(_loads(chance, swing, homes, means), homes, NODES)
 
 
-def simple_job() -> Course:
+def simple_job() -> LoadCourse:
     """One second is a period; data go from operator 1 on node 1 to operator 2 on node 2, a hundredth each second."""
     share = np.clip(np.arange(130) - 30, 0, 100) / 100
     loads = np.concatenate([np.tile(0.06 * (1 - share), (10, 1)), np.tile(0.06 * share, (10, 1))])
-    return Course(loads, (1,) * 10 + (2,) * 10, 3, external=(0.7, 0.0, 0.7))
+    return LoadCourse(loads, (1,) * 10 + (2,) * 10, 3, external=(0.7, 0.0, 0.7))
 
 
 def _loads(
