@@ -68,7 +68,10 @@ def rows_of(segment: Path | bytes) -> list[tuple[int, Any]]:
     """Hash and stored key of every row of a segment, given as a file or as what is in it."""
     with pa.memory_map(str(segment)) if isinstance(segment, Path) else pa.BufferReader(segment) as file:
         table = pa.ipc.open_file(file).read_all()
-    return list(zip(table["hash"].to_pylist(), table["key"].to_pylist(), strict=True))
+    keys = table["key"].to_pylist()
+    if pa.types.is_struct(table["key"].type):
+        keys = [tuple(key.values()) for key in keys]
+    return list(zip(table["hash"].to_pylist(), keys, strict=True))
 
 
 def check_records(

@@ -49,7 +49,7 @@ class _Splitter:
             self._run = RetracedStage(program.layout, stage, {}, task.epoch, times=task.times)
         else:
             more = (None, task.times, POOLS.step, self.sampler, task.watched, POOLS.unordered_step)
-            self._run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, *more)
+            self._run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, *more, task.columns)
         self.nodes = program.layout.nodes(stage)
         self.failures: dict[bytes, Failure] = {}
         """Piece → the error that was met in it while retracing."""
