@@ -97,6 +97,7 @@ FIGURES: dict[str, set[str]] = {
     "state": {"slowdown_held", "checkpoint_overhead"},
     "peers": {"systems", "passed_over", "vs"},
     "verify": {"cost", "tuples_again", "tuples", "differences", "rounds"},
+    "watch": {"rows_per_task", "task_ms", "call_us", "first_ms", "sample", "rounds"},
     "time": {"watermark_overhead", "timer_slowdown_held"},
     "stateful": {"ratio_transform_with_state", "ratio_apply_in_pandas", "ratio_native"},
 }
@@ -110,6 +111,7 @@ PURE = {
     "operators",
     "peers",
     "simulator",
+    "watch",
     "soundness",
     "time",
 }

@@ -27,7 +27,7 @@ import pyarrow as pa
 from anabranch.errors import AnabranchError
 from anabranch.operators.epoch_context import count_anomaly, epoch_number, moment
 from anabranch.operators.library_operator import LibraryOperator, configured
-from anabranch.program.calling import emitted, exact
+from anabranch.program.calling import all_exact, exact
 from anabranch.program.elastic import ElasticFunction
 from anabranch.program.graph import (
     Filter,
@@ -44,7 +44,7 @@ from anabranch.program.graph import (
 )
 from anabranch.program.model import Selectivity
 from anabranch.program.schema import Row, Schema
-from anabranch.program.showing import frames_of
+from anabranch.program.showing import frames_of, told
 
 POLICIES = ("fail", "skip", "dead_letter")
 LETTERS = Schema.of("tuple string, operator string, line string, error string, epoch long")
@@ -98,11 +98,11 @@ class Guarding:
     def made(self, row: Any, result: Any) -> list[Any]:
         """What a result stands for, as tuples; raises what user code raises on the way, or what does not fit."""
         if self.kind == "filter":
-            made = [tuple(tuple.__iter__(row))] if result else []
+            made: list[Any] = [tuple(tuple.__iter__(row))] if result else []
         elif self.kind == "map":
             made = [exact(self.schema, result)]
         else:
-            made = [exact(self.schema, each) for each in emitted(result)]
+            made = all_exact(self.schema, result)
         return [(*tuple.__iter__(each), None) for each in made] if self.tagged else made
 
     def failed(self, row: Any, problem: Exception) -> list[Any]:
@@ -112,9 +112,8 @@ class Guarding:
 
     def letter(self, row: Any, problem: Exception) -> tuple[Any, ...]:
         """The letter for a tuple; None stands for the key that is called without one."""
-        told = json.dumps(_plain({"key": moment().key} if row is None else _as_dict(row)), ensure_ascii=False)
-        line = _line(problem) or self.location
-        return told, self.operator, line, f"{type(problem).__name__}: {problem}", epoch_number()
+        about = json.dumps(_plain({"key": moment().key} if row is None else _as_dict(row)), ensure_ascii=False)
+        return about, self.operator, _line(problem) or self.location, told(problem), epoch_number()
 
 
 def _as_dict(row: Any) -> Any:

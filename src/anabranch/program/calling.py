@@ -13,6 +13,7 @@ from typing import Any
 
 from anabranch.errors import OperatorError, StateError
 from anabranch.program.broadcasting import HELD, Held, initial_values
+from anabranch.program.elastic import OpenFailed
 from anabranch.program.graph import Keyed, Node, Route, is_ours
 from anabranch.program.not_a_number import one_nan
 from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
@@ -45,6 +46,8 @@ def route_of(logic: Route, row: Row) -> int:
 
 def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | None = None) -> OperatorError:
     """The error for an operator that raised or returned what does not fit."""
+    if isinstance(problem, OpenFailed):
+        row, problem = "none yet: it was raised by open()", problem.problem
     where = f"operator {node.written_as}"
     if epoch is not None:
         where += f", epoch {epoch}"
@@ -90,6 +93,20 @@ def next_tuple(schema: Schema, outputs: Any) -> Row | None:
 def exact(schema: Schema, value: Any) -> Row:
     """A tuple of a schema; MisfitError or ShapeError if the value is none."""
     return schema.exact_row(schema.unpack(value))
+
+
+def all_exact(schema: Schema, result: Any) -> list[Row]:
+    """All tuples in what a call returned.
+
+    If one does not fit, a generator is closed there: what it does on its way out belongs to the call that failed.
+    """
+    outputs = emitted(result)
+    try:
+        return [exact(schema, each) for each in outputs]
+    except BaseException:
+        if hasattr(outputs, "close"):
+            outputs.close()
+        raise
 
 
 def failing(node: Node, call: Callable[[Row], Any]) -> Callable[[Row], Any]:
