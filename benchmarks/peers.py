@@ -376,8 +376,8 @@ def ratio(results: dict[str, Any], other: str, workload: str, what: Callable[[Fo
     """Ours over another's."""
     pair = [results.get(name) for name in ("anabranch", other)]
     found = [each.get(workload) if isinstance(each, dict) else None for each in pair]
-    rates = [what(each) if isinstance(each, Found) else None for each in found]
-    return None if None in rates else round(rates[0] / rates[1], 3)
+    ours, theirs = (what(each) if isinstance(each, Found) else None for each in found)
+    return None if ours is None or theirs is None else round(ours / theirs, 3)
 
 
 def main(arguments: list[str]) -> dict[str, Any]:

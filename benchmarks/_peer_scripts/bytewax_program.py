@@ -20,7 +20,8 @@ from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.recovery import RecoveryConfig, init_db_dir
 from bytewax.testing import cluster_main
 
-WORKLOAD, INPUT, OUTPUT, STATE, WORKERS = sys.argv[1], *map(Path, sys.argv[2:5]), int(sys.argv[5])
+WORKLOAD, WORKERS = sys.argv[1], int(sys.argv[5])
+INPUT, OUTPUT, STATE = Path(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4])
 EURO = Decimal("0.908")
 BID = ("auction", "bidder", "price", "dateTime", "extra")
 COLUMNS = {"q1": BID, "q2": ("auction", "price"), "stateful": ("key", "price", "volume")}[WORKLOAD]

@@ -15,7 +15,8 @@ from pyflink.datastream.functions import KeyedProcessFunction, RuntimeContext
 from pyflink.datastream.state import ValueStateDescriptor
 from pyflink.table import StreamTableEnvironment
 
-WORKLOAD, INPUT, OUTPUT, STATE, WORKERS = sys.argv[1], *map(Path, sys.argv[2:5]), int(sys.argv[5])
+WORKLOAD, WORKERS = sys.argv[1], int(sys.argv[5])
+INPUT, OUTPUT, STATE = Path(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4])
 COLUMNS = {
     "q1": "auction BIGINT, bidder BIGINT, price BIGINT, `dateTime` STRING, extra STRING",
     "q2": "auction BIGINT, price BIGINT",

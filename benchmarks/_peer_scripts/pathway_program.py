@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-WORKLOAD, INPUT, OUTPUT, STATE, WORKERS = sys.argv[1], *map(Path, sys.argv[2:5]), int(sys.argv[5])
+WORKLOAD, WORKERS = sys.argv[1], int(sys.argv[5])
+INPUT, OUTPUT, STATE = Path(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4])
 os.environ["PATHWAY_THREADS"] = str(WORKERS)
 
 import pathway as pw  # noqa: E402 - it reads the number of threads when it is imported

@@ -11,8 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-SYSTEM, WORKLOAD, INPUT, OUTPUT, STATE = *sys.argv[1:3], *map(Path, sys.argv[3:6])
-WORKERS = int(sys.argv[6])
+SYSTEM, WORKLOAD, WORKERS = sys.argv[1], sys.argv[2], int(sys.argv[6])
+INPUT, OUTPUT, STATE = Path(sys.argv[3]), Path(sys.argv[4]), Path(sys.argv[5])
 FILES = 4
 
 
