@@ -13,6 +13,11 @@ fetched_bytes_steady_off      … without placement
 epoch_vs_off                  the median epoch of the second half, over that without placement
 driver_bytes_per_state_byte   what of the state passed through the driver, over what was written of it
 
+correlated_vs_even            simulated (20 nodes, 5 seeds, `experiments/resources_allocation.py`): the share of
+                              migrations that a standby assists with the correlated allocation, over that with an even
+                              one; the lesser of two families of correlated loads
+usable_vs_even                … of standbys on hosts that have room
+
 An executor is killed before the last tenth of the epochs of a third run; *recovery_epochs* is how many times the median
 epoch the one after it took, its state fetched from the object store.
 """
@@ -83,7 +88,10 @@ def main(arguments: list[str]) -> dict[str, Any]:
         f"{written} bytes of state written in {size.epochs} epochs, {placed['driver_state_bytes']} through the driver"
     )
     print(f"channels: {kept} stayed, {moved} moved; an epoch takes {steady} ms, {ordinary} ms without placement")
-    return figures
+    from experiments.resources_allocation import simulated_figures
+
+    few = {"groups": (16,), "seeds": 1} if options.mini else {"groups": (16, 48), "seeds": 2} if options.quick else {}
+    return figures | simulated_figures(**few)
 
 
 def run(cluster: Any, endpoint: str, directory: Path, size: Size, *more: str) -> dict[str, Any]:
