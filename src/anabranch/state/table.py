@@ -268,10 +268,8 @@ class Table:
         """One of the keys that belongs to another channel; None: there is none."""
         if self._owns is None:
             return None
-        mine = np.asarray(self._owns(self._key.hashes(keys), lambda: keys))
-        if mine.all():
-            return None
-        return next((key for key, is_mine in zip(keys, mine, strict=True) if not is_mine), None)
+        others = np.flatnonzero(~np.asarray(self._owns(self._key.hashes(keys), lambda: keys), dtype=bool))
+        return keys[int(others[0])] if len(others) else None
 
     def _find(self, keys: list[Any]) -> dict[Any, tuple[Any, ...]]:
         found: dict[Any, tuple[Any, ...]] = {}
