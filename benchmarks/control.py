@@ -38,7 +38,8 @@ def main(arguments: list[str]) -> dict:
     seeds = range(options.seed, options.seed + (1 if options.mini else 3 if options.quick else 20))
     started = time.perf_counter()
     print("family                                handled  worst  paper  ratio  steady rev.  channels")
-    chosen = [family for family in [*families(), *shared_hosts()] if options.only in family.name]
+    everything: list[Trace | SharedHost] = [*families(), *shared_hosts()]
+    chosen = [family for family in everything if options.only in family.name]
     chosen = chosen[::12] if options.mini else chosen
     rows = {family.name: _row(family, seeds) for family in chosen}
     steady = [row["steady"] for row in rows.values() if row["steady"] is not None]

@@ -21,4 +21,9 @@ General layout, in the order the data flows:
         scan.py, redist.py, readj.py   the paper's (placement_problem.py: what they solve; utility.py: what they want)
       metrics.py                how good a function is
       hot_key_ways.py           keys too hot for one channel: over how many to split them
+    allocating/               which hosts hold the standbys of which groups
+      allocation_problem.py     what is known, what an allocation costs and may do; correlations of measured loads
+      allocate.py               baseline, even, correlated (Algorithm 3 of *Resources*)
+      repair.py                 what is moved when owners, loads or hosts have changed
+      improve.py                ours: local improvement; the optimum of small cases
 """
