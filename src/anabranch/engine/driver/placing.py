@@ -35,6 +35,7 @@ from anabranch.partitioning.allocating.allocation_problem import AllocationProbl
 from anabranch.partitioning.allocating.repair import repaired
 from anabranch.partitioning.counting.tally import Counted
 from anabranch.partitioning.function import PartitioningFunction, bundle_of_groups
+from anabranch.state.records import SegmentRecord
 from anabranch.state.store import StateVersion
 
 _log = logging.getLogger("anabranch")
@@ -74,7 +75,7 @@ class Placing:
         self._held: dict[Channel, Held] = {}  # channel → the executor it ran on last
         self._copies: dict[Bundle, dict[str, int]] = {}  # bundle → who follows it → bytes that are missing there
         self._homes: dict[Bundle, str] = {}  # bundle → the executor that had it in the last epoch
-        self._written: dict[Channel, int] = {}  # channel → bytes of state that it wrote in the last epoch
+        self._written: dict[Bundle, int] = {}  # bundle → bytes of its state that the last epoch wrote
         self._jobs: dict[int, PlacePlan] = {}  # depth → the plan of the last job
         self._unprotected: dict[Bundle, int] = {}  # bundle → epochs since it had a complete copy
         self._functions: dict[str, PartitioningFunction] = {}
@@ -135,7 +136,7 @@ class Placing:
     def _copies_now(self) -> dict[Bundle, dict[str, int]]:
         # What the last epoch wrote nobody else can have yet: it is what a switch between two epochs waits for.
         return {
-            bundle: {who: max(0, lacks - self._written.get(self._channel_of(bundle), 0)) for who, lacks in each.items()}
+            bundle: {who: max(0, lacks - self._written.get(bundle, 0)) for who, lacks in each.items()}
             for bundle, each in ((bundle, dict(copies)) for bundle, copies in dict(self._copies).items())
         }
 
@@ -178,9 +179,9 @@ class Placing:
                 kept, moved = (kept + 1, moved) if identity == before[0] else (kept, moved + 1)
             elsewhere += channel in asked and identity != asked[channel].identity
             self._held[channel] = (identity, hosts.get(identity, ""))
-            self._written[channel] = sum(record.bytes for record in report.segments)
             for bundle in self._bundles_of(channel):
                 self._came_home(bundle, identity)
+                self._written[bundle] = sum(self._part(record, bundle) for record in report.segments)
             if self._wishes.get(channel) == identity:
                 del self._wishes[channel]
         for channel in [each for each in self._held if each[1] >= self._channels.get(each[0], each[1] + 1)]:
@@ -200,6 +201,14 @@ class Placing:
         plan = self._period()
         steps = [] if plan is None else [f"{step.kind}: {step.reason}" for step in plan.steps]
         return PlacementProgress(kept, moved, elsewhere, moves, missing, unprotected, steps), plan
+
+    def _part(self, record: SegmentRecord, bundle: Bundle) -> int:
+        """How many bytes of a segment are fetched for a bundle: its slice, or all of one that is in one piece."""
+        function = self._functions.get(bundle[0])
+        if not record.slices or function is None or not function.bundles:
+            return record.bytes
+        of_groups = bundle_of_groups(function.bundles)
+        return sum(each.bytes for each in record.slices if of_groups[each.first] <= bundle[1] <= of_groups[each.last])
 
     def _came_home(self, bundle: Bundle, identity: str) -> None:
         """A bundle was at an executor: what another one had of it until then is a copy."""
@@ -221,7 +230,7 @@ class Placing:
         for bundle in current:
             copies = {who: each for who, each in dict(self._copies.get(bundle, {})).items() if who in present}
             total += sum(copies.values())
-            behind = self._written.get(self._channel_of(bundle), 0) + self._standbys.lag_bytes
+            behind = self._written.get(bundle, 0) + self._standbys.lag_bytes
             before = self._unprotected.get(bundle, 0)
             self._unprotected[bundle] = 0 if any(each <= behind for each in copies.values()) else before + 1
             if before > 1 and not self._unprotected[bundle]:
@@ -354,10 +363,7 @@ class Placing:
         )
         followers = [each for plan in self._jobs.values() for each in plan.follow.items()]
         current = self._chosen or {
-            bundle: tuple(
-                identity for plan in self._jobs.values() for identity, all_ in plan.follow.items() if bundle in all_
-            )
-            for bundle in owners
+            bundle: tuple(identity for identity, bundles in followers if bundle in bundles) for bundle in owners
         }
         repair = repaired(problem, current, _DRIFT * sum(problem.loads.values()))
         moved = sum(move.source is not None and move.target is not None for move in repair.moves)
