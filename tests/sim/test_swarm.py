@@ -43,6 +43,11 @@ def test_random_worlds_are_right():
         assert failures(random_world(seed)) == [], f"python -m anabranch.sim.swarm --world {seed}"
 
 
+@pytest.mark.parametrize("seed", [139, 1_000_000_002])
+def test_state_that_is_kept_as_what_it_grew_by_is_read_by_the_checks(seed):
+    assert failures(random_world(seed)) == []
+
+
 def first_failure(worlds: int) -> tuple[int, list[str]]:
     for seed in range(1_000_000, 1_000_000 + worlds):
         complaints = failures(random_world(seed))

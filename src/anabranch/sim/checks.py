@@ -30,6 +30,7 @@ from anabranch.program.graph import Keyed, Node, upstream
 from anabranch.sim.ledger import Asked, Ledger, WatchedFiles
 from anabranch.sim.owners import check_records, rows_of
 from anabranch.state.codec import decode
+from anabranch.state.deltas import applied, is_delta
 
 RoutedBy = Callable[[str, int, Any], int]
 """Operator, hash of a stored key, the key → the hash it is routed by, which may be that of a part of it."""
@@ -143,27 +144,33 @@ def check_state(ledger: Ledger, files: WatchedFiles, run: SequentialRun, ends: S
 
 def _held(records: Sequence[Mapping[str, Any]], files: WatchedFiles) -> dict[str, dict[str, Any]]:
     """The state that segments hold, by the text of the key."""
-    found: dict[str, tuple[int, dict[str, Any] | None]] = {}
-    for record in records:
+    found: dict[str, dict[str, tuple[Any, bool]] | None] = {}
+    for record in sorted(records, key=lambda record: int(record["last"])):
         data = files.read(f"state/{record['name']}")
         if data is None:
             continue  # another check complains
         table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
-        columns = {name: _values(table, name) for name in table.column_names}
+        columns = {name: table[name].to_pylist() for name in table.column_names}
+        coded = {name for name in columns if _is_coded(table, name)}
+        keys = [decode(key) for key in columns["key"]] if "key" in coded else columns["key"]
         dead = columns.get("dead", [False] * len(table))
         fields = [name for name in columns if name.startswith("field.")]
-        for at, key in enumerate(columns["key"]):
-            known = found.get(repr(key))
-            if known is None or known[0] < record["last"]:
-                value = None if dead[at] else {name[6:]: columns[name][at] for name in fields}
-                found[repr(key)] = record["last"], value
-    return {key: value for key, (_, value) in found.items() if value is not None}
+        for at, key in enumerate(map(repr, keys)):
+            before = found.get(key) or {}
+            cells = {name: (columns[name][at], name in coded) for name in fields}
+            for name, (cell, is_coded) in cells.items():
+                if is_coded and is_delta(cell):
+                    cells[name] = applied(cell, before[name][0]), True
+            found[key] = None if dead[at] else cells
+    return {
+        key: {name[6:]: decode(cell) if is_coded else cell for name, (cell, is_coded) in cells.items()}
+        for key, cells in found.items()
+        if cells is not None
+    }
 
 
-def _values(table: pa.Table, name: str) -> list[Any]:
-    values = table[name].to_pylist()
-    coded = (table.schema.field(name).metadata or {}).get(b"encoding") == b"codec"
-    return [decode(value) for value in values] if coded else values
+def _is_coded(table: pa.Table, name: str) -> bool:
+    return (table.schema.field(name).metadata or {}).get(b"encoding") == b"codec"
 
 
 def check_owners(ledger: Ledger, files: WatchedFiles, routed_by: RoutedBy) -> list[str]:

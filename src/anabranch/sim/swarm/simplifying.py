@@ -21,7 +21,7 @@ def simpler(world: SwarmWorld) -> Iterator[SwarmWorld]:
             yield replace(world, recipe=recipe, rows=world.rows[: recipe.sources])
         for source, count in enumerate(world.rows):
             for fewer in (count // 2, count - 1):
-                if 0 <= fewer < count:
+                if 0 < fewer < count:  # a source without rows has no tasks
                     yield replace(world, rows=(*world.rows[:source], fewer, *world.rows[source + 1 :]))
         for files in (world.files // 2, world.files - 1):
             if 1 <= files < world.files:
