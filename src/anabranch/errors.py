@@ -76,6 +76,10 @@ class ShuffleNeeded(AnabranchError):  # noqa: N818 - not the user's error: the d
     """Tuples of one channel were not read by one task in their order; the driver has the epoch run with a shuffle."""
 
 
+class OutputTooLarge(AnabranchError):  # noqa: N818 - not the user's error: the driver answers it
+    """A task has more output than should pass through the driver; the driver has tasks write it."""
+
+
 class SinkError(AnabranchError):
     """The sink cannot take the output."""
 

@@ -45,6 +45,7 @@ from anabranch.engine.verifying.difference_files import DifferenceRecord
 from anabranch.engine.verifying.plain_operators import PlainCode
 from anabranch.engine.verifying.verifier import VerifySettings
 from anabranch.engine.worker.exchange import ROWS, batches_of
+from anabranch.engine.worker.output_mergers import MergerTask
 from anabranch.engine.worker.tasks import ChannelTask, CompactTask, Program, Task
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.operators.epoch_context import EpochContext, running
@@ -179,6 +180,7 @@ class ParallelRun:
         columns: Collection[str] = OVER_COLUMNS,
         cache: CacheSettings | None = None,
         cut_bytes: int = CUT_BYTES,
+        mergers: int | None = None,
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
         nodes = [stream._node for stream in ends]
@@ -225,6 +227,7 @@ class ParallelRun:
             verify=VerifySettings(verify, verify_action),
             watch=watch,
             columns=frozenset(columns),
+            mergers=mergers,
         )
         clock = self._clock if clocks_ms else None
         digest = no_digest if batches is None else batches.digest
@@ -303,7 +306,7 @@ class ParallelRun:
             kinds = [pa.int32(), pa.int64(), pa.binary()]
             arrays = [pa.array(column, kind) for column, kind in zip(fed_back, kinds, strict=True)]
             produced += job.feedback.run(iter([pa.RecordBatch.from_arrays(arrays, ["loop", "first", "payload"])]), 0)
-        for task in job.depths:
+        for task in job.behind_shuffles:
             table = pa.Table.from_batches(produced, ROWS)
             produced = []
             for index in range(task.count):
@@ -313,7 +316,7 @@ class ParallelRun:
                 produced += self._attempts(task, shuffled, index, random)
         return pa.Table.from_batches(produced, ROWS)
 
-    def _attempts(self, task: ChannelTask, rows: pa.Table, index: int, random: np.random.Generator) -> Any:
+    def _attempts(self, task: ChannelTask | MergerTask, rows: pa.Table, index: int, random: np.random.Generator) -> Any:
         """A channel's results. As on Spark, a task that dies is run again, and one may run twice for nothing."""
         if random.random() < 0.05 or self._fresh_tasks:
             list(self._worker(task).run(_sorted_batches(rows), index))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import agg
 from anabranch.api.session import from_epochs
-from anabranch.engine.worker import join_columns, running_columns, window_columns
+from anabranch.engine.worker import clock_columns, join_columns, running_columns, top_columns, window_columns
 from anabranch.errors import AnabranchError
 from anabranch.program.options import OVER_COLUMNS
 from anabranch.testing import ParallelRun
@@ -81,11 +81,11 @@ def outcome(run):
         return type(error).__name__, str(error).partition(" raised ")[2].partition("The epoch failed")[0]
 
 
-def in_parallel(stream, folder, ways):
+def in_parallel(stream, folder, ways, **more):
     """Run from one checkpoint, each epoch with other channels and other things over columns."""
     written = {}
     for number, (channels, columns, seed) in enumerate(ways):
-        run = ParallelRun(stream, folder, channels=channels, seed=seed, written=written, columns=columns)
+        run = ParallelRun(stream, folder, channels=channels, seed=seed, written=written, columns=columns, **more)
         run.run_epochs(number, number)
         if number == len(ways) - 1:
             run.end()
@@ -99,7 +99,7 @@ ways = st.lists(st.tuples(st.integers(1, 3), some, st.integers(0, 99)), min_size
 @pytest.fixture
 def taken(monkeypatch):
     """How often a batch was taken over columns."""
-    counts = {"running": 0, "windows": 0, "joins": 0}
+    counts = {"running": 0, "windows": 0, "clock": 0, "joins": 0, "top": 0}
 
     def count(what, kind, method):
         original = getattr(kind, method)
@@ -113,7 +113,9 @@ def taken(monkeypatch):
 
     count("running", running_columns.RunningStep, "_taken")
     count("windows", window_columns.WindowColumns, "taken")
+    count("clock", clock_columns.ClockColumns, "fold")
     count("joins", join_columns.JoinColumns, "taken")
+    count("top", top_columns.TopStep, "_taken")
     return counts
 
 
@@ -218,17 +220,111 @@ def test_joins(tmp_path_factory, ways, by, sizes, lateness, nulls, spread, one, 
     assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
 
 
+@settings(max_examples=EXAMPLES, deadline=None, phases=PHASES)
+@given(
+    ways=ways,
+    by=st.sampled_from(KEYS[:3]),
+    count=st.sampled_from([1, 1, 2, 5]),
+    order=st.lists(st.sampled_from(["n", "at", "name", "small", "x"]), min_size=1, max_size=3, unique=True),
+    form=st.sampled_from([{}, {}, {"rank": "place"}, {"change": "what"}]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    huge=st.sampled_from([0.0, 0.0, 0.02]),
+    null_key=st.sampled_from(["keep", "drop"]),
+    seed=st.integers(0, 10_000),
+)
+def test_top(tmp_path_factory, ways, by, count, order, form, nulls, huge, null_key, seed):
+    chance = random.Random(seed)
+    epochs = [
+        list(rows(chance, chance.choice([1, 30, 120]), 100 * at, nulls=nulls, huge=huge)) for at in range(len(ways))
+    ]
+    down = [chance.random() < 0.5 for _ in order]
+    stream = from_epochs(epochs, COLUMNS, name="rows").top(
+        count, order, by=by, descending=down, null_key=null_key, **form
+    )
+    folder = str(tmp_path_factory.mktemp("checkpoint"))
+    assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
+
+
+FILTERS = [
+    lambda t: t.n < 3,
+    lambda t: -2 <= t.n < 5 and t.small != 0,
+    lambda t: t.at < t.later,
+    lambda t: t.at <= t.later <= t.at and t.n >= t.small,
+    lambda t: t.at == t.later or t.n == 2,
+    lambda t: t.name == "b",
+]
+TABLE = [(key, name, f"{key}{name}", None if key % 2 else key / 2) for key in range(4) for name in ("", "a")]
+
+
+@settings(max_examples=EXAMPLES, deadline=None, phases=PHASES)
+@given(
+    columns=some,
+    test=st.sampled_from(FILTERS),
+    how=st.sampled_from(["left", "inner"]),
+    computed=st.booleans(),
+    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    seed=st.integers(0, 10_000),
+)
+def test_filters_and_tables(tmp_path_factory, columns, test, how, computed, nulls, seed):
+    chance = random.Random(seed)
+    epochs = [list(rows(chance, chance.choice([1, 40]), 40 * at, nulls=nulls)) for at in range(2)]
+    source = from_epochs(epochs, COLUMNS, name="rows")
+    later = (lambda t: t.at if t.n == 2 else START, "timestamp")
+    kept = source.select("*", later=later).filter(test)
+    schema = "key long, kind string, text string, half double"
+    by = (
+        [(lambda t: None if t.k is None else t.k % 5, "key"), ("s", "kind")]
+        if computed
+        else [("k", "key"), ("s", "kind")]
+    )
+    stream = kept.enrich(TABLE, by=by, how=how, schema=schema).select("k", "s", "at", "text", "half", "later")
+    folder = str(tmp_path_factory.mktemp("checkpoint"))
+    ways = [(2, columns, seed)] * 2
+    assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
+
+
+@settings(max_examples=EXAMPLES, deadline=None, phases=PHASES)
+@given(
+    ways=ways,
+    by=st.sampled_from(KEYS),
+    names=st.lists(st.sampled_from(USUAL), min_size=1, max_size=4, unique=True)
+    | st.lists(st.sampled_from(sorted(AGGREGATIONS)), min_size=1, max_size=3, unique=True),
+    bounds=st.sets(st.sampled_from(["begin", "end"])),
+    size=st.sampled_from([1, 3]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    huge=st.sampled_from([0.0, 0.0, 0.02]),
+    seed=st.integers(0, 10_000),
+)
+def test_windows_of_the_clock(tmp_path_factory, ways, by, names, bounds, size, nulls, huge, seed):
+    chance = random.Random(seed)
+    ways = [*ways, *ways]
+    epochs = [
+        list(rows(chance, chance.choice([0, 1, 30, 80]), 80 * at, nulls=nulls, huge=huge)) for at in range(len(ways))
+    ]
+    clocks = [1_000_000]
+    for _ in ways:
+        clocks.append(clocks[-1] + chance.choice([0, 500, 1000, 2500]))
+    source = from_epochs(epochs, COLUMNS, name="rows")
+    chosen = {name: AGGREGATIONS[name] for name in names} | {name: BOUNDS[name] for name in bounds}
+    stream = source.aggregate(by=by, window=ab.time(size), **chosen)
+    folder = str(tmp_path_factory.mktemp("checkpoint"))
+    found = outcome(lambda: in_parallel(stream, folder, ways, clocks_ms=clocks))
+    assert found == outcome(lambda: stream.run_sequential(ends=True, clocks_ms=clocks))
+
+
 def test_aggregates_are_computed_over_columns(tmp_path, taken):
     epochs = [list(rows(random.Random(at), 200, 200 * at)) for at in range(3)]
     source = from_epochs(epochs, COLUMNS, name="rows")
     programs = {
         "running": source.aggregate(by="k", window=ab.running(), **{name: AGGREGATIONS[name] for name in USUAL}),
         "windows": windows(source, ["k", "s"], (6, 2), FOLDED, lateness=20, **BOUNDS),
+        "clock": source.aggregate(by="k", window=ab.time(5), **{name: AGGREGATIONS[name] for name in USUAL}),
+        "top": source.top(3, ["n", "name"], by="k", descending=[True, False], rank="place"),
         "joins": joined((source, source.filter(lambda t: t.n > 4)), ("k", "k2"), (1, 1)),
     }
     for what, stream in programs.items():
         expected = outcome(lambda stream=stream: stream.run_sequential(ends=True))
-        assert len(expected) > 100
+        assert len(expected) > (0 if what == "clock" else 100)
         for columns in ((), OVER_COLUMNS):
             folder = str(tmp_path / f"{what} {len(columns)}")
             before = taken[what]

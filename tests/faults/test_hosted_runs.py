@@ -10,7 +10,7 @@ from anabranch.api.session import from_epochs
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.state import host_cache
-from anabranch.state.table import SegmentCache
+from anabranch.state.segment_cache import SegmentCache
 from tests.faults.hosted_runs import Cluster, HostedRun, Store, hosted
 from tests.faults.test_schedules import KEYED, check_state, random_row
 from tests.programs import COLUMNS, STEPS, build, exact

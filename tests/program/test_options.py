@@ -50,7 +50,7 @@ def test_times_as_people_write_them(text, seconds):
     [
         ({"snapshotInterval": "often"}, "snapshotInterval='often': expected for example '20 epochs'"),
         ({"versionsKept": "1"}, "versionsKept='1': expected a whole number, 2 or more"),
-        ({"mergers": "-1"}, "mergers='-1': expected a whole number from 0 to 4096"),
+        ({"mergers": "-1"}, "mergers='-1': expected auto, or a whole number from 0 to 4096"),
         ({"order": "some"}, "order='some': expected one of total, key, none"),
         ({"splithotkeys": "yes"}, "splitHotKeys='yes': expected one of auto, on, off"),
         ({"allowStateLoss": "maybe"}, "allowStateLoss='maybe': expected true or false"),

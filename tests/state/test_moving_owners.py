@@ -15,7 +15,6 @@ from anabranch.partitioning.function import PartitioningFunction
 from anabranch.program.hashing import hash_columns
 from anabranch.sim.owners import check_records, rows_of
 from anabranch.state import store
-from anabranch.state.codec import decode
 from anabranch.state.files import LocalFiles
 from anabranch.state.key_owners import KeyOwners
 from anabranch.state.lineage import (
@@ -213,7 +212,7 @@ class World:
 
     def rows(self, record: dict[str, Any]) -> list[tuple[int, Any]]:
         rows = rows_of(Path(self.root) / record["name"], record.get("slices", ()))
-        return [(HASHES[decode(key)[0]], key) for _, key in rows] if self.fine else rows
+        return [(HASHES[key[0]], key) for _, key in rows] if self.fine else rows
 
     def settle(self) -> None:
         """Let every channel adopt, and the memories of merges fade."""

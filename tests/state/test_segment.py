@@ -16,7 +16,8 @@ from anabranch.program.hashing import hash_columns
 from anabranch.state import lineage
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.segment import Segment, checksum_of, compacted_segments, write_segment
-from anabranch.state.table import SegmentCache, Table
+from anabranch.state.segment_cache import SegmentCache
+from anabranch.state.table import Table
 
 
 class Kept(ab.Operator):

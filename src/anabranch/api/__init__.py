@@ -15,6 +15,7 @@ accumulating.py sums over all tuples, in blocks
 failing.py     on_error, dead_letters
 stream_time.py  event_time: what a stream's time is
 writer.py      where streams go                     query.py       the handle of what runs
+explaining.py  what explain prints
 temporary_checkpoint.py   of queries whose output nobody keeps
 events.py      what listeners are told              progress.py    how it looks on a terminal
 partitions.py  how data is partitioned that needs no first shuffle

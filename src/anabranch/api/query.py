@@ -34,6 +34,7 @@ class StreamingQuery:
         self._progress: deque[EpochProgress] = deque(maxlen=_PROGRESS_KEPT)
         self._listeners = Listeners(listeners)
         self.sinks = list(wanted.sinks)
+        self._columns = wanted.options.columns
         observer = Observer(self._ended, lambda region, decision: self._listeners.tell(Decided(region, decision)))
         started = start(spark, wanted, observer, self._follow)
         self._query, self._runner, self._drain = started.query, started.runner, started.drain
@@ -124,9 +125,15 @@ class StreamingQuery:
         found = self._query.exception() or self._drain.problem
         return None if found is None else self._explained(found)
 
-    def explain(self, form: str = "text") -> None:
-        """Print what runs and why, with what is decided now: channels, who merges; as text, json, mermaid or svg."""
-        print(self.plan.explain(form, self._runner.current.running()))
+    def explain(self, form: str = "text", extended: bool = False) -> None:
+        """Print what runs and why, with what is decided now: channels, who merges; as text, json, mermaid or svg.
+
+        With `extended`, as text or json, also the code that is generated for each operator, and the columns that are
+        read and sent.
+        """
+        from anabranch.api.explaining import explained
+
+        print(explained(self.plan, form, extended, self._runner.current.running(), self._columns))
 
     # -- elasticity ---------------------------------------------------------------------------------------
 

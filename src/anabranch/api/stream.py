@@ -453,7 +453,7 @@ class Stream:
 
         return compiled([self._node])
 
-    def explain(self, form: str = "text") -> None:
+    def explain(self, form: str = "text", extended: bool = False) -> None:
         """Print what runs: the stages and the shuffles between them; every operator with what was found about it, why,
         and from which line; and for what must run on one thread what blocks it and the smallest change that would free
         it.
@@ -461,8 +461,13 @@ class Stream:
         Parameters
         ----------
         form : "text", "json", "mermaid" or "svg"
+        extended : bool
+            As text or JSON, also what the tasks run: the code that is generated for each operator, the columns and
+            fields that are read of files, and those that cross to another stage.
         """
-        print(self.plan().explain(form))
+        from anabranch.api.explaining import explained
+
+        print(explained(self.plan(), form, extended))
 
 
 _BETWEEN = ("on_timer", "on_punctuation", "on_end")

@@ -34,6 +34,11 @@ class Job:
     depths: list[ChannelTask]
     merger: MergerTask | None = None
 
+    @property
+    def behind_shuffles(self) -> list[ChannelTask | MergerTask]:
+        """The tasks that a shuffle lies before, in their order."""
+        return [*self.depths, *([] if self.merger is None else [self.merger])]
+
 
 # Runs the tasks of an epoch over its input (None: nothing but what was fed back), and gives back the last rows.
 Executor = Callable[[Any, Job], pa.Table]

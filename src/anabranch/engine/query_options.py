@@ -37,7 +37,7 @@ class QueryOptions:
     versions_kept: int = 10
     migration_store: str | None = dataclasses.field(default=None, repr=False)  # may hold a password
     order: str = "total"
-    mergers: int = 0
+    mergers: int | None = None
     split_hot_keys: str = "auto"
     spread: str = "auto"
     file_reading: str = "auto"
@@ -71,7 +71,7 @@ class QueryOptions:
             values.get("versionsKept", 10),
             values.get("migrationStore"),
             values.get("order", "total"),
-            values.get("mergers", 0),
+            values.get("mergers"),
             values.get("splitHotKeys", "auto"),
             values.get("spread", "auto"),
             values.get("fileReading", "auto"),

@@ -68,6 +68,15 @@ class WrittenFile:
     """Of the task: the channel, or the merger's range."""
     name: str
     rows: int
+    bytes: int = 0
+    """Of its rows, as they are in memory."""
+    coordinate: str = ""
+    """Where its first piece stands among all, in hexadecimal digits; empty: only its task says where it stands."""
+
+    @property
+    def order(self) -> tuple[int, str, int, str]:
+        """Its place among the files of an exit."""
+        return self.stage, self.coordinate, self.number, self.name
 
 
 @dataclasses.dataclass(frozen=True)

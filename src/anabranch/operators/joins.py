@@ -421,7 +421,11 @@ class StaticEnrich(LibraryOperator):
     nothing: tuple[None, ...] | None
 
     def __call__(self, t: Any) -> Any:
-        return self.enriched(t, self.rows)
+        return self.enriched(t, self.table())
+
+    def table(self) -> Mapping[Any, tuple[Any, ...]]:
+        """The rows by key."""
+        return self.rows
 
     def enriched(self, t: Any, rows: Mapping[Any, tuple[Any, ...]]) -> Any:
         key = _key(t, self.places)
@@ -438,8 +442,8 @@ class ChangingEnrich(StaticEnrich):
 
     number: str
 
-    def __call__(self, t: Any) -> Any:
-        return self.enriched(t, table_of(self.number))
+    def table(self) -> Mapping[Any, tuple[Any, ...]]:
+        return table_of(self.number)
 
 
 def _key(t: Any, places: Sequence[int]) -> Any:

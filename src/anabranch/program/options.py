@@ -88,6 +88,10 @@ def _whole(least: int, most: int | None = None) -> OptionKind:
     return OptionKind(expected, parse)
 
 
+def _merger_count(text: str) -> int | None:
+    return None if text == "auto" else _whole(0, CHANNELS_MAX).parse(text)
+
+
 def _number(least: float, most: float, expected: str, below: bool = False) -> OptionKind:
     def parse(text: str) -> float:
         value = float(text)
@@ -141,7 +145,7 @@ def _truth(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
 
-OVER_COLUMNS = ("needed", "running", "windows", "joins")
+OVER_COLUMNS = ("needed", "running", "windows", "joins", "top", "filters", "enrich")
 """What runs over whole columns where it can, each switched by its name."""
 
 
@@ -277,9 +281,11 @@ OPTIONS: tuple[Option, ...] = (
     Option("changeColumn", TEXT, "change", "With `latestBy`: the column that says what a tuple does, if there is one."),
     Option(
         "mergers",
-        _whole(0, CHANNELS_MAX),
-        "0: the driver does",
-        "How many tasks put large outputs in order and write them, as files on a path that all hosts share.",
+        OptionKind(f"auto, or a whole number from 0 to {CHANNELS_MAX}", _merger_count),
+        "auto",
+        "How many tasks put outputs behind a shuffle in order and write them, as files on a path that all hosts share. "
+        "`auto`: as many as run at once, for outputs of 32 MB and more in the epoch before; tasks that read 4 MB and "
+        "more write what they make of it without a shuffle. 0: the driver writes whatever has an order.",
     ),
     # -- channels
     Option("channels", CHANNELS, "found out while the query runs", "Pins the number of channels of every region."),
@@ -469,8 +475,9 @@ OPTIONS: tuple[Option, ...] = (
         OptionKind(f"on, off, or some of {', '.join(OVER_COLUMNS)}, with commas between", _over_columns),
         "on",
         "What runs over whole columns, with the same output: `needed` reads and sends only columns that are used; "
-        "`running`, `windows` and `joins` compute such operators for all keys of a batch at once. For comparing, and "
-        "in case of doubt.",
+        "`running`, `windows`, `joins` and `top` compute such operators for all keys of a batch at once; `filters` "
+        "asks conditions that only compare numbers, or times, of whole columns; `enrich` looks up whole batches. For "
+        "comparing, and in case of doubt.",
     ),
 )
 

@@ -31,6 +31,7 @@ from anabranch.sim.ledger import Asked, Ledger, WatchedFiles
 from anabranch.sim.owners import check_records, rows_of
 from anabranch.state.codec import decode
 from anabranch.state.deltas import applied, is_delta
+from anabranch.state.state_columns import decoded
 
 RoutedBy = Callable[[str, int, Any], int]
 """Operator, hash of a stored key, the key → the hash it is routed by, which may be that of a part of it."""
@@ -150,7 +151,7 @@ def _held(records: Sequence[Mapping[str, Any]], files: WatchedFiles) -> dict[str
         if data is None:
             continue  # another check complains
         table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
-        columns = {name: table[name].to_pylist() for name in table.column_names}
+        columns = {name: _values(table, name) for name in table.column_names}
         coded = {name for name in columns if _is_coded(table, name)}
         keys = [decode(key) for key in columns["key"]] if "key" in coded else columns["key"]
         dead = columns.get("dead", [False] * len(table))
@@ -167,6 +168,12 @@ def _held(records: Sequence[Mapping[str, Any]], files: WatchedFiles) -> dict[str
         for key, cells in found.items()
         if cells is not None
     }
+
+
+def _values(table: pa.Table, name: str) -> list[Any]:
+    """The values of a column; of one that the codec made, its cells."""
+    encoding = (table.schema.field(name).metadata or {}).get(b"encoding", b"plain")
+    return decoded(table[name].combine_chunks(), b"plain" if encoding == b"codec" else encoding)
 
 
 def _is_coded(table: pa.Table, name: str) -> bool:

@@ -78,7 +78,10 @@ def rows_of(segment: Path | bytes, slices: Sequence[Sequence[int]] = ()) -> list
         part = data[start : start + size]
         assert zlib.crc32(part) == checksum
         table = pa.ipc.open_file(pa.BufferReader(part)).read_all()
-        rows = list(zip(table["hash"].to_pylist(), table["key"].to_pylist(), strict=True))
+        keys = table["key"].to_pylist()
+        if pa.types.is_struct(table["key"].type):
+            keys = [tuple(key.values()) for key in keys]
+        rows = list(zip(table["hash"].to_pylist(), keys, strict=True))
         assert not slices or all(first <= hashed >> 52 <= last for hashed, _ in rows)
         found += rows
         start += size

@@ -170,6 +170,7 @@ def start(
         last_progress=running.last_progress,
         read_by_spark=lambda: direct.why_not or "",
         placement=placement,
+        input_bytes=direct.input_bytes,
     )
     backend = Backend(
         SparkExecutor(spark, sources, direct, placement),

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from anabranch.engine.worker.file_pieces import FilePiece, ListedFile, cut, dealt, examined, size_of
+from anabranch.engine.worker.file_pieces import FilePiece, ListedFile, cut, dealt, examined, in_turn, size_of
 from anabranch.program.graph import Node
 from anabranch.program.origins import RowsOrigin
 from anabranch.spark.hadoop_files import local_path
@@ -69,10 +69,17 @@ class DirectFiles:
         self._query = query
         self._started.set()
 
-    def partitions(self, whole_files: bool) -> list[list[FilePiece]] | None:
+    def input_bytes(self) -> int:
+        """How many bytes the files of the epoch that runs have; 0 if Spark reads them."""
+        try:
+            return sum(os.stat(file.path).st_size for file in self._listed()) if self.why_not is None else 0
+        except Exception:  # `partitions` tells why
+            return 0
+
+    def partitions(self, whole_files: bool, in_order: bool = False) -> list[list[FilePiece]] | None:
         """What each task of the epoch that runs reads; None if Spark has to.
 
-        With `whole_files` each file is read by a task of its own.
+        With `whole_files` each file is read by a task of its own; with `in_order` later tasks have later pieces.
         """
         if self.why_not is not None:
             return None
@@ -92,7 +99,7 @@ class DirectFiles:
         slots = slots_now(self._spark.sparkContext)
         size_max = max(_PIECE_BYTES_MIN, sum(size_of(footer) for _, footer in found) // slots + 1)
         pieces = [piece for file, footer in found for piece in cut(file, footer, None if whole_files else size_max)]
-        return dealt(pieces, len(pieces) if whole_files else slots)
+        return (in_turn if in_order else dealt)(pieces, len(pieces) if whole_files else slots)
 
     def _listed(self) -> list[ListedFile]:
         """The files of the epoch that runs."""

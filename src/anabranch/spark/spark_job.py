@@ -7,6 +7,7 @@ notice tasks that give other rows when they are repeated.
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -71,7 +72,11 @@ class SparkExecutor:
         self._is_local = is_local(spark.sparkContext)
 
     def __call__(self, batch: DataFrame | None, job: Job) -> pa.Table:
-        read = None if batch is None else self._files.partitions(whole_files=job.split.state is not None)
+        whole_files, in_order = job.split.state is not None, bool(job.split.pieces)
+        read = None if batch is None else self._files.partitions(whole_files, in_order)
+        if read is not None:
+            size = sum(piece.size for share in read for piece in share)
+            job = dataclasses.replace(job, split=job.split.over(size))
         if self._is_local and (batch is None or read is not None):
             return table_of(_job_of_rows(self._spark.sparkContext, read, job))
         # A batch's session belongs to the query: the user's own is not touched.
@@ -103,7 +108,7 @@ class SparkExecutor:
         rows = parts[0]
         for part in parts[1:]:
             rows = rows.unionAll(part)
-        for task in _behind_shuffles(job):
+        for task in job.behind_shuffles:
             rows = rows.repartitionById(task.count, "task").select("order", "payload")
             if isinstance(task, ChannelTask) and self._placement is not None:
                 run = _numbered(task.run, told_where=True)
@@ -112,10 +117,6 @@ class SparkExecutor:
                 run = _numbered(task.run)
             rows = rows.sortWithinPartitions("order").mapInArrow(run, ROW_COLUMNS)
         return rows
-
-
-def _behind_shuffles(job: Job) -> list[ChannelTask | MergerTask]:
-    return [*job.depths, *([] if job.merger is None else [job.merger])]
 
 
 def _split_files(
@@ -138,7 +139,7 @@ def _job_of_rows(context: Any, read: list[list[FilePiece]] | None, job: Job) -> 
         fed_back = context.parallelize([job.fed_back], 1)
         parts.append(fed_back.mapPartitionsWithIndex(partial(_from_feedback, job.feedback)))
     rows = parts[0] if len(parts) == 1 else context.union(parts)
-    for task in _behind_shuffles(job):
+    for task in job.behind_shuffles:
         # Sorted outside of memory if need be.
         placed = rows.repartitionAndSortWithinPartitions(task.count, _task_of)
         rows = placed.mapPartitionsWithIndex(partial(_from_shuffle, task))

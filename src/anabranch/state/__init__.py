@@ -6,6 +6,8 @@ shared_fields.py              one object in two places of a key's state
 broadcast_state.py            what all keys of an operator see, as values and as bytes
 segment.py, records.py        immutable sorted files of state, and what manifests say of them
 slices.py                     segments cut between bundles of key groups
+segment_cache.py              segments that a process keeps open
+state_columns.py              state as Arrow columns, for operators that compute all keys at once
 deltas.py                     large values that changed a little
 table.py, store.py            the state of an operator as a channel sees it; all of a task's
 lineage.py, compaction.py     which segments are the state, and when one is made of several

@@ -23,8 +23,8 @@ from collections.abc import Collection, Iterator
 from anabranch.errors import CheckpointError, StorageError
 from anabranch.state.files import PASSING, LocalFiles, is_private
 from anabranch.state.segment import Segment
+from anabranch.state.segment_cache import SegmentCache
 from anabranch.state.slices import segment_name
-from anabranch.state.table import SegmentCache
 
 _log = logging.getLogger("anabranch")
 BYTES_MAX = 4 << 30

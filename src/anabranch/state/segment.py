@@ -36,6 +36,7 @@ from anabranch.program.schema import to_values
 from anabranch.program.state_fields import FIRST_VERSION
 from anabranch.state.codec import decode, encode
 from anabranch.state.deltas import BYTES_MIN, DELTA, combined, delta_of, is_delta
+from anabranch.state.state_columns import ARROW_TYPES, StateBlock, decoded, key_column
 from anabranch.state.user_objects import UserClasses
 
 FORMAT = 1
@@ -44,13 +45,6 @@ NEVER = 2**63 - 1
 VERSION = "#version"
 _DELTAS = b"anabranch.deltas"
 
-_ARROW_TYPES: dict[type, pa.DataType] = {
-    bool: pa.bool_(),
-    int: pa.int64(),
-    float: pa.float64(),
-    str: pa.string(),
-    bytes: pa.binary(),
-}
 _CODEC = b"codec"
 _NONE = type(None)
 
@@ -66,7 +60,7 @@ def encode_column(
     kinds.discard(_NONE)
     if len(kinds) <= 1:
         kind = next(iter(kinds), bool)
-        arrow = _ARROW_TYPES.get(kind)
+        arrow = ARROW_TYPES.get(kind)
         if kind is float and may_have_nan(values) and any(v != v and v is not NAN for v in values if v is not None):
             arrow = None  # only the NaN of tuples is known again by its value
         if arrow is not None:
@@ -81,9 +75,9 @@ def encode_column(
 
 
 def decode_column(column: pa.Array, encoding: bytes, classes: UserClasses | None = None) -> list[Any]:
-    values = to_values(column)
     if encoding != _CODEC:
-        return values
+        return decoded(column, encoding)
+    values = to_values(column)
     return [None if value is None else decode(value, classes) for value in values]  # None: the row has no such field
 
 
@@ -102,13 +96,28 @@ def write_segment(
     `before` has, for some fields, the cells that older segments have for these rows; see `encode_column`.
     """
     known = before or {}
+    encoded = [encode_column(column, classes, known.get(name)) for name, column in zip(fields, columns, strict=True)]
+    return _written(hashes, keys, fields, encoded, dead, version)
+
+
+def write_block(hashes: np.ndarray, block: StateBlock, version: int = FIRST_VERSION) -> pa.Buffer:
+    """The same of state that is columns already."""
+    encoded = [(array, block.forms[name].encoding) for name, array in block.arrays.items()]
+    return _written(hashes, block.keys, tuple(block.arrays), encoded, block.ended, version)
+
+
+def _written(
+    hashes: np.ndarray,
+    keys: Sequence[Any],
+    fields: Sequence[str],
+    columns: Sequence[tuple[pa.Array, bytes]],
+    dead: np.ndarray | None,
+    version: int,
+) -> pa.Buffer:
+    encoded = [key_column(keys) or encode_column(keys), *columns]
     if version != FIRST_VERSION:
-        fields, columns = (*fields, VERSION), (*columns, (version,) * len(keys))
+        fields, encoded = (*fields, VERSION), [*encoded, encode_column((version,) * len(keys))]
     order = np.argsort(hashes, kind="stable")
-    encoded = [
-        encode_column(keys),
-        *(encode_column(column, classes, known.get(name)) for name, column in zip(fields, columns, strict=True)),
-    ]
     arrays: list[pa.Array] = [pa.array(hashes), *(array for array, _ in encoded)]
     names = ["hash", "key", *(f"field.{name}" for name in fields)]
     encodings = [b"plain", *(encoding for _, encoding in encoded)]
@@ -246,6 +255,10 @@ class Segment:
         other.table = self.table.rename_columns(columns)
         other.fields = tuple(name[6:] for name in columns if name.startswith("field."))
         return other
+
+    def column(self, name: str, rows: np.ndarray) -> pa.Array:
+        """Some rows of a column, as it is stored."""
+        return _one_chunk(self.table.column(name)).take(pa.array(rows))
 
     def encoding(self, name: str) -> bytes:
         return (self.table.schema.field(name).metadata or {}).get(b"encoding", b"plain")
@@ -465,6 +478,8 @@ def _first_of_each_key(hashes: np.ndarray, keys: pa.Array, encoding: bytes) -> n
 
 def _same_as_next(keys: pa.Array) -> np.ndarray:
     """For each key but the last, whether the next one is the same value."""
+    if pa.types.is_struct(keys.type):
+        return np.logical_and.reduce([_same_as_next(column) for column in keys.flatten()])
     one, other = keys[:-1], keys[1:]
     same = pc.fill_null(pc.equal(one, other), False).to_numpy(zero_copy_only=False)
     if keys.null_count:

@@ -38,8 +38,9 @@ from anabranch.state.key_owners import RegionOwners
 from anabranch.state.lineage import KeyRoute, files_of, inline_compaction, others_remain, own, visible
 from anabranch.state.records import SegmentRecord, Slice
 from anabranch.state.segment import EXPIRES, NEVER, Segment, checksum_of, compacted_segments
+from anabranch.state.segment_cache import SegmentCache
 from anabranch.state.slices import CUT_BYTES, cut, offsets, slice_name
-from anabranch.state.table import SegmentCache, Table
+from anabranch.state.table import Table
 
 _segments = SegmentCache()
 

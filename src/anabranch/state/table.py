@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import compress, repeat
@@ -27,49 +26,26 @@ from anabranch.state.codec import comparable, decode
 from anabranch.state.deltas import BYTES_MIN, combined, is_delta
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
-from anabranch.state.segment import EXPIRES, Segment, write_segment
+from anabranch.state.segment import EXPIRES, Segment, write_block, write_segment
 from anabranch.state.shared_fields import IMMUTABLE, Together, tied, untied
-from anabranch.state.slices import segment_name, slice_name
+from anabranch.state.state_columns import (
+    ColumnForm,
+    StateBlock,
+    StateColumns,
+    UnfitError,
+    all_values,
+    decoded,
+    joined,
+    with_values,
+)
 from anabranch.state.user_objects import UserClasses, UserObject
+
+_ANOTHER = object()  # what no value is
 
 
 def _is_unchanged(value: Any) -> bool:
     """Whether a value that is the same object is sure to be the same value."""
     return type(value) in IMMUTABLE or (isinstance(value, (StateMap, StateMaps)) and not value.changed)
-
-
-class SegmentCache:
-    """Open segments of this process. They never change, so keeping them open is always right."""
-
-    def __init__(self, limit: int = 512) -> None:
-        self._open: OrderedDict[str, Segment] = OrderedDict()
-        self._limit = limit
-        self._lock = threading.Lock()
-
-    def get(self, path: str, checksum: int, within: tuple[int, int] | None = None) -> Segment:
-        """A segment, or the slice of one that has so many bytes from a place on."""
-        kept = path if within is None else slice_name(path, within[0])
-        with self._lock:
-            found = self._open.get(kept)
-            if found is not None:
-                self._open.move_to_end(kept)
-                return found
-        segment = Segment(path, checksum, within)  # the checksum is verified once per process
-        with self._lock:
-            self._open[kept] = segment
-            while len(self._open) > self._limit:
-                self._open.popitem(last=False)
-        return segment
-
-    def retain(self, root: str, names: Iterable[str]) -> None:
-        """Close the segments below a root that are not among these: a file that is mapped keeps its place on disk
-        after it was deleted.
-        """
-        wanted = {f"{root}/{name}" for name in names}
-        with self._lock:
-            ours = [path for path in self._open if path.startswith(f"{root}/")]
-            for path in [path for path in ours if segment_name(path) not in wanted]:
-                del self._open[path]
 
 
 class Table:
@@ -95,6 +71,8 @@ class Table:
         self._version = node.logic.version
         self._key = key
         self.live: dict[Any, Any] = {}
+        self._blocks: list[StateBlock] = []  # of keys that are not live: a key is an instance, or a row of columns
+        self._stored: set[Any] = set()  # keys of blocks that segments have
         self._loaded: dict[Any, tuple[Any, ...]] = {}
         self._large: dict[tuple[str, Any], bytes] = {}  # field and key → the cell that was read
         self._renewed: set[Any] = set()  # keys whose state was of an earlier version: they are written in this one
@@ -106,6 +84,8 @@ class Table:
         wanted = [key for key in touched if key not in live]
         if wanted:
             with _no_collections():
+                if self._blocks:
+                    wanted = self._taken_over(wanted)
                 found = self._find(wanted) if self.segments else {}
                 new, restored = self.instances.new, self.instances.restored
                 for key, values in found.items():
@@ -119,12 +99,116 @@ class Table:
                 self._loaded.update(found)
         return live
 
-    def known(self, keys: Sequence[Any]) -> set[Any]:
-        """Those of these keys that have state, or are live; nothing becomes live."""
-        live = self.live
-        wanted = [key for key in keys if key not in live]
-        found = self._find(wanted) if wanted and self.segments else {}
-        return {*found, *(key for key in keys if key in live)}
+    def columns(self, keys: Sequence[Any], forms: dict[str, ColumnForm]) -> StateColumns | None:
+        """The state of keys, each named once, as columns; they are instances no more. None if it does not fit these.
+
+        Whoever takes it gives it back with `put`, where it was changed, or moved here.
+        """
+        if self._ttl_ms is not None or not all(segment.is_of(self._version) for segment in self.segments):
+            return None
+        parts: dict[str, list[pa.Array]] = {name: [] for name in forms}
+        at = np.full(len(keys), -1, dtype=np.int64)
+        wanted: list[int] = []
+        mine: list[int] = []
+        count = 0
+        for place, key in enumerate(keys):
+            (mine if key in self.live else wanted).append(place)
+        try:
+            if mine:
+                states = [self.instances.values(self.live[keys[place]]) for place in mine]
+                for name, values in zip(self.instances.names, zip(*states, strict=True), strict=True):
+                    parts[name].append(forms[name].array(values))
+                at[mine] = np.arange(len(mine))
+                count = len(mine)
+            taken: list[tuple[StateBlock, Any]] = []
+            for block in self._blocks:
+                rows = block.places()
+                here = [place for place in wanted if keys[place] in rows]
+                if here:
+                    chosen = pa.array([rows[keys[place]] for place in here])
+                    for name, array in block.arrays.items():
+                        parts[name].append(array.take(chosen))
+                    taken += [(block, keys[place]) for place in here]
+                    at[here] = np.arange(count, count + len(here))
+                    count += len(here)
+                    wanted = [place for place in wanted if at[place] < 0]
+            moved = at >= 0
+            searched = [keys[place] for place in wanted]
+            for number, places, found in self._located(searched) if searched and self.segments else ():
+                for name, form in forms.items():
+                    parts[name].append(self._array(number, name, found, [searched[place] for place in places], form))
+                at[np.array(wanted)[places]] = np.arange(count, count + len(places))
+                count += len(places)
+                self._stored.update(searched[place] for place in places.tolist())
+        except UnfitError:
+            return None
+        self._stored.update(keys[place] for place in mine if keys[place] in self._loaded)
+        for place in mine:
+            del self.live[keys[place]]
+        for block, key in taken:
+            del block.places()[key]
+        chosen = pa.array(np.where(at < 0, count, at))
+        arrays = {
+            name: pa.concat_arrays([*parts[name], pa.nulls(1, form.kind)]).take(chosen) for name, form in forms.items()
+        }
+        return StateColumns(at >= 0, moved, arrays)
+
+    def put(self, block: StateBlock) -> None:
+        """State of keys that are not live, as columns, in the order of the operator's fields."""
+        assert tuple(block.arrays) == self.instances.names
+        kept = ~block.ended | np.fromiter(map(self._stored.__contains__, block.keys), bool, len(block.keys))
+        self._blocks.append(block if kept.all() else block.kept(kept))
+
+    def _array(self, at: int, name: str, rows: np.ndarray, keys: Sequence[Any], form: ColumnForm) -> pa.Array:
+        """A field of some rows of a segment, as a column."""
+        segment = self.segments[at]
+        if name in segment.fields and segment.encoding(f"field.{name}") == form.encoding:
+            found = segment.column(f"field.{name}", rows)
+            if found.type == form.kind:
+                return found
+        objects = np.fromiter(keys, dtype=object, count=len(keys))
+        return form.array(self._column(at, name, rows, objects))
+
+    def _taken_over(self, keys: list[Any]) -> list[Any]:
+        """Make keys that are in blocks instances; the others."""
+        for block in self._blocks:
+            rows = block.places()
+            here = [key for key in keys if key in rows]
+            if here:
+                chosen = pa.array([rows.pop(key) for key in here])
+                columns = [
+                    decoded(each.take(chosen), block.forms[name].encoding) for name, each in block.arrays.items()
+                ]
+                for key, values in zip(here, zip(*columns, strict=True), strict=True):
+                    self.live[key] = self.instances.restored(values)
+                    if key in self._stored:
+                        self._loaded[key] = (_ANOTHER,) * len(values)
+                keys = [key for key in keys if key not in self.live]
+        return keys
+
+    def due(self, field: str, after: int, until: int, only: str = "") -> list[Any]:
+        """The keys whose `field`, a number, is above one and up to another; nothing becomes live.
+
+        With `only`, a field, those of which that is true.
+        """
+        wanted = list(self._may_be_due(field, after, until, only))
+        if not wanted:
+            return []
+        found = self._find_field(wanted, field)
+        truths = self._find_field(wanted, only) if only else found
+        return [
+            key
+            for key, value in found.items()
+            if value is not None and after < value <= until and (truths[key] or not only)
+        ]
+
+    def _find_field(self, keys: list[Any], field: str) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        objects = np.fromiter(keys, dtype=object, count=len(keys))
+        for at, places, rows in self._located(keys):
+            mine = objects[places]
+            found.update(zip(mine.tolist(), self._column(at, field, rows, mine), strict=True))
+        return found
 
     def load_waiting(self, field: str) -> dict[Any, Any]:
         """Make sure the instances whose `field` is true are live; all live ones, by key.
@@ -151,16 +235,7 @@ class Table:
 
         Looks at the numbers of every key there is, all at once, and at nothing else of those that are not due.
         """
-        wanted: set[Any] = set()
-        for segment in self.segments if until > after else ():
-            rows = segment.between(field, after, until)
-            if not len(rows):
-                continue
-            keys = [canonical_key(key) for key in segment.values("key", rows)]
-            if self._owns is not None:
-                owned = self._owns(segment.hashes[rows], partial(list, keys))
-                keys = list(compress(keys, owned.tolist()))
-            wanted.update(key for key in keys if key not in self.live)
+        wanted = self._may_be_due(field, after, until)
         if wanted:
             # A newer segment may say something else of a key; such keys are not made live.
             place = self.instances.names.index(field)
@@ -168,6 +243,22 @@ class Table:
             due = [key for key, state in found.items() if state[place] is not None and after < state[place] <= until]
             self.load(due)
         return self.live
+
+    def _may_be_due(self, field: str, after: int, until: int, only: str = "") -> set[Any]:
+        """Keys that are not live of which some segment says so."""
+        wanted: set[Any] = set()
+        for segment in self.segments if until > after else ():
+            rows = segment.between(field, after, until)
+            if only:
+                rows = rows[np.array(segment.values(f"field.{only}", rows), dtype=bool)]
+            if not len(rows):
+                continue
+            keys = [canonical_key(key) for key in segment.values("key", rows)]
+            if self._owns is not None:
+                owned = self._owns(segment.hashes[rows], partial(list, keys))
+                keys = list(compress(keys, owned.tolist()))
+            wanted.update(key for key in keys if key not in self.live)
+        return wanted
 
     def route_hashes(self, keys: Sequence[Any]) -> np.ndarray:
         """The hashes that the tuples of these keys are routed by."""
@@ -181,10 +272,18 @@ class Table:
         return next((key for key, is_mine in zip(keys, mine, strict=True) if not is_mine), None)
 
     def _find(self, keys: list[Any]) -> dict[Any, tuple[Any, ...]]:
+        found: dict[Any, tuple[Any, ...]] = {}
+        objects = np.fromiter(keys, dtype=object, count=len(keys))
+        for at, places, rows in self._located(keys):
+            mine = objects[places]
+            found.update(zip(mine.tolist(), self._states(at, rows, mine), strict=True))
+        return found
+
+    def _located(self, keys: Sequence[Any]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Where segments have keys: the segment's number, the places of the keys, their rows."""
         hashes = self._key.hashes(keys)
         order = np.argsort(hashes)
         hashes, left = hashes[order], np.fromiter(keys, dtype=object, count=len(keys))[order]
-        found: dict[Any, tuple[Any, ...]] = {}
         for at, segment in enumerate(self.segments):
             if not len(left):
                 break
@@ -192,12 +291,14 @@ class Table:
             if not len(places):
                 continue
             gone = self._gone(segment, rows)
-            states = zip(left[places].tolist(), self._states(at, rows, left[places]), strict=True)
-            found.update(states if gone is None else compress(states, [not dead for dead in gone]))
+            if gone is None:
+                yield at, order[places], rows
+            else:
+                counts = ~np.array(gone, dtype=bool)
+                yield at, order[places][counts], rows[counts]
             missing = np.ones(len(left), dtype=bool)
             missing[places] = False
-            hashes, left = hashes[missing], left[missing]
-        return found
+            hashes, left, order = hashes[missing], left[missing], order[missing]
 
     def _states(self, at: int, rows: np.ndarray, keys: np.ndarray) -> Iterable[tuple[Any, ...]]:
         """The state of some rows of a segment, given by its number, in the version of the program."""
@@ -324,22 +425,29 @@ class Table:
 
     def changes(self) -> tuple[pa.Buffer, int] | None:
         """The segment of what this epoch changed and its number of rows, or None if nothing did."""
-        if not self.live:
+        blocks = [left for block in self._blocks if len((left := block.left()).keys)]
+        if not self.live and not blocks:
             return None
         with _no_collections():
-            keys, columns = self._changed()
+            keys, columns = self._changed() if self.live else ([], [[] for _ in self.instances.names])
             ended = self._ended(columns) if keys and self._is_timed else None
             if ended is not None and ended.any():
                 # A key that came and went within the epoch leaves nothing; others leave a note that they are gone.
                 kept = [not gone or key in self._loaded for key, gone in zip(keys, ended.tolist(), strict=True)]
                 keys, columns = list(compress(keys, kept)), [list(compress(values, kept)) for values in columns]
                 ended = ended[kept]
-            if not keys:
+            if not keys and not blocks:
                 return None
             names = list(self.instances.names)
             before = {name: [self._large.get((name, key)) for key in keys] for name in {n for n, _ in self._large}}
             try:
                 columns = self._tied(columns)
+                if blocks:
+                    found = with_values(joined(blocks), keys, columns, ended)
+                    if found is not None:
+                        return write_block(self._key.hashes(found.keys), found, self._version), len(found.keys)
+                    keys, columns, ended = all_values(joined(blocks), keys, columns, ended)
+                    before = {}
                 if self._ttl_ms is not None:
                     names.append(EXPIRES)
                     columns = [*columns, (self._clock_ms + self._ttl_ms,) * len(keys)]

@@ -138,12 +138,15 @@ def _ordered(edge: dict[str, Any]) -> str:
 
 
 def _output(data: dict[str, Any], found: dict[str, Any]) -> str:
+    why = f"; it passes through the driver: {found['through_driver']}" if found["through_driver"] else ""
     if found["merged"] in (Merged.NOT_AT_ALL, Merged.WRITTEN_WHERE_MADE):
-        return f"output {found['operator']}: merged {found['merged']}"
+        return f"output {found['operator']}: merged {found['merged']}{why}"
+    if found["merged"] is Merged.BY_READERS:
+        return f"output {found['operator']}: written {found['merged']}, piece by piece"
     trails = " and ".join(str(each) for each in sorted(set(found["trails"])))
     numbers = "number" if trails == "1" else "numbers"
     who = f"by {_count(data['mergers'], 'merger')}" if found["merged"] is Merged.BY_MERGERS else found["merged"]
-    return f"output {found['operator']}: merged {who}, by trails of {trails} {numbers}"
+    return f"output {found['operator']}: merged {who}, by trails of {trails} {numbers}{why}"
 
 
 def _operator(operator: PlannedOperator) -> list[str]:

@@ -19,6 +19,7 @@ class Merged(enum.StrEnum):
 
     IN_DRIVER = "in the driver"
     BY_MERGERS = "by mergers"
+    BY_READERS = "by those who read its source"
     NOT_AT_ALL = "not at all"
     WRITTEN_WHERE_MADE = "not at all: written where it is made"
 
@@ -107,10 +108,13 @@ def _exit(layout: Layout, number: int, found: Exit, running: RunningQuery | None
             merged = Merged.WRITTEN_WHERE_MADE
     elif running is not None and number in running.merged:
         merged = Merged.BY_MERGERS
+    elif running is not None and number in running.by_readers:
+        merged = Merged.BY_READERS
     return {
         "operator": found.node.name,
         "loop": found.loop,
         "from": [layout.steps[edge.source].stage for edge in edges],
         "trails": [edge.width for edge in edges],
         "merged": merged,
+        "through_driver": "" if running is None else running.through_driver.get(number, ""),
     }

@@ -26,6 +26,10 @@ class RunningQuery:
         The outputs that they do it for, by number; the driver does it for the others.
     direct : frozenset of int
         The outputs that whoever makes their tuples writes, because they need no order.
+    by_readers : frozenset of int
+        The outputs that whoever read the source wrote in the last epoch.
+    through_driver : mapping
+        The outputs that pass through the driver → why.
     shuffled_because : str
         Why the last epoch had a shuffle that its partitioned source should have spared; empty: it had none of the kind.
     """
@@ -37,3 +41,5 @@ class RunningQuery:
     merged: frozenset[int] = frozenset()
     direct: frozenset[int] = frozenset()
     shuffled_because: str = ""
+    by_readers: frozenset[int] = frozenset()
+    through_driver: Mapping[int, str] = dataclasses.field(default_factory=dict)

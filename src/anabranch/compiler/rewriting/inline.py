@@ -45,10 +45,13 @@ class Inlined:
         whatever a ``yield`` gives that is not seen through here.
     reads : tuple of int
         The input columns that are read.
+    source : str
+        The rewritten method, for people.
     """
 
     make: Callable[..., Any]
     reads: tuple[int, ...]
+    source: str
 
 
 def inlined(function: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]) -> Inlined | None:
@@ -62,8 +65,8 @@ def inlined(function: Callable[..., Any], inputs: Sequence[str], outputs: Sequen
     found = _rewritten(_Code(function.__code__, function.__code__.co_filename, function), tuple(inputs), tuple(outputs))
     if found is None:
         return None
-    code, reads = found
-    return Inlined(types.FunctionType(code, function.__globals__, argdefs=(StopIteration, RuntimeError)), reads)
+    code, reads, source = found
+    return Inlined(types.FunctionType(code, function.__globals__, argdefs=(StopIteration, RuntimeError)), reads, source)
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,8 @@ class _Code:
 @functools.lru_cache(maxsize=256)
 def _rewritten(
     method: _Code, inputs: tuple[str, ...], outputs: tuple[str, ...]
-) -> tuple[types.CodeType, tuple[int, ...]] | None:
-    """The code of the maker of a rewritten method, and what it reads; None if the method must be called as it is."""
+) -> tuple[types.CodeType, tuple[int, ...], str] | None:
+    """The maker of a rewritten method, what it reads, its source; None if the method must be called as it is."""
     try:
         return _build(method.function, inputs, outputs)
     except _CannotInlineError:
@@ -89,7 +92,7 @@ def _rewritten(
 
 def _build(
     function: types.FunctionType, inputs: Sequence[str], outputs: Sequence[str]
-) -> tuple[types.CodeType, tuple[int, ...]]:
+) -> tuple[types.CodeType, tuple[int, ...], str]:
     definition = _definition(function)
     arguments = definition.args
     names = [argument.arg for argument in arguments.args]
@@ -118,7 +121,12 @@ def _build(
     ast.copy_location(made, definition)
     ast.fix_missing_locations(module)
     code = compile(module, function.__code__.co_filename, "exec")
-    return next(each for each in code.co_consts if isinstance(each, types.CodeType)), reads
+    return next(each for each in code.co_consts if isinstance(each, types.CodeType)), reads, shown(made)
+
+
+def shown(made: ast.AST) -> str:
+    """Generated code as people read it."""
+    return ast.unparse(made).replace(_PREFIX, "")
 
 
 def names_bound(node: ast.AST) -> list[str]:

@@ -1,4 +1,4 @@
-"""Predicates that only compare whole numbers, as operations on whole columns.
+"""Predicates that only compare whole numbers, or times with times, as operations on whole columns.
 
     lambda t: 10 <= t.price < 100 and t.kind != 3    ──►    (10 <= price) & (price < 100) & (kind != 3)
 
@@ -73,7 +73,7 @@ def number_test(function: Any, schema: Schema) -> NumberTest | None:
         if None in sides or not any(isinstance(side, str) for side in sides):
             return None
         for left, how, right in zip(sides, part.ops, sides[1:], strict=False):
-            if type(how) not in _OPERATIONS or (not isinstance(left, str) and not isinstance(right, str)):
+            if type(how) not in _OPERATIONS or not _are_comparable(left, right, schema):
                 return None
             found.append((left, _OPERATIONS[type(how)], right))
     return NumberTest(tuple(found))
@@ -86,8 +86,21 @@ def _side(node: ast.expr, row: str, schema: Schema) -> str | int | None:
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)) if type(value) is int and value < 2**63:
             return -value
         case ast.Attribute(value=ast.Name(id=name), attr=column) if name == row and column in schema:
-            return column if pa.types.is_signed_integer(schema.type_of(column)) and column[0] != "_" else None
+            kind = schema.type_of(column)
+            return column if (pa.types.is_signed_integer(kind) or _is_time(kind)) and column[0] != "_" else None
     return None
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC"))
+
+
+def _are_comparable(left: Any, right: Any, schema: Schema) -> bool:
+    """Whether one is a column, and both are whole numbers, or times of one kind."""
+    times = [schema.type_of(side) for side in (left, right) if isinstance(side, str) and _is_time(schema.type_of(side))]
+    if times:  # a time with a zone and one without cannot be compared
+        return len(times) == 2 and times[0] == times[1]
+    return isinstance(left, str) or isinstance(right, str)
 
 
 def test_columns(test: NumberTest, arrays: Sequence[tuple[str, pa.Array | None]]) -> np.ndarray | None:
@@ -96,5 +109,5 @@ def test_columns(test: NumberTest, arrays: Sequence[tuple[str, pa.Array | None]]
     for name, array in arrays:
         if array is None or array.null_count:
             return None
-        columns[name] = array.to_numpy(zero_copy_only=False).astype(np.int64)
+        columns[name] = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return test.of(columns)

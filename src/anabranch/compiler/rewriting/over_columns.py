@@ -27,7 +27,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.compiler.rewriting.inline import FRAME_NAMES, names_bound
+from anabranch.compiler.rewriting.inline import FRAME_NAMES, names_bound, shown
 from anabranch.program.schema import Schema
 from anabranch.program.source_code import NoSource, tree_of
 
@@ -57,12 +57,15 @@ class ColumnCode:
         Column of the output → what it is a copy of.
     computed : tuple of int
         The columns of the output that the code gives. Of a filter, none: the code gives True or False.
+    source : str
+        The code, for people.
     """
 
     code: types.CodeType | None
     reads: tuple[Read, ...]
     copied: dict[int, Read]
     computed: tuple[int, ...]
+    source: str = ""
 
     @property
     def structs(self) -> frozenset[Read]:
@@ -185,7 +188,8 @@ class _Rewriter(ast.NodeTransformer):
         computed = self._computed(copied)
         if not body:
             return ColumnCode(None, (), copied, computed)
-        return ColumnCode(self._compiled(tree, body), tuple(self._reads), copied, computed)
+        code, source = self._compiled(tree, body)
+        return ColumnCode(code, tuple(self._reads), copied, computed, source)
 
     def _check(self, tree: ast.AST) -> None:
         for node in ast.walk(tree):
@@ -337,8 +341,8 @@ class _Rewriter(ast.NodeTransformer):
 
     # -- the code -------------------------------------------------------------------------------------------
 
-    def _compiled(self, tree: ast.Lambda | ast.FunctionDef, body: list[ast.stmt]) -> types.CodeType:
-        """The code of a function of what is read, inside one that has the names of the closure."""
+    def _compiled(self, tree: ast.Lambda | ast.FunctionDef, body: list[ast.stmt]) -> tuple[types.CodeType, str]:
+        """The code of a function of what is read, inside one that has the names of the closure; and its source."""
         before = self._function.__code__
         module = ast.parse(
             f"def around({', '.join(before.co_freevars)}):\n"
@@ -356,7 +360,7 @@ class _Rewriter(ast.NodeTransformer):
             code = next(each for each in code.co_consts if isinstance(each, types.CodeType) and each.co_name == name)
         # Tracebacks name what the user wrote.
         made: types.CodeType = code.replace(co_name=before.co_name, co_qualname=before.co_qualname)
-        return made
+        return made, shown(inner)
 
 
 def _ends(statements: Sequence[ast.stmt]) -> bool:

@@ -5,6 +5,7 @@ program_description.py   what of a program its checkpoint depends on
 setup.py           what a runner is given: settings, storage, backend, observer
 epoch_jobs.py      the tasks of an epoch, made and run
 sparing.py         epochs without the shuffle that a partitioned source spares
+output_ways.py     who writes which output: the driver, mergers, or those who make it
 committer.py       manifests, and the compaction of segments beside the epochs
 event_times.py     watermarks between epochs
 drain.py           epochs for what was fed back, when there is nothing to read

@@ -7,19 +7,19 @@ import decimal
 import hashlib
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from anabranch.compiler.explaining.running import RunningQuery
 from anabranch.compiler.layout.partitioned_source import has_spared_shuffle
 from anabranch.compiler.layout.stages import Layout
+from anabranch.engine.driver.output_ways import NONE, OutputWays, Ways
 from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.setup import Backend, EpochSettings, Storage
 from anabranch.engine.job import Job
 from anabranch.engine.table_versions import TableVersion
 from anabranch.engine.worker.advances import EventTimes
-from anabranch.engine.worker.output_files import Target, unordered
-from anabranch.engine.worker.output_mergers import MergerTask, mergeable
+from anabranch.engine.worker.output_mergers import MergerTask
 from anabranch.engine.worker.retracing import with_all_order
 from anabranch.engine.worker.sampling import Sampling
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
@@ -30,6 +30,7 @@ from anabranch.errors import (
     InputError,
     MissingSegments,
     OperatorError,
+    OutputTooLarge,
     ProgramError,
     StateError,
 )
@@ -61,20 +62,13 @@ class EpochJobs:
         self._program = program
         self._backend = backend
         self._storage = storage
-        self._mergers = settings.mergers
         self._watch = settings.watch
         self._columns = settings.columns
-        self._targets = self._file_targets(mergeable) if settings.mergers else {}
-        self._direct = self._file_targets(unordered)
+        self._ways = OutputWays(program.layout, backend.sinks, settings.mergers)
+        self._mergers = 0  # in the last epoch
         self._context = settings.context
         self._packed = _Packed.of(program, self._context)
         self._retracing: _Packed | None = None  # made when it is needed
-
-    def _file_targets(self, suits: Callable[[Layout, int], bool]) -> dict[int, Target]:
-        """The outputs that tasks write: those whose sink takes files, and that suit these tasks."""
-        found = {number: sink.target() for number, sink in enumerate(self._backend.sinks)}
-        layout = self._program.layout
-        return {at: target for at, target in found.items() if target is not None and suits(layout, at)}
 
     @property
     def shuffled_because(self) -> str:
@@ -83,9 +77,17 @@ class EpochJobs:
 
     def running(self, channels: Mapping[str, int], source_tasks: int | None) -> RunningQuery:
         """What is decided about the layout, with the channels of now."""
-        merged = frozenset(self._targets)
-        mergers, direct = self._mergers if merged else 0, frozenset(self._direct)
-        return RunningQuery(self._program.layout, channels, source_tasks, mergers, merged, direct)
+        ways = self._ways
+        return RunningQuery(
+            self._program.layout,
+            channels,
+            source_tasks,
+            (self._mergers or self._backend.surroundings.slots_now()) if ways.merged else 0,
+            ways.merged,
+            ways.direct,
+            by_readers=ways.by_readers,
+            through_driver=ways.through_driver(),
+        )
 
     def run(
         self,
@@ -135,20 +137,29 @@ class EpochJobs:
     ) -> Results:
         form = self._packed if retracing is None else retracing
         layout = form.layout
-        direct, targets = (self._direct, self._targets) if retracing is None else ({}, {})
-        common = (form.program, form.digest, state.epoch, state.clock_ms, functions, parts, direct)
         told: dict[str, Any] = {"times": times, "retraces": retracing is not None, "tables": tables}
         if retracing is None:
             told |= {"sampling": sampling, "watch": self._watch, "columns": self._columns}
         while True:
-            merged = (self._mergers, frozenset(targets))
+            ways = self._ways_now(layout, functions) if retracing is None else NONE
+            common = (form.program, form.digest, state.epoch, state.clock_ms, functions, parts, ways.direct)
+            told["bounds"] = ways.bounds
+            reading = {**told, "bounds": ways.reader_bounds}
+            merged = (ways.mergers, frozenset(ways.merged))
             depths = [ChannelTask(*common, depth, state, *merged, **told) for depth in range(1, layout.depth + 1)]
-            merger = MergerTask(*common, targets, self._mergers) if targets else None
-            split = SplitTask(*common, state if has_spared_shuffle(layout) else None, **told)
+            merger = MergerTask(*common, ways.merged, ways.mergers) if ways.merged else None
+            kept = state if has_spared_shuffle(layout) else None
+            split = SplitTask(*common, kept, pieces=ways.pieces, pieces_from=ways.pieces_from, **reading)
             job = Job(split, FeedbackTask(*common, **told), fed_back, depths, merger)
             try:
                 rows = self._backend.execute(batch, job)
-                return Results(rows, layout, frozenset({*targets, *direct}))
+                results = Results(rows, layout, frozenset({*ways.merged, *ways.direct}))
+                if retracing is None:
+                    self._ways.after(results)
+                    self._mergers = ways.mergers
+                return results
+            except OutputTooLarge:
+                self._ways.overflowed()  # then nothing is bounded any more
             except MissingSegments as missing:
                 # Each time round more is supplied, so this ends.
                 supply = {name: self._supply(name) for name in missing.names if name not in state.supplied}
@@ -159,6 +170,13 @@ class EpochJobs:
                 raise
             except Exception as problem:
                 raise self._explained(problem, state.epoch) from problem
+
+    def _ways_now(self, layout: Layout, functions: Mapping[int, PartitioningFunction]) -> Ways:
+        around = self._backend.surroundings
+        tasks = dict.fromkeys(range(layout.depth + 1), 0)
+        for stage in layout.stages:
+            tasks[stage.depth] += functions[stage.number].channels if stage.is_region else 0
+        return self._ways.of_epoch(around.slots_now(), max(tasks.values()), around.input_bytes)
 
     def _supply(self, name: str) -> bytes:
         data = self._storage.checkpoint.files.read(f"state/{name}")

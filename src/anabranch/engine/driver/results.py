@@ -12,14 +12,21 @@ from anabranch.engine.worker.output_mergers import merged
 from anabranch.engine.worker.packets import Positions, piece_of, unpack
 from anabranch.engine.worker.retracing import Failure
 from anabranch.engine.worker.sampling import StepSample
-from anabranch.errors import AnabranchError, MissingSegments, error_from_json
+from anabranch.errors import AnabranchError, MissingSegments, OutputTooLarge, error_from_json
 
 
 class Results:
-    """What the tasks of an epoch gave back; `written` are the exits whose tuples they wrote to files themselves."""
+    """What the tasks of an epoch gave back.
+
+    Parameters
+    ----------
+    rows : pyarrow.Table
+    layout : Layout
+    written : frozenset of int
+        The exits whose tuples tasks were to write to files; of others, too, they may have.
+    """
 
     def __init__(self, rows: pa.Table, layout: Layout, written: frozenset[int] = frozenset()) -> None:
-        self.written = written
         self._layout = layout
         self.reports: list[Report] = []
         self._parts: dict[int, list[tuple[bytes, int, pa.Buffer]]] = {at: [] for at in range(len(layout.exits))}
@@ -47,7 +54,14 @@ class Results:
         if failures:
             errors = [error_from_json(text) for _, text in sorted(failures)]
             names = [name for error in errors if isinstance(error, MissingSegments) for name in error.names]
-            raise MissingSegments(names) if names else errors[0]
+            too_large = next((error for error in errors if isinstance(error, OutputTooLarge)), None)
+            raise MissingSegments(names) if names else too_large or errors[0]
+        files = [file for report in self.reports for file in report.files]
+        self.written = written | {file.exit for file in files}
+        self.bytes = {at: sum(payload.size for *_, payload in parts) for at, parts in self._parts.items()}
+        """Exit → the bytes of its tuples, whoever wrote them."""
+        for file in files:
+            self.bytes[file.exit] += file.bytes
 
     def first_error(self) -> AnabranchError | None:
         """Of the errors that tasks met while they retraced an epoch, the one that one thread would have met."""

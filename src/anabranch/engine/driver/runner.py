@@ -349,8 +349,8 @@ class EpochRunner:
         files = [file for report in results.reports for file in report.files]
         for at, (sink, table) in enumerate(zip(self._backend.sinks, outputs, strict=True)):
             if at in results.written:
-                mine = sorted((file.stage, file.number, file.name) for file in files if file.exit == at)
-                sink.publish([name for *_, name in mine], epoch)
+                mine = sorted((file for file in files if file.exit == at), key=lambda file: file.order)
+                sink.publish([file.name for file in mine], epoch)
             else:
                 sink.write(table, epoch)
         return sum(table.num_rows for table in outputs) + sum(file.rows for file in files)

@@ -39,8 +39,8 @@ class EpochSettings:
     balancing: BalancingSettings = dataclasses.field(default_factory=BalancingSettings)
     snapshots: Interval | None = None
     """How often all segments of a channel become one; None: only as the tiers do."""
-    mergers: int = 0
-    """How many tasks put outputs in order; 0: the driver does."""
+    mergers: int | None = None
+    """How many tasks put outputs in order; 0: the driver does; None: as many as run at once, for large outputs."""
     verify: VerifySettings = dataclasses.field(default_factory=VerifySettings)
     """Which keys are run again on one thread."""
     watch: str = "sample"

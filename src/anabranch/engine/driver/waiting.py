@@ -109,6 +109,10 @@ class Surroundings:
         """Why it was not tasks that read the sources; empty: they did."""
         return ""
 
+    def input_bytes(self) -> int:
+        """How many bytes the files of the epoch that runs have; 0 if nobody knows."""
+        return 0
+
 
 class SparkSurroundings(Surroundings):
     """What Spark tells: how many tasks run at once, what its last trigger left behind and took for itself.
@@ -133,6 +137,8 @@ class SparkSurroundings(Surroundings):
         Why it was not tasks that read the sources; empty: they did.
     placement : object, optional
         What knows where channels run; None: one place has them all, or Spark chooses.
+    input_bytes : callable
+        How many bytes the files of the epoch that runs have; 0 if nobody knows.
     """
 
     def __init__(
@@ -147,6 +153,7 @@ class SparkSurroundings(Surroundings):
         last_progress: Callable[[], Mapping[str, Any] | None] = lambda: None,
         read_by_spark: Callable[[], str] = lambda: "",
         placement: ChannelPlacement | None = None,
+        input_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
         self._slots = slots
         self._slots_now = slots_now if slots_now is not None else slots
@@ -158,6 +165,7 @@ class SparkSurroundings(Surroundings):
         self._last_progress = last_progress
         self._read_by_spark = read_by_spark
         self._placement = placement
+        self._input_bytes = input_bytes
         self._seen: Any = None
         self._bookkeeping: list[float] = []
         self._outstanding: int | None = None
@@ -181,6 +189,9 @@ class SparkSurroundings(Surroundings):
 
     def read_by_spark(self) -> str:
         return self._read_by_spark()
+
+    def input_bytes(self) -> int:
+        return self._input_bytes()
 
     def at_start(self, reads: bool = True) -> Ready:
         if self._executors is not None:

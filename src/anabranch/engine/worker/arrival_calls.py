@@ -6,6 +6,7 @@ that is broadcast, which come to no key (`program/broadcasting.py`).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from anabranch.compiler.layout.stages import Step
 from anabranch.engine.worker.advances import EventTimes
 from anabranch.engine.worker.batches import BatchSteps, Keeper, StateTable, keys_of
+from anabranch.engine.worker.clock_columns import clock_columns
 from anabranch.engine.worker.sampling import PUNCTUATION, TICK, StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, Stopwatch, timed_rows
@@ -44,6 +46,7 @@ class ArrivalCalls:
         watch: Stopwatch | None = None,
         sampler: StepSampler | None = None,
         broadcast: BroadcastState | None = None,
+        columns: Collection[str] = (),
     ) -> None:
         assert isinstance(step.node.logic, Keyed)
         self._sampler = sampler
@@ -60,16 +63,46 @@ class ArrivalCalls:
         self._clock_ms = clock_ms
         self._keep = Keeper(step.node.schema)
         self._positions: list[int] = []
+        takes_columns = "windows" in columns and sampler is None and broadcast is None
+        self._windows = clock_columns(step.node, table, epoch) if takes_columns else None
         self._opened: list[tuple[int, ...]] = []  # since when the key waited, for what a punctuation made
         self._outputs: list[Any] = []
 
     def run(self, arrival: Arrival) -> Flow:
         """What the operator emits for all that arrived."""
-        self.take(arrival)
+        self.take(arrival, self._closed(arrival))
         return self.flow(arrival)
 
-    def take(self, arrival: Arrival) -> None:
-        """Make the calls."""
+    def _closed(self, arrival: Arrival) -> bool | None:
+        """Windows of the clock, all at once: they are closed, and whether tuples were taken; None: nothing was done."""
+        batches = list(arrival.batches.values())
+        first = min((batch.positions[0] for batch in batches if len(batch)), default=0)
+        if self._windows is None or len(batches) != 1 or len(arrival.marks) or (arrival.tick or 0) > first:
+            return None
+        if not self._windows.prepare(batches[0]):
+            return None
+        begun = self._watch.clock() if self._watch is not None else 0.0
+        if arrival.tick is not None:
+            due = self._windows.due(self._clock_ms)
+            live = self._table.load(set(due))
+            width = len(arrival.trails) + 1
+            waiting = {key: (*live[key].opened, *(0,) * width)[:width] for key in due}
+            self._call_waiting(arrival, arrival.tick, waiting, _Rows([]), live)
+        if self._windows.fold(arrival.trails) is None:
+            return False
+        if self._watch is not None:  # each tuple has its share
+            some = batches[0].part(0, timed_rows(len(batches[0])))
+            names = some.schema.names
+            self.timed_keys = keys_of(some, tuple(names.index(name) for name in self._node.key_of(0)))
+            share = (self._watch.clock() - begun) / len(batches[0])
+            self.timed_seconds = [share] * len(self.timed_keys)
+        return True
+
+    def take(self, arrival: Arrival, closed: bool | None = None) -> None:
+        """Make the calls; of windows of the clock that are `closed`, those for tuples, unless they were made."""
+        if closed:
+            self._rows = _Rows([None] * len(arrival.trails[0]))
+            return
         count = len(arrival.trails[0])
         calls: list[Any] = [None] * count
         live: dict[Any, Any] = {}
@@ -89,7 +122,7 @@ class ArrivalCalls:
             calls = self._taken_down(calls, arrival)
         self._timed_until = timed_rows(count) if self._watch is not None else 0
         if self._step.waits:
-            self._run_waiting(arrival, calls, rows, live)
+            self._run_waiting(arrival, calls, rows, live, closed is False)
         else:
             for position, call in enumerate(calls):
                 if position in self._broadcasts:
@@ -145,10 +178,12 @@ class ArrivalCalls:
                 noted.append((self._sampler.around(method, places[position], position, key, row), key, row))
         return noted
 
-    def _run_waiting(self, arrival: Arrival, calls: list[Any], rows: _Rows, live: dict[Any, Any]) -> None:
+    def _run_waiting(
+        self, arrival: Arrival, calls: list[Any], rows: _Rows, live: dict[Any, Any], is_closed: bool
+    ) -> None:
         logic, width = self._logic, len(arrival.trails)
         never = (0,) * (width + 1)
-        happens = bool(len(arrival.marks)) or arrival.tick is not None
+        happens = (bool(len(arrival.marks)) or arrival.tick is not None) and not is_closed
         waiting: dict[Any, tuple[int, ...]] = {}
         if happens:
             live = self._table.load_waiting(logic.waiting)
@@ -173,20 +208,28 @@ class ArrivalCalls:
                     self._call(position, row, method, instance, row, opened=never)
                 self._settle(instance, key, waiting, arrival.trails, position)
                 continue
-            is_ticked = position == arrival.tick and bool(logic.ticked)
-            method = logic.ticked if is_ticked else logic.punctuated
-            if not method:
-                continue
-            arguments = (self._clock_ms,) if is_ticked else ()
-            for key, opened in sorted(waiting.items(), key=lambda item: item[1]):
-                instance, row = live[key], rows.waiting(key)
-                moment().key = key
-                called = getattr(type(instance), method)
-                if self._sampler is not None:
-                    place = TICK if is_ticked else PUNCTUATION
-                    called = self._sampler.around(called, place, position, key, None)
-                self._call(position, row, called, instance, *arguments, opened=opened)
-                self._settle(instance, key, waiting, arrival.trails, position)
+            if not is_closed:
+                self._call_waiting(arrival, position, waiting, rows, live)
+
+    def _call_waiting(
+        self, arrival: Arrival, position: int, waiting: dict[Any, Any], rows: _Rows, live: dict[Any, Any]
+    ) -> None:
+        """The start of the epoch, or a punctuation: the keys that wait are called."""
+        logic = self._logic
+        is_ticked = position == arrival.tick and bool(logic.ticked)
+        method = logic.ticked if is_ticked else logic.punctuated
+        if not method:
+            return
+        arguments = (self._clock_ms,) if is_ticked else ()
+        for key, opened in sorted(waiting.items(), key=lambda item: item[1]):
+            instance, row = live[key], rows.waiting(key)
+            moment().key = key
+            called = getattr(type(instance), method)
+            if self._sampler is not None:
+                place = TICK if is_ticked else PUNCTUATION
+                called = self._sampler.around(called, place, position, key, None)
+            self._call(position, row, called, instance, *arguments, opened=opened)
+            self._settle(instance, key, waiting, arrival.trails, position)
 
     def _settle(self, instance: Any, key: Any, waiting: dict[Any, Any], trails: Trails, position: int) -> None:
         if not getattr(instance, self._logic.waiting):

@@ -64,7 +64,7 @@ class Batch:
         """A column as Arrow has it."""
         return pa.array(self.columns[place], self.schema.arrow.field(place).type)
 
-    def kept(self, mask: Sequence[bool]) -> Batch:
+    def kept(self, mask: Sequence[bool] | np.ndarray) -> Batch:
         """Some of the tuples, which keep their positions."""
         return Batch(self.schema, list(compress(self.positions, mask)), list(compress(self.rows, mask)))
 
@@ -120,7 +120,10 @@ class ColumnBatch(Batch):
 
     def untouched(self, place: int) -> pa.Array | None:
         """A column as Arrow has it, if nobody can have changed its values."""
-        return self._arrays[place]
+        found, kind = self._arrays[place], self.schema.arrow.field(place).type
+        if found is None and not pa.types.is_nested(kind):
+            found = self._arrays[place] = pa.array(self._lists[place], kind)
+        return found
 
     def values(self, place: int) -> Sequence[Any]:
         found = self._lists[place]
@@ -160,8 +163,11 @@ class ColumnBatch(Batch):
         found = self._arrays[place]
         return found if found is not None else pa.array(self._lists[place], self.schema.arrow.field(place).type)
 
-    def kept(self, mask: Sequence[bool]) -> Batch:
-        positions = list(compress(self.positions, mask))
+    def kept(self, mask: Sequence[bool] | np.ndarray) -> Batch:
+        if isinstance(mask, np.ndarray) and self.positions == range(len(mask)):
+            positions = np.flatnonzero(mask).tolist()
+        else:
+            positions = list(compress(self.positions, mask))
         chosen = pa.array(mask, pa.bool_())
         arrays = [None if array is None else array.filter(chosen) for array in self._arrays]
         lists = [None if values is None else list(compress(values, mask)) for values in self._lists]

@@ -23,12 +23,15 @@ from anabranch.compiler.rewriting.inline import Inlined, inlined
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batch_function_steps import batch_function_step
 from anabranch.engine.worker.column_steps import column_step
+from anabranch.engine.worker.enrich_columns import enrich_step
 from anabranch.engine.worker.guarded_steps import as_written, guarded_step, only_tuples_step
 from anabranch.engine.worker.running_columns import running_step
 from anabranch.engine.worker.timing import Stopwatch
+from anabranch.engine.worker.top_columns import top_step
 from anabranch.errors import AnabranchError
 from anabranch.operators.batch_functions import BatchFunction
 from anabranch.operators.guarding import GuardedFunction
+from anabranch.operators.joins import StaticEnrich
 from anabranch.program.calling import canonical, emitted, operator_failed, route_of
 from anabranch.program.elastic import ElasticFunction, settings_of
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Port, Punctuate, Route
@@ -111,7 +114,7 @@ class BatchSteps:
         emitting = watch.around_emitting if watch is not None else _as_it_is
         if isinstance(logic, Filter):
             step = self._guard(_run_filter, timed(logic.function))
-            return step if watch is not None else column_step(node, self._epoch, step)
+            return step if watch is not None else column_step(node, self._epoch, step, "filters" in self._columns)
         called = getattr(logic, "function", None)
         if isinstance(called, BatchFunction) and watch is None:
             run = _run_map if isinstance(logic, Map) else _run_flat_map
@@ -120,6 +123,8 @@ class BatchSteps:
             if hasattr(logic.function, "added_column"):  # of the library: makes a column for whole batches
                 return _adding_step(logic.function)
             step = self._guard(_run_map, timed(logic.function), keep)
+            if isinstance(logic.function, StaticEnrich) and "enrich" in self._columns and watch is None:
+                return enrich_step(node, step)
             return step if watch is not None else column_step(node, self._epoch, step)
         if isinstance(logic, FlatMap):
             return self._flat_map_step(node, watch, self._guard(_run_flat_map, emitting(logic.function), keep))
@@ -133,7 +138,9 @@ class BatchSteps:
                 watched = getattr(type(logic.prototype), "watched", None)
                 first = itertools.repeat(emitting(watched or function), self._watched if watched is not None else 0)
                 step = self._guard(_run_keyed, emitting(function), first, places, table, keep)
-                return running_step(node, table, step) if watch is None and "running" in self._columns else step
+                if "top" in self._columns:
+                    step = top_step(node, table, step, watch)
+                return running_step(node, table, step, watch) if "running" in self._columns else step
             # Columns of lists or dicts must be copied as they are emitted, which the rewritten method does not.
             may_inline = keep.tuples_last
             rewritten = inlined(function, node.inputs[0].schema.names, node.schema.names) if may_inline else None
@@ -153,6 +160,8 @@ class BatchSteps:
             return only_tuples_step
         if isinstance(function, GuardedFunction):
             return guarded_step(node, self.step(as_written(node), watch), step, watch)
+        if isinstance(function, StaticEnrich) and "enrich" in self._columns and watch is None:
+            return enrich_step(node, step)
         return step
 
     def _choosing_step(self, logic: Route | Punctuate) -> Any:

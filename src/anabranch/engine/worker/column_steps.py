@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from anabranch.compiler.rewriting.number_tests import NumberTest, number_test, test_columns
 from anabranch.compiler.rewriting.over_columns import ColumnCode, Read, StoppedError, over_columns
 from anabranch.engine.worker.batch import Batch, ColumnBatch, field_of
 from anabranch.errors import AnabranchError
@@ -112,12 +113,33 @@ def _selection(given: Sequence[Any], inputs: Schema, outputs: Schema, with_field
     return ColumnPlan(tuple(parts), copied, frozenset(structs))
 
 
-def column_step(node: Node, epoch: int, otherwise: Step) -> Step:
-    """The step of a map or a filter; `otherwise` is what calls it as it is."""
+def column_step(node: Node, epoch: int, otherwise: Step, with_tests: bool = False) -> Step:
+    """The step of a map or a filter; `otherwise` is what calls it as it is.
+
+    `with_tests`: a filter that only compares numbers, or times, is asked of whole columns.
+    """
     fields, plain = column_plan(node), column_plan(node, with_fields=False)
-    if fields is None and plain is None:
-        return otherwise
-    return _ColumnStep([plan for plan in (fields, plain) if plan is not None], epoch, otherwise)
+    step = otherwise
+    if fields is not None or plain is not None:
+        step = _ColumnStep([plan for plan in (fields, plain) if plan is not None], epoch, otherwise)
+    if with_tests and isinstance(node.logic, Filter):
+        test = number_test(node.logic.function, node.inputs[0].schema)
+        return step if test is None else _tested(test, step)
+    return step
+
+
+def _tested(test: NumberTest, otherwise: Step) -> Step:
+    """The step of a filter that only compares numbers."""
+
+    def step(batch: Batch, node: Node) -> Batch:
+        if isinstance(batch, ColumnBatch) and len(batch):
+            names = batch.schema.names
+            mask = test_columns(test, [(name, batch.untouched(names.index(name))) for name in test.columns])
+            if mask is not None:
+                return batch.kept(mask)
+        return otherwise(batch, node)
+
+    return step
 
 
 class _ColumnStep:

@@ -38,7 +38,7 @@ from anabranch.engine.worker.packets import data_coordinate, number_coordinate, 
 from anabranch.engine.worker.retracing import Failure
 from anabranch.engine.worker.stage_flow import Leaving
 from anabranch.engine.worker.trails import Trails, encoded
-from anabranch.errors import AnabranchError, error_to_json
+from anabranch.errors import AnabranchError, OutputTooLarge, error_to_json
 from anabranch.partitioning.counting.tally import Tally
 from anabranch.program.hashing import hash_columns
 
@@ -84,6 +84,15 @@ def task_indexes(layout: Layout, depth: int, functions: Mapping[int, Any]) -> Ta
     return TaskIndexes(first, counts)
 
 
+@dataclasses.dataclass(frozen=True)
+class DriverShare:
+    """How much of outputs that tasks could write may pass through the driver."""
+
+    exits: frozenset[int] = frozenset()
+    task_bytes: int = 0
+    """Of a task."""
+
+
 class Outbox:
     """Addresses what leaves a task.
 
@@ -100,6 +109,8 @@ class Outbox:
         Which rows are looked at more closely, to find frequent keys, differs from epoch to epoch and task to task.
     sent : callable
         The columns that travel on an edge.
+    bounds : DriverShare
+        How much of the outputs may pass through the driver.
     """
 
     def __init__(
@@ -110,6 +121,7 @@ class Outbox:
         whom: int,
         epoch: int,
         sent: Callable[[Layout, Edge], pa.Schema],
+        bounds: DriverShare,
     ) -> None:
         self._layout = layout
         self._sent = sent
@@ -122,6 +134,8 @@ class Outbox:
         self._producer = number_coordinate(whom)
         self._packets = 0
         self._tallies: dict[int, Tally] = {}
+        self._bounds = bounds
+        self._for_driver = 0
 
     def leaving(self, leaving: Leaving, piece: bytes = b"") -> Iterator[Row]:
         """Tuples and punctuations that leave a stage."""
@@ -131,6 +145,8 @@ class Outbox:
             if edge.target < 0:
                 schema = self._layout.steps[edge.source].node.schema.arrow
                 packet = pack(leaving.columns, schema, trails if edge.ordered else None)
+                if edge.place in self._bounds.exits:
+                    self._count(len(packet))
                 yield self._on(_RESULT.pack(RESULT, edge.place, edge.number) + coordinate, packet)
             else:
                 yield from self._data(edge, coordinate, trails, leaving.columns)
@@ -142,6 +158,12 @@ class Outbox:
                 which = _EDGE.pack(ADVANCES, edge.number) + bytes([edge.watermarks.index(each.name)])
                 order = which + data_coordinate(piece, int(each.trails[0][0]))
                 yield from self._to_all(edge, order, encoded([*each.trails, each.values]))
+
+    def _count(self, size: int) -> None:
+        """Of what could be written by tasks, so many bytes more go to the driver."""
+        self._for_driver += size
+        if self._for_driver > self._bounds.task_bytes:
+            raise OutputTooLarge(f"a task has more than {self._bounds.task_bytes} bytes of output for the driver")
 
     def _to_all(self, edge: Edge, order: bytes, payload: bytes) -> Iterator[Row]:
         """To every channel of the stage that an edge leads to."""
@@ -197,7 +219,10 @@ class Outbox:
         edge = leaving.edge
         schema = self._layout.steps[edge.source].node.schema.arrow
         order = _RESULT.pack(RESULT, edge.place, edge.number) + data_coordinate(b"", int(leaving.trails[0][0]))
-        return index, order, pack(leaving.columns, schema, leaving.trails)
+        packet = pack(leaving.columns, schema, leaving.trails)
+        if self._depth == self._layout.depth:
+            return index, order, packet
+        return self._on(_LATER.pack(LATER, self._layout.depth + 1, index) + order, packet)
 
     def _on(self, order: bytes, payload: bytes) -> Row:
         return self._whom, order, payload

@@ -113,6 +113,18 @@ def dealt(pieces: Sequence[FilePiece], tasks: int) -> list[list[FilePiece]]:
     return [sorted(share, key=lambda each: each.coordinate) for share in shares]
 
 
+def in_turn(pieces: Sequence[FilePiece], tasks: int) -> list[list[FilePiece]]:
+    """Pieces for tasks, about evenly, and so that each has later ones than the tasks before it."""
+    total = max(1, sum(max(piece.size, 1) for piece in pieces))
+    shares: list[list[FilePiece]] = [[] for _ in range(max(1, min(tasks, len(pieces))))]
+    before = 0
+    for piece in sorted(pieces, key=lambda each: (each.source, each.coordinate)):
+        size = max(piece.size, 1)
+        shares[min(len(shares) - 1, (2 * before + size) * len(shares) // (2 * total))].append(piece)
+        before += size
+    return [share for share in shares if share] or [[]]
+
+
 def why_not(found: pq.FileMetaData, wanted: Schema) -> str | None:
     """Why pyarrow might read other values than Spark does; None if it does not."""
     stored = found.schema.to_arrow_schema()

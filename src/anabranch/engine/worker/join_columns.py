@@ -4,19 +4,21 @@
     right   by key and time  ├──┤├────┤├─┤        time near its own are one range; pairs stand where the later one does
 
 A tuple is let go when none that is not late can meet it any more. So whom a tuple meets does not depend on what is held
-at which moment, and of what is held only what is left when the epoch ends becomes state, and Python values.
+at which moment, and of what is held only what is left when the epoch ends becomes state. That is columns, too: what
+keys hold is read and written without a Python value of any tuple.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from anabranch.engine.worker.batch import Batch, ColumnBatch
-from anabranch.engine.worker.key_slots import INT_LIMIT, Timeline, since_when, slots_of_columns, waitings
+from anabranch.engine.worker.key_slots import INT_LIMIT, KeySlots, Timeline, slots_of_columns, waitings
 from anabranch.engine.worker.stage_flow import Arrival
 from anabranch.operators.epoch_context import count_anomaly
 from anabranch.operators.library_operator import LATE
@@ -24,10 +26,13 @@ from anabranch.operators.timed_joins import LastingJoin, WatermarkJoin
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed, Node
 from anabranch.program.schema import Schema
+from anabranch.state import state_columns
+from anabranch.state.state_columns import ColumnForm, StateBlock, StateColumns, lengths_of, lists, struct_of
 
 _TIME_LIMIT = 2**60
 _FOR_EVER = INT_LIMIT + 1
 _PAIRS_MAX = 1 << 24
+_FIELDS = ("left", "right")
 
 
 def has_join_columns(node: Node) -> bool:
@@ -64,20 +69,26 @@ class _Side:
     """The tuples of an input: what keys hold of it, then what came and is not late."""
 
     batch: Batch
-    held: list[list[Any]]
+    held: list[pa.Array]  # the columns of what keys hold: those of the tuple, whether it met one, and more
     came: np.ndarray  # places in the batch
     slots: np.ndarray
     times: np.ndarray
     until: np.ndarray
     order: np.ndarray  # what is held is before 0, in its order; then positions
 
-    def column(self, schema: Schema, name: str, rows: np.ndarray) -> pa.Array:
-        """A column of some of the tuples."""
-        at = schema.names.index(name)
-        kind = schema.arrow.field(at).type
-        mine = pa.array([each[0][at] for each in self.held], kind)
-        new = self.batch.array(at).take(pa.array(self.came)) if len(self.came) else pa.array([], kind)
-        return pa.concat_arrays([mine, new]).take(pa.array(rows))
+    @property
+    def before(self) -> int:
+        """How many are held."""
+        return len(self.held[0])
+
+    def columns(self, schema: Schema, names: Sequence[str], rows: np.ndarray) -> list[pa.Array]:
+        """Columns of some of the tuples."""
+        chosen, came = pa.array(rows), pa.array(self.came)
+        found = []
+        for at in map(schema.names.index, names):
+            new = self.batch.array(at).take(came) if len(self.came) else pa.array([], schema.arrow.field(at).type)
+            found.append(pa.concat_arrays([self.held[at], new]).take(chosen))
+        return found
 
 
 class JoinColumns:
@@ -89,6 +100,15 @@ class JoinColumns:
         self._join: WatermarkJoin | LastingJoin = node.logic.prototype
         # Without a window all tuples of a key meet, and are held for ever.
         self._spans = node.logic.prototype.spans if isinstance(self._join, WatermarkJoin) else None
+        more = [pa.bool_(), pa.int64()] if self._spans is None else [pa.bool_(), pa.int64(), pa.int64()]
+        self._forms: dict[str, ColumnForm] = {
+            **{
+                field: state_columns.held(each.schema.arrow.types, more)
+                for field, each in zip(_FIELDS, node.inputs, strict=True)
+            },
+            "timer_due": state_columns.plain(pa.int64()),
+            "timer_since": state_columns.numbers(),
+        }
         self._table = table
         self._epoch = epoch
         self._timeline = timeline
@@ -96,40 +116,27 @@ class JoinColumns:
     def taken(self, arrival: Arrival) -> Paired | None:
         """What comes out; None, and nothing was done, if tuples must be taken one by one."""
         batches = [arrival.batches.get(side, Batch(self._node.inputs[side].schema, [], [])) for side in (0, 1)]
-        if any(len(batch) and not isinstance(batch, ColumnBatch) for batch in batches) or not any(map(len, batches)):
+        if any(len(batch) and not isinstance(batch, ColumnBatch) for batch in batches):
             return None
-        times = [self._times(side, batch) for side, batch in enumerate(batches)]
-        columns: list[pa.Array] = []
-        for names in zip(self._node.key_of(0), self._node.key_of(1), strict=True):
-            parts = [
-                batch.untouched(batch.schema.names.index(name))
-                for batch, name in zip(batches, names, strict=True)
-                if isinstance(batch, ColumnBatch)
-            ]
-            if any(part is None for part in parts):
-                return None
-            columns.append(pa.concat_arrays([part for part in parts if part is not None]))
-        slots = slots_of_columns(columns, sum(map(len, batches)))
-        left, right = times
+        left, right = (self._times(side, batch) for side, batch in enumerate(batches))
+        slots = self._slots(batches)
         if slots is None or left is None or right is None:
             return None
-        known = self._table.known(slots.keys)
-        number = {key: slot for slot, key in enumerate(slots.keys)}
-        live = self._table.load_due("timer_due", self._timeline.begun, self._timeline.last)
-        keys = {*known, *(key for key, each in live.items() if self._is_due(each))}
-        for key in keys:
-            if key not in number:
-                number[key] = len(slots.keys)
-                slots.keys.append(key)
-        live = self._table.load(keys)
-        holding = {number[key]: live[key] for key in keys}
+        if self._spans is not None:
+            known = set(slots.keys)
+            due = self._table.due("timer_due", self._timeline.begun, self._timeline.last)
+            slots.keys += [key for key in due if key not in known]
+        state = self._table.columns(slots.keys, self._forms)
+        if state is None:
+            return None
         starts = (0, len(batches[0]))
         sides = [
-            self._side(side, batches[side], each, slots.of[starts[side] :][: len(each)], holding)
+            self._side(side, batches[side], each, slots.of[starts[side] :][: len(each)], state)
             for side, each in ((0, left), (1, right))
         ]
         pairs = self._pairs(sides, len(slots.keys))
         if pairs is None:
+            self._table.put(StateBlock(slots.keys, self._forms, state.arrays, ~state.found).kept(state.moved))
             return None
         one, other = pairs
         late = sum(map(len, batches)) - sum(len(side.came) for side in sides)
@@ -139,16 +146,36 @@ class JoinColumns:
         later = np.maximum(*order)
         sorting = np.lexsort([np.minimum(*order), later])
         one, other, later = one[sorting], other[sorting], later[sorting]
-        schemas = [batch.schema for batch in batches]
-        made = [
-            sides[0].column(schemas[0], name, one) if name in schemas[0] else sides[1].column(schemas[1], name, other)
-            for name in self._node.schema.names
-        ]
-        self._leave(arrival, sides, (one, other), slots.keys, holding)
-        return Paired(made, later)
+        self._leave(arrival, sides, (one, other), slots.keys, state)
+        return Paired(self._made(sides, (one, other)), later)
 
-    def _is_due(self, instance: Any) -> bool:
-        return instance.timer_due is not None and instance.timer_due <= self._timeline.last
+    def _slots(self, batches: Sequence[Batch]) -> KeySlots | None:
+        """The keys of both sides; None if they must be taken one by one."""
+        columns: list[pa.Array] = []
+        count = sum(map(len, batches))
+        if not count:
+            nothing = np.empty(0, dtype=np.int64)
+            return KeySlots([], nothing, nothing, nothing, nothing)
+        for names in zip(self._node.key_of(0), self._node.key_of(1), strict=True):
+            parts = [
+                batch.untouched(batch.schema.names.index(name))
+                for batch, name in zip(batches, names, strict=True)
+                if isinstance(batch, ColumnBatch)
+            ]
+            if any(part is None for part in parts):
+                return None
+            columns.append(pa.concat_arrays([part for part in parts if part is not None]))
+        return slots_of_columns(columns, count)
+
+    def _made(self, sides: Sequence[_Side], pairs: tuple[np.ndarray, np.ndarray]) -> list[pa.Array]:
+        """The columns of what comes out."""
+        schemas = [each.schema for each in self._node.inputs]
+        names = self._node.schema.names
+        mine = [[name for name in names if name in schemas[0]], [name for name in names if name not in schemas[0]]]
+        found: dict[str, pa.Array] = {}
+        for side, schema, chosen, rows in zip(sides, schemas, mine, pairs, strict=True):
+            found |= zip(chosen, side.columns(schema, chosen, rows), strict=True)
+        return [found[name] for name in names]
 
     def _times(self, side: int, batch: Batch) -> np.ndarray | None:
         if not isinstance(batch, ColumnBatch):
@@ -161,20 +188,25 @@ class JoinColumns:
         times = TimeScale.of(array.type, "").numbers(array)
         return times if -_TIME_LIMIT < int(times.min()) <= int(times.max()) < _TIME_LIMIT else None
 
-    def _side(self, side: int, batch: Batch, times: np.ndarray, slots: np.ndarray, holding: dict[int, Any]) -> _Side:
+    def _side(self, side: int, batch: Batch, times: np.ndarray, slots: np.ndarray, state: StateColumns) -> _Side:
         positions = np.array(batch.positions, dtype=np.int64)
         if self._spans is None:
             came, until = np.arange(len(times)), np.full(len(times), _FOR_EVER)
         else:
             came = np.flatnonzero(times >= self._timeline.at(positions))
             until = times[came] + self._spans[side] + 1
-        had = [(slot, held) for slot, each in holding.items() for held in (each.left, each.right)[side]]
-        before = [(_FOR_EVER, 0) if self._spans is None else (held[2], held[3]) for _, held in had]
-        at = np.concatenate([np.array([time for _, time in before], dtype=np.int64), times[came]])
-        until = np.concatenate([np.array([when for when, _ in before], dtype=np.int64), until])
-        mine = np.concatenate([np.array([slot for slot, _ in had], dtype=np.int64), slots[came]])
-        order = np.concatenate([np.arange(-len(had), 0), positions[came]])
-        return _Side(batch, [held for _, held in had], came, mine, at, until, order)
+        lists_of = state.arrays[_FIELDS[side]]
+        had = lists_of.flatten().flatten()
+        count = len(had[0])
+        if self._spans is None:
+            before = [np.full(count, _FOR_EVER), np.zeros(count, dtype=np.int64)]
+        else:
+            before = [column.to_numpy(zero_copy_only=False) for column in had[-2:]]
+        at = np.concatenate([before[1], times[came]])
+        until = np.concatenate([before[0], until])
+        mine = np.concatenate([np.repeat(np.arange(len(lists_of)), lengths_of(lists_of)), slots[came]])
+        order = np.concatenate([np.arange(-count, 0), positions[came]])
+        return _Side(batch, had, came, mine, at, until, order)
 
     def _pairs(self, sides: list[_Side], count: int) -> tuple[np.ndarray, np.ndarray] | None:
         """The rows of both sides that meet; None if there are too many to have them all at once."""
@@ -199,65 +231,69 @@ class JoinColumns:
         one = np.repeat(np.arange(len(base)), many)
         within = np.arange(total) - np.repeat(np.cumsum(many) - many, many)
         other = order[np.repeat(first, many) + within]
-        new = (one >= len(left.held)) | (other >= len(right.held))  # the others met before
+        new = (one >= left.before) | (other >= right.before)  # the others met before
         return one[new], other[new]
 
     def _leave(
         self,
         arrival: Arrival,
-        sides: list[_Side],
+        sides: Sequence[_Side],
         pairs: tuple[np.ndarray, np.ndarray],
         keys: list[Any],
-        holding: dict[int, Any],
+        state: StateColumns,
     ) -> None:
         """Change the state: what is held longer than time has come."""
         last = self._timeline.last
-        before = [len(side.held) for side in sides]
+        arrays: dict[str, pa.Array] = {}
+        holds = np.zeros(len(keys), dtype=bool)
+        due = np.full(len(keys), _FOR_EVER)
+        for at, (side, paired) in enumerate(zip(sides, pairs, strict=True)):
+            has_met = np.zeros(len(side.slots), dtype=bool)
+            has_met[: side.before] = side.held[len(self._node.inputs[at].schema.names)].to_numpy(zero_copy_only=False)
+            has_met[paired] = True
+            kept = np.flatnonzero(side.until > last)
+            kept = kept[np.argsort(side.slots[kept], kind="stable")]
+            slots, until = side.slots[kept], side.until[kept]
+            holds[slots] = True
+            np.minimum.at(due, slots, until)
+            schema = self._node.inputs[at].schema
+            columns = [*side.columns(schema, schema.names, kept), pa.array(has_met[kept])]
+            if self._spans is None:
+                columns.append(pa.nulls(len(kept), pa.int64()))
+            else:
+                columns += [pa.array(until), pa.array(side.times[kept])]
+            form = self._forms[_FIELDS[at]]
+            arrays[_FIELDS[at]] = lists(np.bincount(slots, minlength=len(keys)), struct_of(form, columns))
+        if self._spans is None:
+            arrays["timer_due"] = pa.nulls(len(keys), pa.int64())
+            arrays["timer_since"] = pa.nulls(len(keys), self._forms["timer_since"].kind)
+        else:
+            arrays["timer_due"] = pa.array(due, mask=~holds)
+            arrays["timer_since"] = self._since(arrival, sides, len(keys), state, holds)
+        changed = state.found | holds
+        block = StateBlock(keys, self._forms, arrays, ~holds)
+        self._table.put(block if changed.all() else block.kept(changed))
+
+    def _since(
+        self, arrival: Arrival, sides: Sequence[_Side], count: int, state: StateColumns, holds: np.ndarray
+    ) -> pa.Array:
+        """Since when keys wait: what they held was gone before, or not."""
+        before = sum(side.before for side in sides)
         order = np.concatenate([side.order for side in sides])
         rows = np.argsort(order, kind="stable")  # what is held first, then as they came
         slots = np.concatenate([side.slots for side in sides])[rows]
         until = np.concatenate([side.until for side in sides])[rows]
         reached = self._timeline.at(order[rows])
-        stays = np.unique(slots[until > last])
-        for slot in stays.tolist():
-            if slot not in holding:
-                holding[slot] = self._table.load([keys[slot]])[keys[slot]]
-        runs, begins = waitings(slots, until, reached, sum(before), len(keys))
-        current = np.zeros(len(keys), dtype=np.int64)
+        runs, begins = waitings(slots, until, reached, before, count)
+        current = np.zeros(count, dtype=np.int64)
         np.maximum.at(current, slots, runs)
-        nobody = _Nobody()
-        waited = [holding.get(slot, nobody) for slot in range(len(keys))]
-        since = since_when(waited, order[rows][begins + sum(before)], arrival.trails, self._epoch)
-        lists: list[dict[int, list[Any]]] = []
-        for side, paired in zip(sides, pairs, strict=True):
-            has_met = np.zeros(len(side.slots), dtype=bool)
-            has_met[paired] = True
-            kept = np.flatnonzero(side.until > last)
-            new = kept[kept >= len(side.held)]
-            tuples = iter(side.batch.picked(side.came[new - len(side.held)].tolist()) if len(new) else [])
-            mine: dict[int, list[Any]] = {}
-            listed = (kept, side.slots[kept], has_met[kept], side.until[kept], side.times[kept])
-            for row, slot, met, until_when, at in zip(*(each.tolist() for each in listed), strict=True):
-                if row < len(side.held):
-                    held = side.held[row]
-                    held[1] = held[1] or met
-                else:
-                    held = [next(tuples), met, *((None,) if self._spans is None else (until_when, at))]
-                mine.setdefault(slot, []).append(held)
-            lists.append(mine)
-        for slot, instance in holding.items():
-            instance.left, instance.right = lists[0].get(slot, []), lists[1].get(slot, [])
-            if self._spans is None:
-                continue
-            waits = [held[2] for held in (*instance.left, *instance.right)]
-            instance.timer_due = min(waits, default=None)
-            if not waits:
-                instance.timer_since = None
-            elif current[slot] >= len(keys) or instance.timer_since is None:
-                instance.timer_since = tuple(since[current[slot]].tolist())
-
-
-class _Nobody:
-    """A key that holds nothing."""
-
-    timer_since = None
+        own = order[rows][begins + before]
+        numbers = np.column_stack([np.full(len(own), self._epoch), *(digit[own] for digit in arrival.trails)])
+        waited = state.arrays["timer_since"]
+        is_new = holds & ((current >= count) | waited.is_null().to_numpy(zero_copy_only=False))
+        # Those of before, then those that begin here: one column of which each key takes one.
+        width = numbers.shape[1]
+        begun = lists(np.full(len(own), width), pa.array(numbers.reshape(-1).astype(np.int64)))
+        chosen = np.where(is_new, current, np.arange(count))
+        found = pa.concat_arrays([waited, begun]).take(pa.array(chosen, mask=~holds))
+        return found

@@ -37,7 +37,8 @@ def is_ordered(kind: pa.DataType) -> bool:
     return is_number(kind) or kind in _TIMES or pa.types.is_string(kind) or pa.types.is_date32(kind)
 
 
-def _is_key(kind: pa.DataType) -> bool:
+def is_key(kind: pa.DataType) -> bool:
+    """Whether values that Arrow takes for one key are one for Python."""
     return is_ordered(kind) or pa.types.is_boolean(kind)
 
 
@@ -84,7 +85,7 @@ def slots_of_columns(columns: Sequence[pa.Array | None], length: int) -> KeySlot
     arrays: list[pa.Array] = []
     size = 1
     for array in columns:
-        if array is None or array.null_count or not _is_key(array.type):
+        if array is None or array.null_count or not is_key(array.type):
             return None
         encoded = array.dictionary_encode()
         count = max(1, len(encoded.dictionary))
@@ -206,10 +207,8 @@ def numbers_of(array: pa.Array | None, more: Sequence[Any] = ()) -> tuple[Number
 
 def fits_sum(values: np.ndarray, begun: Sequence[int]) -> bool:
     """Whether no sum of some of these numbers, whatever they are added to, leaves 64 bits."""
-    if not len(values):
-        return all(abs(each) < INT_LIMIT for each in begun)
-    most = max(abs(int(values.min())), abs(int(values.max()))) * len(values)
-    return most + max((abs(each) for each in begun), default=0) < INT_LIMIT
+    most = max(abs(int(values.min())), abs(int(values.max()))) * len(values) if len(values) else 0
+    return most + max(abs(min(begun, default=0)), abs(max(begun, default=0))) < INT_LIMIT
 
 
 def running_sums(slots: np.ndarray, starts: np.ndarray, values: np.ndarray, begun: np.ndarray) -> np.ndarray:

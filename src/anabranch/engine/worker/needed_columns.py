@@ -18,6 +18,7 @@ from anabranch.compiler.layout.stages import Edge, Layout, Step
 from anabranch.compiler.rewriting.keyed_reads import keyed_reads
 from anabranch.compiler.rewriting.over_columns import Read
 from anabranch.engine.worker.column_steps import column_plan
+from anabranch.operators.joins import StaticEnrich
 from anabranch.program.graph import Filter, Map, Node, Watermark
 from anabranch.program.schema import Schema
 
@@ -101,6 +102,11 @@ def _read(layout: Layout, step: Step, schema: Schema, further: bool) -> set[Read
     if isinstance(node.logic, Watermark):
         behind = _needed(layout, step, further)
         return None if behind is None else behind | {Read(schema.names.index(node.logic.attribute))}
+    enrich = getattr(node.logic, "function", None)
+    if isinstance(enrich, StaticEnrich):
+        behind = _needed(layout, step, further)
+        passed_on = None if behind is None else {each for each in behind if each.column < len(schema.names)}
+        return None if passed_on is None else {*map(Read, enrich.places), *passed_on}
     if not isinstance(node.logic, (Map, Filter)):
         return None
     plan = column_plan(node) or column_plan(node, with_fields=False)

@@ -3,7 +3,7 @@
     channels of the last depth ─┐ shuffle ┌─ merger 0: the first positions  ─► part-<epoch>-00000
                                 └─────────┘─ merger 1: the next ones        ─► part-<epoch>-00001 …
 
-Small outputs are merged in the driver, which saves a stage. Where outputs are large (option ``mergers``), the
+Small outputs are merged in the driver, which saves a stage. Where outputs are large (`driver/output_ways`), the
 channels cut what they emit by ranges of positions, which every channel knows from the headers, and each merger
 sorts a range and writes a file. In the order of their names the files are the stream. A merger writes under a name
 that nobody reads; the driver renames the files when the epoch is whole, so a repeated task leaves nothing behind.
@@ -29,11 +29,11 @@ from anabranch.engine.worker.trails import Trails, decoded, filled
 
 
 def mergeable(layout: Layout, number: int) -> bool:
-    """Whether an exit can be merged by ranges: all its tuples come from the last depth, where positions are known."""
+    """Whether an exit can be merged by ranges: all its tuples come from behind a shuffle, where positions are known."""
     found = layout.exits[number]
     stages = {layout.steps[layout.edges[at].source].stage for at in found.edges}
     ordered = all(layout.edges[at].ordered for at in found.edges)
-    return ordered and layout.depth > 0 and all(layout.stages[at].depth == layout.depth for at in stages)
+    return ordered and not found.loop and all(layout.stages[at].depth > 0 for at in stages)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ class MergerTask(Task):
             name = staged_name(self.epoch, number)
             path = os.path.join(target.directory, name)
             pq.write_table(table, path, compression=target.compression, store_schema=False)
-            file = WrittenFile(exit_number, layout.depth + 1, number, name, table.num_rows)
+            file = WrittenFile(exit_number, layout.depth + 1, number, name, table.num_rows, table.nbytes)
             yield report_row(MergerReport(layout.depth + 1, self.clock.passing_s() - started, (file,)))
 
 

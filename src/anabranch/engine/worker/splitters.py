@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from anabranch.engine.worker.exchange import Outbox, Row, batches_of
 from anabranch.engine.worker.file_pieces import FilePiece, SourceRows, read_pieces
 from anabranch.engine.worker.local_channels import LocalChannels
 from anabranch.engine.worker.needed_columns import everything, needed_of
-from anabranch.engine.worker.output_files import OutputFiles
+from anabranch.engine.worker.output_files import OutputFiles, Target
 from anabranch.engine.worker.packets import number_coordinate, text_coordinate, unpack
 from anabranch.engine.worker.retracing import Failure, RetracedStage
 from anabranch.engine.worker.stage import StageRun
@@ -49,7 +49,7 @@ class _Splitter:
             self._run = RetracedStage(program.layout, stage, {}, task.epoch, times=task.times)
         else:
             more = (None, task.times, POOLS.step, self.sampler, task.watched, POOLS.unordered_step)
-            self._run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, *more)
+            self._run = StageRun(program.layout, stage, {}, task.epoch, task.clock_ms, *more, task.columns)
         self.nodes = program.layout.nodes(stage)
         self.failures: dict[bytes, Failure] = {}
         """Piece → the error that was met in it while retracing."""
@@ -117,6 +117,8 @@ class SplitTask(Task):
     """
 
     state: StateVersion | None = None  # for stages with state that run here
+    pieces: Mapping[int, Target] = dataclasses.field(default_factory=dict, kw_only=True)  # exits, in whole pieces
+    pieces_from: int = dataclasses.field(default=0, kw_only=True)  # if the epoch has so many bytes, and they are known
 
     def run(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
         """The task of a partition of the sources."""
@@ -124,29 +126,44 @@ class SplitTask(Task):
 
     def rows(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[Row]:
         """What the task with this number sends for what Spark read."""
-        return self.rows_of(self._pieces(batches, whom), whom)
+        pieces = self.pieces if not self.pieces_from else {}
+        return self.rows_of(self._pieces(batches, whom), whom, pieces, apart=True)
+
+    def over(self, size: int) -> SplitTask:
+        """The task for an epoch that has so many bytes."""
+        return self if size >= self.pieces_from else dataclasses.replace(self, pieces={})
 
     def rows_of_files(self, pieces: Sequence[FilePiece], whom: int) -> Iterator[Row]:
-        """What the task with this number sends for pieces of files that it reads itself."""
+        """What the task with this number sends for pieces of files that it reads itself.
+
+        If it writes them (`pieces`), tasks with higher numbers have later ones.
+        """
         program = self.load()
         if self.retraces or self.sampling is not None:  # an error shows all of its tuple, and so does what is run again
             needed = [everything(source.schema) for source in program.inputs]
         else:
             further = "needed" in self.columns
             needed = [needed_of(program.layout, source, further) for source in program.inputs]
-        return self.rows_of(read_pieces(pieces, needed), whom)
+        return self.rows_of(read_pieces(pieces, needed), whom, self.pieces)
 
-    def rows_of(self, read: Iterator[SourceRows], whom: int) -> Iterator[Row]:
-        """What the task with this number sends for what is read."""
+    def rows_of(
+        self,
+        read: Iterator[SourceRows],
+        whom: int,
+        pieces: Mapping[int, Target] | None = None,
+        apart: bool = False,
+    ) -> Iterator[Row]:
+        """What the task with this number sends for what is read; of some exits it writes pieces, perhaps `apart`."""
+        program = self.load()
+        files = OutputFiles(program.layout, self.files, self.epoch, (0, whom), pieces, apart)
         with running(self.context()):
-            yield from self._rows(read, whom)
+            yield from self._rows(read, whom, files)
 
-    def _rows(self, read: Iterator[SourceRows], whom: int) -> Iterator[Row]:
+    def _rows(self, read: Iterator[SourceRows], whom: int, files: OutputFiles) -> Iterator[Row]:
         began, started = self.clock.now_s(), self.clock.passing_s()
         oldest: float | None = None
         program = self.load()
         outbox = self.outbox(program.layout, 0, whom)
-        files = OutputFiles(program.layout, self.files, self.epoch, (0, whom))
         pieces: dict[bytes, int] = {}
         local = LocalChannels(self, program)
         splitters = [_Splitter(self, program, source, pieces) for source in program.inputs]
@@ -160,12 +177,12 @@ class SplitTask(Task):
                 for coordinate, each in splitters[part.source].leaving(part.coordinate, part.columns):
                     rows_out += len(each.trails[0])
                     for sent in local.through(each, coordinate):
-                        if not files.takes(sent):
+                        if not files.takes(sent, coordinate):
                             yield from outbox.leaving(sent, coordinate)
             for number, at in last.items():
                 for coordinate, each in splitters[number].finish(at):
                     rows_out += len(each.trails[0])
-                    if not files.takes(each):
+                    if not files.takes(each, coordinate):
                         yield from outbox.leaving(each, coordinate)
             local.finish()
         except AnabranchError as error:

@@ -23,6 +23,7 @@ from anabranch.engine.worker.sampling import StageSampler, StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.timed_calls import TimedCalls
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, TIMED_BATCHES, Stopwatch, timed_rows
+from anabranch.engine.worker.top_columns import TopStep
 from anabranch.engine.worker.trails import emission_index, refined, taken
 from anabranch.engine.worker.unordered_step import UnorderedStep
 from anabranch.engine.worker.watching import StageWatch
@@ -113,7 +114,7 @@ class StageRun:
         parts, seconds = self._run_timed(entering.part(0, first), self._watch)
         rest = dataclasses.replace(entering.part(first, count), marks=entering.marks, advances=entering.advances)
         self._takes_long = seconds > LONG_CALL_SECONDS * first and not any(
-            isinstance(run, RunningStep) for run in self._runs.values()
+            isinstance(run, (RunningStep, TopStep)) for run in self._runs.values()
         )
         if self._takes_long:
             others, _ = self._run_timed(rest, self._watch)
@@ -228,7 +229,7 @@ class StageRun:
                 calls = TimedCalls(*place, self._watch, sampler, broadcast, self._columns)
             else:
                 clock_ms = END if self._times.ending else self._clock_ms
-                calls = ArrivalCalls(step, table, self._epoch, clock_ms, self._watch, sampler, broadcast)
+                calls = ArrivalCalls(step, table, self._epoch, clock_ms, self._watch, sampler, broadcast, self._columns)
             flow = calls.run(arrived)
             if broadcast is not None:
                 self.broadcasts[step.node.name] = broadcast.data

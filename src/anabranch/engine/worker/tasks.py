@@ -31,6 +31,7 @@ from anabranch.engine.worker.exchange import (
     HEADER,
     MARKS,
     Arriving,
+    DriverShare,
     Outbox,
     Payload,
     Row,
@@ -140,6 +141,7 @@ class Task:
     watch: str = dataclasses.field(default="sample", kw_only=True)
     tables: tuple[TableVersion, ...] = dataclasses.field(default=(), kw_only=True)  # what changing tables hold
     columns: frozenset[str] = dataclasses.field(default=frozenset(OVER_COLUMNS), kw_only=True)
+    bounds: DriverShare = dataclasses.field(default=DriverShare(), kw_only=True)  # of what passes through the driver
 
     @property
     def watched(self) -> int:
@@ -148,7 +150,7 @@ class Task:
 
     def outbox(self, layout: Layout, depth: int, whom: int) -> Outbox:
         """What addresses what leaves a task of a depth."""
-        return Outbox(layout, depth, self.functions, whom, self.epoch, self.sent)
+        return Outbox(layout, depth, self.functions, whom, self.epoch, self.sent, self.bounds)
 
     def sent(self, layout: Layout, edge: Edge) -> pa.Schema:
         """The columns of the tuples that travel on an edge."""

@@ -112,7 +112,7 @@ class TimedCalls:
             for place_of, batch in arrival.batches.items():
                 some = batch.part(0, timed_rows(len(batch)))
                 self.timed_keys += keys_of(some, self._places_of_key(batch, place_of)) if len(batch) else []
-            share = (self._watch.clock() - begun) / sum(map(len, arrival.batches.values()))
+            share = (self._watch.clock() - begun) / max(1, sum(map(len, arrival.batches.values())))
             self.timed_seconds = [share] * len(self.timed_keys)
         count = len(found.positions)
         made = ColumnBatch(self._node.schema, range(count), found.columns)

@@ -53,6 +53,10 @@ class Stopwatch:
         self._spent.clear()
         return taken
 
+    def share(self, seconds: float, tuples: int) -> None:
+        """What was computed for several tuples at once took so long: each has its share."""
+        self._spent += [seconds / tuples] * tuples
+
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, timed. What it returns is passed on as it is."""
         clock, note = self.clock, self._spent.append

@@ -23,6 +23,9 @@ from anabranch.compiler.layout.stages import Layout, Stage, Step
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import keys_of
 from anabranch.errors import ProgramError
+from anabranch.operators.chosen_columns import Select
+from anabranch.operators.joins import StaticEnrich
+from anabranch.operators.key_columns import KeyColumns, WithoutColumns
 from anabranch.program.belongings import Belongings
 from anabranch.program.graph import FlatMap, Keyed, Map, Node
 from anabranch.program.model import Declaration, Selectivity, declaration_of
@@ -103,6 +106,8 @@ def _declaration(node: Node) -> Declaration | None:
         return None  # a call that fails emits nothing, or a letter
     target: Any = None
     if isinstance(logic, (Map, FlatMap)):
+        if isinstance(logic.function, (Select, KeyColumns, WithoutColumns, StaticEnrich)):
+            return None  # what the library says of itself it does
         target = logic.function
     elif isinstance(logic, Keyed):
         # By what it can do: its class would bring the compiler into workers that have no need of it.

@@ -1,0 +1,186 @@
+"""What tasks really run for each operator, for people: the generated code, what is read of files, what is sent on.
+
+    explain(extended=True) ─► for each stage: columns read, for each operator its code over columns or why there is none
+
+All of it is asked of what the tasks themselves use: `column_steps`, `inline`, `needed_columns`. Code is shown as Python
+has it before it is compiled: columns are `c0`, `c1`, …, appends to output columns `o0`, `o1`, ….
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import textwrap
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from anabranch.compiler.layout.stages import Layout, Stage
+from anabranch.compiler.rewriting.inline import inlined
+from anabranch.compiler.rewriting.over_columns import Read
+from anabranch.engine.worker.batches import Keeper
+from anabranch.engine.worker.column_steps import ColumnPlan, column_plan
+from anabranch.engine.worker.join_columns import has_join_columns
+from anabranch.engine.worker.needed_columns import needed_of, sent_on
+from anabranch.engine.worker.window_columns import has_window_columns
+from anabranch.program.elastic import settings_of
+from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Source
+from anabranch.program.options import OVER_COLUMNS
+from anabranch.program.schema import Schema
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatorCode:
+    """How an operator runs in a stage."""
+
+    operator: str
+    stage: int
+    how: str
+    """In a sentence."""
+    code: tuple[str, ...] = ()
+    """The generated functions, if there are any."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StageColumns:
+    """Which columns a stage gets: of its source's files, or of what another stage sends it."""
+
+    stage: int
+    origin: str
+    read: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ExplainedCode:
+    """What the tasks of a program run."""
+
+    operators: tuple[OperatorCode, ...]
+    columns: tuple[StageColumns, ...]
+
+    def to_data(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"code": [vars(each) for each in self.operators], "columns": [vars(each) for each in self.columns]}
+
+    def to_text(self) -> str:
+        """As lines, stage by stage."""
+        lines: list[str] = []
+        for stage in sorted({each.stage for each in self.operators}):
+            lines.append(f"code of stage {stage}")
+            for columns in (each for each in self.columns if each.stage == stage):
+                left_out = f"; left out, because nobody reads it: {', '.join(columns.left_out)}"
+                lines.append(f"  {columns.origin}: {', '.join(columns.read)}{left_out if columns.left_out else ''}")
+            for operator in (each for each in self.operators if each.stage == stage):
+                lines.append(f"  {operator.operator}  {operator.how}")
+                lines += [textwrap.indent(code, "    | ") for code in operator.code]
+            lines.append("")
+        return "\n".join(lines).rstrip() + "\n"
+
+
+def explained_code(layout: Layout, columns: Collection[str] = OVER_COLUMNS) -> ExplainedCode:
+    """What the tasks of a program run; `columns` is the option."""
+    operators = [
+        OperatorCode(layout.steps[at].node.name, stage.number, *_code(layout.steps[at].node, columns))
+        for stage in layout.stages
+        for at in stage.steps
+    ]
+    return ExplainedCode(
+        tuple(operators), tuple(each for stage in layout.stages for each in _columns(layout, stage, columns))
+    )
+
+
+# -- columns ----------------------------------------------------------------------------------------------------
+
+
+def _columns(layout: Layout, stage: Stage, columns: Collection[str]) -> Iterator[StageColumns]:
+    entry = layout.steps[stage.steps[0]].node
+    if isinstance(entry.logic, Source):
+        needed = needed_of(layout, entry, "needed" in columns)
+        left_out = [name for name in _leaves(entry.schema) if not _is_among(name, needed.names)]
+        yield StageColumns(stage.number, "read of files that tasks read themselves", needed.names, tuple(left_out))
+    for edge in layout.inputs_of(stage):
+        source = layout.steps[edge.source].node
+        sent = sent_on(layout, edge).names if "needed" in columns and edge.crosses else list(source.schema.names)
+        left_out = [name for name in source.schema.names if name not in sent]
+        yield StageColumns(stage.number, f"sent by {source.name}", tuple(sent), tuple(left_out))
+
+
+def _leaves(schema: Schema) -> list[str]:
+    """Columns, and the fields of those that are structs."""
+    found: list[str] = []
+    for field in schema.arrow:
+        names = [inner.name for inner in field.type] if str(field.type).startswith("struct<") else []
+        found += [f"{field.name}.{name}" for name in names] or [field.name]
+    return found
+
+
+def _is_among(name: str, read: Sequence[str]) -> bool:
+    """Whether a column, or something of it, or what it is a field of, is read."""
+    return any(name == each or each.startswith(f"{name}.") or name.startswith(f"{each}.") for each in read)
+
+
+# -- code -------------------------------------------------------------------------------------------------------
+
+
+def _code(node: Node, columns: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    """How an operator runs, and its generated functions."""
+    logic = node.logic
+    if isinstance(logic, Source):
+        return "is read, nothing is called", ()
+    if settings_of(logic) is not None:
+        return "elastic: called as it is, several calls at once", ()
+    if isinstance(logic, (Map, Filter)):
+        if hasattr(logic.function, "added_column"):
+            return "of the library: makes a column of whole columns", ()
+        plan = column_plan(node) or column_plan(node, with_fields=False)
+        return (
+            ("called as it is, tuple by tuple: it does not only read single columns", ())
+            if plan is None
+            else _plan(plan, node)
+        )
+    if isinstance(logic, Keyed):
+        return _keyed(node, logic, columns)
+    if isinstance(logic, FlatMap):
+        return "called as it is, tuple by tuple", ()
+    return "runs without a call of user code over columns", ()
+
+
+def _plan(plan: ColumnPlan, node: Node) -> tuple[str, tuple[str, ...]]:
+    names = node.inputs[0].schema.names
+    copied = [f"{node.schema.names[at]} is {_name(read, names)}" for at, read in sorted(plan.copied.items())]
+    how = "over columns"
+    if plan.called_with:
+        reads = dict.fromkeys(_name(read, names) for part in plan.parts for read in part.code.reads)
+        how += f"; called once a tuple with {', '.join(reads)}"
+    elif not plan.parts:
+        how += "; nothing is called"
+    if copied:
+        how += f"; passed on as columns: {', '.join(copied)}"
+    if plan.structs:
+        whole = sorted({_name(read, names) for read in plan.structs})
+        how += f"; where no {' and no '.join(whole)} of a batch is null, else called as it is"
+    return how, tuple(part.code.source for part in plan.parts)
+
+
+def _name(read: Read, names: Sequence[str]) -> str:
+    name = ".".join([names[read.column], *read.path])
+    return f"{name} is null" if read.is_null else name
+
+
+def _keyed(node: Node, logic: Keyed, columns: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    at_once = "of the library: all keys of a batch at once, where keys and values allow it"
+    if "windows" in columns and has_window_columns(node):
+        return f"{at_once} (windows)", ()
+    if "joins" in columns and has_join_columns(node):
+        return f"{at_once} (joins)", ()
+    function = getattr(type(logic.prototype), logic.method)
+    if not inspect.isgeneratorfunction(function):
+        called = "of the library" if hasattr(type(logic.prototype), "watched") else "called as it is"
+        return f"{called}: tuple by tuple, or all keys of a batch at once where it is a running aggregate", ()
+    if len(node.inputs) > 1 or logic.punctuated or logic.ticked or logic.timed:
+        return "called as it is, tuple by tuple: it has several inputs, or is called between tuples", ()
+    names = node.inputs[0].schema.names
+    found = inlined(function, names, node.schema.names) if Keeper(node.schema).tuples_last else None
+    if found is None:
+        return "called as it is, a generator for each tuple: its method cannot be rewritten over columns", ()
+    reads = ", ".join(names[at] for at in found.reads) or "nothing"
+    return f"a loop over columns: one call for each tuple with its key's state and {reads}", (found.source,)

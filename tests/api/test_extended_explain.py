@@ -1,0 +1,75 @@
+"""explain(extended=True): the code that tasks run, and which columns they read and send."""
+
+import json
+
+import pytest
+
+import anabranch as ab
+from anabranch.api.explaining import explained
+from anabranch.compiler.rewriting.inline import inlined
+from anabranch.errors import ProgramError
+from tests.programs import COLUMNS, Running
+
+EVENTS = "kind int, bid struct<auction: long, price: long, url: string>, note string"
+
+
+def text_of(stream, **options):
+    return explained(stream.plan(), extended=True, **options)
+
+
+def test_the_code_of_maps_filters_and_keyed_operators_is_shown():
+    stream = ab.from_rows([], EVENTS, name="events").filter(lambda t: t.kind == 2, name="bids")
+    stream = stream.map(lambda t: (t.bid["auction"], t.bid["price"] * 2), schema="a long, p long", name="doubled")
+    stream = stream.process(Sum(), by="a", schema="a long, s long", name="sums")
+    text = text_of(stream)
+    assert "bids  over columns; called once a tuple with kind" in text
+    assert "return c0 * 2" in text and "passed on as columns: a is bid.auction" in text
+    assert "read of files that tasks read themselves: kind, bid.auction, bid.price" in text
+    assert "left out, because nobody reads it: bid.url, note" in text
+    assert "self.s += c1" in text and "o0(v0)" in text, "the generated loop"
+
+
+class Sum(ab.Operator):
+    s = ab.state(0)
+
+    def process(self, t):
+        self.s += t.p
+        yield t.a, self.s
+
+
+def test_what_is_shown_is_what_is_compiled():
+    """The source, compiled again, does what the rewritten method does."""
+    found = inlined(Sum.process, ("a", "p"), ("a", "s"))
+    names = ["o0", "o1", "place", "unpack", "StopIteration", "RuntimeError"]
+    space = dict.fromkeys(names[:4])
+    outputs = [[], []]
+    space.update(o0=outputs[0].append, o1=outputs[1].append, place=[].append)
+    exec(found.source, space)
+    operator = Sum()
+    operator.s = 40
+    space["process"](0, operator, 7, 2)
+    assert outputs == [[7], [42]]
+
+
+def test_columns_that_are_not_sent_and_what_is_called_as_it_is():
+    source = ab.from_rows([], COLUMNS, name="in")
+    counted = source.aggregate(by="k", window=ab.running(), n=ab.agg.count(), name="counted")
+    text = text_of(counted)
+    assert "sent by in: k; left out, because nobody reads it: s, x" in text
+    whole = source.map(lambda t: tuple(t), schema=COLUMNS, name="whole")
+    assert "whole  called as it is, tuple by tuple" in text_of(whole)
+    assert "sent by in: k, s, x" in text_of(counted, columns=())
+
+
+def test_json_has_it_too_and_drawings_do_not():
+    stream = ab.from_rows([], COLUMNS).process(Running(), by="k", schema=COLUMNS, name="running")
+    data = json.loads(explained(stream.plan(), "json", extended=True))
+    assert {each["operator"] for each in data["code"]} >= {"running"} and data["columns"]
+    assert "code" not in json.loads(explained(stream.plan(), "json"))
+    with pytest.raises(ProgramError, match="'text' and 'json' only"):
+        explained(stream.plan(), "svg", extended=True)
+
+
+def test_explain_prints_it(capsys):
+    ab.from_rows([], COLUMNS).filter(lambda t: t.x > 1, name="large").explain(extended=True)
+    assert "code of stage 0" in capsys.readouterr().out
