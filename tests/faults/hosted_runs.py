@@ -11,12 +11,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from anabranch.control.channel_places import StandbySettings
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.control.executor_planner import ExecutorState
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.placing import Placing
 from anabranch.engine.driver.waiting import Surroundings
-from anabranch.engine.query_options import StandbySettings
 from anabranch.engine.worker.exchange import task_indexes
 from anabranch.engine.worker.follow_task import FollowTask
 from anabranch.program.graph import Keyed

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from anabranch.control.channel_places import StandbySettings
 from anabranch.control.executor_planner import ExecutorState
-from anabranch.engine.query_options import StandbySettings
 from anabranch.engine.reports import ChannelReport, SplitReport
 from anabranch.spark.placement import ChannelPlacement, _anchored
 

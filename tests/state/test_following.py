@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from anabranch.api.session import from_epochs
-from anabranch.engine.query_options import QueryOptions, StandbySettings
+from anabranch.control.channel_places import StandbySettings
+from anabranch.engine.query_options import QueryOptions
 from anabranch.engine.worker.follow_task import FollowTask
 from anabranch.errors import ProgramError
 from anabranch.state.files import LocalFiles

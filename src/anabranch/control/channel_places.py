@@ -31,6 +31,18 @@ Held = tuple[str, str]
 _NOWHERE: Held = ("", "")
 
 
+@dataclass(frozen=True)
+class StandbySettings:
+    """Copies of state on other executors."""
+
+    count: int = 0
+    """Of each bundle."""
+    bytes_per_s: int = 50 << 20
+    """What each executor fetches for copies at most."""
+    lag_bytes: int = 0
+    """So much may be missing, beside what the last epoch wrote, of a copy that counts as complete."""
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """A channel that changes its executor."""

@@ -26,12 +26,11 @@ from typing import Any
 from pyspark import RDD, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from anabranch.control.channel_places import Bundle
+from anabranch.control.channel_places import Bundle, StandbySettings
 from anabranch.control.executor_planner import ExecutorBounds, ExecutorState
 from anabranch.control.period_plan import PeriodPlan
 from anabranch.engine.driver.epoch_progress import PlacementProgress
 from anabranch.engine.driver.placing import Placing
-from anabranch.engine.query_options import StandbySettings
 from anabranch.engine.reports import ChannelReport, Report
 from anabranch.engine.worker.exchange import task_indexes
 from anabranch.engine.worker.follow_task import Followed

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from anabranch.control.channel_places import Bundle, Channel, Held, PlacePlan, place_plan
+from anabranch.control.channel_places import Bundle, Channel, Held, PlacePlan, StandbySettings, place_plan
 from anabranch.control.executor_planner import ExecutorBounds, ExecutorState
 from anabranch.control.period_plan import (
     BundleStatistics,
@@ -28,7 +28,6 @@ from anabranch.control.period_plan import (
     period_plan,
 )
 from anabranch.engine.driver.epoch_progress import MoveProgress, PlacementProgress
-from anabranch.engine.query_options import StandbySettings
 from anabranch.engine.reports import ChannelReport, Report
 from anabranch.engine.worker.follow_task import Followed
 from anabranch.partitioning.allocating.allocation_problem import AllocationProblem
