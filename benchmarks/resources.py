@@ -20,8 +20,6 @@ recovery_standby_vs_checkpoint  the time of the first complete epoch after the k
 driver_bytes_per_state_byte     what of the state passed through the driver, over what was written of it
 epoch_vs_off                    the median, over pairs of epochs in turn, of an epoch's time over that of a second query
                                 with `placement=off` in the same application
-correlated_vs_even, usable_vs_even   Figures 7 and 8 in the simulator, by the allocation's experiment, where the load is
-                                correlated: the lesser of the medians of two families of load
 """
 
 from __future__ import annotations
@@ -67,9 +65,7 @@ def main(arguments: list[str]) -> dict[str, Any]:
     size = MINI if options.mini else QUICK if options.quick else Size()
     if options.keys:
         size = replace(size, keys=tuple(int(each) for each in options.keys.split(",")))
-    figures = measured(size, options.mini)
-    figures.update(simulated(options.mini, options.quick))
-    return figures
+    return measured(size, options.mini)
 
 
 def measured(size: Size, mini: bool) -> dict[str, Any]:
@@ -193,8 +189,3 @@ def summary(told: dict[str, Any], size: Size) -> dict[str, Any]:
         "state_bytes": sum(each["state_bytes"] for each in told["progress"]),
         "exact": told["exact"],
     }
-
-
-def simulated(mini: bool, quick: bool) -> dict[str, Any]:
-    """Figures 7 and 8, by the experiment of the allocation."""
-    return {}
