@@ -44,9 +44,25 @@ test-cluster: $(STAMP) ## the tests that start a standalone Spark cluster
 test-nightly: $(STAMP) ## thousands of random programs and schedules of drivers, and the swarms of both simulators
 	ANABRANCH_PROGRAMS=5000 $(RUN) -m pytest --timeout 0 tests/test_graphs.py tests/test_parallel_equals_sequential.py $(ARGS)
 	ANABRANCH_BODIES=20000 $(RUN) -m pytest --timeout 0 tests/compiler/test_bodies.py $(ARGS)
-	ANABRANCH_ENGINEERS=1 ANABRANCH_PROGRAMS=2000 $(RUN) -m pytest --timeout 0 tests/compiler/test_engineers.py \
+	ANABRANCH_ENGINEERS=1 $(RUN) -m pytest --timeout 0 tests/compiler/test_engineers.py $(ARGS)
+	ANABRANCH_PLANTED=12 ANABRANCH_FUZZED=1000 ANABRANCH_FUNCTIONS=8000 $(RUN) -m pytest --timeout 0 \
+		tests/compiler/test_soundness.py tests/compiler/test_fuzzed.py tests/compiler/test_over_columns.py $(ARGS)
+	ANABRANCH_PROGRAMS=2000 $(RUN) -m pytest --timeout 0 tests/engine/test_error_policy.py tests/engine/test_first_error.py \
+		tests/engine/test_keyed_columns.py tests/engine/test_order_needs.py tests/engine/test_partitioned_source.py \
 		tests/event_time/test_errors_in_time.py $(ARGS)
-	ANABRANCH_PLANTED=12 $(RUN) -m pytest --timeout 0 tests/compiler/test_soundness.py $(ARGS)
+	ANABRANCH_PROGRAMS=300 $(RUN) -m pytest --timeout 0 tests/engine/test_verify.py $(ARGS)
+	ANABRANCH_TIME_PROGRAMS=1000 ANABRANCH_PUNCTUATION_EXAMPLES=1000 $(RUN) -m pytest --timeout 0 \
+		tests/event_time/test_watermarks.py tests/engine/test_users_punctuations.py $(ARGS)
+	ANABRANCH_EXAMPLES=300 ANABRANCH_TABLES_EXAMPLES=300 $(RUN) -m pytest --timeout 0 tests/operators/test_broadcast.py \
+		tests/operators/test_changes.py tests/operators/test_shared_state.py tests/operators/test_changing_tables.py $(ARGS)
+	ANABRANCH_VERSIONS_EXAMPLES=300 ANABRANCH_GROWING_EXAMPLES=300 $(RUN) -m pytest --timeout 0 \
+		tests/state/test_versions.py tests/state/test_growing_state.py $(ARGS)
+	ANABRANCH_SET_CASES=4000 $(RUN) -m pytest --timeout 0 tests/program/test_set_tables.py $(ARGS)
+	ANABRANCH_SET_CASES=100 $(RUN) -m pytest --timeout 0 tests/state/test_order_of_sets.py $(ARGS)
+	ANABRANCH_ELASTIC_CASES=100 ANABRANCH_POOL_CASES=300 ANABRANCH_KILL_CASES=20 $(RUN) -m pytest --timeout 0 \
+		tests/api/test_elastic_streams.py tests/engine/test_unordered_elastic.py tests/operators/test_accumulators.py \
+		tests/engine/test_pool.py tests/engine/test_elastic_kills.py $(ARGS)
+	ANABRANCH_ELASTIC_EPOCHS=42 $(RUN) -m pytest --timeout 0 tests/spark/test_elastic_operators.py $(ARGS)
 	$(RUN) -m benchmarks soundness --more 5
 	ANABRANCH_SCHEDULES=1000 $(RUN) -m pytest --timeout 0 tests/faults/test_driver_schedules.py $(ARGS)
 	ANABRANCH_REAL_SCHEDULES=60 $(RUN) -m pytest --timeout 0 tests/faults/test_real_drivers.py $(ARGS)

@@ -127,7 +127,8 @@ class Measured:
         writer = writer.format("noop") if sink is None else writer.foreachBatch(sink)
         self.query = writer.start()
         self.query.addListener(self._on_event)
-        self.regions = [each.name for each in self.query.regions]
+        # Those whose number of channels may change: what needs all tuples has one for ever.
+        self.regions = [each.name for each in self.query.regions if each.channels_max > 1]
 
     def _on_event(self, event: Any) -> None:
         if isinstance(event, ab.EpochEnded):
@@ -204,21 +205,21 @@ def compare(case: Case, root: Path, size: Size) -> dict[str, Any]:
         ),
         default=0,
     )
-    rounds = _interleaved(case, root, final, size)
-    medians = _medians(rounds)
+    rounds = in_turn(case, root, {final}, size)
+    seconds_of = medians(rounds)
     found = {
         "vs_best": _against_best(rounds, final),
         "settling": settling,
         "reversals": max(reversals(way) for way in ways.values()),
     }
-    shown = ", ".join(f"{_shown(channels)}: {case.rows / seconds:,.0f}/s" for channels, seconds in medians.items())
+    shown = ", ".join(f"{_shown(channels)}: {case.rows / seconds:,.0f}/s" for channels, seconds in seconds_of.items())
     print(f"  {case.name}. In turn: {shown}")
     for region, way in ways.items():
         print(f"    {region}: {' → '.join(map(str, way))}")
     alone = elastic.of(final)
     print(
         f"    settled in period {settling}, {found['reversals']} reversals; with {_shown(final)} channels "
-        f"{case.rows / medians[final]:,.0f}/s, {found['vs_best']:.1%} of the best of {size.rounds} rounds "
+        f"{case.rows / seconds_of[final]:,.0f}/s, {found['vs_best']:.1%} of the best of {size.rounds} rounds "
         f"(in the elastic run {case.rows / statistics.median(alone) if alone else 0:,.0f}/s)",
         flush=True,
     )
@@ -231,9 +232,10 @@ Round = dict[tuple[int, ...], list[float]]
 """Channels → seconds of epochs with so many."""
 
 
-def _interleaved(case: Case, root: Path, final: tuple[int, ...], size: Size) -> list[Round]:
-    """Every fixed number of channels, and where the elastic run came to rest: all in each query, in another order."""
-    every = sorted({final, *((count,) * len(final) for count in case.fixed)})
+def in_turn(case: Case, root: Path, rests: set[tuple[int, ...]], size: Size) -> list[Round]:
+    """Every fixed number of channels, and where elastic runs came to rest: all in each query, in another order."""
+    regions = len(next(iter(rests)))
+    every = sorted({*rests, *((count,) * regions for count in case.fixed)})
     rounds = []
     for number in range(size.rounds):
         order = random.Random(number).sample(every, len(every))
@@ -246,7 +248,8 @@ def _interleaved(case: Case, root: Path, final: tuple[int, ...], size: Size) -> 
     return rounds
 
 
-def _medians(rounds: Sequence[Round]) -> dict[tuple[int, ...], float]:
+def medians(rounds: Sequence[Round]) -> dict[tuple[int, ...], float]:
+    """Channels → seconds of an epoch."""
     return {channels: statistics.median(s for each in rounds for s in each[channels]) for channels in rounds[0]}
 
 
@@ -258,7 +261,7 @@ def _against_best(rounds: Sequence[Round], final: tuple[int, ...]) -> float:
     """
     found = []
     for chosen_by, judged_by in ((rounds[::2], rounds[1::2]), (rounds[1::2], rounds[::2])):
-        chosen, judged = _medians(chosen_by), _medians(judged_by)
+        chosen, judged = medians(chosen_by), medians(judged_by)
         found.append(judged[min(chosen, key=lambda channels: chosen[channels])] / judged[final])
     return statistics.mean(found)
 
@@ -331,7 +334,7 @@ def sleeping(session: ab.Session, root: Path, kind: str, cost_s: float, size: Si
 
 def kernel(session: ab.Session, root: Path, name: str, size: Size) -> Case:
     """An application kernel of `examples/`, with its own generated data."""
-    module = _example(name)
+    module = example(name)
     columns, records = KERNELS[name]
     schemas: Mapping[str, str] = getattr(module, columns)
     rows = module.generate(round(records * size.kernel_share) * size.kernel_epochs, 7)
@@ -358,7 +361,8 @@ def kernel(session: ab.Session, root: Path, name: str, size: Size) -> Case:
     return Case(f"kernel {name}", make, total, size.kernel_fixed)
 
 
-def _example(name: str) -> Any:
+def example(name: str) -> Any:
+    """A module of `examples/`, loaded anew."""
     from pyspark import cloudpickle
 
     specification = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")

@@ -6,6 +6,10 @@ The same query over the same files in one Spark session, after one to warm up, i
 is first changes with every round. What is compared is the processor time of the whole process tree: of the driver,
 which runs the sample again, of the JVM, and of the workers, which take it down. There are 21 epochs, of which keys of
 two are taken at a chance of 0.01: about as many as in a query without end.
+
+The JVM only carries the sample, and its own time differs by some percent between two runs of one query (compilation,
+garbage), which is more than all that `verify` does. So there is a second figure, `cost_python`: what driver and workers
+needed more, as a share of the whole tree's time.
 """
 
 from __future__ import annotations
@@ -17,17 +21,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import _vwap_systems
-from benchmarks._spark import apart, processor_time, spark_session
+from benchmarks._spark import ProcessorTime, apart, processor_time, spark_session
 from benchmarks._vwap_input import make_epochs, write_epochs
 
 
-def run(spark: Any, source: Path, scratch: Path, chance: float) -> tuple[float, list[Any]]:
-    """The processor seconds of a query, and its progress."""
+def run(spark: Any, source: Path, scratch: Path, chance: float) -> tuple[ProcessorTime, list[Any]]:
+    """The processor time of a query, and its progress."""
     before = processor_time()
     trades = _vwap_systems.read_trades(spark, source)
     query = _vwap_systems.start_anabranch(trades, scratch / "out", scratch / "checkpoint", verify=str(chance))
     query.awaitTermination()
-    return processor_time().since(before).total_s, query.recentProgress
+    return processor_time().since(before), query.recentProgress
 
 
 def measure(rows: int, epochs: int, rounds: int, chance: float, scratch: Path) -> dict[str, Any]:
@@ -36,25 +40,29 @@ def measure(rows: int, epochs: int, rounds: int, chance: float, scratch: Path) -
 
     cloudpickle.register_pickle_by_value(_vwap_systems)  # Spark's Python workers need not find this folder
     write_epochs(make_epochs([rows] * epochs, 50_000), scratch / "in")
-    without: list[float] = []
-    verified: list[float] = []
+    without: list[ProcessorTime] = []
+    verified: list[ProcessorTime] = []
     again = seen = differences = 0
     with spark_session(2, scratch, {"spark.sql.shuffle.partitions": "2"}) as spark:
         for number in range(rounds + 1):
             for chosen in (0.0, chance) if number % 2 else (chance, 0.0):
                 place = scratch / f"{number}-{chosen}"
                 place.mkdir()
-                seconds, progress = run(spark, scratch / "in", place, chosen)
+                used, progress = run(spark, scratch / "in", place, chosen)
                 if number == 0:
                     continue  # to warm up
-                (verified if chosen else without).append(seconds)
+                (verified if chosen else without).append(used)
                 for each in progress if chosen else ():
                     seen += each["rows_in"]
                     if each["verify"] is not None:
                         again += each["verify"]["tuples"]
                         differences += each["verify"]["differences"]
             if number:
-                print(f"  round {number}: {without[-1]:.2f} s without, {verified[-1]:.2f} s with verify", flush=True)
+                shown = [
+                    f"{each.total_s:.2f} s (driver {each.driver_s:.2f}, JVM {each.jvm_s:.2f})"
+                    for each in (without[-1], verified[-1])
+                ]
+                print(f"  round {number}: {shown[0]} without, {shown[1]} with verify", flush=True)
     return {
         "without": without,
         "verified": verified,
@@ -74,15 +82,18 @@ def main(arguments: list[str]) -> dict[str, Any]:
     rows, epochs = (200, 2) if options.mini else (50_000 if options.quick else 100_000, 21)
     with tempfile.TemporaryDirectory(prefix="anabranch-verify-", ignore_cleanup_errors=True) as scratch:
         found = apart(measure, rows, epochs, rounds, options.chance, Path(scratch))
-    ratios = [a / b for a, b in zip(found["verified"], found["without"], strict=True)]
+    pairs = list(zip(found["verified"], found["without"], strict=True))
+    ratios = [a.total_s / b.total_s for a, b in pairs]
+    python = [(a.driver_s + a.workers_s - b.driver_s - b.workers_s) / b.total_s for a, b in pairs]
     print(
-        f"{statistics.median(found['without']):.2f} s without, {statistics.median(found['verified']):.2f} s with "
-        f"verify={options.chance}; ratios {', '.join(f'{each:.3f}' for each in ratios)}"
+        f"verify={options.chance}: ratios {', '.join(f'{each:.3f}' for each in ratios)}; of them driver and workers "
+        f"{', '.join(f'{each:+.3f}' for each in python)}"
     )
     print(f"{found['tuples_again']} of {found['tuples']} tuples were run again; {found['differences']} differences")
     return {
         "chance": options.chance,
         "cost": round(statistics.median(ratios) - 1, 4),  # of runs side by side: the machine changes between rounds
+        "cost_python": round(statistics.median(python), 4),
         "ratios": [round(each, 4) for each in ratios],
         "tuples_again": found["tuples_again"],
         "tuples": found["tuples"],

@@ -27,6 +27,7 @@ from experiments import (
     report,
     safe_order,
     safe_scaling,
+    spark_figures,
 )
 from experiments.drawing import draw
 from experiments.reproduction import Figures
@@ -44,17 +45,19 @@ FIGURES: Figures = {
     **partitioning_settings.FIGURES,
     **partitioning_costs.FIGURES,
 }
+ON_SPARK: Figures = spark_figures.FIGURES
+EVERYTHING: Figures = {**FIGURES, **ON_SPARK}
 
 
 def names() -> list[str]:
-    """The experiments there are."""
-    return sorted(FIGURES)
+    """The experiments there are: those in virtual time, then those on Spark."""
+    return [*sorted(FIGURES), *sorted(ON_SPARK)]
 
 
 def run_one(name: str, *, quick: bool, output: Path, tables: bool = False) -> dict[str, Any]:
     """Run an experiment, draw its picture, return its entry."""
     started = time.perf_counter()
-    result = FIGURES[name](quick)
+    result = EVERYTHING[name](quick)
     seconds = time.perf_counter() - started
     picture = None
     if result.panels:
@@ -72,7 +75,7 @@ def _run_all(chosen: list[str], jobs: int, **settings: Any) -> Iterator[dict[str
     """Entries as they come; figures of a module share what they have run, so each module has one process."""
     groups: dict[str, list[str]] = {}
     for name in chosen:
-        groups.setdefault(FIGURES[name].__module__, []).append(name)
+        groups.setdefault(EVERYTHING[name].__module__, []).append(name)
     if jobs <= 1 or len(groups) <= 1:
         for name in chosen:
             yield run_one(name, **settings)
@@ -113,12 +116,15 @@ def main(arguments: list[str]) -> int:
         "--quick", action="store_true", help="coarser grids and fewer seeds; about two minutes of CPU time"
     )
     parser.add_argument("--tables", action="store_true", help="print all that was measured")
+    parser.add_argument("--spark", action="store_true", help="those measured on Spark, instead of those simulated")
     parser.add_argument("--jobs", type=int, default=2, help="processes (%(default)s)")
     parser.add_argument("--again", action="store_true", help="also what was measured with this commit already")
     parser.add_argument("--output", type=Path, help="default: docs, with --quick build")
     options = parser.parse_args(arguments)
     output = options.output or ROOT / ("build" if options.quick else "docs")
-    chosen = [name for name in names() if not options.names or name in options.names or _paper(name) in options.names]
+    offered = sorted(ON_SPARK if options.spark else FIGURES)
+    chosen = [name for name in offered if not options.names or _paper(name) in options.names]
+    chosen += [name for name in names() if name in options.names and name not in chosen]
     if not chosen:
         print(f"no such experiment; NAME is one of: {', '.join(names())}, or a paper", file=sys.stderr)
         return 2

@@ -24,9 +24,9 @@ ORDER = tuple(PAPERS)
 
 
 def label_of(name: str) -> str:
-    """``elastic_figure_05`` → *Elastic*, Figure 5."""
-    paper, kind, number = name.split("_")
-    return f"*{paper.capitalize()}*, {kind.capitalize()} {int(number)}"
+    """``elastic_figure_05`` → *Elastic*, Figure 5; with ``_spark``, what was measured there."""
+    paper, kind, number, *where = name.split("_")
+    return f"*{paper.capitalize()}*, {kind.capitalize()} {int(number)}{', on Spark' if where else ''}"
 
 
 def entry_of(
@@ -93,9 +93,9 @@ def to_json(data: dict[str, Any]) -> str:
     return re.sub(r'"@(\d+)@"', lambda found: statements[int(found[1])], text) + "\n"
 
 
-def _place(name: str) -> tuple[int, str, str]:
-    paper, kind, number = name.split("_")
-    return ORDER.index(paper), kind, number
+def _place(name: str) -> tuple[int, str, str, bool]:
+    paper, kind, number, *where = name.split("_")
+    return ORDER.index(paper), kind, number, bool(where)
 
 
 def render(data: dict[str, Any]) -> str:
@@ -104,8 +104,9 @@ def render(data: dict[str, Any]) -> str:
     parts = [
         "# Reproduction of the papers' figures",
         "Every figure and table below was measured with this system's own code: the controllers and partitioning "
-        "functions that also run on Spark, and the papers' own splitters, channels and mergers, in virtual time. "
-        "Made by `python -m experiments`; the same as data: `reproduction.json`. All that was measured beyond the "
+        "functions that also run on Spark, and the papers' own splitters, channels and mergers, in virtual time; those "
+        "marked *on Spark* by the product itself, on Spark. Made by `python -m experiments` and `python -m experiments "
+        "--spark`; the same as data: `reproduction.json`. All that was measured beyond the "
         "statements: `python -m experiments NAME --tables`.",
         "How to read it. Each figure lists what the paper says about it, the paper's number, ours, and a verdict that "
         "code decides from the two: *meets* (a number within the tolerance the line names, which follows from the "

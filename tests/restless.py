@@ -5,17 +5,20 @@ from hypothesis import strategies as st
 from anabranch import faults
 from anabranch.testing import ParallelRun
 
-POINTS = ["epoch begun", "segment written", "job done", "sink written", "manifest written"]
-crashes = st.lists(st.tuples(st.sampled_from(POINTS), st.integers(0, 3)), max_size=4)
+POINTS = ["epoch begun", "segment written", "job done", "sink written", "commit checked", "manifest written"]
 
 
 class Crash(BaseException):
     """The end of a driver."""
 
 
-def restless_output(data, stream, checkpoint, seed=0, clocks_ms=(), ends=False):
-    """What comes out of a run whose drivers die, and whose regions get other numbers of channels between epochs."""
-    left, written = data.draw(crashes), {}
+def restless_output(data, stream, checkpoint, seed=0, clocks_ms=(), ends=False, last=3):
+    """What comes out of a run whose drivers die, and whose regions get other numbers of channels between epochs.
+
+    `last` is the last epoch in which a driver may die.
+    """
+    left = data.draw(st.lists(st.tuples(st.sampled_from(POINTS), st.integers(0, last)), max_size=4))
+    written = {}
 
     def die(point, facts):
         if (point, facts.get("epoch")) in left:
@@ -33,7 +36,7 @@ def restless_output(data, stream, checkpoint, seed=0, clocks_ms=(), ends=False):
                 for epoch in range(run.epochs):
                     run.run_epochs(epoch, epoch)
                     if data.draw(st.booleans()):
-                        for region in run.runner.regions:
+                        for region in run.runner.status():
                             run.runner.rescale(region.name, data.draw(st.integers(1, 8)))
                 if ends:
                     run.end()

@@ -593,6 +593,33 @@ def test_nothing_is_left_unfinished() -> None:
     assert not broken, f"\n{broken}"
 
 
+def forgotten_amounts(makefile: str, tests: dict[str, str]) -> list[str]:
+    """Amounts of random cases that tests take from the environment and that the nightly run does not raise."""
+    nightly = makefile.partition("test-nightly:")[2].partition("\n\n")[0].replace("\\\n", " ")
+    raised = {
+        (amount, test)
+        for line in nightly.splitlines()
+        for amount in re.findall(r"(ANABRANCH_\w+)=", line)
+        for test in re.findall(r"tests/\S+\.py", line)
+    }
+    wanted = {(amount, test) for test, text in tests.items() for amount in re.findall(r"ANABRANCH_[A-Z_]+", text)}
+    return [f"{test}: {amount}" for amount, test in sorted(wanted - raised)]
+
+
+def test_the_nightly_run_raises_every_amount() -> None:
+    tests = {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    tests = {path: text for path, text in tests.items() if path != "tests/test_tidy.py"}
+    assert forgotten_amounts((ROOT / "Makefile").read_text(), tests) == []
+
+
+def test_an_amount_that_the_nightly_run_forgets_is_found() -> None:
+    makefile = (
+        "test-nightly: x\n\tANABRANCH_A=5 pytest \\\n\t\ttests/test_a.py\n\nsoak:\n\tANABRANCH_B=1 tests/test_b.py\n"
+    )
+    tests = {"tests/test_a.py": 'environ["ANABRANCH_A"]', "tests/test_b.py": "ANABRANCH_B ANABRANCH_A"}
+    assert forgotten_amounts(makefile, tests) == ["tests/test_b.py: ANABRANCH_A", "tests/test_b.py: ANABRANCH_B"]
+
+
 def test_no_test_replaces_the_clock_of_the_process() -> None:
     broken = complaints([(path, shared_clock_breaches(path.read_text(encoding="utf-8"))) for path in texts()])
     assert not broken, f"\n{broken}"

@@ -70,10 +70,10 @@ AnyTask = TypeVar("AnyTask", bound=Task)
 
 
 def run_sequential(
-    streams: Sequence[Stream], *, clocks_ms: Sequence[int] = (), epochs_max: int | None = None
+    streams: Sequence[Stream], *, clocks_ms: Sequence[int] = (), epochs_max: int | None = None, ends: bool = False
 ) -> list[list[Row]]:
-    """The program of several streams made of rows on one thread: the output of each."""
-    return run_epochs([stream._node for stream in streams], clocks_ms, epochs_max).outputs
+    """The program of several streams made of rows on one thread: the output of each; `ends`: with the end of input."""
+    return run_epochs([stream._node for stream in streams], clocks_ms, epochs_max, ends).outputs
 
 
 def run_parallel(

@@ -100,3 +100,15 @@ def test_rows_have_what_the_annotated_class_has():
     stream = ab.from_rows([("a", 1.0), ("b", 2.0)], Reading).map(louder)
     assert run_parallel(stream) == stream.run_sequential() == [("a", 2.0), ("b", 4.0)]
     assert stream.plan().operator("map").model.forwards("sensor") == "sensor"
+
+
+class Odd(Waits):
+    def on_timer(self):
+        yield (1,)
+
+
+def test_what_needs_time_says_how_to_give_it():
+    with pytest.raises(ProgramError, match=r"Waits is called by itself, where no time passes: .*Harness"):
+        list(Waits().process(Reading("a", 1.0)))
+    with pytest.raises(ProgramError, match=r"Odd.on_timer is called as on_timer\(self, time\): too many"):
+        Harness(Odd(), Reading, by="sensor", schema="x long")

@@ -96,6 +96,7 @@ FIGURES: dict[str, set[str]] = {
     },
     "state": {"slowdown_held", "checkpoint_overhead"},
     "verify": {"cost", "tuples_again", "tuples", "differences", "rounds"},
+    "watch": {"rows_per_task", "task_ms", "call_us", "first_ms", "sample", "rounds"},
     "time": {"watermark_overhead", "timer_slowdown_held"},
     "stateful": {"ratio_transform_with_state", "ratio_apply_in_pandas", "ratio_native"},
 }
@@ -108,6 +109,7 @@ PURE = {
     "merger_speed",
     "operators",
     "simulator",
+    "watch",
     "soundness",
     "time",
 }

@@ -34,7 +34,6 @@ REFUSED = {
     "single_dispatch",
     "DispatchedMethod",
     "member_of_an_enumeration",
-    "behind_a_mapping_proxy",
     "CustomCopy",
     "CustomReduce",
     "KnowsItsSubclasses",

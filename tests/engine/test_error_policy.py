@@ -16,7 +16,7 @@ import anabranch as ab
 from anabranch import faults
 from anabranch.engine.sequential import SequentialRun
 from anabranch.errors import OperatorError, ProgramError, StateError
-from anabranch.testing import ParallelRun
+from anabranch.testing import ParallelRun, run_parallel
 from tests.compiler.product_path import compare, parallel, sequential
 from tests.engine.test_first_error import PLANTS, BoomError, Fails, Meets, raising
 from tests.graphs import build, cases, clocks
@@ -251,6 +251,15 @@ def test_a_letter_tells_tuple_operator_line_error_and_epoch():
     line = f"{__file__}:{test_a_letter_tells_tuple_operator_line_error_and_epoch.__code__.co_firstlineno + 3}"
     told = ("inverse", line, "ZeroDivisionError: integer division or modulo by zero", 1)
     assert tuple(letter)[1:] == told
+
+
+def test_a_letter_has_all_columns_of_its_tuple_also_those_that_nobody_reads():
+    source = ab.from_rows([(1, 0, "x"), (1, 2, "y"), (2, 0, None)], "k long, v long, unused string")
+    inverse = ab.agg.custom(int, lambda a, v: a + 10 // v, lambda a: a, "long", attribute="v")
+    found = source.aggregate(by="k", window=ab.count(1), n=inverse, on_error="dead_letter")
+    letters = found.dead_letters().select("tuple")
+    expected = [('{"k": 1, "v": 0, "unused": "x"}',), ('{"k": 2, "v": 0, "unused": null}',)]
+    assert letters.run_sequential() == run_parallel(letters, channels=3) == expected
 
 
 def test_letters_go_on_as_any_stream_does():

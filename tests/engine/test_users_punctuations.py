@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch as ab
-from anabranch import faults
 from anabranch.api.session import from_epochs
 from anabranch.errors import ProgramError
-from anabranch.testing import ParallelRun, run_parallel
+from anabranch.testing import run_parallel
+from tests.restless import restless_output
 
 EXAMPLES = int(os.environ.get("ANABRANCH_PUNCTUATION_EXAMPLES", "25"))
 COLUMNS = "k long, x long"
@@ -76,10 +76,6 @@ def built(epochs, steps):
     return stream, is_right
 
 
-class Crash(BaseException):
-    """The end of a driver."""
-
-
 @settings(max_examples=EXAMPLES, deadline=None, print_blob=True)
 @given(data=st.data(), chosen=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=5))
 def test_punctuations_of_users_operators_are_those_of_one_thread(tmp_path_factory, data, chosen):
@@ -90,27 +86,8 @@ def test_punctuations_of_users_operators_are_those_of_one_thread(tmp_path_factor
         with pytest.raises(ProgramError, match=r"expects (a|one) punctuated stream"):
             run_parallel(stream)
         return
-    points = ["segment written", "job done", "sink written", "manifest written"]
-    crashes = data.draw(st.lists(st.tuples(st.sampled_from(points), st.integers(0, 3)), max_size=2))
-
-    def die(point, facts):
-        if (point, facts.get("epoch")) in crashes:
-            crashes.remove((point, facts.get("epoch")))
-            raise Crash
-
-    checkpoint, written = str(tmp_path_factory.mktemp("checkpoint")), {}
-    faults.install(die)
-    try:
-        while True:
-            run = ParallelRun(stream, checkpoint, channels=data.draw(st.integers(1, 5)), written=written)
-            try:
-                run.run_epochs()
-                break
-            except Crash:
-                continue
-    finally:
-        faults.install(None)
-    assert run.output == stream.run_sequential()
+    found = restless_output(data, stream, str(tmp_path_factory.mktemp("checkpoint")))
+    assert found == stream.run_sequential()
 
 
 def test_marks_that_are_dropped_leave_punctuations_only():

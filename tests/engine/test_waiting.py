@@ -72,6 +72,14 @@ def facts(**more):
     return EpochFacts(3, 100.0, durations, 9, reports, {"a": 1, "b": 1, "c": 2}, **more)
 
 
+def test_tuples_that_go_round_are_taken_too():
+    """Else a loop whose source is at its end had no rows, and never got channels."""
+    found = measured(facts(fed_back=5), target_s=1.0, warm_up=False)
+    assert (found.taken_rows, found.ready_rows) == (14, None)
+    found = measured(facts(fed_back=5, ready_rows=11), target_s=1.0, warm_up=False)
+    assert (found.taken_rows, found.ready_rows) == (14, 16)
+
+
 def test_the_time_of_an_epoch_is_that_of_its_levels_its_sink_and_what_is_left():
     found = measured(facts(bookkeeping_s=0.3), target_s=1.0, warm_up=False)
     assert dict(found.region_s) == {SOURCE: 0.5, "a": 2.0, "b": 1.0, "c": 0.5}

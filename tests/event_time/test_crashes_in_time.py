@@ -5,15 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch as ab
-from anabranch import faults
 from anabranch.engine.worker import timed_calls, window_columns
 from anabranch.program.event_time import Timetable
-from anabranch.testing import ParallelRun, run_parallel
+from anabranch.testing import run_parallel
 from tests.event_time.test_end_of_input import PROGRAMS
 from tests.event_time.test_watermarks import EXAMPLES, source
 from tests.event_time.timed_programs import COLUMNS, cuts, rows
+from tests.restless import restless_output
 
-POINTS = ["epoch begun", "segment written", "job done", "sink written", "commit checked", "manifest written"]
 MEETING = {
     "united": lambda one, other: one.union(other),
     "aligned": lambda one, other: one.align(other, on="at", by="k"),
@@ -29,10 +28,6 @@ MEETING = {
 steps = st.lists(st.sampled_from(sorted(PROGRAMS)), min_size=1, max_size=3)
 
 
-class Crash(BaseException):
-    """The end of a driver."""
-
-
 @settings(max_examples=EXAMPLES // 2, deadline=None, print_blob=True)
 @given(data=st.data(), chosen=steps, seed=st.integers(0, 999))
 def test_a_driver_that_dies_anywhere_is_gone_on_from(tmp_path_factory, data, chosen, seed):
@@ -44,28 +39,8 @@ def test_a_driver_that_dies_anywhere_is_gone_on_from(tmp_path_factory, data, cho
     for step in chosen:
         stream = PROGRAMS[step](stream)
     clocks = sorted(data.draw(st.lists(st.integers(0, 9000), min_size=1, max_size=5)))
-    crashes = data.draw(st.lists(st.tuples(st.sampled_from(POINTS), st.integers(0, 4)), max_size=4))
-    checkpoint, written = str(tmp_path_factory.mktemp("checkpoint")), {}
-
-    def die(point, facts):
-        if (point, facts.get("epoch")) in crashes:
-            crashes.remove((point, facts.get("epoch")))
-            raise Crash
-
-    faults.install(die)
-    try:
-        while True:
-            channels = data.draw(st.integers(1, 5))
-            run = ParallelRun(stream, checkpoint, channels=channels, seed=seed, written=written, clocks_ms=clocks)
-            try:
-                run.run_epochs()
-                run.end()
-                break
-            except Crash:
-                continue
-    finally:
-        faults.install(None)
-    assert run.output == stream.run_sequential(clocks_ms=clocks, ends=True)
+    found = restless_output(data, stream, str(tmp_path_factory.mktemp("checkpoint")), seed, clocks, ends=True, last=4)
+    assert found == stream.run_sequential(clocks_ms=clocks, ends=True)
 
 
 @pytest.mark.parametrize("bug", ["since when a key waits", "the last time of an epoch", "over columns"])

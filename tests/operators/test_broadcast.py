@@ -10,6 +10,8 @@ import anabranch as ab
 from anabranch.api.session import from_epochs
 from anabranch.engine.worker import exchange
 from anabranch.errors import CheckpointError, OperatorError, ProgramError, StateError
+from anabranch.state.files import LocalFiles
+from anabranch.state.reader import CheckpointReader
 from anabranch.testing import Harness, ParallelRun, run_parallel
 from tests.restless import restless_output
 
@@ -230,6 +232,16 @@ def test_it_is_kept_once_and_a_program_without_it_is_refused(tmp_path):
     run = ParallelRun(stream, str(tmp_path), channels=4)
     run.run_epochs()
     assert list(run.checkpoint.latest().facts.broadcasts) == ["Alerts"]
+    reader = CheckpointReader(LocalFiles(f"{tmp_path}/anabranch"))
+    assert reader.broadcast("Alerts") == {"limits": {"a": [4], "b": [5]}, "told": 2}
+    first, *keys = reader.table("Alerts").to_pylist()
+    assert (first["key"], first["key_group"], first["limits"], first["seen"]) == (
+        None,
+        None,
+        "{'a': [4], 'b': [5]}",
+        None,
+    )
+    assert len(keys) == 9 and all(row["seen"] == "1" and row["limits"] is None for row in keys)
 
     class Fewer(Alerts):
         limits = None

@@ -1,12 +1,15 @@
-"""The examples of docs/operators.md build and run, and its table of counts names every count there is."""
+"""The examples of docs/operators.md and docs/time.md run, and the table of counts names every count there is."""
 
+import ast
+import datetime
 import re
 from pathlib import Path
 
 import anabranch as ab
 from anabranch.operators import library_operator as library
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "operators.md").read_text()
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+TEXT = (DOCS / "operators.md").read_text()
 
 STREAMS = {
     "usage": ([("a", 1, 2), ("a", 59, 3), ("a", 70, 1)], "app string, time long, flow long"),
@@ -42,6 +45,38 @@ def test_the_examples_give_what_the_text_says():
     assert [(letter.operator, letter.error[:17]) for letter in names["letters"].run_sequential()] == [
         ("rates", "ZeroDivisionError")
     ]
+
+
+def test_the_examples_on_time_run():
+    """With rows where they read files."""
+    start = datetime.datetime(2024, 3, 10, 4, tzinfo=datetime.UTC)  # the day clocks go forward in New York
+    hours = [("s", start + datetime.timedelta(hours=n)) for n in range(30)]
+    orders = [("a", "ordered", start), ("b", "ordered", start), ("b", "paid", start + datetime.timedelta(minutes=5))]
+    rows = [("s", n, float(n)) for n in range(90)]
+
+    class Session:
+        def from_files(self, path, form, schema):
+            return ab.from_rows(rows, schema)
+
+    names = {"ab": ab, "datetime": datetime, "session": Session()}
+    names["orders"] = ab.from_rows(orders, "order string, kind string, at timestamp")
+    text = (DOCS / "time.md").read_text()
+    found = []
+    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        if "local_time" in block:
+            names["readings"] = ab.from_rows(hours, "sensor string, at timestamp")
+        *statements, last = ast.parse(block).body
+        exec(compile(ast.Module(statements, []), "docs/time.md", "exec"), names)
+        if isinstance(last, ast.Expr):
+            found.append(eval(compile(ast.Expression(last.value), "docs/time.md", "eval"), names))
+        else:
+            exec(compile(ast.Module([last], []), "docs/time.md", "exec"), names)
+    unpaid, days = found
+    assert names["counts"].run_sequential() == [("s", 60)]
+    assert [tuple(t) for t in names["moving"].run_sequential()][:2] == [("s", 4.5), ("s", 9.5)]
+    assert {t.why for t in names["updates"].run_sequential()} == {"early", "close"}
+    assert unpaid.run_sequential(ends=True) == [("a", start + datetime.timedelta(hours=1))]
+    assert [t.n for t in days.run_sequential(ends=True)] == [1, 23, 6]
 
 
 def test_every_method_and_every_count_is_described():

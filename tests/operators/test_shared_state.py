@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch.api.session import from_epochs
 from anabranch.errors import OperatorError, ProgramError, SchemaError
-from anabranch.testing import ParallelRun, run_parallel
+from anabranch.testing import ParallelRun, run_parallel, run_sequential
+from tests.event_time.timed_programs import cuts, rows
 from tests.restless import restless_output
 
 EXAMPLES = int(os.environ.get("ANABRANCH_EXAMPLES", "0")) or 8
@@ -87,6 +88,83 @@ def test_its_state_is_kept_once_and_can_be_read(tmp_path):
     assert reader.value("share", 2) == {"failed": 0, "seen": [-3], "mine": 0, "total": 3}
 
 
+class Forgets(ab.Operator):
+    """Failures are forgotten some time after the last."""
+
+    failed: int = ab.state(default=0)
+
+    def process(self, t):
+        self.failed += 1
+        for due in self.timers.pending:
+            self.timers.cancel(due)
+        self.timers.at(t.at + 4)
+
+    def on_timer(self, time):
+        yield (-1, time, self.failed)
+        self.failed = 0
+
+
+class Reminds(ab.Operator):
+    """Has timers of its own, for the same times among them, and for times that have passed."""
+
+    failed: int = ab.state(default=0)
+    last: int = ab.state(default=0)
+
+    def process(self, t):
+        self.last = t.x
+        self.timers.at(t.at + t.x)
+        if self.failed > 1:
+            yield (t.k, t.at, self.failed)
+
+    def on_timer(self, time):
+        if self.last == 3:
+            raise ValueError(time)
+        yield (self.last, time, self.failed)
+        if self.last % 2:
+            self.last += 1
+            self.timers.at(time + 2)
+
+    def on_end(self):
+        yield (-2, self.last, self.failed)
+
+
+EVENTS = "k long, at long, x long"
+KEYS = {
+    "k": "k",
+    "computed": lambda t: t.k // 2,
+    "named": ab.key(lambda t: (t.k % 2, str(t.k // 2)), "a long, b string"),
+}
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    data=st.data(), by=st.sampled_from(sorted(KEYS)), channels=st.integers(1, 8), policy=st.sampled_from(["skip", None])
+)
+def test_timers_are_an_operators_own_and_see_what_is_shared(tmp_path_factory, data, by, channels, policy):
+    tuples = [each if policy else (*each[:2], each[2] % 3) for each in data.draw(rows(25))]
+    built = []
+    for epochs in ([tuples], data.draw(cuts(tuples))):
+        source = from_epochs(epochs, EVENTS).event_time("at", 2)
+        source = source.on_error(policy) if policy else source
+        one, other = source.split(lambda t: t.x % 2 == 1)
+        forgotten, reminded = ab.share((one, Forgets(), EVENTS), (other, Reminds(), EVENTS), by=KEYS[by])
+        built.append(reminded.union(forgotten))
+    expected = built[0].run_sequential(ends=True)
+    assert built[1].run_sequential(ends=True) == expected
+    assert run_parallel(built[1], channels=channels, ends=True) == expected
+    assert restless_output(data, built[1], str(tmp_path_factory.mktemp("checkpoint")), ends=True) == expected
+
+
+def test_of_one_time_the_operator_named_first_is_called_first():
+    source = from_epochs([[(1, 10, 4), (1, 11, 3), (1, 11, 4)], [(1, 100, 0)]], EVENTS).event_time("at")
+    one, other = source.split(lambda t: t.x == 3)
+    streams = ab.share((one, Forgets(), EVENTS), (other, Reminds(), EVENTS), by="k")
+    # Both have a timer at 15, and what the first forgets then the second no longer sees.
+    assert run_sequential(streams) == [[(-1, 15, 1)], [(0, 14, 1), (0, 15, 0), (0, 100, 0)]]
+    both = streams[1].union(streams[0])
+    assert both.run_sequential() == run_parallel(both, channels=3) == [(0, 14, 1), (-1, 15, 1), (0, 15, 0), (0, 100, 0)]
+
+
 class Other(ab.Operator):
     failed: int = ab.state(default=7)
 
@@ -94,9 +172,16 @@ class Other(ab.Operator):
         yield t
 
 
-class Waits(Orders):
-    def on_timer(self, time):
+class Marks(Orders):
+    def on_punctuation(self):
         yield (1, 2)
+
+
+class Ruled(Orders):
+    rules: int = ab.broadcast(default=0)
+
+    def on_broadcast(self, t):
+        self.rules += 1
 
 
 class Stray(Orders):
@@ -147,7 +232,8 @@ def test_what_cannot_be_shared_is_refused_with_the_reason():
     first, second = ab.from_rows([], LOGINS), ab.from_rows([(1, 2)], ORDERS)
     for other, text in [
         (Other(), "begin with the same default"),
-        (Waits(), "has on_timer"),
+        (Marks(), "has on_punctuation, and the streams"),
+        (Ruled(), "has broadcast state, which belongs to no key"),
         (Apart(), "nothing is shared"),
         (lambda t: t, "instance of an ab.Operator"),
     ]:

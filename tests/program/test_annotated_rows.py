@@ -105,7 +105,53 @@ def twice(t: Offer) -> Iterator[Bid]:
         yield Bid(t.who, -t.price)
 
 
+def pence(t: Bid) -> int:
+    return t.raised(1).price
+
+
+def initial(t: Bid) -> str:
+    return t.raised(1).who[:1]
+
+
+def both(a: Bid, b: Offer | None):
+    if not isinstance(a, Bid) or not isinstance(b, Offer | None):
+        raise TypeError(a, b)
+    return (a.who, a.raised(1).price + (100 if b is not None and b.high() else 0))
+
+
+def more(t: Bid, m) -> bool:
+    return t.raised(0).price >= m.first[0].price
+
+
+def added(total: int, t: Offer) -> int:
+    return total + t.high()
+
+
 PROGRAMS = {
+    "select": lambda s: s.select("who", price=(pence, "long")),
+    "key": lambda s: s.deduplicate(by=pence),
+    "named key": lambda s: s.aggregate(
+        by=ab.key(initial, "name string"), window=ab.running(), price=ab.agg.max("price")
+    ).select(who="name", price="price"),
+    "where": lambda s: s.aggregate(by="who", window=ab.running(), price=ab.agg.sum("price").where(high)),
+    "where, computed key": lambda s: s.aggregate(
+        by=ab.key(lambda t: t.who * 2, "name string"), window=ab.tumbling(2), price=ab.agg.count().where(high)
+    ).select(who="name", price="price"),
+    "custom": lambda s: s.aggregate(
+        by="who", window=ab.tumbling(2), price=ab.agg.custom(int, added, lambda a: a, "long").where(high)
+    ),
+    "deleted": lambda s: s.aggregate(
+        by="who", window=ab.running(latest_of="price", deleted=high), price=ab.agg.count()
+    ),
+    "changes": lambda s: s.changes(by="who", deleted=high).select("who", "price"),
+    "join": lambda s: s.join(s.filter(high), by="who", window=ab.count(2), how="left", function=both, schema=Bid),
+    "join, computed key": lambda s: s.join(s, by=(pence, pence), window=ab.count(1), function=both, schema=Bid),
+    "match": lambda s: s.match(
+        by="who",
+        pattern=[ab.step("first", high), ab.step("second", more)],
+        emit=lambda m: (m.first[0].who, m.second[0].price),
+        schema=Bid,
+    ),
     "property": lambda s: s.map(euros, schema=Bid),
     "method": lambda s: s.map(raised),
     "dataclass": lambda s: s.filter(high),
@@ -133,6 +179,13 @@ def test_parallel_is_what_one_thread_gives(tmp_path_factory, epochs, chosen, cha
     expected = stream.run_sequential()
     assert run_parallel(stream, channels=channels) == expected
     assert restless_output(data, stream, str(tmp_path_factory.mktemp("checkpoint"))) == expected
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_every_place_for_a_function_gives_the_class(name):
+    stream = PROGRAMS[name](from_epochs([[("a", 7), ("b", 3)], [("a", 8), ("b", 9), ("a", 1), ("a", 6)]], Bid))
+    expected = stream.run_sequential()
+    assert expected and run_parallel(stream, channels=3) == expected
 
 
 def test_nested_classes_are_made_too():

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.errors import StateError
-from anabranch.state.codec import _EXTENSIONS, comparable, decode, encode
+from anabranch.state.codec import _EXTENSIONS, comparable, decode, encode, encode_flat
 
 
 def same(one, other) -> bool:
@@ -114,6 +114,23 @@ values = st.recursive(
 @given(values)
 def test_any_nested_value_comes_back_with_its_exact_types(value):
     assert same(decode(encode(value)), value)
+
+
+FLAT = st.lists(st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.binary())
+
+
+@given(FLAT)
+def test_flat_values_have_the_bytes_that_any_list_has(values):
+    assert encode_flat(values) == encode(values)
+
+
+@given(FLAT, st.integers(1, 300))
+def test_a_nan_among_many_numbers_is_found(values, count):
+    nan = float("nan")
+    for value in ([*values, *(-1.5 + at for at in range(count)), nan, nan], {"a": [[nan, *values]], "b": nan}):
+        found = decode(encode(value))
+        assert repr(found) == repr(value)
+    assert found["a"][0][0] is found["b"]
 
 
 def test_the_comparison_of_these_tests_can_fail():

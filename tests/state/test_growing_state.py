@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch as ab
-from anabranch import faults
 from anabranch.api.session import from_epochs
 from anabranch.errors import StateError
 from anabranch.state import deltas
@@ -18,6 +17,7 @@ from anabranch.state.deltas import applied, combined, delta_of, is_delta
 from anabranch.state.files import LocalFiles
 from anabranch.state.reader import CheckpointReader
 from anabranch.testing import ParallelRun
+from tests.restless import restless_output
 
 EXAMPLES = int(os.environ.get("ANABRANCH_GROWING_EXAMPLES", "10"))
 COLUMNS = "k long, x long"
@@ -133,37 +133,15 @@ def growing(epochs):
     return from_epochs(epochs, COLUMNS).process(Growing(), by="k", schema=OUT, name="growing")
 
 
-class Crash(BaseException):
-    """The end of a driver."""
-
-
 @settings(max_examples=EXAMPLES, deadline=None, print_blob=True)
 @given(data=st.data())
 def test_what_grows_is_as_on_one_thread_with_crashes_and_rescalings(tmp_path_factory, data):
     """Values of all sizes, also those that are written whole, some keys silent for long."""
     rows = st.tuples(st.sampled_from([0, 0, 0, 1, 1, 2]), st.integers(0, 80))
     epochs = data.draw(st.lists(st.lists(rows, max_size=25), min_size=5, max_size=14))
-    stream, checkpoint, written = growing(epochs), str(tmp_path_factory.mktemp("checkpoint")), {}
-    points = ["segment written", "job done", "sink written", "manifest written"]
-    crashes = data.draw(st.lists(st.tuples(st.sampled_from(points), st.integers(0, 13)), max_size=4))
-
-    def die(point, facts):
-        if (point, facts.get("epoch")) in crashes:
-            crashes.remove((point, facts.get("epoch")))
-            raise Crash
-
-    faults.install(die)
-    try:
-        while True:
-            run = ParallelRun(stream, checkpoint, channels=data.draw(st.integers(1, 3)), written=written)
-            try:
-                run.run_epochs(run.runner.epochs_done)
-                break
-            except Crash:
-                continue
-    finally:
-        faults.install(None)
-    assert run.output == stream.run_sequential()
+    stream = growing(epochs)
+    found = restless_output(data, stream, str(tmp_path_factory.mktemp("checkpoint")), last=13)
+    assert found == stream.run_sequential()
 
 
 def bytes_per_epoch(checkpoint, epochs, tuples=1):

@@ -234,6 +234,7 @@ def keyed_logic(
     ProgramError if what it defines does not go together.
     """
     kind = type(operator)
+    _check_signatures(kind)
     declared = state_fields(kind)
     is_timed = kind.on_timer is not TimedOperator.on_timer or kind.on_end is not TimedOperator.on_end
     prototype = make_prototype(operator)
@@ -275,6 +276,29 @@ def keyed_logic(
     return Keyed(
         prototype, method, fields, transient=transient, timed="fire_timers", by_clock=by_clock, history=history
     )
+
+
+_CALLED = {
+    "on_timer": ("self", "time"),
+    "on_end": ("self",),
+    "on_punctuation": ("self",),
+    "on_broadcast": ("self", "t"),
+}
+
+
+def _check_signatures(kind: type) -> None:
+    """ProgramError if a method that is called between tuples cannot be called with what it gets."""
+    for name, taken in _CALLED.items():
+        method = inspect.getattr_static(kind, name, None)
+        if not inspect.isfunction(method):
+            continue
+        try:
+            inspect.signature(method).bind(*taken)
+        except TypeError as problem:
+            raise ProgramError(
+                f"{kind.__name__}.{name} is called as {name}({', '.join(taken)}): {problem}; write it as "
+                f"def {name}({', '.join(taken)})"
+            ) from None
 
 
 def broadcast_logic(operator: Operator, is_given: bool) -> Broadcast | None:

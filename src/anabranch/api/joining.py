@@ -17,6 +17,7 @@ from anabranch.operators.aligning import align_logic
 from anabranch.operators.joins import changing_enrich_logic, enrich_logic, join_logic, key_pairs, static_enrich_logic
 from anabranch.operators.sorting import combine_logic
 from anabranch.operators.windows import Policy
+from anabranch.program.annotated_rows import seeing
 from anabranch.program.changing_table import TableShape
 from anabranch.program.graph import Location, Logic, Union, caller_location
 from anabranch.program.schema import Schema
@@ -87,7 +88,8 @@ def join(
         scales = scale_of(stream._node), scale_of(other._node)
         ttl_ms = to_milliseconds(ttl)
         columns, written = (left.stream.schema, right.stream.schema), (stream.schema, other.schema)
-        return join_logic(*columns, pairs, window, how, function, schema, called, ttl_ms, scales, written)
+        made = function if function is None else seeing(function, *written, nulls=True)
+        return join_logic(*columns, pairs, window, how, made, schema, called, ttl_ms, scales, written)
 
     made = put(left.stream, "join", make, location, name, keys[0], others=(right.stream,), keys=keys)
     return like(made, stream)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from anabranch.api.building import key_of, put
 from anabranch.errors import SchemaError
 from anabranch.operators.key_columns import AsText, Field, key_columns_logic, without_columns_logic
+from anabranch.program.annotated_rows import seeing
 from anabranch.program.annotations import arrow_type_of
 from anabranch.program.graph import Location
 from anabranch.program.schema import Schema
@@ -235,6 +236,7 @@ def _part(stream: Stream, method: str, part: Any, location: Location, typed: boo
             f"{method} at {location}: the key {of!r} is not a column; expected a column, a field of a struct "
             "('bid.auction'), a function of a tuple, ab.key(…), or a list of these"
         )
+    of = seeing(of, stream.schema)
     if columns is not None and " " in columns.strip():
         try:
             return _Part(tuple(Schema.of(columns).arrow), of, of)

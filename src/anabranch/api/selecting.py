@@ -11,6 +11,7 @@ from anabranch.api.building import put
 from anabranch.api.keys import field_of, type_of_result
 from anabranch.errors import SchemaError
 from anabranch.operators.chosen_columns import select_logic
+from anabranch.program.annotated_rows import seeing
 from anabranch.program.ddl import parse_ddl
 from anabranch.program.graph import Location, caller_location
 from anabranch.program.schema import Schema
@@ -67,6 +68,7 @@ def select(stream: Stream, *columns: str, **named: Column) -> Stream:
                 f"select at {location}: {name}={what!r}: expected a column, a function of a tuple, or a function and "
                 "the type of its result"
             )
+        function = seeing(function, schema)
         add(name, _type(name, function, said, schema, location), function)
         functions.append(function)
     if not fields:

@@ -166,8 +166,9 @@ class Session:
             The query's checkpointLocation, or its stateLocation if it has one, on any path Spark can read or in an
             S3 store.
         operator : str, optional
-            An operator: one row per key, with its key group and its state as text. Without one: a row per operator
-            with its numbers of keys, key groups and segments, and its size.
+            An operator: one row per key, with its key group and its state as text; broadcast state in a row before
+            them, without a key. Without one: a row per operator with its numbers of keys, key groups and
+            segments, and its size.
         epoch : int, optional
             The version; the newest by default.
         """

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 from typing import TYPE_CHECKING, Any
 
-from anabranch.api.building import key_of, output_schema, put
-from anabranch.api.declarations import Operator, make_prototype, state_fields, to_milliseconds
+from anabranch.api.building import output_schema, put
+from anabranch.api.declarations import Operator, keyed_logic, state_fields, to_milliseconds
+from anabranch.api.keys import By, KeyedStream, keyed_by
+from anabranch.api.stream_time import scale_of
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.operators.shared_state import emitted_schema, members_logic, pick_logic, tag_logic, tagged_schema
 from anabranch.operators.timers import TimedOperator
 from anabranch.program.annotated_rows import seeing_methods
 from anabranch.program.broadcasting import broadcast_fields
-from anabranch.program.graph import Location, caller_location
+from anabranch.program.graph import Location, Logic, caller_location
 from anabranch.program.schema import Schema
 
 if TYPE_CHECKING:
@@ -22,8 +25,9 @@ if TYPE_CHECKING:
 
 def share(
     *members: tuple[Stream, Operator] | tuple[Stream, Operator, Any],
-    by: str | list[str] | tuple[str, ...],
+    by: By,
     ttl: float | datetime.timedelta | None = None,
+    time: str | None = None,
     name: str | None = None,
 ) -> tuple[Stream, ...]:
     """Operators over several streams that share the state which they declare under the same name.
@@ -37,10 +41,14 @@ def share(
         An instance of an `Operator` class for each stream. State that two classes declare under one name, with the same
         default or factory, is one; all other state is an operator's own. The schema is that of what it emits, as
         in ``process``.
-    by : str or list of str
-        The key: columns that all streams have, of the same types.
+    by : str, function, ab.key(…), or list of these
+        The key: columns that all streams have, fields of structs, functions of a tuple; of the same types everywhere.
     ttl : seconds or timedelta, optional
         How long the state of a key lives after any of the operators last changed it, by the clock of the epochs.
+    time : "event" or "clock", optional
+        Which time timers follow: the watermark of all streams that have event time, which is the default if one has,
+        or the clock of the epochs. Timers are an operator's own; of one time those of the operator named first are
+        called first.
 
     Returns
     -------
@@ -68,7 +76,8 @@ def share(
     location = caller_location()
     if len(members) < 2:
         raise ProgramError(f"share at {location}: expected two or more of (stream, operator): one shares nothing")
-    checked = [_checked(each, by, location) for each in members]
+    called = name or "share"
+    checked = [_checked(each, by, location, called) for each in members]
     fields = [state_fields(type(operator)) for _, operator, _, _ in checked]
     names = [field.name for each in fields for field in each]
     if len(set(names)) == len(names):
@@ -76,44 +85,43 @@ def share(
             f"share at {location}: no two of the operators declare state of the same name, so nothing is shared; use "
             "process(…) for each"
         )
-    key = checked[0][2]
-    for stream, _, _, _ in checked[1:]:
-        for column in key:
-            kinds = checked[0][0].schema.type_of(column), stream.schema.type_of(column)
+    first, key = checked[0][2].stream, checked[0][2].names
+    for _, _, keyed, _ in checked[1:]:
+        for column, other in zip(key, keyed.names, strict=True):
+            kinds = first.schema.type_of(column), keyed.stream.schema.type_of(other)
             if kinds[0] != kinds[1]:
                 raise SchemaError(
                     f"share at {location}: the key column {column!r} is {kinds[0]} in one stream and {kinds[1]} in "
-                    "another; bring them to one type with map(…) first"
+                    "another; bring them to one type with map(…) first, or say it: by=ab.key(…, 'name long')"
                 )
-    inputs = [stream.schema for stream, _, _, _ in checked]
-    columns, route = tagged_schema(inputs, key)
-    called = name or "share"
+    columns, route = tagged_schema([stream.schema for stream, *_ in checked], [first.schema.type_of(k) for k in key])
     tagged = [
         put(
-            stream,
+            keyed.stream,
             "share",
-            functools.partial(tag_logic, at, len(checked), stream.schema, key, columns),
+            functools.partial(
+                tag_logic, at, len(checked), keyed.stream.schema, keyed.names, stream.schema.names, columns
+            ),
             location,
             None,
             wanted=f"{called}-tag",
             part_of=called,
         )
-        for at, (stream, _, _, _) in enumerate(checked)
+        for at, (stream, _, keyed, _) in enumerate(checked)
     ]
     outputs = [output for _, _, _, output in checked]
-    prototypes = [
-        seeing_methods(make_prototype(operator), {"process": stream.schema}) for stream, operator, _, _ in checked
-    ]
-    owners = list(zip(prototypes, fields, inputs, outputs, strict=True))
-    together = put(
-        tagged[0].union(*tagged[1:]),
-        "share",
-        lambda it: members_logic(owners, emitted_schema(outputs), to_milliseconds(ttl), it),
-        location,
-        name,
-        route,
-        wanted="share",
-    )
+    ttl_ms = to_milliseconds(ttl)
+
+    def make(it: str) -> tuple[Logic, Schema]:
+        scale = scale_of(*(stream._node for stream, *_ in checked))
+        alone = []
+        for stream, operator, _, output in checked:
+            logic = keyed_logic(operator, ttl_ms, False, scale, time if _is_timed(type(operator)) else None)
+            prototype = seeing_methods(logic.prototype, {"process": stream.schema})
+            alone.append((dataclasses.replace(logic, prototype=prototype), stream.schema, output))
+        return members_logic(alone, emitted_schema(outputs), ttl_ms, it)
+
+    together = put(tagged[0].union(*tagged[1:]), "share", make, location, name, route, wanted="share")
     return tuple(
         put(
             together,
@@ -127,7 +135,11 @@ def share(
     )
 
 
-def _checked(member: Any, by: Any, location: Location) -> tuple[Stream, Operator, tuple[str, ...], Schema]:
+def _is_timed(kind: type[Operator]) -> bool:
+    return kind.on_timer is not TimedOperator.on_timer or kind.on_end is not TimedOperator.on_end
+
+
+def _checked(member: Any, by: Any, location: Location, called: str) -> tuple[Stream, Operator, KeyedStream, Schema]:
     from anabranch.api.stream import Stream
 
     if not isinstance(member, tuple) or len(member) not in (2, 3):
@@ -142,14 +154,17 @@ def _checked(member: Any, by: Any, location: Location) -> tuple[Stream, Operator
     kind = type(operator)
     if kind.process is Operator.process:
         raise ProgramError(f"share at {location}: {kind.__name__} has no process(self, t) method")
-    waits = [each for each in ("on_timer", "on_end") if getattr(kind, each) is not getattr(TimedOperator, each)]
-    waits += ["on_punctuation"] if hasattr(kind, "on_punctuation") else []
-    if waits or broadcast_fields(kind):
-        what = waits[0] if waits else "broadcast state"
+    if hasattr(kind, "on_punctuation"):
         raise ProgramError(
-            f"share at {location}: {kind.__name__} has {what}, and state that several operators change is called for "
-            "tuples only; keep what waits in an operator of its own, behind these"
+            f"share at {location}: {kind.__name__} has on_punctuation, and the streams of operators that share state "
+            "are one behind them, without punctuations: one would not say where it stands in the other. Let a timer "
+            "do it, or keep what a punctuation closes in an operator of its own, behind these"
         )
-    key = key_of(stream, "share", by, location)
+    if broadcast_fields(kind):
+        raise ProgramError(
+            f"share at {location}: {kind.__name__} has broadcast state, which belongs to no key, and what is shared is "
+            "the state of a key. Let a process(…, broadcast=…) before it add what the rules say to the tuples"
+        )
+    keyed = keyed_by(stream, "share", by, location, called)
     given = member[2] if len(member) == 3 else None
-    return stream, operator, key, output_schema(stream, "process", operator, given, location, "process")
+    return stream, operator, keyed, output_schema(stream, "process", operator, given, location, "process")

@@ -252,7 +252,7 @@ class Stream:
             scale = stream_time.scale_of(self._node)
             if scale is not None:  # of one kind
                 stream_time.scale_of(self._node, *(other._node for other in others))
-            history = state_history(version, migrate, state_fields(kind), location)
+            history = state_history(version, migrate, state_fields(kind))
             logic = keyed_logic(operator, to_milliseconds(ttl), transient, scale, time, history)
             told = broadcast_logic(operator, broadcast is not None)
             taken = {"process": self.schema}

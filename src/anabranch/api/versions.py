@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.api.building import remade
 from anabranch.errors import ProgramError
-from anabranch.program.graph import Location, caller_location
+from anabranch.program.graph import caller_location
 from anabranch.program.state_fields import FIRST_VERSION, StateField, StateHistory
 
 if TYPE_CHECKING:
@@ -35,15 +35,14 @@ def was(stream: Stream, *names: str) -> Stream:
     return remade(stream, was=(*stream._node.was, *names))
 
 
-def state_history(version: Any, migrate: Any, fields: Sequence[StateField], location: Location) -> StateHistory | None:
+def state_history(version: Any, migrate: Any, fields: Sequence[StateField]) -> StateHistory | None:
     """What `process(…, version=…, migrate=…)` says of an operator with these fields; None: it is the first version."""
-    where = f"process at {location}"
     if isinstance(version, bool) or not isinstance(version, int) or version < FIRST_VERSION:
-        raise ProgramError(f"{where}: version={version!r}: expected a whole number from {FIRST_VERSION} on")
+        raise ProgramError(f"version={version!r}: expected a whole number from {FIRST_VERSION} on")
     if version == FIRST_VERSION:
         if migrate is not None:
             raise ProgramError(
-                f"{where}: migrate=… makes state of one version from that of the one before; say which version it is "
+                "migrate=… makes state of one version from that of the one before; say which version it is "
                 "now: version=2"
             )
         return None
@@ -51,11 +50,10 @@ def state_history(version: Any, migrate: Any, fields: Sequence[StateField], loca
     for each, step in given.items():
         if isinstance(each, bool) or not isinstance(each, int) or not FIRST_VERSION <= each < version:
             raise ProgramError(
-                f"{where}: migrate has a step from version {each!r}; expected one from {FIRST_VERSION} to {version - 1}"
+                f"migrate has a step from version {each!r}; expected one from {FIRST_VERSION} to {version - 1}"
             )
         if not callable(step):
             raise ProgramError(
-                f"{where}: migrate={step!r}: expected a function that takes the fields of a key as a dict, "
-                "and gives a dict"
+                f"migrate={step!r}: expected a function that takes the fields of a key as a dict, and gives a dict"
             )
     return StateHistory(version, dict(given), tuple(field.name for field in fields))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -14,11 +15,12 @@ from anabranch.errors import ProgramError, SchemaError
 from anabranch.operators.agg import Aggregation
 from anabranch.operators.aggregation import aggregate_logic
 from anabranch.operators.late_tuples import late_logic, results_logic
-from anabranch.operators.pattern_matching import match_logic
+from anabranch.operators.pattern_matching import match_logic, seeing_pattern
 from anabranch.operators.running_windows import RunningWindow
 from anabranch.operators.sorting import deduplicate_logic, sort_logic
 from anabranch.operators.top_tuples import top_logic
 from anabranch.operators.windows import POLICIES, Policy, Sliding, Tumbling, tumbling
+from anabranch.program.annotated_rows import seeing
 from anabranch.program.graph import Location, Logic, caller_location
 from anabranch.program.hashing import is_hashable
 from anabranch.program.schema import Schema
@@ -62,7 +64,7 @@ def aggregate(
 def aggregate(
     stream: Stream,
     by: By | None,
-    window: Tumbling | Sliding | RunningWindow | Policy,
+    window: Tumbling | Sliding | RunningWindow | Policy | None = None,
     *,
     name: str | None = None,
     null_key: str = "keep",
@@ -116,18 +118,26 @@ def aggregate(
     chosen = tumbling(window) if isinstance(window, POLICIES) else window
     if not isinstance(chosen, (Tumbling, Sliding, RunningWindow)):
         raise ProgramError(
-            f"aggregate at {location}: expected a window such as tumbling(count(10)), "
+            f"aggregate at {location}: over which tuples? Expected a window such as tumbling(count(10)), "
             f"tumbling(delta('time', 60)), sliding(count(10), every=count(1)) or running(), found {window!r}"
         )
     if not aggregations:
         raise ProgramError(f"aggregate at {location}: nothing to compute; add for example total=agg.sum('x')")
+
+    seen = {
+        each: made.seeing(stream.schema) if isinstance(made, Aggregation) else made
+        for each, made in aggregations.items()
+    }
+    if isinstance(chosen, RunningWindow) and chosen.deleted is not None:
+        chosen = dataclasses.replace(chosen, deleted=seeing(chosen.deleted, stream.schema))
+    window_seen = chosen
 
     def make(called: str) -> tuple[Logic, Schema]:
         scale = scale_of(stream._node)
         ttl_ms = to_milliseconds(ttl)
         late_stream = late == "stream"
         return aggregate_logic(
-            keyed.stream.schema, key, chosen, aggregations, called, null_key, reassociate, scale, late_stream, ttl_ms
+            keyed.stream.schema, key, window_seen, seen, called, null_key, reassociate, scale, late_stream, ttl_ms
         )
 
     if late not in ("drop", "stream"):
@@ -342,6 +352,7 @@ def match(
 
     def make(called: str) -> tuple[Logic, Schema]:
         columns = keyed.stream.schema
-        return match_logic(columns, key, pattern, within, contiguity, emit, schema, null_key, called, stream.schema)
+        steps = seeing_pattern(pattern, stream.schema)
+        return match_logic(columns, key, steps, within, contiguity, emit, schema, null_key, called, stream.schema)
 
     return like(put(keyed.stream, "match", make, location, name, key), stream)

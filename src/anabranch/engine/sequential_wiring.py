@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.engine.sequential_failures import Failures
 from anabranch.engine.sequential_time import Idleness
-from anabranch.program.calling import emitted, exact, next_tuple
+from anabranch.program.calling import all_exact, emitted, next_tuple
 from anabranch.program.event_time import watermarks_behind
 from anabranch.program.graph import Node
 from anabranch.program.schema import Row
@@ -80,7 +80,7 @@ class Wiring:
             before()
         calling = self.failures.calling
         if node.on_error != "fail":  # a call that fails has emitted nothing: it is known only when all is made
-            for item in calling(node, lambda _: [exact(node.schema, each) for each in emitted(call())])(row):
+            for item in calling(node, lambda _: all_exact(node.schema, call()))(row):
                 self.emit(node, item)
             return
         outputs = iter(calling(node, lambda _: emitted(call()))(row))

@@ -21,7 +21,9 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import ProgramError, SchemaError
+from anabranch.program.annotated_rows import seeing
 from anabranch.program.ddl import parse_ddl
+from anabranch.program.schema import Schema
 
 _NUMERIC = "a number"
 
@@ -121,6 +123,16 @@ class Aggregation:
             at=None,
             is_filtered=True,
         )
+
+    def seeing(self, schema: Schema) -> Aggregation:
+        """The same with functions that get tuples of the class which they are annotated with."""
+        functions = list(self.functions)
+        if self.is_filtered:
+            functions[-1] = seeing(functions[-1], schema)
+        if self.name == "custom" and self.attribute is None:  # what adds a tuple, and what takes one out again
+            for place in range(1, len(functions) - self.is_filtered, 2):
+                functions[place] = seeing(functions[place], None, schema)
+        return dataclasses.replace(self, functions=tuple(functions))
 
     def output_type(self, found: pa.DataType | None) -> pa.DataType:
         """The type of the result; SchemaError if the attribute's type does not fit."""

@@ -27,7 +27,7 @@ import pyarrow as pa
 from anabranch.errors import AnabranchError
 from anabranch.operators.epoch_context import count_anomaly, epoch_number, moment
 from anabranch.operators.library_operator import LibraryOperator, configured
-from anabranch.program.calling import emitted, exact
+from anabranch.program.calling import all_exact, exact
 from anabranch.program.elastic import ElasticFunction
 from anabranch.program.graph import (
     Filter,
@@ -98,11 +98,11 @@ class Guarding:
     def made(self, row: Any, result: Any) -> list[Any]:
         """What a result stands for, as tuples; raises what user code raises on the way, or what does not fit."""
         if self.kind == "filter":
-            made = [tuple(tuple.__iter__(row))] if result else []
+            made: list[Any] = [tuple(tuple.__iter__(row))] if result else []
         elif self.kind == "map":
             made = [exact(self.schema, result)]
         else:
-            made = [exact(self.schema, each) for each in emitted(result)]
+            made = all_exact(self.schema, result)
         return [(*tuple.__iter__(each), None) for each in made] if self.tagged else made
 
     def failed(self, row: Any, problem: Exception) -> list[Any]:

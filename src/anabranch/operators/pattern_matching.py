@@ -23,6 +23,7 @@ import pyarrow as pa
 from anabranch.errors import ProgramError, SchemaError
 from anabranch.operators.library_operator import BACKWARDS, Guard, LibraryOperator, configured, fields, guard
 from anabranch.operators.windows import Count, Delta, amount
+from anabranch.program.annotated_rows import seeing
 from anabranch.program.graph import Keyed
 from anabranch.program.model import Selectivity
 from anabranch.program.schema import Schema, restored_row
@@ -225,6 +226,14 @@ class Match(LibraryOperator):
             return self.emit(Matched([each.name for each in self.steps], taken, self.columns))
         key = tuple(tuple.__getitem__(t, place) for place in self.key_places)
         return key + tuple([dict(zip(self.columns, each, strict=True)) for each in step] for step in taken)
+
+
+def seeing_pattern(pattern: Any, schema: Schema) -> Any:
+    """The pattern with conditions that get tuples of the class which they are annotated with."""
+    if isinstance(pattern, PatternStep):
+        more = (None,) if pattern.sees_matched else ()
+        return dataclasses.replace(pattern, condition=seeing(pattern.condition, schema, *more))
+    return [seeing_pattern(each, schema) for each in pattern] if isinstance(pattern, (list, tuple)) else pattern
 
 
 def match_logic(

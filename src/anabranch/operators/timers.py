@@ -90,7 +90,12 @@ class TimedOperator:
     def timers(self) -> Timers:
         """The timers of this key."""
         if not hasattr(self, "timer_scale"):
-            raise ProgramError(f"{type(self).__name__} has no timers: it has no method on_timer(self, time)")
+            if type(self).on_timer is TimedOperator.on_timer:
+                raise ProgramError(f"{type(self).__name__} has no timers: it has no method on_timer(self, time)")
+            raise ProgramError(
+                f"{type(self).__name__} is called by itself, where no time passes: anabranch.testing.Harness runs an "
+                "operator alone, with timers; harness.advance(time) or .clock(seconds) calls them"
+            )
         return Timers(self, self.timer_scale)
 
     def take_until_end(self, t: Any) -> Any:

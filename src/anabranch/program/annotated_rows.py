@@ -18,7 +18,7 @@ import inspect
 import linecache
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -64,6 +64,9 @@ def _annotated(function: Any, place: int) -> type | None:
         found = typing.get_type_hints(function).get(names[place])
     except Exception:  # a name that is only imported for type checkers
         return None
+    arguments = [each for each in typing.get_args(found) if each is not types.NoneType]
+    if typing.get_origin(found) in (typing.Union, types.UnionType) and len(arguments) == 1:
+        found = arguments[0]  # None is what an outer join has where there is no tuple
     return found if is_record(found) else None
 
 
@@ -114,12 +117,17 @@ def classes_within(hint: Any) -> set[Any]:
     return found
 
 
-def seeing(function: Any, schema: Schema) -> Any:
-    """A function of tuples as the program calls it: itself, or with tuples made what its annotation says."""
-    kind = seen_class(function, schema)
-    if kind is None or not shows_class(function, kind, schema):
-        return function
-    return _written(function, kind, schema, takes_self=False)
+def seeing(function: Any, *schemas: Schema | None, nulls: bool = False) -> Any:
+    """A function of tuples as the program calls it: itself, or with tuples made what its annotation says.
+
+    `schemas` are the columns of what it is called with, None for what is no tuple; with `nulls` a tuple may be None.
+    """
+    taken: list[tuple[type, Schema] | None] = []
+    for place, schema in enumerate(schemas):
+        kind = None if schema is None else seen_class(function, schema, place)
+        is_seen = kind is not None and schema is not None and shows_class(function, kind, schema, place)
+        taken.append((kind, schema) if is_seen and kind is not None and schema is not None else None)
+    return _written(function, taken, nulls) if any(taken) else function
 
 
 def seeing_methods(prototype: Any, schemas: dict[str, Schema]) -> Any:
@@ -131,7 +139,7 @@ def seeing_methods(prototype: Any, schemas: dict[str, Schema]) -> Any:
         method = inspect.getattr_static(was, name, None)
         kind = seen_class(method, schema, place=1)
         if kind is not None and shows_class(method, kind, schema, place=1):
-            made[name] = _written(method, kind, schema, takes_self=True)
+            made[name] = _written(method, [None, (kind, schema)])
             kinds.update(classes_within(kind))
     if not made:
         return prototype
@@ -142,22 +150,26 @@ def seeing_methods(prototype: Any, schemas: dict[str, Schema]) -> Any:
     return other
 
 
-def _written(function: Any, kind: type, schema: Schema, takes_self: bool) -> Callable[..., Any]:
+def _written(function: Any, taken: Sequence[tuple[type, Schema] | None], nulls: bool = False) -> Callable[..., Any]:
+    """The function with tuples made of a class, for each of its parameters that takes such."""
     kinds: dict[str, Any] = {"function": function}
-    made = _made("t", kind, schema, kinds)
-    before = "self, " if takes_self else ""
+    names = [f"t{place}" for place in range(len(taken))]
+    arguments = []
+    for name, each in zip(names, taken, strict=True):
+        made = name if each is None else _made(name, *each, kinds)
+        arguments.append(f"(None if {name} is None else {made})" if nulls and each is not None else made)
     is_async, many = inspect.iscoroutinefunction(function), inspect.isgeneratorfunction(function)
-    call = f"function({before}{made})"
+    call = f"function({', '.join(arguments)})"
     body = f"    yield from {call}\n" if many else f"    return await {call}\n" if is_async else f"    return {call}\n"
-    names = [name for name in kinds if name != "t"]
+    called = function.__name__ if function.__name__.isidentifier() else "seen"
     source = (
-        f"def around({', '.join(names)}):\n"
-        f"    {'async ' if is_async else ''}def {function.__name__ if function.__name__.isidentifier() else 'seen'}"
-        f"({before}t):\n    {body}"
-        f"    return {function.__name__ if function.__name__.isidentifier() else 'seen'}\n"
+        f"def around({', '.join(kinds)}):\n"
+        f"    {'async ' if is_async else ''}def {called}({', '.join(names)}):\n    {body}"
+        f"    return {called}\n"
     )
     # A name that is the same in every process: what is rewritten and kept is found by it.
-    file = f"<anabranch seen as {kind.__module__}.{kind.__qualname__}: {source}>"
+    shown = ", ".join(f"{each[0].__module__}.{each[0].__qualname__}" for each in taken if each is not None)
+    file = f"<anabranch seen as {shown}: {source}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     namespace: dict[str, Any] = {"__name__": __name__}
     exec(compile(source, file, "exec", dont_inherit=True), namespace)

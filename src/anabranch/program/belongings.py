@@ -41,6 +41,7 @@ from anabranch.program.object_parts import (
     is_atom,
     is_filled,
     is_library,
+    modules_named_in,
     names_in,
 )
 from anabranch.program.set_tables import SetTable, fill, table_of
@@ -90,21 +91,10 @@ class Belongings:
 
     def put_back(self) -> None:
         """Give every object the contents it had."""
+        # One for each: what leads to one iterator leads to one afterwards.
+        made = {identity: copy.copy(each) for identity, each in self._iterators.items()}
         for each in self._kept:
-            each.give(self._as_it_stood(each.held) if self._iterators else each.held)
-
-    def _as_it_stood(self, held: Any, is_ours: bool = True) -> Any:
-        """Contents with the iterators in them where they stood. Lists and dicts in them are objects by themselves."""
-        if id(held) in self._iterators:
-            return copy.copy(self._iterators[id(held)])
-        if type(held) is tuple:
-            found = tuple(self._as_it_stood(each, is_ours) for each in held)
-            return held if all(map(operator.is_, found, held)) else found
-        if is_ours and type(held) is list:
-            return [self._as_it_stood(each, False) for each in held]
-        if is_ours and type(held) is dict:
-            return {name: self._as_it_stood(each, False) for name, each in held.items()}
-        return held
+            each.give(_as_it_stood(each.held, made, True) if made else each.held)
 
     def changed(self, without: Container[int] = ()) -> str | None:
         """The name of an object that holds something else than it held; None: there is none.
@@ -128,6 +118,11 @@ class Belongings:
             self._keep(name, value, lambda: was_empty, lambda empty: value.cache_clear() if empty else None)
         if isinstance(value, (functools.partial, types.SimpleNamespace, UserDict, UserList, ChainMap)):
             self._keep(name, value, lambda: dict(vars(value)), functools.partial(_give_names, vars(value)))
+        if isinstance(value, functools.partial):
+            self._keep(name, value, lambda: list(value.args), functools.partial(_give_arguments, value))
+        if isinstance(value, collections.defaultdict):
+            factory = functools.partial(_give_factory, value)
+            self._keep(name, value, lambda: [value.default_factory], factory)
         if type(value) in _ITERATORS:
             self._iterators[id(value)] = copy.copy(value)
             self._keep(name, value, lambda: repr(value.__reduce__()), lambda _: None)
@@ -137,16 +132,19 @@ class Belongings:
             self._keep(name, value, lambda: [type(value)], functools.partial(_give_class, value))
 
     def _function(self, function: types.FunctionType) -> None:
-        def take() -> list[Any]:
-            named = function.__kwdefaults__
-            return [function.__defaults__, named and dict(named), dict(vars(function))]
+        def take_named() -> dict[str, Any] | None:
+            return None if function.__kwdefaults__ is None else dict(function.__kwdefaults__)
 
-        def give(held: list[Any]) -> None:
-            function.__defaults__, function.__kwdefaults__ = held[0], held[1]
-            vars(function).clear()
-            vars(function).update(held[2])
+        def give_defaults(held: list[Any]) -> None:
+            function.__defaults__ = held[0]
 
-        self._keep(function.__qualname__, function, take, give)
+        def give_named(held: Any) -> None:
+            function.__kwdefaults__ = held
+
+        name, space = function.__qualname__, vars(function)
+        self._keep(name, function, lambda: [function.__defaults__], give_defaults)
+        self._keep(name, function, take_named, give_named)
+        self._keep(name, function, lambda: dict(space), functools.partial(_give_names, space))
 
     def _class(self, kind: type) -> list[tuple[str, Any]]:
         def take() -> dict[str, Any]:
@@ -179,11 +177,32 @@ class Belongings:
 
         held = self._keep(f"a global that {function.__qualname__} names", function, take, give)
         found = [(f"the global {name}", value) for name, value in held.items() if value is not _MISSING]
-        modules = [
-            value for _, value in found if isinstance(value, types.ModuleType) and not is_library(value.__name__)
-        ]
-        inner = [(f"the global {n}", vars(each)[n]) for each in modules for n in names_in(function) if n in vars(each)]
+        modules, used = modules_named_in(function), names_in(function)
+        inner = [(f"the global {n}", vars(each)[n]) for each in modules for n in used if n in vars(each)]
         return [*found, *inner]
+
+
+def _as_it_stood(held: Any, made: dict[int, Any], is_ours: bool = False) -> Any:
+    """Contents with the iterators in them where they stood.
+
+    With `is_ours` it is the list or dict that contents were taken down in. Any other is an object by itself, which
+    stays where it is.
+    """
+    if id(held) in made:
+        return made[id(held)]
+    if isinstance(held, types.MethodWrapperType) and id(held.__self__) in made:  # `numbers.__next__`
+        return getattr(made[id(held.__self__)], held.__name__)
+    if type(held) is tuple or (isinstance(held, tuple) and hasattr(held, "_fields")):
+        found = tuple(_as_it_stood(each, made) for each in tuple.__iter__(held))
+        if all(map(operator.is_, found, tuple.__iter__(held))):
+            return held
+        made[id(held)] = tuple.__new__(type(held), found)  # one, too, wherever it is
+        return made[id(held)]
+    if is_ours and type(held) is list:
+        return [_as_it_stood(each, made) for each in held]
+    if is_ours and type(held) is dict:
+        return {name: _as_it_stood(each, made) for name, each in held.items()}
+    return held
 
 
 def _named(name: str, step: tuple[str, Any]) -> str:
@@ -226,6 +245,15 @@ def _give_attributes(value: Any, attributes: list[tuple[str, Any]]) -> None:
 def _give_names(space: dict[str, Any], held: dict[str, Any]) -> None:
     space.clear()
     space.update(held)
+
+
+def _give_arguments(value: functools.partial[Any], arguments: list[Any]) -> None:
+    if not all(map(operator.is_, value.args, arguments)):
+        value.__setstate__((value.func, tuple(arguments), value.keywords, vars(value)))  # type: ignore[attr-defined]
+
+
+def _give_factory(value: collections.defaultdict[Any, Any], factory: list[Any]) -> None:
+    value.default_factory = factory[0]
 
 
 def _give_class(value: Any, kinds: list[type]) -> None:
@@ -274,9 +302,9 @@ def _fill(value: Any, entries: list[tuple[Any, Any]]) -> None:
         base.__setitem__(value, key, item)
 
 
-def _fill_cell(cell: types.CellType, held: Any) -> None:
-    if held is not _MISSING:
-        cell.cell_contents = held
+def _give_cell(cell: types.CellType, held: list[Any]) -> None:
+    if held:
+        cell.cell_contents = held[0]
     elif is_filled(cell):
         del cell.cell_contents
 
@@ -293,7 +321,7 @@ _CONTENTS: tuple[tuple[type, Callable[[Any], Any], Callable[[Any, Any], None]], 
     (Random, Random.getstate, lambda value, state: value.setstate(state)),
     (np.random.Generator, lambda value: value.bit_generator.state, _give_bits),
     (StringIO, lambda value: (value.getvalue(), value.tell()), _give_text),
-    (types.CellType, lambda value: value.cell_contents if is_filled(value) else _MISSING, _fill_cell),
+    (types.CellType, lambda value: [value.cell_contents] if is_filled(value) else [], _give_cell),
 )
 # Of these a copy goes on where the original stood.
 _ITERATORS = (itertools.count, *(type(iter(each)) for each in ("", b"", range(0))), type(iter([])), type(iter(())))

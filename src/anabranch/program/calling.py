@@ -92,6 +92,20 @@ def exact(schema: Schema, value: Any) -> Row:
     return schema.exact_row(schema.unpack(value))
 
 
+def all_exact(schema: Schema, result: Any) -> list[Row]:
+    """All tuples in what a call returned.
+
+    If one does not fit, a generator is closed there: what it does on its way out belongs to the call that failed.
+    """
+    outputs = emitted(result)
+    try:
+        return [exact(schema, each) for each in outputs]
+    except BaseException:
+        if hasattr(outputs, "close"):
+            outputs.close()
+        raise
+
+
 def failing(node: Node, call: Callable[[Row], Any]) -> Callable[[Row], Any]:
     """The call, with errors that name the operator and the tuple."""
 

@@ -7,33 +7,38 @@ only read. So it is watched: what it holds when an epoch begins it must hold at 
 
 from __future__ import annotations
 
-import dis
-import functools
-import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from typing import Any
 
 from anabranch.program.belongings import Belongings
-from anabranch.program.object_parts import globals_in, is_library, names_in
+from anabranch.program.object_parts import modules_named_in, names_in
+from anabranch.program.object_reach import reached
 
 
 def named_elsewhere(functions: Iterable[types.FunctionType]) -> list[tuple[types.ModuleType, str]]:
     """The names that functions use of other modules of the user's: (module, name)."""
     found: dict[tuple[str, str], types.ModuleType] = {}
     for function in functions:
-        held = [function.__globals__.get(name) for name in globals_in(function)]
-        modules = {each.__name__ for each in held if isinstance(each, types.ModuleType)} | _imported(function.__code__)
-        for name in modules - {function.__module__}:
-            module = sys.modules.get(name)
-            if module is not None and not is_library(name):
-                found.update(((name, each), module) for each in names_in(function) & vars(module).keys())
+        for module in modules_named_in(function):
+            if module.__name__ != function.__module__:
+                found.update(((module.__name__, each), module) for each in names_in(function) & vars(module).keys())
     return [(module, name) for (_, name), module in sorted(found.items(), key=lambda each: each[0])]
 
 
-@functools.lru_cache(maxsize=4096)
-def _imported(code: types.CodeType) -> frozenset[str]:
-    own = frozenset(each.argval for each in dis.get_instructions(code) if each.opname == "IMPORT_NAME")
-    return own.union(*(_imported(each) for each in code.co_consts if isinstance(each, types.CodeType)))
+def held_elsewhere(functions: Iterable[types.FunctionType], read: Container[tuple[str, str]]) -> set[int]:
+    """The identities of all that functions lead to by the names of other modules, however many modules that takes.
+
+    `read` are the names that their code is seen to use: (module, name). What only an `__init__` names is long done.
+    """
+    found: dict[int, Any] = {}
+    waiting = list(functions)
+    while waiting:
+        names = [each for each in named_elsewhere(waiting) if (each[0].__name__, each[1]) in read]
+        more = reached([getattr(module, name, None) for module, name in names], as_copied=True)
+        waiting = [each for key, each in more.items() if key not in found and isinstance(each, types.FunctionType)]
+        found |= more
+    return set(found)
 
 
 class Elsewhere:

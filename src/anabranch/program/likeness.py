@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import gc
 import types
 from typing import Any
 
@@ -34,6 +35,7 @@ def unlike(original: Any, copied: Any, as_copied: bool) -> Path | None:
 
     With `as_copied` the copy has globals and classes of its own.
     """
+    hiding: list[tuple[Path, Any]] = []
     there: dict[int, int] = {}
     back: dict[int, int] = {}
     keeps: list[Any] = []
@@ -76,8 +78,19 @@ def unlike(original: Any, copied: Any, as_copied: bool) -> Path | None:
             one, other = sorted(one, key=_by_step), sorted(other, key=_by_step)
         if [step for step, _ in one] != [step for step, _ in other]:
             return path
+        if not one:
+            hiding.append((path, a))
         waiting.extend(((*path, step), child, its) for (step, child), (_, its) in zip(one, other, strict=True))
-    return None
+    return next((path for path, a in hiding if _leads_into(a, there)), None)
+
+
+def _leads_into(value: Any, known: dict[int, int]) -> bool:
+    """Whether an object that shows nothing of what it holds leads to something that others hold: an iterator of a dict.
+
+    Whatever a copy of it leads to need not be what the copies of the others hold.
+    """
+    held = [each for each in gc.get_referents(value) if each is not attribute_dict(value)]
+    return any(id(each) in known and not isinstance(each, type) for each in held)
 
 
 def _by_step(child: tuple[Step, Any]) -> str:

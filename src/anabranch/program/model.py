@@ -164,6 +164,8 @@ class Model:
         which its copy has of its own; and where no copy leads, as in another module.
     not_kept : tuple of str
         For such an operator, what it is seen to leave behind that could not be kept from one epoch to the next.
+    by_identity : tuple of str
+        For such an operator, if it keeps something, where it asks which object a value is, with the line.
     """
 
     state: Property
@@ -181,6 +183,7 @@ class Model:
     in_globals: tuple[str, ...] = ()
     out_of_reach: tuple[str, ...] = ()
     not_kept: tuple[str, ...] = ()
+    by_identity: tuple[str, ...] = ()
     unfollowed: str = ""
 
     @property

@@ -20,7 +20,15 @@ import numpy as np
 
 from anabranch.errors import StateError
 from anabranch.program.not_a_number import NumberedNans
-from anabranch.program.object_parts import Path, attributes_of, built_in_base, class_code, class_data, is_own_class
+from anabranch.program.object_parts import (
+    Path,
+    attributes_of,
+    built_in_base,
+    class_code,
+    class_data,
+    is_own_class,
+    view_of_dict,
+)
 from anabranch.program.object_pieces import LIBRARY_CLASSES, RESTORED, filled_bytes, filled_text, random_of
 from anabranch.program.schema import restored_row
 from anabranch.program.set_tables import SetTable, fill, frozen
@@ -141,9 +149,11 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "set": set,
     "set with a table": set,
     "OrderedDict": collections.OrderedDict,
+    "defaultdict": collections.defaultdict,
     "Counter": collections.Counter,
     "namespace": types.SimpleNamespace,
     "cell": types.CellType,
+    "object": object,
 }
 Values = Callable[[Any], Any]
 
@@ -173,13 +183,8 @@ _MADE: dict[str, Callable[[Any, Values], Any]] = {
     "frozenset with a table": lambda contents, value_of: frozen(
         [value_of(each) for each in contents[0]], SetTable(*contents[1:])
     ),
-    "defaultdict": lambda contents, value_of: collections.defaultdict(value_of(contents[0])),
     "deque": lambda contents, value_of: collections.deque(maxlen=contents[0]),
-    "view of a dict": lambda contents, value_of: (
-        types.MappingProxyType(value_of(contents[1]))
-        if contents[0] is None
-        else getattr(dict, contents[0])(value_of(contents[1]))
-    ),
+    "view of a dict": lambda contents, value_of: view_of_dict(value_of(contents[1]), contents[0]),
     "view": lambda contents, value_of: memoryview(value_of(contents)),
     "nan": lambda contents, value_of: NumberedNans().nan(contents),
     "ndarray": _array,
@@ -251,6 +256,7 @@ def _refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], An
     elif kind in ("dict", "OrderedDict", "Counter"):
         _fill_dict(value, contents, value_of)
     elif kind == "defaultdict":
+        value.default_factory = value_of(contents[0])
         _fill_dict(value, contents[1], value_of)
     elif kind == "set":
         fill(value, [value_of(each) for each in contents], None)
@@ -298,8 +304,8 @@ def _refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], An
             fill(value, [value_of(each) for each in members], SetTable(*table) if table else None)
         _fill_attributes(value, attributes, value_of)
     elif kind == "partial":
-        vars(value).clear()
-        vars(value).update((name, value_of(each)) for name, each in (contents[3] if len(contents) > 3 else ()))
+        named = {name: value_of(each) for name, each in (contents[3] if len(contents) > 3 else ())}
+        value.__setstate__((*map(value_of, contents[:3]), named))
     elif kind == "managed":
         value.filled(contents[1], value_of)
     elif kind == "part of an array" and contents[5:]:

@@ -24,7 +24,6 @@ import copy
 import dataclasses
 import enum
 import functools
-import gc
 import itertools
 import types
 from collections.abc import Callable, Iterable
@@ -40,10 +39,12 @@ from anabranch.program.likeness import unlike
 from anabranch.program.not_a_number import NanNumbers
 from anabranch.program.object_filling import Codes, Filling, Reference
 from anabranch.program.object_parts import (
+    DICT_VIEWS,
     Path,
     attribute_dict,
     attributes_of,
     children,
+    dict_behind,
     entries_of,
     is_atom,
     is_filled,
@@ -52,7 +53,7 @@ from anabranch.program.object_parts import (
     is_plain_instance,
     shown_path,
 )
-from anabranch.program.object_pieces import DICT_VIEWS, FUNCTION_NAMES, LIBRARY_CLASSES, PIECES, code_name
+from anabranch.program.object_pieces import FUNCTION_NAMES, LIBRARY_CLASSES, PIECES, code_name
 from anabranch.program.object_reach import code_of
 from anabranch.program.schema import Row
 from anabranch.program.set_tables import table_of
@@ -208,7 +209,7 @@ class Live:
         while waiting:
             path, value, number = waiting.pop()
             # What cannot be set back in its place is made anew, for all that hold it.
-            anchor = None if isinstance(value, (itertools.count, memoryview)) else self._anchors.get(id(value))
+            anchor = None if _is_made_anew(value) else self._anchors.get(id(value))
             kind, contents = self._node(value, path, anchor, place)
             nodes[number] = [None if anchor is None else [list(step) for step in anchor], kind, contents]
         tie_arrays(nodes, keeps)
@@ -272,9 +273,12 @@ class Live:
             ]
         if kind is types.BuiltinFunctionType and id(value) in FUNCTION_NAMES:
             return "built-in function", FUNCTION_NAMES[id(value)]
-        if kind in DICT_VIEWS or kind is types.MappingProxyType:
-            (held,) = gc.get_referents(value)
-            return "view of a dict", [DICT_VIEWS.get(kind), place(held, path)]
+        if kind in DICT_VIEWS:
+            return "view of a dict", [DICT_VIEWS[kind], place(dict_behind(value), path)]
+        if kind in _BOUND and not isinstance(value.__self__, (types.ModuleType, type, types.NoneType)):
+            return "method", [place(value.__self__, (*path, ("self", None))), value.__name__]
+        if kind is object:  # it says nothing but that it is itself
+            return "object", None
         if getattr(kind, "is_managed_state", False):
             return "managed", [self._class(kind, path), value.placed(lambda each: place(each, path))]
         if kind is types.SimpleNamespace:
@@ -345,6 +349,17 @@ def _is_without_identity(value: Any) -> bool:
     return is_atom(value) and not (type(value) is float and value != value)
 
 
+_MADE_ANEW = (itertools.count, memoryview, types.MethodWrapperType, *DICT_VIEWS)
+
+
+def _is_made_anew(value: Any) -> bool:
+    """What cannot be set back in its place, and tuples of such: they hold for good what they were made of."""
+    if isinstance(value, tuple):
+        return any(map(_is_made_anew, tuple.__iter__(value)))
+    return isinstance(value, _MADE_ANEW)
+
+
+_BOUND = (types.MethodWrapperType, types.BuiltinMethodType)
 _SEQUENCES: dict[type, str] = {list: "list", tuple: "tuple"}
 _LYING: dict[type, str] = {set: "set with a table", frozenset: "frozenset with a table"}
 

@@ -220,7 +220,29 @@ _DESCRIPTORS: dict[type, tuple[str, ...]] = {
     functools.partialmethod: ("func", "args", "keywords"),
     functools.singledispatchmethod: ("dispatcher", "func"),
 }
-_REFERRING = (operator.methodcaller, types.MappingProxyType, slice)
+#: What shows a dict as it is now, and the method of the dict that makes it; None: its class does.
+DICT_VIEWS: dict[type, str | None] = {
+    types.MappingProxyType: None,
+    **{
+        type(getattr(empty, name)()): name
+        for empty in (dict[Any, Any](), collections.OrderedDict[Any, Any]())
+        for name in ("keys", "values", "items")
+    },
+}
+_REFERRING = (operator.methodcaller, slice, *DICT_VIEWS)
+
+
+def dict_behind(view: Any) -> Any:
+    """What a view of a dict shows: the object itself."""
+    (held,) = gc.get_referents(view)
+    return held
+
+
+def view_of_dict(held: Any, method: str | None) -> Any:
+    """A view of a dict, made by Python's own method, not by that of a subclass."""
+    if method is None:
+        return types.MappingProxyType(held)
+    return getattr(collections.OrderedDict if isinstance(held, collections.OrderedDict) else dict, method)(held)
 
 
 def _held_by_function(function: types.FunctionType, as_copied: bool) -> Iterator[tuple[Step, Any]]:
@@ -374,6 +396,35 @@ def globals_in(function: types.FunctionType) -> frozenset[str]:
 def _globals_in(code: types.CodeType) -> frozenset[str]:
     own = {each.argval for each in dis.get_instructions(code) if each.opname in _OF_GLOBALS}
     return frozenset(own).union(*(_globals_in(each) for each in code.co_consts if isinstance(each, types.CodeType)))
+
+
+def modules_named_in(function: types.FunctionType) -> list[types.ModuleType]:
+    """The modules of the user's that a function names: as globals, by imports of its own, or within each other."""
+    space = function.__globals__
+    waiting = [space.get(name) for name in globals_in(function)]
+    for level, name in _imported(function.__code__):
+        package = space.get("__package__") or ""
+        parents = package.rsplit(".", level - 1)[0] + "." if level else ""
+        waiting.append(sys.modules.get((parents + name).rstrip(".")))
+    names, found = names_in(function), dict[int, types.ModuleType]()
+    while waiting:
+        module = waiting.pop()
+        if isinstance(module, types.ModuleType) and not is_library(module.__name__) and id(module) not in found:
+            found[id(module)] = module
+            waiting.extend(vars(module)[name] for name in names if name in vars(module))
+    return list(found.values())
+
+
+@functools.lru_cache(maxsize=4096)
+def _imported(code: types.CodeType) -> frozenset[tuple[int, str]]:
+    """What code imports: how many dots, and the name."""
+    steps = list(dis.get_instructions(code))
+    own = {
+        (steps[at - 2].argval, each.argval)
+        for at, each in enumerate(steps)
+        if each.opname == "IMPORT_NAME" and at >= 2 and isinstance(steps[at - 2].argval, int)
+    }
+    return frozenset(own).union(*(_imported(each) for each in code.co_consts if isinstance(each, types.CodeType)))
 
 
 _OF_GLOBALS = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_NAME"})

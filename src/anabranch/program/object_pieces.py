@@ -137,7 +137,6 @@ FUNCTIONS: dict[str, Any] = {
     f"{each.__module__}.{each.__qualname__}": each for each in _FUNCTIONS if isinstance(each, types.BuiltinFunctionType)
 }
 FUNCTION_NAMES = {id(each): name for name, each in FUNCTIONS.items()}
-DICT_VIEWS: dict[type, str] = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
 
 # Kinds that are written as one piece: type → (name, to data); name → from data.
 PIECES: dict[type, tuple[str, Callable[[Any], Any]]] = {

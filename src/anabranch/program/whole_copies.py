@@ -18,15 +18,19 @@ from anabranch.errors import StateError
 from anabranch.program.kept_cache import kept_cache
 from anabranch.program.not_a_number import NanNumbers, NumberedNans
 from anabranch.program.object_parts import (
+    DICT_VIEWS,
     Path,
     attributes_of,
     built_in_base,
     children,
+    dict_behind,
+    entries_of,
     held_by_container,
     is_atom,
     is_library,
     is_plain_instance,
     shown_path,
+    view_of_dict,
 )
 from anabranch.program.object_pieces import ISO_CALENDAR, iso_calendar_of, whole_of_view
 from anabranch.program.object_reach import code_of, modules_of
@@ -175,6 +179,12 @@ class _Pickler(cloudpickle.Pickler):
             return _cached_property, (obj.func, obj.attrname)
         if kind is memoryview:  # cloudpickle would make bytes of it, and a tuple of a calendar date
             return _view_of, (whole_of_view(obj),)
+        if (
+            kind is collections.defaultdict
+        ):  # its factory may be a method of its own: `ids.default_factory = ids.__len__`
+            return kind, (), obj.default_factory, None, iter(entries_of(obj)), _set_factory
+        if kind in DICT_VIEWS:  # cloudpickle would make another dict for it
+            return view_of_dict, (dict_behind(obj), DICT_VIEWS[kind])
         if kind is ISO_CALENDAR:
             return iso_calendar_of, (tuple(obj),)
         if kind is functools._lru_cache_wrapper and self._keeps_caches:
@@ -190,6 +200,10 @@ class _Pickler(cloudpickle.Pickler):
                 described[-1] = {**described[-1], "__qualname__": obj.__qualname__}
             return (make, (*described, None, extra), *others)
         return reduced
+
+
+def _set_factory(made: collections.defaultdict[Any, Any], factory: Any) -> None:
+    made.default_factory = factory
 
 
 def _view_of(whole: bytes | bytearray) -> memoryview:

@@ -5,6 +5,7 @@ Only data is read: the codec never runs code, so a checkpoint from anywhere can 
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 from collections import Counter
 from typing import Any
@@ -17,6 +18,7 @@ from anabranch.program.ddl import parse_ddl
 from anabranch.program.hashing import hash_columns, key_groups
 from anabranch.program.schema import Schema
 from anabranch.state.checkpoint import Checkpoint, Manifest
+from anabranch.state.codec import decode
 from anabranch.state.files import Files
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.records import SegmentRecord
@@ -161,8 +163,16 @@ class CheckpointReader:
                 return {name: segment.values(f"field.{name}", at)[0] for name in self._fields(segment)}
         return None
 
+    def broadcast(self, operator: str) -> dict[str, Any]:
+        """The broadcast state of an operator, by field; nothing if it has none, or has its first values still."""
+        data = self.manifest.facts.broadcasts.get(operator)
+        return {} if data is None else dict(decode(base64.b64decode(data)))
+
     def table(self, operator: str) -> pa.Table:
-        """Every key with its state as text, for display and for a DataFrame: key group, key, one column per field."""
+        """Every key with its state as text, for display and for a DataFrame: key group, key, one column per field.
+
+        Broadcast state, which belongs to no key, is the first row: its key group and key are null.
+        """
         segment = self._segment(operator)
         columns: dict[str, Any] = {
             "key_group": pa.array(key_groups(segment.hashes), pa.int32()),
@@ -170,7 +180,13 @@ class CheckpointReader:
         }
         for name in self._fields(segment):
             columns[name] = pa.array([repr(value) for value in segment.values(f"field.{name}")], pa.string())
-        return pa.table(columns)
+        table, told = pa.table(columns), self.broadcast(operator)
+        if not told:
+            return table
+        first = pa.table({name: pa.array([repr(value)], pa.string()) for name, value in told.items()})
+        return pa.concat_tables([first, table], promote_options="default").select(
+            [*table.column_names, *(name for name in told if name not in table.column_names)]
+        )
 
     def _fields(self, segment: Segment) -> list[str]:
         return [name for name in segment.fields if not name.startswith("#")]

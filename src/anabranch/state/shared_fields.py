@@ -20,7 +20,7 @@ import numpy as np
 from anabranch.program.object_graph import ObjectGraph
 from anabranch.program.object_parts import attributes_of, is_library, is_plain_instance
 from anabranch.program.object_pieces import CHANGING
-from anabranch.state.codec import Together, decode, encode
+from anabranch.state.codec import Together, decode, encode, encode_flat
 from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.user_objects import UserClasses
 
@@ -95,6 +95,8 @@ def _known(classes: UserClasses) -> dict[str, type]:
 
 def encode_state(names: tuple[str, ...], values: tuple[Any, ...], classes: UserClasses) -> bytes:
     """The state of a key as one value."""
+    if IMMUTABLE.issuperset(map(type, values)):
+        return encode_flat(values)
     return encode(list(tied(names, values, classes)), classes)
 
 

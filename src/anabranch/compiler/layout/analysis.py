@@ -26,6 +26,7 @@ from anabranch.compiler.rewriting.managed_state import rewrite
 from anabranch.errors import ProgramError
 from anabranch.operators.timers import TIMER_FIELDS
 from anabranch.program.elastic import user_function
+from anabranch.program.elsewhere import held_elsewhere
 from anabranch.program.graph import (
     Filter,
     FlatMap,
@@ -50,7 +51,7 @@ from anabranch.program.model import (
     State,
     declaration_of,
 )
-from anabranch.program.object_reach import reached
+from anabranch.program.object_reach import code_of, reached
 
 _MODES = {Map: "map", Filter: "filter", FlatMap: "flat_map", Process: "process", Keyed: "process"}
 
@@ -269,6 +270,8 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
     alone = state.value is State.UNKNOWN or (key is not None and bool(key.expression))
     in_globals, out_of_reach = _written_outside(found, target) if alone and found.facts.written else ((), ())
     not_kept = tuple(f"{text} (line {place.line})" for text, place in found.facts.not_kept.items())
+    asked = found.facts.by_identity if found.facts.written else {}
+    by_identity = tuple(f"{text} (line {place.line})" for text, place in asked.items())
     if alone and not isinstance(node.logic, Keyed):
         unseen = f"what {{}} gets is not seen in the code: if it is no data, the {_STOPS}"
         notes += tuple(Property("note", unseen.format(path), at) for path, at in found.facts.unseen.items())
@@ -276,6 +279,7 @@ def _from_code(node: Node, found: Inference, target: Any, method: str | None, mo
         in_globals=in_globals,
         out_of_reach=out_of_reach,
         not_kept=not_kept,
+        by_identity=by_identity,
         unfollowed=unfollowed,
         state=state,
         selectivity=selectivity,
@@ -299,9 +303,10 @@ def _written_outside(found: Inference, target: Any) -> tuple[tuple[str, ...], tu
     """What is written outside of the operator's object: where only a copy's own globals lead; where nothing does."""
     own, copied = reached(target, as_copied=False), reached(target, as_copied=True)
     in_globals, out_of_reach = [], []
+    elsewhere = held_elsewhere(code_of(target)[1], found.facts.globals_read)
     for identity, path in found.facts.written.items():
         owner = identity if isinstance(identity, int) else identity[0]
-        if owner not in copied:
+        if owner not in copied or (owner in elsewhere and owner not in own):
             out_of_reach.append(path)
         elif owner not in own:
             in_globals.append(path)

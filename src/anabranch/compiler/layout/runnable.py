@@ -112,8 +112,21 @@ def _taken_over(operator: PlannedOperator) -> Keyed:
     method = None if method == "__call__" and not isinstance(target, type) else method
     if model.out_of_reach:
         kept = ", ".join(model.out_of_reach)
-        raise ProgramError(_explained(operator, f"{kept} could not be kept from one epoch to the next"))
+        raise ProgramError(
+            _explained(
+                operator,
+                f"{kept} could not be kept from one epoch to the next, because no copy of the operator leads to it; "
+                "import what it uses of another module at the top, by its own name (from helpers import count), or "
+                "keep it in an attribute of self",
+            )
+        )
     _refuse_doors(operator, target)
+    if model.by_identity:
+        raise ProgramError(
+            f"operator {node.title}: it {'; it '.join(model.by_identity)}, and keeps something from one epoch to the "
+            "next: what is kept is equal then, but not the same object at the same address. Compare with ==, and give "
+            "objects a number or a name of their own. Or declare what it does: @ab.model(state=…, selectivity=…)."
+        )
     try:
         logic = whole(target, method, mode)
     except StateError as problem:

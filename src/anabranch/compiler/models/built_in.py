@@ -19,6 +19,7 @@ from anabranch.errors import ProgramError
 from anabranch.operators.accumulation import Accumulate, accumulation_of
 from anabranch.operators.library_operator import LibraryOperator
 from anabranch.operators.shared_state import Members
+from anabranch.operators.timers import TIMER_FIELDS, TimedOperator
 from anabranch.program.graph import (
     DeadLetters,
     Feedback,
@@ -134,17 +135,24 @@ def _library_operator(node: Node, logic: Keyed, read: list[Inference]) -> Model:
 
 def _read_members(node: Node, logic: Keyed, found: Members, read: list[Inference]) -> None:
     """Read operators that share state; ProgramError if one keeps anything beside what it declared."""
-    for target, (kind, _, names, schema, output) in zip(found.operators_within(), found.members, strict=True):
-        declared = tuple(field for field in logic.fields if field.name in names)
-        seen = infer(target, "process", schema, output, "process", declared, node.location)
-        read.append(seen)
-        writes = seen.facts.of(Kind.WRITE)
-        if writes or seen.dicts:
-            what = f"{writes[0].text} ({writes[0].location})" if writes else ", ".join(sorted(seen.dicts.values()))
-            raise ProgramError(
-                f"{node.title}: {kind.__name__}.process() keeps something beside the state it declared: {what}. "
-                "Declare it: ab.state(…)"
+    for target, member in zip(found.operators_within(), found.members, strict=True):
+        declared = tuple(field for field in logic.fields if field.name in member.fields)
+        declared += tuple(StateField(name) for name in TIMER_FIELDS if member.timed)
+        for method in ("process", "on_timer", "on_end"):
+            if getattr(member.kind, method) is getattr(TimedOperator, method, None):
+                continue
+            takes = member.takes if method == "process" else None
+            seen = infer(
+                target, method, takes, member.gives, "process", declared, node.location, takes_tuple=method != "on_end"
             )
+            read.append(seen)
+            writes = seen.facts.of(Kind.WRITE)
+            if writes or seen.dicts:
+                what = f"{writes[0].text} ({writes[0].location})" if writes else ", ".join(sorted(seen.dicts.values()))
+                raise ProgramError(
+                    f"{node.title}: {member.kind.__name__}.{method}() keeps something beside the state it declared: "
+                    f"{what}. Declare it: ab.state(…)"
+                )
 
 
 def _accumulating(node: Node, found: Accumulate, read: list[Inference]) -> tuple[Property, ...]:

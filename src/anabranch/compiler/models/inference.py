@@ -21,9 +21,10 @@ from anabranch.compiler.reading.facts import BLOCKING, Facts, Kind
 from anabranch.compiler.reading.read_operator import read
 from anabranch.compiler.reading.reading_state import KEYED_TYPES, Reading
 from anabranch.compiler.reading.values import ROW_TYPES, TUPLE, NoneType, is_scalar_type
+from anabranch.program.elsewhere import held_elsewhere
 from anabranch.program.graph import Location, StateField
 from anabranch.program.object_parts import class_data, globals_in, is_library
-from anabranch.program.object_reach import reached
+from anabranch.program.object_reach import code_of, reached
 from anabranch.program.schema import Schema
 
 
@@ -121,7 +122,8 @@ def _dicts_written(facts: Facts, fields: tuple[StateField, ...], target: Any) ->
             continue
         if fact.identity in found:
             continue
-        name = fact.path.rsplit(".", 1)[-1].rsplit(" ", 1)[-1]
+        words = fact.path.split(" of ")  # "counts of the default of held" is named by its first word
+        name = words[0] if len(words) > 1 and " " not in words[0] else fact.path.rsplit(".", 1)[-1].rsplit(" ", 1)[-1]
         name = "".join(letter if letter.isalnum() else "_" for letter in name).strip("_") or "state"
         while name in taken:
             name += "_"
@@ -139,17 +141,22 @@ def _starts_simple(held: Any) -> bool:
 def _one_way(facts: Facts, identity: int, target: Any) -> bool:
     """All the ways to the object lead to one object in another process too.
 
-    What belongs to a module is found there by name; what hangs on the operator travels with it, in one piece: a dict
-    that is reached through a helper object, a bound method, a closure or a container is still one. But an object
-    reached both from the operator and from a module would be two there.
+    What the code's globals and classes hold is found there by name; what hangs on the operator travels with it, in one
+    piece: a dict that is reached through a helper object, a bound method, a closure or a container is still one. But an
+    object reached both from the operator and from a module would be two there; and so would one that is reached by the
+    name of another module (`helpers.count(t.k)`), which no copy of the operator has.
     """
     routes = facts.routes.get(identity)
     if not routes:
         return False
     kinds = {route[0] for route in routes}
+    if "module" in kinds:
+        return False
+    if kinds & {"global", "class"} and identity in held_elsewhere(code_of(target)[1], facts.globals_read):
+        return False
     if "elsewhere" not in kinds and not (facts.operator_elsewhere and "operator" in kinds):
-        return len({kind in ("global", "module") for kind in kinds}) == 1
-    if kinds & {"global", "module", "class"} or identity not in reached(target, as_copied=False):
+        return len({kind == "global" for kind in kinds}) == 1
+    if kinds & {"global", "class"} or identity not in reached(target, as_copied=False):
         return False
     owner = target.__self__ if isinstance(target, types.MethodType) else target
     of_modules = _reached_from_modules(target)

@@ -36,6 +36,7 @@ from anabranch.compiler.reading.values import (
     Site,
     SuperProxy,
     Value,
+    attribute_path,
     combined_text,
     constant,
     is_scalar_type,
@@ -112,7 +113,7 @@ def _attribute_of_known(reading: Reading, value: Value, found: Any, name: str, n
         return _attribute_of_super(reading, found, name, node)
     if isinstance(found, (BoundMethod, LocalFunction)):
         return reading.unknown(node, f"reads .{name} of a function")
-    path = f"{value.path or type(found).__name__}.{name}"
+    path = attribute_path(value.path or type(found).__name__, name)
     if isinstance(found, types.ModuleType):
         space = vars(found)
         if type(found) is not types.ModuleType:
@@ -395,8 +396,9 @@ def assign_attribute(
                 reading.call(reading.shared(member.fset, name), [target, value], {}, node)
                 continue
             if blocked or hasattr(type(member), "__set__"):
-                reading.unknown(node, f"assigns {target.path}.{name} through {blocked or 'a descriptor'}")
-        path = f"{target.path or kind.__name__}.{name}"
+                told = attribute_path(target.path, name)
+                reading.unknown(node, f"assigns {told} through {blocked or 'a descriptor'}")
+        path = attribute_path(target.path or kind.__name__, name)
         reading.facts.written.setdefault(id(found), path)
         if isinstance(found, types.ModuleType):
             reading.facts.globals_written.add((found.__name__, name))

@@ -173,6 +173,8 @@ def _call_known(
             return exact
         is_chance = known.is_chance(why, getattr(found, "__name__", ""), len(arguments))
         reading.impure(node, f"calls {qualified(found)}, which {why}", is_chance)
+        if found is id:
+            reading.facts.by_identity.setdefault("calls id()", reading.place(node))
         return PLAIN_VALUE
     if isinstance(found, types.FunctionType) and found.__code__ is _DISPATCH and arguments:
         # Which one is meant depends on the class of the first argument: any of them may be.

@@ -92,6 +92,8 @@ class Facts:
     #: What is left behind by a call that could not be kept; and places of which it is not seen what is left there.
     not_kept: dict[str, Location] = dataclasses.field(default_factory=dict)
     unseen: dict[str, Location] = dataclasses.field(default_factory=dict)
+    #: What the code does that shows which object a value is: equal values are kept, not the objects that they were.
+    by_identity: dict[str, Location] = dataclasses.field(default_factory=dict)
     #: Global variables read and written: (module, name).
     globals_read: set[tuple[str, str]] = dataclasses.field(default_factory=set)
     globals_written: set[tuple[str, str]] = dataclasses.field(default_factory=set)

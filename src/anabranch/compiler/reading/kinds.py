@@ -15,6 +15,7 @@ import numpy as np
 
 from anabranch.compiler.reading import known
 from anabranch.compiler.reading.values import is_scalar_type
+from anabranch.program.object_parts import DICT_VIEWS, dict_behind
 from anabranch.program.schema import Row
 
 _MOST_ELEMENTS = 200_000
@@ -73,8 +74,10 @@ def objects_inside(found: Any) -> Iterator[Any]:
         seen.add(id(at))
         if at is not found:
             yield at
-        if isinstance(at, known.CONTAINERS):
-            waiting.extend([*at.keys(), *at.values()] if isinstance(at, (dict, types.MappingProxyType)) else at)
+        if type(at) in DICT_VIEWS:
+            waiting.append(dict_behind(at))
+        elif isinstance(at, known.CONTAINERS):
+            waiting.extend([*at.keys(), *at.values()] if isinstance(at, dict) else at)
 
 
 def is_plain_data(found: Any) -> bool:

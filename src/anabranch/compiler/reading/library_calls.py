@@ -6,6 +6,7 @@ import ast
 import collections
 import copy
 import dataclasses
+import datetime
 import enum
 import functools
 import heapq
@@ -91,7 +92,9 @@ def apply_effect(
             plain_use(reading, value, node, f"passes it to {qualified(found)}()")
         if found is not len and (Iterator in (value.types or ()) or _is_shared_iterator(reading, value)):
             iterate_over(reading, value, node)
-        if effect.iterates and known.UNORDERED & (value.types or frozenset()) and found not in (any, all):
+        is_unordered = effect.iterates and bool(known.UNORDERED & (value.types or frozenset()))
+        is_choosing = found in (min, max) and not functions and not starred
+        if is_unordered and found not in (any, all) and not (is_choosing and _has_one_order(reading, value)):
             go_through_unordered(reading, value, node)
         if found in (str, ascii, json.dumps) and holds_unordered(reading, value):
             reading.impure(node, "shows a set, whose order differs from process to process")
@@ -116,6 +119,16 @@ def apply_effect(
                 if other is not arguments[place]:
                     reading.put(arguments[place], other, node, f"calls {qualified(found)}()")
     return _result(reading, effect, found, arguments, keywords, elements, called, node, starred)
+
+
+def _has_one_order(reading: Reading, value: Value) -> bool:
+    """Whether all that is in a set is of one type with a total order: its least and greatest are the same any way."""
+    inside = NOTHING
+    for each in value.objects:
+        if not isinstance(each, Site) and not (isinstance(each, Kept) and each.field in reading.keyed.values()):
+            return False
+        inside = join(inside, reading.heap.at(each).content)
+    return inside.types is not None and len(inside.types) == 1 and inside.types <= {str, bytes, datetime.date}
 
 
 def starred_result(reading: Reading, effect: known.Effect, result: Value, arguments: list[Value]) -> Value:

@@ -20,6 +20,7 @@ from anabranch.compiler.reading.tameness import holds_unordered, is_tame, plain_
 from anabranch.compiler.reading.values import (
     NOTHING,
     PLAIN,
+    SCALARS,
     Iterator,
     NoneType,
     Types,
@@ -251,6 +252,8 @@ def _identity(reading: Reading, left: Value, right: Value, node: ast.AST) -> Non
         if side.types is not None and all(kind in (NoneType, bool) or is_plain_enum(kind) for kind in side.types):
             return  # there is one object for each of these values
     reading.impure(node, "compares objects by identity, which differs from process to process")
+    if all(side.types is not None and side.types & SCALARS - {NoneType, bool} for side in (left, right)):
+        reading.facts.by_identity.setdefault("compares numbers or texts with `is`", reading.place(node))
 
 
 def _read_ifexp(reading: Reading, node: ast.IfExp) -> Value:

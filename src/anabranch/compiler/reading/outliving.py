@@ -7,7 +7,6 @@ operator is refused before anything starts. Where it cannot be seen what is left
 
 from __future__ import annotations
 
-import ast
 import functools
 import itertools
 import sys
@@ -28,6 +27,7 @@ _HANDLES = (
         f"hashlib.{name}"
         for name in ("new", "md5", "sha1", "sha224", "sha256", "sha384", "sha512", "blake2b", "blake2s")
     ),
+    "hmac.new",
     *("tempfile.NamedTemporaryFile", "mmap.mmap", "csv.reader", "csv.writer", "asyncio.new_event_loop"),
 )
 _KEPT: frozenset[type] = (
@@ -38,18 +38,20 @@ _KEPT: frozenset[type] = (
 def look_at_what_outlives(reading: Reading) -> None:
     """Facts about what is left behind: what cannot be kept, and what cannot be seen."""
     for value, path, location, made_by in reading.outliving:
-        what = _made(reading, made_by) or _iterator_in(reading, value, set())
+        what = _made(reading, id(made_by)) or _left_in(reading, value, set())
         if what is not None:
             reading.facts.not_kept.setdefault(f"{path} gets {what}", location)
         elif value.types is None and not value.is_nothing:
             reading.facts.unseen.setdefault(path, location)
 
 
-def _made(reading: Reading, made_by: ast.AST | None) -> str | None:
-    """What a call gives that cannot be kept; None if nothing is known against it."""
-    found = reading.called.get(id(made_by))
+def _made(reading: Reading, made_by: int) -> str | None:
+    """What a call gives that cannot be kept, by the expression that makes it; None if nothing is known against it."""
+    found = reading.called.get(made_by)
     if isinstance(found, type):
-        if not is_library(found.__module__) or issubclass(found, BaseException) or found in _KEPT:
+        if issubclass(found, BaseException):
+            return f"a {found.__qualname__}"
+        if not is_library(found.__module__) or found in _KEPT:
             return None
         of_the_machine = known.impurity_of(found) is not None or found.__module__ == "queue"
         if not of_the_machine and is_kept_whole(found, code_of(reading.operator, in_globals=True)[0].values()):
@@ -62,20 +64,27 @@ def _made(reading: Reading, made_by: ast.AST | None) -> str | None:
     return None
 
 
-def _iterator_in(reading: Reading, value: Value, seen: set[Object]) -> str | None:
-    """An iterator that a value is, or that is inside it: for sure. What only may hold one is kept if it can be."""
+def _left_in(reading: Reading, value: Value, seen: set[Object]) -> str | None:
+    """What cannot be kept that a value is, or has inside: for sure. What only may hold such is kept if it can be."""
     sites = [each for each in value.objects if isinstance(each, (Site, Kept)) and each in reading.heap.objects]
     kinds = (value.types or frozenset()) - {NoneType}
     if kinds == {Iterator}:
         made = {reading.called.get(getattr(each, "node", 0)) for each in sites}
         if made != {itertools.count}:
             return "a generator" if any(each in reading.generators for each in sites) else "an iterator"
+    if kinds and all(issubclass(kind, BaseException) for kind in kinds):
+        return "an exception"
     for each in sites:
         if each not in seen:
             seen.add(each)
+            made_here = (
+                _made(reading, each.node) if isinstance(each, Site) and each.role in ("call", "instance") else None
+            )
+            if made_here is not None:
+                return made_here
             held = reading.heap.objects[each]
             for inner in (held.content, *held.items.values(), *(held.parts or {}).values(), *held.attributes.values()):
-                found = _iterator_in(reading, inner, seen)
+                found = _left_in(reading, inner, seen)
                 if found is not None:
                     return found
     return None

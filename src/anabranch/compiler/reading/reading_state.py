@@ -56,6 +56,7 @@ from anabranch.compiler.reading.values import (
     types_of_column,
 )
 from anabranch.program.graph import Location, StateField
+from anabranch.program.object_parts import DICT_VIEWS, dict_behind
 from anabranch.program.schema import Row, Schema
 
 _MOST_STEPS = 60_000
@@ -241,6 +242,8 @@ class Reading:
                 if not text.source.isidentifier():
                     text = None
             return Value(types=frozenset({kind}), concrete=(found,), text=text, path=path)
+        if kind in DICT_VIEWS and id(dict_behind(found)) in self.keyed:  # it shows all of a dict of state
+            return Value(None, self.shared(dict_behind(found), path).objects, path=path, foreign=True)
         identity = id(found)
         self.facts.objects[identity] = found
         if route is None and isinstance(found, KEYED_TYPES):

@@ -98,6 +98,7 @@ def _read_importfrom(reading: Reading, node: ast.ImportFrom) -> None:
         if module is None or not hasattr(module, alias.name):
             reading.unknown(node, f"imports {wanted}.{alias.name}, which is not loaded yet")
             continue
+        reading.facts.globals_read.add((module.__name__, alias.name))
         assign_name(reading, alias.asname or alias.name, reading.shared(getattr(module, alias.name), alias.name), node)
 
 

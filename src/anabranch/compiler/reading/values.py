@@ -295,6 +295,11 @@ def scalar(*kinds: type, text: Text | None = None) -> Value:
     return Value(types=frozenset(kinds), text=text)
 
 
+def attribute_path(path: str, name: str) -> str:
+    """How the code reaches an attribute, for people; a path in words ("the default of held") has it before it."""
+    return f"{name} of {path}" if " " in path else f"{path}.{name}"
+
+
 def constant(value: Any) -> Value:
     """A literal."""
     return Value(types=frozenset({type(value)}), concrete=(value,), text=constant_text(value))

@@ -21,8 +21,8 @@ from anabranch.program.schema import Schema
 def keyed_reads(node: Node, place: int) -> frozenset[int] | None:
     """The columns of an input that a keyed operator reads, those of its key among them; None: all."""
     logic = node.logic
-    if not isinstance(logic, Keyed) or node.is_broadcast(place):
-        return None
+    if not isinstance(logic, Keyed) or node.is_broadcast(place) or node.on_error == "dead_letter":
+        return None  # a letter shows the whole tuple
     schema = node.inputs[place].schema
     kind = type(logic.prototype)
     found: frozenset[int] | None = None

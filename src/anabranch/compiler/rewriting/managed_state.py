@@ -23,8 +23,8 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
-import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 from anabranch.compiler.models.findings import Inference
@@ -50,13 +50,21 @@ class _Dict:
     has_objects: bool
     #: What the dict holds at the start.
     initial: Any = ()
+    #: Where an entry is kept, or all of them: names of fields, which every call needs.
+    present: str = ""
+    value: str = ""
+    entries: str = ""
+
+    def __post_init__(self) -> None:
+        for part in ("present", "value", "entries"):
+            object.__setattr__(self, part, f"{self.name}_{part}")
 
     @property
     def fields(self) -> tuple[StateField, ...]:
         if self.is_finer:
-            return (StateField(f"{self.name}_entries", (), None),)
-        present = StateField(f"{self.name}_present", None if self.initial else False)
-        return (present,) if self.is_set else (present, StateField(f"{self.name}_value", None))
+            return (StateField(self.entries, (), None),)
+        present = StateField(self.present, None if self.initial else False)
+        return (present,) if self.is_set else (present, StateField(self.value, None))
 
 
 class ManagedDicts:
@@ -108,9 +116,14 @@ class ManagedDicts:
         held = self.bound["held"]
         self._fill(held, index)
         try:
-            return self._emitted(self.bound["call"], t)
-        finally:
+            found = self.bound["call"](t)
+            if hasattr(found, "__next__") and self.mode not in ("filter", "map"):
+                return self._read_on(found, held, index)
+        except BaseException:
             self._take_back(held, index)
+            raise
+        self._take_back(held, index)
+        return self._emitted(found, t)
 
     def watched(self, t: Any) -> Any:
         """The same; what the proof says does not happen is refused."""
@@ -127,17 +140,26 @@ class ManagedDicts:
         for each, found in held:
             watches.append(Watch(each.name, ANY_INDEX if each.is_finer else index, self.index_source.source))
             watch(found, watches[-1])
+
         try:
-            emitted = self._emitted(call, t)
-        finally:
-            for _, found in held:
-                unwatch(found)
-            strayed = next((each.strayed for each in watches if each.strayed is not None), None)
-            if strayed is None:
-                self._take_back(held, index)
-        if strayed is not None:  # and was caught
+            found = call(t)
+            if hasattr(found, "__next__") and self.mode not in ("filter", "map"):
+                return self._read_on(found, held, index, watches)
+        except BaseException:
+            self._look_at(watches, held)
+            self._take_back(held, index)
+            raise
+        self._look_at(watches, held)
+        self._take_back(held, index)
+        return self._emitted(found, t)
+
+    def _look_at(self, watches: list[Watch], held: list[tuple[_Dict, Any]]) -> None:
+        """The dicts are not watched any more; if one was used with another key, that is told, also if it was caught."""
+        for _, found in held:
+            unwatch(found)
+        strayed = next((each.strayed for each in watches if each.strayed is not None), None)
+        if strayed is not None:
             raise strayed
-        return emitted
 
     def _watched_copy(self) -> tuple[Any, list[tuple[_Dict, Any]]] | None:
         """The author's object once more, with dicts that can be watched; None if no copy can be made of it."""
@@ -155,13 +177,13 @@ class ManagedDicts:
             held.clear()
             if each.is_finer:
                 if each.is_set:
-                    held.update(entry[0] for entry in getattr(self, f"{each.name}_entries"))
+                    held.update(entry[0] for entry in getattr(self, each.entries))
                 else:
                     # Not held.update: a Counter's would count the entries.
-                    entries = getattr(self, f"{each.name}_entries")
+                    entries = getattr(self, each.entries)
                     dict.update(held, ((entry[0], self._taken_out(entry[1])) for entry in entries))
                 continue
-            present = getattr(self, f"{each.name}_present")
+            present = getattr(self, each.present)
             if present is None and index in each.initial:
                 if each.is_set:
                     held.add(index)
@@ -171,29 +193,47 @@ class ManagedDicts:
                 if each.is_set:
                     held.add(index)
                 else:
-                    held[index] = self._taken_out(getattr(self, f"{each.name}_value"))
+                    held[index] = self._taken_out(getattr(self, each.value))
 
-    def _emitted(self, call: Any, t: Any) -> Any:
-        found = call(t)
+    def _read_on(
+        self, outputs: Any, held: list[tuple[_Dict, Any]], index: Any, watches: list[Watch] | None = None
+    ) -> Iterator[Any]:
+        """What an iterator gives, one by one: its code runs while it is read, and may change what it gave before.
+
+        Whoever called reads it to its end before the next call. If not, the call has failed, perhaps long ago, and what
+        the dicts hold now belongs to another.
+        """
+        try:
+            yield from outputs
+        except GeneratorExit:
+            for _, found in held if watches is not None else ():
+                unwatch(found)
+            raise
+        except BaseException:
+            self._look_at(watches or [], held if watches is not None else [])
+            self._take_back(held, index)
+            raise
+        if watches is not None:
+            self._look_at(watches, held)
+        self._take_back(held, index)
+
+    def _emitted(self, found: Any, t: Any) -> Any:
         if self.mode == "filter":
             return [t] if found else []
-        if self.mode == "map":
-            return [found]
-        # The code of a generator runs while it is read: it must not outlive the dicts' contents.
-        return list(found) if hasattr(found, "__next__") else found
+        return [found] if self.mode == "map" else found
 
     def _take_back(self, dicts: list[tuple[_Dict, Any]], index: Any) -> None:
         for each, held in dicts:
             if each.is_finer:
                 values = () if each.is_set else held.items()
                 entries = [[key] for key in held] if each.is_set else [[k, self._put_in(each, v)] for k, v in values]
-                setattr(self, f"{each.name}_entries", entries)
+                setattr(self, each.entries, entries)
             else:
                 present = index in held
-                setattr(self, f"{each.name}_present", present)
+                setattr(self, each.present, present)
                 if not each.is_set:
                     value = self._put_in(each, dict.__getitem__(held, index)) if present else None
-                    setattr(self, f"{each.name}_value", value)
+                    setattr(self, each.value, value)
             held.clear()
 
     def _put_in(self, of: _Dict, value: Any) -> Any:
@@ -308,8 +348,6 @@ def find_object(route: tuple[Any, ...], target: Any) -> Any:
         return _default_of(route[1], route[2])
     if kind == "class":
         return getattr(route[1], route[2])
-    if kind == "module":
-        return getattr(sys.modules[route[1]], route[2])
     if kind == "path":
         return at_path(target, route[1])
     raise ValueError(f"unknown route {route!r}")

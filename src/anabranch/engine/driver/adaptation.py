@@ -60,6 +60,8 @@ class EpochFacts:
     cut_short : bool
         It was shorter than it should have been, because our own limit is still on its way up: rows that stood ready
         did not wait for channels.
+    fed_back : int
+        Tuples that the epoch before had sent back, and that this one took: in a loop there may be nothing else.
     reports : sequence of Report
         What splitters, channels and mergers reported.
     """
@@ -76,6 +78,7 @@ class EpochFacts:
     interval_s: float | None = None
     taken_files: TakenFiles | None = None
     cut_short: bool = False
+    fed_back: int = 0
 
 
 class Adaptation:

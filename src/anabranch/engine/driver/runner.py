@@ -263,7 +263,7 @@ class EpochRunner:
         passing_s = self._backend.clock.passing_s
         started, started_ms = passing_s(), self._backend.clock.now_s() * 1000
         ready = self._backend.surroundings.at_start(batch is not None)
-        epoch = self.epochs_done
+        epoch, fed_back = self.epochs_done, self.in_flight
         lost = self._backend.surroundings.restored()
         if lost is not None:
             self._owners = self.adaptation.restored(lost, epoch, self._owners)
@@ -321,6 +321,7 @@ class EpochRunner:
             bookkeeping_s=ready.bookkeeping_s,
             interval_s=self._backend.surroundings.interval_s,
             taken_files=ready.taken_files,
+            fed_back=fed_back,
         )
         self._adapt(facts, rows_out, verified)
         self._committer.compact_beside(clock_ms, self._owners)

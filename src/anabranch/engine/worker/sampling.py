@@ -83,7 +83,7 @@ class Sampling:
         return with_part(hashes, self.epoch) < np.uint64(self.share * 2**64)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class Event:
     """A tuple, a punctuation or a tick, and what a key made of it."""
 

@@ -27,6 +27,7 @@ from anabranch.state import state_columns
 from anabranch.state.state_columns import StateBlock, lengths_of, lists, struct_of
 
 Step = Callable[[Batch, Node], Batch]
+_LAST = 2**64  # behind all numbers of 64 bits
 
 
 def top_step(node: Node, table: Any, otherwise: Step, watch: Stopwatch | None = None) -> Step:
@@ -146,6 +147,9 @@ class _Emitting:
         """Take the tuples; which slots hold others now."""
         count, tops, ranked = self._count, self._tops, self._ranked
         changed = np.zeros(len(tops), dtype=bool)
+        if count == 1 and self._method == "take":
+            changed[self._take_best(slots, codes, before)] = True
+            return changed
         is_ranked, is_changes = self._method == "take_ranked", self._method == "take_changes"
         rows, tuples, more = self._rows, self._tuples, self._more
         entered: list[int] = []
@@ -175,6 +179,21 @@ class _Emitting:
                     more.append(INSERT)
         changed[entered] = True
         return changed
+
+    def _take_best(self, slots: Sequence[int], codes: Sequence[int], before: int) -> list[int]:
+        """The same where one tuple of each key is held; the slots that hold another now."""
+        best = [mine[0] if mine else _LAST for mine in self._ranked]
+        entered: dict[int, int] = {}
+        note = self._tuples.append
+        for at, (slot, code) in enumerate(zip(slots, codes, strict=True)):
+            if code < best[slot]:
+                best[slot] = code
+                entered[slot] = at
+                note(at)
+        self._rows = [before + at for at in self._tuples]
+        for slot, at in entered.items():
+            self._tops[slot] = [before + at]
+        return list(entered)
 
     def batch(self, node: Node, batch: ColumnBatch, rows: Sequence[pa.Array], before: int) -> Batch:
         """What comes out."""

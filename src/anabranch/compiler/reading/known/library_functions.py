@@ -209,6 +209,9 @@ for _module in _PURE_MODULES:
             and not _name.startswith(("i_", "length_hint"))
         ):
             FUNCTIONS[_found] = Effect(PLAIN, iterates=_module in (statistics,), text=_name not in _GIVE_LISTS)
+for _name in ("md5", "sha1", "sha224", "sha256", "sha384", "sha512"):
+    FUNCTIONS[getattr(hashlib, _name)] = Effect(only(type(hashlib.sha256())), text=False)
+FUNCTIONS[hmac.new] = Effect(only(hmac.HMAC), text=False)
 FUNCTIONS[math.fsum] = Effect(FLOAT)  # exact, whatever the order
 FUNCTIONS[fnmatch.filter] = Effect(only(list), iterates=True)
 for _name in ("lt", "le", "eq", "ne", "ge", "gt", "not_", "truth", "contains"):

@@ -10,6 +10,7 @@ import decimal
 import enum
 import fractions
 import hashlib
+import hmac
 import ipaddress
 import operator
 import re
@@ -68,6 +69,7 @@ MUTATORS: dict[type, set[str]] = {
     },
     Iterator: {"__next__", "send", "throw", "close"},
     type(hashlib.sha256()): {"update"},
+    hmac.HMAC: {"update"},
     types.MappingProxyType: set(),
     frozenset: set(),
     tuple: set(),
