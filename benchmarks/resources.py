@@ -20,6 +20,10 @@ recovery_standby_vs_checkpoint  the time of the first complete epoch after the k
 driver_bytes_per_state_byte     what of the state passed through the driver, over what was written of it
 epoch_vs_off                    the median, over pairs of epochs in turn, of an epoch's time over that of a second query
                                 with `placement=off` in the same application
+correlated_vs_even              simulated (20 nodes, 5 seeds, `experiments/resources_allocation.py`): the share of
+                                migrations that a standby assists with the correlated allocation, over that with an even
+                                one; the lesser of two families of correlated loads
+usable_vs_even                  … of standbys on hosts that have room
 """
 
 from __future__ import annotations
@@ -65,7 +69,10 @@ def main(arguments: list[str]) -> dict[str, Any]:
     size = MINI if options.mini else QUICK if options.quick else Size()
     if options.keys:
         size = replace(size, keys=tuple(int(each) for each in options.keys.split(",")))
-    return measured(size, options.mini)
+    from experiments.resources_allocation import simulated_figures
+
+    few = {"groups": (16,), "seeds": 1} if options.mini else {"groups": (16, 48), "seeds": 2} if options.quick else {}
+    return measured(size, options.mini) | simulated_figures(**few)
 
 
 def measured(size: Size, mini: bool) -> dict[str, Any]:

@@ -29,6 +29,7 @@ WANTED = {
     "elastic": [f"figure_{n:02d}" for n in range(5, 20)],
     "partitioning": [f"figure_{n:02d}" for n in range(3, 15)],
     "operators": [f"figure_{n:02d}" for n in range(4, 8)],
+    "resources": [f"figure_{n:02d}" for n in range(5, 10)],
 }
 MEASURED = {
     "safe": ["table_02", "figure_13"],

@@ -230,19 +230,24 @@ def test_code_that_ends_its_process_is_an_error_of_the_operator() -> None:
             run_parallel(numbers(20).map(leaves, SCHEMA, elastic=True, min_workers=least))
 
 
-def test_looking_for_the_first_error_is_given_up_where_calls_take_long(monkeypatch) -> None:
-    monkeypatch.setattr("anabranch.engine.worker.retracing.ELASTIC_S", 0.05)
-
+def test_the_first_error_is_looked_for_with_as_many_calls_as_the_epoch_had() -> None:
     def slow(t):
         time.sleep(0.02)
-        if t.i >= 150:
+        if t.i >= 390:
             raise ValueError(f"no {t.i}")
         return (t.x, t.i)
 
+    def picky(t):
+        if t.i == 387:
+            raise KeyError(t.i)
+        return True
+
     begun = time.perf_counter()
-    with pytest.raises(OperatorError, match="no 1"):
-        run_parallel(numbers(200).map(slow, SCHEMA, elastic=True, min_workers=32))
-    assert time.perf_counter() - begun < 3.0, "one after the other they take four seconds"
+    # Whoever runs batches meets the error of the map first, and one thread that of the filter behind it.
+    stream = numbers(400).map(slow, SCHEMA, elastic=True, min_workers=32).filter(picky)
+    with pytest.raises(OperatorError, match="KeyError: 387"):
+        run_parallel(stream)
+    assert time.perf_counter() - begun < 5.0, "one after the other they take eight seconds"
 
 
 class Passes(ab.Operator):

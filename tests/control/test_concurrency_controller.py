@@ -139,3 +139,44 @@ def test_chance_does_not_climb_a_plateau() -> None:
             levels.append(controller.level)
         found.append(statistics.median(levels[20:]))
     assert statistics.mean(found) <= 22, "24.3 where no level is measured once more"
+
+
+CURVES: dict[str, tuple[Callable[[int], float], float]] = {
+    # what a level gives of the best; the least share of it that a busy machine must leave us, over 200 periods
+    "workers only hinder": (lambda level: {0: 1.0, 1: 0.6, 2: 0.56}.get(level, 0.48), 0.95),
+    "two cores": (lambda level: {0: 0.5, 1: 0.5}.get(level, 1.0), 0.95),
+    "two cores that others want": (lambda level: {0: 0.83, 1: 0.71, 2: 0.84, 3: 0.95}.get(level, 1.0), 0.94),
+    "four cores": (lambda level: min(max(level, 1), 4) / 4, 0.95),
+    "sixteen cores": (lambda level: min(max(level, 1), 16) / 16, 0.95),
+    "a crowd hurts": (lambda level: min(max(level, 1), 24) / 24 * max(1, level / 24) ** -0.5, 0.9),
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_a_busy_machine_disturbs_periods_but_not_the_level(name: str) -> None:
+    """Rates are off by 8 %, and every twelfth period is slowed down by up to a half."""
+    curve, least = CURVES[name]
+    shares = []
+    for seed in range(12):
+        chance, controller = random.Random(seed), ConcurrencyController(0, 128)
+        done = time = 0.0
+        for period in range(220):
+            length = 0.25 if controller.is_looking else 1.0
+            if period >= 20:
+                done, time = done + curve(controller.level) * length, time + length
+            seen = curve(controller.level) * max(0.1, 1 + chance.gauss(0, 0.08) / length**0.5)
+            controller.handle(1000 * seen * (chance.uniform(0.5, 0.9) if chance.random() < 0.08 else 1.0))
+        shares.append(done / time)
+    assert statistics.mean(shares) >= least
+
+
+def test_a_level_that_was_too_high_by_chance_is_left_again() -> None:
+    """As where a JVM warms up: each level looked better than the one before because time had passed."""
+    controller, warmth, left_at = ConcurrencyController(0, 128), 0.3, None
+    for period in range(80):
+        warmth = min(1.0, warmth * 1.25)
+        controller.handle(min(max(controller.level, 1), 16) * 50.0 * warmth)
+        if left_at is None and period > 12 and controller.is_settled and controller.to_dict()["level"] <= 20:
+            left_at = period
+    assert 14 <= controller.to_dict()["level"] <= 20
+    assert left_at is not None and left_at <= 40

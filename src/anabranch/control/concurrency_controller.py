@@ -6,10 +6,12 @@ first, and remembers what each gave:
     search   double while that pays ─► look between the best level and its neighbours, where more could be ─► hold
     hold     the rate is not what it was ─► search anew, downwards if it fell, upwards if it rose
              now and then one look at a level a quarter higher ─► better: search on from there
+             more rarely one at a lower level ─► as good: hold that
 
 It cannot overshoot badly: a level is at most twice one that was measured to be the best so far, for one period. Where
 a level seems little better than the one below it, that one is measured once more: on a busy machine chance would
-climb a plateau otherwise.
+climb a plateau otherwise. How much rates are off by at the level that is held is learnt, and what differs by no more is
+no change of the world.
 
 Where more could be. On scales of ratios (log level, log rate) the rate is taken to be concave, and to rise no faster
 than the level. So between two measured levels it lies below the line through the two on the left, and below the line
@@ -54,6 +56,16 @@ _MANY = 4
 """Levels from here on are climbed with doubt; of fewer workers one more or less is no burden."""
 _UNSURE_MAX = 2
 """Periods in a row that must differ from the held rate, unless they differ greatly."""
+_GREATLY = 3.0
+"""So many times what counts as a difference is a great one."""
+_NOISE_FACTOR = 3.0
+"""So many times what rates are off by at the same level, on average, is no accident."""
+_NOISE_LOOKED = 1.5
+"""The same for a look, which is taken twice."""
+_DOWN_FACTOR = 2
+"""So many times rarer than looks at higher levels are those at lower ones, and rarer each time they find nothing."""
+_NOISE_STEP = 0.1
+_NOISE_MOST = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +129,14 @@ class ConcurrencyController:
         self._held = 0.0  # the rate of the level that is held
         self._home = level_min  # the level that is held while another is looked at
         self._unsure = 0
+        self._noise = 0.0  # how far rates are off at the level that is held, on average, relative
+        self._odd: list[float] = []  # how far the latest were that may be accidents
+        self._left: tuple[int, float] | None = None  # the level and the rate before things seemed to change
+        self._confirms = False  # a look that promised something is taken once more, for a whole period
+        self._looked_far = True
+        self._since_down = 0
+        self._gives_back = False  # a lower level was as good
+        self._wait_down = _DOWN_FACTOR * probe_every
         self._since_probe = 0
         self._wait = probe_every
         self._looked_down = True
@@ -137,7 +157,7 @@ class ConcurrencyController:
     @property
     def is_looking(self) -> bool:
         """Whether this period is a look at a level that is probably worse: it may be short."""
-        return self._mode == "probe"
+        return self._mode == "probe" and not self._confirms
 
     @property
     def collapsed_below(self) -> float:
@@ -194,7 +214,13 @@ class ConcurrencyController:
             return "search", reason
         best = self._best()
         rate = self._rates[best]
+        if self._left is not None and self._left[0] == best and abs(rate / self._left[1] - 1) <= self._drift:
+            self._were_accidents()
+        below = max((level for level in self._rates if level < best), default=None)
+        is_needed = below is not None and self._rates[below] < rate * (1 - self._tolerance)
         self._hold(best, rate)
+        if is_needed:
+            self._wait_down = 2 * _DOWN_FACTOR * self._probe_every
         return "settled", f"{best} gives {rate:g}/s, and no level near it clearly more"
 
     def _best(self) -> int:
@@ -278,6 +304,8 @@ class ConcurrencyController:
 
     def _hold(self, level: int, rate: float) -> None:
         self._mode = "hold"
+        if level != self._home:
+            self._since_down, self._wait_down, self._gives_back = 0, _DOWN_FACTOR * self._probe_every, False
         self._level = self._home = level
         # Where others count, what was compared was more than the own rate: the next period tells that.
         self._held = 0.0 if self.is_shared else rate
@@ -287,7 +315,16 @@ class ConcurrencyController:
         self._rates = {}
         self._doubted = set()
         self._mixed = None
+        self._left = None
+        self._odd = []
+        self._confirms = False
         self._turn_used = False
+
+    def _were_accidents(self) -> None:
+        """The rates that differed are what rates are off by here."""
+        for each in self._odd:
+            self._noise += _NOISE_STEP * (min(each, _NOISE_MOST) - self._noise)
+        self._odd = []
 
     def _holding(self, rate: float) -> tuple[str, str]:
         if self.is_shared and not self.has_turn:
@@ -301,20 +338,30 @@ class ConcurrencyController:
             self._held, self._unsure = rate, 0
             self._since_probe = max(self._since_probe, self._wait)
         change = rate / self._held - 1 if self._held else 0.0
-        if abs(change) > self._drift:
+        drift = max(self._drift, _NOISE_FACTOR * self._noise)
+        self._odd.append(abs(change))
+        if abs(change) > drift:
             self._unsure += 1
-            if self._unsure >= _UNSURE_MAX or abs(change) > 3 * self._drift:
+            if self._unsure >= _UNSURE_MAX or abs(change) > _GREATLY * drift:
                 return self._search_anew(rate, change)
             return "unsure", f"{rate:g}/s instead of {self._held:g}/s; one period may be an accident"
         self._unsure = 0
+        self._were_accidents()
         self._held = self._held + 0.3 * (rate - self._held) if self._held else rate
         self._since_probe += 1
         if self._since_probe >= self._wait and self.is_shared:
             return self._look_beside_others()
         if self._since_probe >= self._wait and self._level < self._max:
-            return self._look(
-                max(2, round(self._home * 1.25)), f"capacity may have appeared that {self._home} cannot show"
-            )
+            # Of few workers one more may bring nothing, and some more may: where others want the same cores, say.
+            self._looked_far = self._home < _MANY and not self._looked_far
+            level = _MANY if self._looked_far else max(2, round(self._home * 1.25))
+            return self._look(level, f"capacity may have appeared that {self._home} cannot show")
+        self._since_down += 1
+        if self._since_down >= self._wait_down and not self.is_shared and self._home > self._min:
+            self._since_down = 0
+            # A little at first, for it is mostly needed; where it was not, much.
+            level = self._home // 2 if self._gives_back else min(self._home - 1, round(self._home * 0.75))
+            return self._look(level, f"{self._home} may be more than is needed")
         return "stable", f"{rate:g}/s as before"
 
     def _look(self, level: int, reason: str) -> tuple[str, str]:
@@ -334,6 +381,7 @@ class ConcurrencyController:
 
     def _search_anew(self, rate: float, change: float) -> tuple[str, str]:
         self._mode = "search"
+        self._left = (self._home, self._held) if self._held else None
         self._downwards = change < 0
         self._rates = {self._level: rate}
         self._doubted = set()
@@ -350,6 +398,12 @@ class ConcurrencyController:
         needed = max(self._tolerance, 0.25 * (looked / max(home, 1) - 1))
         if self.is_shared and looked > home:  # what is judged says already what the others lose
             needed = self._tolerance / 2
+        elif not self.is_shared:
+            needed = max(self._tolerance if home < looked <= _MANY else needed, _NOISE_LOOKED * self._noise)
+            if not self._confirms and self._promises(rate, needed):
+                self._confirms = True
+                return "look", f"{looked} gives {rate:g}/s instead of {held:g}/s: once more, for a whole period"
+        self._confirms = False
         if rate > held * (1 + needed):
             self._mode = "search"
             self._downwards = looked < home
@@ -364,13 +418,24 @@ class ConcurrencyController:
         if looked < home and rate >= held * (1 - self._tolerance):
             self._hold(looked, rate)
             self._looked_down = False  # there may be more to give back
-            return "fewer", f"{looked} is as good for all: {rate:g}/s with what others gain, {held:g}/s before"
+            self._since_down, self._gives_back = self._wait_down, True
+            return "fewer", f"{looked} is as good{' for all' if self.is_shared else ''}: {rate:g}/s, {held:g}/s before"
         if looked > home > 1 and rate < held * _COLLAPSED_SHARE and not self.is_shared:
             return self._search_anew(rate, rate / held - 1)
         wait = min(_WAIT_MAX, self._wait * 2) if rate < held * _BAD_SHARE else self._probe_every
+        if looked < home:
+            wait, self._wait_down = self._wait, min(_WAIT_MAX, 2 * self._wait_down)
+            self._gives_back = False
         self._hold(home, held)
         self._held, self._wait = held, wait
         return "no more", f"{looked} gives {rate:g}/s instead of {held:g}/s"
+
+    def _promises(self, rate: float, needed: float) -> bool:
+        """Whether a short look is worth a longer one: a gain that is not beyond doubt, or as much with fewer."""
+        gain = rate / self._held - 1 if self._held else 0.0
+        if self._level < self._home:
+            return gain >= -self._tolerance
+        return gain > needed and (gain < _DOUBTFUL or self._noise > self._tolerance)
 
     # -- restarting -----------------------------------------------------------------------------------------
 

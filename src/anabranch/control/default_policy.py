@@ -74,6 +74,7 @@ BUSY_MOST_MIN = 0.2  # no saturated region is said to be less busy than this
 EXACT_MISFIT = 0.005  # what was measured follows a law, exactly
 LAWLESS_MISFIT = 0.02  # what was measured follows no law that we know
 SEARCH_RATIO = 1.15  # two numbers this close are not told apart
+CLOSE = 3  # so many channels apart the way from above is short
 NOISIER_FACTOR = 2.0  # noise that turns out to be so many times what it was thought to be…
 NOISIER_MIN = 0.02  # …and at least this puts a verdict in doubt
 RECENT_MAX = 24  # periods that are remembered one by one
@@ -333,7 +334,10 @@ class DefaultPolicy:
         assert memory.low is not None and memory.high is not None
         low, high = memory.low, memory.high
         if high - low > 1 and high > SEARCH_RATIO * low:
-            return Proposal((low + high) // 2, "search", f"{low} channels pay and {high} do not: the middle")
+            # From above where a ceiling is tried again: one that pays is the end of it, and nobody has to go up again.
+            is_close = high - low <= CLOSE and memory.ceiling_periods > 0
+            middle = high - 1 if is_close else (low + high) // 2
+            return Proposal(middle, "search", f"{low} channels pay and {high} do not: what lies between")
         memory.low = memory.high = None
         self._put_ceiling(low + 1, observation)
         branch = "return" if low < observation.channels else "limit"

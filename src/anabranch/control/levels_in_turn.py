@@ -3,13 +3,16 @@
     capacity at the resting number   900  930  960 … 1100 1105 1098 1102      it has become faster by itself
                                       └ here the verdict fell      └ steady again: the verdict is of another machine
     in turn, a period each:          here  fewer  here  more  here            each beside what was before and after it
-                                          └ better than the mean of its two neighbours, beyond noise ─► go there
-                                     and again with what lies beside the best  then it rests
+                                          └ better than the mean of its two neighbours, beyond noise ─► go there,
+                                            and again with what lies beside it; else it rests
 
 In the first epochs of a JVM everything gets faster by itself, and the speed of a machine wanders by a tenth. A climb
 measures each number of channels at another time, so that this looks like an effect of the channels: more look better
 while it warms up, worse while others take the machine. The two cannot be told apart from one pass. They can where the
 *same* number is measured before and after another: whatever goes on by itself is in the mean of the two.
+
+More are tried only where it has become faster. Where it has become slower others may want the same host, and one that
+takes more gets more at their cost: each would find that in turn, until all are slower.
 
 It is asked only where there is reason to: in overload, at rest, when what the same number of channels does has changed
 beyond noise since it was first measured and has come to rest again. A machine that keeps its speed is never disturbed;
@@ -70,6 +73,8 @@ class _Memory:
     origin: int = 0
     """Where the trial began."""
     rounds: int = 0
+    faster: bool = False
+    """Whether the trial began because the machine has become faster."""
     factor: float = 1.0
     """How many times the least change the next trial needs."""
     cap: int | None = None
@@ -156,6 +161,7 @@ class LevelsInTurn:
         times = 2 if self._error(observation) >= NOISY else 1
         memory.factor *= 2
         memory.known, memory.origin, memory.rounds = [home], home, 0
+        memory.faster = fmean(memory.capacities[-LATEST_PERIODS:]) > fmean(memory.first[str(home)])
         measured = [[home, capacity] for capacity in memory.capacities[-times:]]
         why = f"the same {home} channels do another amount than when they were chosen"
         return self._round(home, measured, times, why) or proposal
@@ -181,9 +187,9 @@ class LevelsInTurn:
             found.append(self.bounds.clamp(round(home / RATIO)))
         elif home - fewer > 1 and home > NEAR_RATIO * fewer:
             found.append((home + fewer) // 2)
-        if more is None:
+        if more is None and self._memory.faster:
             found.append(self.bounds.clamp(max(home + 1, round(home * RATIO))))
-        elif more - home > 1 and more > NEAR_RATIO * home:
+        elif more is not None and more - home > 1 and more > NEAR_RATIO * home:
             found.append((home + more) // 2)
         return [n for n in found if n != home]
 
@@ -218,13 +224,14 @@ class LevelsInTurn:
         chosen = best if better else home
         latest = [] if better else [[home, capacity] for n, capacity in memory.measured if n == home][-times:]
         why = f"{chosen} channels are best of {sorted(memory.known)}, measured in turn"
-        if next_round := self._round(chosen, latest, times, f"{why}; and beside them?"):
+        if chosen != home and (next_round := self._round(chosen, latest, times, f"{why}; and beside them?")):
             return next_round
         self._stop()
         memory.first = {}
         if chosen == memory.origin:  # it had been right
             memory.factor *= 2
-        memory.cap, memory.cap_until = chosen, observation.period + CAP_PERIODS
+        else:
+            memory.cap, memory.cap_until = chosen, observation.period + CAP_PERIODS
         return Proposal(chosen, "in turn", why)
 
     def to_dict(self) -> dict[str, Any]:

@@ -73,9 +73,13 @@ class MeasurementQuality:
         late = False
         self.taken = self.periods
         if self._answers(capacity, told):
-            late = self.periods - 1 > (self.lag or 0)
-            # Also less than was thought, if that is how it is now.
-            self.lag = min(self.periods - 1, LAG_PERIODS_MAX)
+            assert self.before is not None
+            # Something else than before the move was an answer, clear or not: what differs from it is another thing.
+            is_first = self.latest is None or abs(self.latest - self.before) <= RESPONSE_SHARE * self.before
+            late = is_first and self.periods - 1 > (self.lag or 0)
+            if is_first:
+                # Also less than was thought, if that is how it is now.
+                self.lag = min(self.periods - 1, LAG_PERIODS_MAX)
             self.before = None
         elif self.latest is not None:
             spread = DEVIATION_OF_MEAN_DIFFERENCE * abs(capacity / self.latest - 1.0)

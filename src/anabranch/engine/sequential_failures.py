@@ -15,7 +15,7 @@ from anabranch.operators.epoch_context import moment
 from anabranch.operators.guarding import LETTERS, Guarding, HeldBefore, as_written, may_give_up
 from anabranch.program.belongings import Belongings
 from anabranch.program.calling import exact, failing, operator_failed
-from anabranch.program.elastic import ElasticFunction
+from anabranch.program.elastic import ElasticFunction, OpenFailed
 from anabranch.program.graph import DeadLetters, Keyed, Node, Process
 from anabranch.program.schema import Row
 
@@ -46,6 +46,8 @@ class Failures:
             before = None if kept is None else Belongings([kept])
             try:
                 return call(row)
+            except OpenFailed as problem:
+                raise operator_failed(node, row, problem) from problem.problem
             except AnabranchError:
                 raise
             except Exception as problem:

@@ -44,7 +44,7 @@ from anabranch.program.graph import (
 )
 from anabranch.program.model import Selectivity
 from anabranch.program.schema import Row, Schema
-from anabranch.program.showing import frames_of
+from anabranch.program.showing import frames_of, told
 
 POLICIES = ("fail", "skip", "dead_letter")
 LETTERS = Schema.of("tuple string, operator string, line string, error string, epoch long")
@@ -112,9 +112,8 @@ class Guarding:
 
     def letter(self, row: Any, problem: Exception) -> tuple[Any, ...]:
         """The letter for a tuple; None stands for the key that is called without one."""
-        told = json.dumps(_plain({"key": moment().key} if row is None else _as_dict(row)), ensure_ascii=False)
-        line = _line(problem) or self.location
-        return told, self.operator, line, f"{type(problem).__name__}: {problem}", epoch_number()
+        about = json.dumps(_plain({"key": moment().key} if row is None else _as_dict(row)), ensure_ascii=False)
+        return about, self.operator, _line(problem) or self.location, told(problem), epoch_number()
 
 
 def _as_dict(row: Any) -> Any:

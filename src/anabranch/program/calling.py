@@ -13,6 +13,7 @@ from typing import Any
 
 from anabranch.errors import OperatorError, StateError
 from anabranch.program.broadcasting import HELD, Held, initial_values
+from anabranch.program.elastic import OpenFailed
 from anabranch.program.graph import Keyed, Node, Route, is_ours
 from anabranch.program.not_a_number import one_nan
 from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
@@ -45,6 +46,8 @@ def route_of(logic: Route, row: Row) -> int:
 
 def operator_failed(node: Node, row: Any, problem: BaseException, epoch: int | None = None) -> OperatorError:
     """The error for an operator that raised or returned what does not fit."""
+    if isinstance(problem, OpenFailed):
+        row, problem = "none yet: it was raised by open()", problem.problem
     where = f"operator {node.written_as}"
     if epoch is not None:
         where += f", epoch {epoch}"

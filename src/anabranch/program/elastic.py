@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.errors import ProgramError
+from anabranch.errors import AnabranchError, ProgramError
 
 KINDS = ("threads", "processes")
 CONTROLLERS = ("default", "paper")
@@ -69,6 +69,14 @@ class Concurrency:
         if self.keeps_state:
             parts.append("state under its own lock: one in each worker process, in no checkpoint, lost by a crash")
         return ", ".join(parts)
+
+
+class OpenFailed(AnabranchError):  # noqa: N818 - what happened, told in the error of the operator
+    """The `open()` of an elastic operator raised: the epoch fails, whatever is said of calls that fail."""
+
+    def __init__(self, problem: BaseException) -> None:
+        super().__init__(problem)
+        self.problem = problem
 
 
 class ElasticFunction:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.pool.work import CallExited
-from anabranch.program.elastic import Concurrency, ElasticFunction, is_async
+from anabranch.program.elastic import Concurrency, ElasticFunction, OpenFailed, is_async
 
 if TYPE_CHECKING:
     from anabranch.engine.pool.loop_crew import EventLoop
@@ -31,6 +31,13 @@ class CallTimeout(TimeoutError):  # noqa: N818 - what happened, told in the erro
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"the call took longer than timeout={seconds:g} seconds")
+
+
+class CallCancelled(RuntimeError):  # noqa: N818 - what happened, told in the error of the operator
+    """The task of an async call was cancelled, by the call itself or by another one."""
+
+    def __init__(self) -> None:
+        super().__init__("the call was cancelled")
 
 
 def backoff_s(settings: Concurrency, attempt: int) -> float:
@@ -56,7 +63,9 @@ class ElasticCall(ElasticFunction):
             try:
                 try:
                     return self._attempt(row)
-                except SystemExit as problem:
+                except (Exception, KeyboardInterrupt):
+                    raise
+                except BaseException as problem:
                     raise CallExited(problem) from None
             except Exception:
                 if attempt > self.settings.retries:
@@ -78,7 +87,10 @@ class ElasticCall(ElasticFunction):
         # The mark is on the user's object, so that whoever puts its contents back puts the mark back too.
         owner = self.owner
         if hasattr(owner, "open") and not getattr(owner, _OPENED, False):
-            self._called_here(owner.open)
+            try:
+                self._called_here(owner.open)
+            except Exception as problem:
+                raise OpenFailed(problem) from None
             setattr(owner, _OPENED, True)
 
     def close(self) -> None:
@@ -121,16 +133,19 @@ async def awaited(function: Callable[[Any], Any], row: Any, timeout_s: float | N
     """The result of an async function for a tuple: of a coroutine, or all that an asynchronous generator yields."""
     import asyncio  # not above: workers load this module, and few have use for it
 
+    limit = asyncio.timeout(timeout_s)
     try:
-        async with asyncio.timeout(timeout_s):
+        async with limit:
             made = function(row)
             if inspect.isasyncgen(made):
                 return [each async for each in made]
             return await made
-    except TimeoutError as problem:
-        if timeout_s is None or isinstance(problem, CallTimeout):
+    except TimeoutError:
+        if timeout_s is None or not limit.expired():  # one of the function's own
             raise
         raise CallTimeout(timeout_s) from None
+    except asyncio.CancelledError:
+        raise CallCancelled from None
 
 
 def _within(call: Callable[[], Any], seconds: float) -> Any:
@@ -148,7 +163,7 @@ def _within(call: Callable[[], Any], seconds: float) -> Any:
     thread.start()
     thread.join(seconds)
     if problems:
-        raise problems[0]
+        raise problems[0] if isinstance(problems[0], Exception) else CallExited(problems[0])
     if not outcome:
         raise CallTimeout(seconds)
     return outcome[0]

@@ -20,7 +20,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from anabranch.engine.pool.work import Chunk
+from anabranch.engine.pool.elastic_call import CallCancelled
+from anabranch.engine.pool.work import CallExited, Chunk
 
 
 class EventLoop:
@@ -29,30 +30,51 @@ class EventLoop:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_over = threading.Event()
 
     def get(self) -> asyncio.AbstractEventLoop:
         """The loop, running."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_run, args=(self._loop,), name="elastic-loop", daemon=True).start()
+                self._is_over = threading.Event()
+                arguments = (self._loop, self._is_over)
+                threading.Thread(target=_run, args=arguments, name="elastic-loop", daemon=True).start()
             return self._loop
 
     def run(self, call: Coroutine[Any, Any, Any], timeout_s: float | None = None) -> Any:
         """What a coroutine gives that runs there."""
-        return asyncio.run_coroutine_threadsafe(call, self.get()).result(timeout_s)
+        result, problem = asyncio.run_coroutine_threadsafe(_outcome(call), self.get()).result(timeout_s)
+        if problem is not None:
+            raise problem
+        return result
 
     def stop(self) -> None:
         """End the thread."""
         with self._lock:
             if self._loop is not None:
+                self._is_over.set()
                 self._loop.call_soon_threadsafe(self._loop.stop)
                 self._loop = None
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    loop.run_forever()
+def _run(loop: asyncio.AbstractEventLoop, is_over: threading.Event) -> None:
+    while not is_over.is_set():  # a call may stop the loop, and with it all others would wait for ever
+        with contextlib.suppress(BaseException):  # raised by a task of the user's, which has it as its outcome
+            loop.run_forever()
     loop.close()
+
+
+async def _outcome(call: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
+    """What a call gives or raises: SystemExit, if it were raised here, would end the loop and tell nobody."""
+    try:
+        return await call, None
+    except Exception as problem:
+        return None, problem
+    except asyncio.CancelledError:
+        return None, CallCancelled()
+    except BaseException as problem:
+        return None, CallExited(problem)
 
 
 class LoopCrew:
@@ -137,7 +159,7 @@ class LoopCrew:
         try:
             chunk.results.append(await self._one(chunk.rows[0]))
         except asyncio.CancelledError:
-            chunk.fail(RuntimeError("the call was cancelled"))
+            chunk.fail(CallCancelled())
         except BaseException as problem:  # SystemExit would end the loop, and with it all other calls
             chunk.fail(problem)
 
@@ -145,6 +167,6 @@ class LoopCrew:
         chunk.seconds = time.perf_counter() - chunk.began
         if self._flying.pop(chunk, None) is not None:  # else it was dropped
             if not chunk.results:
-                chunk.fail(RuntimeError("the call was cancelled"))
+                chunk.fail(CallCancelled())
             chunk.done.put(chunk)
         self._fill()

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.pool.elastic_call import CallTimeout, backoff_s
 from anabranch.engine.pool.work import Chunk, Failed, run_chunk
+from anabranch.program.elastic import OpenFailed
 from anabranch.program.schema import MisfitError, ShapeError
 from anabranch.program.showing import shown
 
@@ -32,8 +33,9 @@ _GRACE_S = 2.0
 QUIET_S = 60.0
 """If no call ends for so long, that is told in the log."""
 _log = logging.getLogger("anabranch")
-FINAL = (ShapeError, MisfitError)
-"""What another attempt would not change: the call succeeded, and gave something that is no tuple of the output."""
+FINAL = (ShapeError, MisfitError, OpenFailed)
+"""What another attempt would not change: the call succeeded, and gave something that is no tuple of the output; or
+there was nobody to make it."""
 
 Results = tuple[int, Sequence[Any], list[Any]]
 """The place of a row, it and some that follow it, the result for each."""
@@ -303,7 +305,9 @@ class PoolRun:
             whole.waiting += 1
             due = now + backoff_s(self._settings, attempt)
             heapq.heappush(self._late, (due, next(self._numbers), again))
-        elif not self._keeps_failures and (self._failure is None or index < self._failure.index):
+        elif self._keeps_failures and not isinstance(problem, OpenFailed):
+            return
+        elif self._failure is None or index < self._failure.index:
             self._failure = CallFailed(index, row, problem)
 
     def _make_again(self, now: float) -> None:

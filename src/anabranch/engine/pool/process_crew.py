@@ -18,6 +18,7 @@ import cloudpickle
 from anabranch.engine.pool.process_worker import packed, receive, send, unpacked
 from anabranch.engine.pool.thread_crew import ThreadCrew, Worker
 from anabranch.engine.pool.work import Chunk
+from anabranch.program.elastic import OpenFailed
 
 
 class WorkerDied(Exception):  # noqa: N818 - what happened, told in the error of the operator
@@ -60,6 +61,9 @@ class ProcessCrew(ThreadCrew):
                 chunk.results.append(unpacked(result))
             else:
                 chunk.fail(result)
+                if isinstance(result, OpenFailed):  # whoever comes next may try it anew
+                    process.kill()
+                    process.wait()
 
     def _started(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "anabranch.engine.pool.process_worker"]

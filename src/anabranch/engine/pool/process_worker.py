@@ -58,20 +58,25 @@ def unpacked(data: bytes | tuple[bytes]) -> Any:
 
 
 class RemoteError(Exception):
-    """Stands for an exception of a worker process that could not travel; tells its type and where it was raised."""
+    """Stands, in a class of the same name, for an exception of a worker process that could not travel."""
 
 
 def portable(problem: BaseException) -> BaseException:
     """An exception as it can travel, with the lines it was raised at as notes."""
+    from anabranch.engine.pool.work import CallExited
+    from anabranch.program.graph import is_ours
     from anabranch.program.showing import frames_of, told
 
-    frames = [f"  {f.filename}:{f.lineno} in {f.name}: {f.line}" for f in frames_of(problem)]
+    frames = [f"  {f.filename}:{f.lineno} in {f.name}: {f.line}" for f in frames_of(problem) if not is_ours(f.filename)]
+    if not isinstance(problem, Exception):
+        problem = CallExited(problem)
     try:
         made: BaseException = pickle.loads(pickle.dumps(problem))
         if str(made) != str(problem):
             raise ValueError
     except Exception:
-        made = RemoteError(told(problem))
+        kind: Any = type(type(problem).__name__, (RemoteError,), {})
+        made = kind(told(problem).partition(": ")[2])
     for frame in frames[-2:]:
         made.add_note(frame)
     return made
@@ -83,6 +88,8 @@ def main() -> None:
     os.dup2(2, 1)  # what user code prints must not come between the answers
     import cloudpickle
 
+    from anabranch.program.elastic import OpenFailed
+
     calls: Any = None
     problem: BaseException | None = None
     with contextlib.suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
@@ -91,8 +98,8 @@ def main() -> None:
         try:
             calls = cloudpickle.loads(function)
             calls.open()
-        except Exception as found:
-            problem = portable(found)
+        except BaseException as found:
+            problem = OpenFailed(portable(found))
         send(leaving, b"ready")
         while True:
             rows = unpacked(pickle.loads(receive(arriving)))
@@ -105,7 +112,9 @@ def main() -> None:
                         raise problem
                     calls.many([row], results)
                     answers.append((True, packed(results[0])))
-                except Exception as found:
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as found:
                     answers.append((False, portable(found) if problem is None else found))
             send(leaving, cloudpickle.dumps(answers))
     if calls is not None:

@@ -124,7 +124,7 @@ class ThreadCrew:
         """Before a call begins, and its time."""
 
     def _work_off(self, worker: Worker, chunk: Chunk) -> None:
-        run_chunk(chunk, self._many, (BaseException,))
+        run_chunk(chunk, self._many, is_own_thread=True)
 
     def _interrupt(self, worker: Worker) -> None:
         """A thread cannot be stopped: it is left alone."""
@@ -148,9 +148,14 @@ class ThreadCrew:
             chunk = self._next(worker)
             if chunk is None:
                 return
-            self._prepare(worker)
-            chunk.began = begun = time.perf_counter()
-            self._work_off(worker, chunk)
+            begun = time.perf_counter()
+            try:
+                self._prepare(worker)
+                chunk.began = begun = time.perf_counter()
+                self._work_off(worker, chunk)
+            except BaseException as problem:  # no process can be started, say: whoever waits must hear of it
+                for _ in chunk.rows[len(chunk.results) :]:
+                    chunk.fail(problem)
             chunk.seconds = time.perf_counter() - begun
             with self._lock:
                 mine = self._in_hand.pop(chunk, None) is worker

@@ -123,19 +123,22 @@ class CallExited(RuntimeError):  # noqa: N818 - what happened, told in the error
         super().__init__(
             f"the call raised {shown(problem)}; in an elastic operator that ends the call, not the program"
         )
+        self.__traceback__ = problem.__traceback__  # the line that is told
 
 
-def run_chunk(
-    chunk: Chunk,
-    many: Callable[[Sequence[Any], list[Any]], None],
-    caught: tuple[type[BaseException], ...] = (Exception, SystemExit),
-) -> None:
-    """Make the calls of a chunk. On a thread of a pool's own everything is caught: a thread that ends tells nobody."""
+def run_chunk(chunk: Chunk, many: Callable[[Sequence[Any], list[Any]], None], is_own_thread: bool = False) -> None:
+    """Make the calls of a chunk: whatever one raises is its failure.
+
+    On the thread of whoever runs the program KeyboardInterrupt is theirs; a thread of a pool that ended would tell
+    nobody.
+    """
     results, rows = chunk.results, chunk.rows
     at = 0
     while at < len(rows):
         try:
             many(rows[at:] if at else rows, results)
-        except caught as problem:
+        except BaseException as problem:
+            if isinstance(problem, KeyboardInterrupt) and not is_own_thread:
+                raise
             chunk.fail(problem)
         at = len(results)

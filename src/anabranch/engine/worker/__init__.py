@@ -20,6 +20,7 @@ stage.py, stage_flow.py, batches.py    a stage's operators over a batch at a tim
 arrival_calls.py   operators that read several streams, or wait: call by call
 advances.py        watermarks on their way; timed_calls.py   operators whose keys wait for a time
 retracing.py, retraced_calls.py    the same, one tuple after the other: the first error of an epoch that failed
+retraced_ahead.py                  … with the calls of elastic operators made ahead, many at a time
 timing.py, measuring.py  what single keys cost
 watching.py        what was declared, watched on the first tuples
 sampling.py        what tasks take down of keys that are run again

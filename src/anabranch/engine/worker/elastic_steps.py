@@ -20,7 +20,7 @@ from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import Keeper
 from anabranch.operators.guarding import GuardedElastic, Guarding
 from anabranch.program.calling import emitted, operator_failed
-from anabranch.program.elastic import ElasticFunction
+from anabranch.program.elastic import ElasticFunction, OpenFailed
 from anabranch.program.graph import Filter, Map, Node
 from anabranch.program.schema import Schema
 
@@ -140,7 +140,7 @@ def opened(calls: Calls, node: Node, epoch: int) -> None:
     try:
         calls.open()
     except Exception as problem:
-        raise operator_failed(node, "none yet: it was raised by open()", problem, epoch) from problem
+        raise operator_failed(node, None, OpenFailed(problem), epoch) from problem
 
 
 def guarding_of(node: Node) -> Guarding | None:

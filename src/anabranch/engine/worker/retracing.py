@@ -13,8 +13,8 @@ work on that and may find an earlier error. The least of all failures is the err
 
 A failure's trail is that of the tuple in hand, then `LAST`: what the tuple had led to before stands before it.
 
-Calls of elastic operators are made one after the other here, which may take a hundred times as long as the epoch took.
-So they have half a minute in each task; after that a task looks no further, and what the epoch failed with is told.
+Calls of elastic operators are made some ahead, by their pools (`retraced_ahead.py`): one after the other they might
+take a hundred times as long as the epoch took.
 """
 
 from __future__ import annotations
@@ -23,31 +23,26 @@ import collections
 import dataclasses
 import functools
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from anabranch.compiler.layout.stages import Layout, Stage, Step
-from anabranch.engine.pool.pool_run import CallFailed
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
 from anabranch.engine.worker.arrival_calls import broadcast_of
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import keys_of
+from anabranch.engine.worker.retraced_ahead import ROWS_AHEAD, CallsAhead
 from anabranch.engine.worker.retraced_calls import RetracedCalls, RetracedTimedCalls, until_it_fails
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.trails import LAST, Trails
 from anabranch.errors import AnabranchError, OperatorError, error_from_json, error_to_json
 from anabranch.program.calling import emitted, exact, next_tuple, operator_failed, route_of
-from anabranch.program.elastic import ElasticFunction
 from anabranch.program.event_time import END, event_time_of, idle_watermarks
-from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Port, Punctuate, Route, Watermark
+from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Port, Punctuate, Route, Watermark
 from anabranch.program.schema import Row
 from anabranch.state.table import Table
-
-ELASTIC_S = 30.0
-"""Seconds for the calls of an elastic operator in one task."""
 
 Trail = tuple[int, ...]
 Consume = Callable[[Row, Trail], None]
@@ -95,10 +90,6 @@ class _Met(Exception):  # noqa: N818 - carries a failure out of the depth it was
         self.failure = Failure((*digits, *sent, LAST), error)
 
 
-class _GivenUp(Exception):  # noqa: N818 - looking for an earlier error would take too long
-    pass
-
-
 class RetracedStage:
     """The steps of a stage, one tuple at a time, depth-first. Used as `StageRun` is, until `failure` is not None.
 
@@ -137,18 +128,7 @@ class RetracedStage:
         self._schemas = {edge.number: layout.steps[edge.source].node.schema for edge in self._edges.values()}
         self._steps = {step.number: step for step in steps}
         self._consumers = {step.number: self._consumer(step) for step in steps}
-        functions = [getattr(step.node.logic, "function", None) for step in steps]
-        self._elastic = [function for function in functions if isinstance(function, ElasticFunction)]
-        self._elastic_left_s = {
-            step.number: ELASTIC_S
-            for step, function in zip(steps, functions, strict=True)
-            if isinstance(function, ElasticFunction)
-        }
-        for step, function in zip(steps, functions, strict=True):
-            if isinstance(function, ElasticFunction) and function.settings.kind == "processes":
-                # It may end the process it runs in: that must not be this one.
-                called: Any = getattr(function, "called", function)  # what a guarded one guards
-                called.apart = functools.partial(_in_pool, step.node)
+        self._ahead = CallsAhead(self._steps, self._outputs, epoch)
         self._ways: dict[int, int] = {}  # of the tuple that is on its way through a route
         # How many tuples with one trail have come out of a step so far.
         self._numbers: collections.Counter[tuple[int, Trail]] = collections.Counter()
@@ -158,7 +138,7 @@ class RetracedStage:
 
     def run(self, entering: Flow | Arrival) -> list[Leaving]:
         """What leaves before the first error, for the tuples that entered."""
-        if self.failure is not None or any(left < 0 for left in self._elastic_left_s.values()):
+        if self.failure is not None:
             return []
         self._sent = {number: [] for number in self._edges}
         self._marks = {number: [] for number in self._edges}
@@ -167,17 +147,15 @@ class RetracedStage:
         if isinstance(entering, Arrival) and self._entry.takes_arrivals:
             flow, met = self._entered(entering)
             take: Consume = functools.partial(self._leave, self._entry)
+            first_steps = self._targets(self._entry.number)
         else:
             flow, take = _as_flow(entering), self._consumers[self._entry.number]
+            first_steps = [self._entry.number]
         try:
-            self._run_flow(flow, take)
+            with self._ahead.answering():
+                self._run_flow(flow, take, first_steps)
         except _Met as first:
             met = first  # it came of what the entry emitted before it failed
-        except _GivenUp:
-            pass
-        finally:
-            for function in self._elastic:
-                function.close()
         if met is not None:
             self.failure = met.failure
         advances = self._advances(flow)
@@ -202,10 +180,13 @@ class RetracedStage:
         base = tuple(int(digit[stopped.position]) for digit in arrival.trails)
         return flow, _Met(step, (*base, *stopped.more), stopped.error)
 
-    def _run_flow(self, flow: Flow, take: Consume) -> None:
+    def _run_flow(self, flow: Flow, take: Consume, first_steps: list[int]) -> None:
         trails = _rows(flow.trails)
         before: Trail | None = None
-        for position, row in zip(flow.batch.positions, flow.batch.rows, strict=True):
+        rows = flow.batch.rows
+        for at, (position, row) in enumerate(zip(flow.batch.positions, rows, strict=True)):
+            if at % ROWS_AHEAD == 0:
+                self._ahead.make(rows[at : at + ROWS_AHEAD], first_steps)
             if trails[position] != before:
                 self._numbers.clear()
             before = trails[position]
@@ -252,8 +233,6 @@ class RetracedStage:
         node, logic = step.node, step.node.logic
 
         def consume(row: Row, trail: Trail) -> None:
-            if self._elastic_left_s.get(step.number, 0.0) < 0:
-                raise _GivenUp
             self.entered[node.name] += 1
             if isinstance(logic, Filter):
                 if self._called(step, row, trail, lambda: logic.function(row)):
@@ -306,16 +285,12 @@ class RetracedStage:
         return keys_of(Batch(schema, range(1), [row]), places)[0]
 
     def _called(self, step: Step, row: Any, trail: Trail, call: Callable[[], Any]) -> Any:
-        begun = time.perf_counter()
         try:
             return call()
         except OperatorError as error:
             raise _Met(step, trail, error) from None
         except Exception as problem:
             raise _Met(step, trail, operator_failed(step.node, row, problem, self._epoch)) from None
-        finally:
-            if step.number in self._elastic_left_s:
-                self._elastic_left_s[step.number] -= time.perf_counter() - begun
 
     def _outputs_of(self, step: Step, row: Any, trail: Trail, call: Callable[[], Any]) -> Iterator[Row]:
         """What a call emits: each when the one before has been carried on."""
@@ -377,16 +352,3 @@ def _columns(trails: list[Trail], width: int) -> Trails:
     if not trails:
         return [np.empty(0, dtype=np.int64) for _ in range(width)]
     return list(np.array(trails, dtype=np.int64).T)
-
-
-def _in_pool(node: Node, row: Any) -> Any:
-    """What a call gives that is made by a process of the operator's pool."""
-    # Not above: few retrace, and fewer code that needs processes.
-    from anabranch.engine.worker.worker_pools import POOLS
-
-    pool, _ = POOLS.of(node)
-    try:
-        ((_, (result,)),) = list(pool.run([row]))
-    except CallFailed as failure:
-        raise failure.problem from None
-    return result
