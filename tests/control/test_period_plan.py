@@ -8,7 +8,7 @@ from anabranch.control.period_plan import (
     BundleStatistics,
     HostStatistics,
     PlanSettings,
-    Situation,
+    PlanSituation,
     period_plan,
 )
 
@@ -19,7 +19,7 @@ def host(identity: str, outside: float = 0.0, slots: int = 1) -> HostStatistics:
     return HostStatistics(ExecutorState(identity, f"h{identity}", slots, 0, False), outside)
 
 
-def situation(loads, held, hosts, copies=None, tables=("r",)) -> Situation:
+def situation(loads, held, hosts, copies=None, tables=("r",)) -> PlanSituation:
     """Loads: channel → loads of its bundles."""
     bundles = {}
     for channel, each in loads.items():
@@ -27,7 +27,7 @@ def situation(loads, held, hosts, copies=None, tables=("r",)) -> Situation:
             bundles["r", len(bundles)] = BundleStatistics(channel, load, state_bytes=MB)
     placed = {("r", channel): place for channel, place in held.items()}
     found = {("r", bundle): each for bundle, each in (copies or {}).items()}
-    return Situation(bundles, placed, hosts, found, frozenset(tables))
+    return PlanSituation(bundles, placed, hosts, found, frozenset(tables))
 
 
 def kinds(plan) -> list[str]:

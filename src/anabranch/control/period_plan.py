@@ -86,7 +86,7 @@ class PeriodPlan:
 
 
 @dataclass(frozen=True)
-class Situation:
+class PlanSituation:
     """What a plan is made of."""
 
     bundles: Mapping[Bundle, BundleStatistics]
@@ -99,7 +99,7 @@ class Situation:
     """Regions whose bundles have owners in a table, so that they can be moved one by one."""
 
 
-def period_plan(situation: Situation, settings: PlanSettings | None = None) -> PeriodPlan:
+def period_plan(situation: PlanSituation, settings: PlanSettings | None = None) -> PeriodPlan:
     """The plan for the next epochs."""
     planning = _Planning(situation, settings or PlanSettings())
     planning.restore()
@@ -110,7 +110,7 @@ def period_plan(situation: Situation, settings: PlanSettings | None = None) -> P
 
 
 class _Planning:
-    def __init__(self, situation: Situation, settings: PlanSettings) -> None:
+    def __init__(self, situation: PlanSituation, settings: PlanSettings) -> None:
         self._known = situation
         self._settings = settings
         self._hosts = {each.executor.identity: each for each in situation.hosts}

@@ -24,7 +24,7 @@ from anabranch.control.period_plan import (
     HostStatistics,
     PeriodPlan,
     PlanSettings,
-    Situation,
+    PlanSituation,
     period_plan,
 )
 from anabranch.engine.driver.epoch_progress import MoveProgress, PlacementProgress
@@ -324,7 +324,7 @@ class Placing:
         held = {channel: identity for channel, (identity, _) in self._held.items()}
         hosts = [HostStatistics(each, self._outside.get(each.identity, 0.0)) for each in self.executors]
         copies = self._copies_now() if self._standbys.count else {}
-        return period_plan(Situation(self._statistics, held, hosts, copies, tables), self._settings)
+        return period_plan(PlanSituation(self._statistics, held, hosts, copies, tables), self._settings)
 
     def _period(self) -> PeriodPlan | None:
         self._epochs += 1
