@@ -95,20 +95,49 @@ def start_transform_with_state(trades: DataFrame, output: Path, checkpoint: Path
     return append_to_parquet(vwaps, output, checkpoint)
 
 
+# ---- transformWithState, by pandas ----
+
+
+class VwapPandasProcessor(StatefulProcessor):
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.totals = handle.getValueState("totals", TOTALS)
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+        amount, volume = self.totals.get() or (0.0, 0.0)
+        for batch in rows:
+            made, amount, volume = vwaps_of(batch, amount, volume)
+            yield made
+        self.totals.update((amount, volume))
+
+    def close(self) -> None:
+        pass
+
+
+def start_transform_in_pandas(trades: DataFrame, output: Path, checkpoint: Path) -> Any:
+    vwaps = trades.groupBy("key").transformWithStateInPandas(VwapPandasProcessor(), OUTPUT, "Append", "None")
+    return append_to_parquet(vwaps, output, checkpoint)
+
+
+def vwaps_of(batch: pd.DataFrame, amount: float, volume: float) -> tuple[pd.DataFrame, float, float]:
+    """The running values of a key's rows, and its totals behind them."""
+    batch_volumes = batch["volume"].to_numpy()
+    amounts = batch["price"].to_numpy() * batch_volumes
+    amounts[0] += amount
+    volumes = batch_volumes.copy()
+    volumes[0] += volume
+    amounts, volumes = np.cumsum(amounts), np.cumsum(volumes)
+    made = pd.DataFrame({"key": batch["key"], "vwap": amounts / volumes})
+    return made, float(amounts[-1]), float(volumes[-1])
+
+
 # ---- applyInPandasWithState ----
 
 
 def running_vwap(key: tuple[Any, ...], batches: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
     amount, volume = state.get if state.exists else (0.0, 0.0)
     for batch in batches:
-        batch_volumes = batch["volume"].to_numpy()
-        amounts = batch["price"].to_numpy() * batch_volumes
-        amounts[0] += amount
-        volumes = batch_volumes.copy()
-        volumes[0] += volume
-        amounts, volumes = np.cumsum(amounts), np.cumsum(volumes)
-        amount, volume = float(amounts[-1]), float(volumes[-1])
-        yield pd.DataFrame({"key": batch["key"], "vwap": amounts / volumes})
+        made, amount, volume = vwaps_of(batch, amount, volume)
+        yield made
     state.update((amount, volume))
 
 
@@ -197,6 +226,15 @@ class System:
     is_slow: bool = False
 
 
+IN_PANDAS = System(
+    "transform_with_state_pandas",
+    "transformWithStateInPandas",
+    SPARK_STATE,
+    start_transform_in_pandas,
+    read_file_sink,
+    check_per_key,
+    is_slow=True,
+)
 SYSTEMS = {
     system.name: system
     for system in (

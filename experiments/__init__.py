@@ -22,5 +22,7 @@ A figure or table of a paper is a function, ``figure_NN(quick)`` or ``table_NN(q
     operators_world.py         the machines and the work of *Operators*, in virtual time
       operators_levels.py        Figures 4 and 5
       operators_sharing.py       Figures 6 and 7
+    resources_migration.py     what a migration of *Resources* costs: Figures 5 and 6
+    resources_allocation.py    … and which are assisted: Figures 7 to 9
     statements.py → reproduction.py → drawing.py, report.py    from numbers to verdicts, pictures and the document
 """

@@ -25,6 +25,8 @@ from experiments import (
     partitioning_costs,
     partitioning_settings,
     report,
+    resources_allocation,
+    resources_migration,
     safe_order,
     safe_scaling,
     spark_figures,
@@ -44,6 +46,8 @@ FIGURES: Figures = {
     **partitioning_balance.FIGURES,
     **partitioning_settings.FIGURES,
     **partitioning_costs.FIGURES,
+    **resources_migration.FIGURES,
+    **resources_allocation.FIGURES,
 }
 ON_SPARK: Figures = spark_figures.FIGURES
 EVERYTHING: Figures = {**FIGURES, **ON_SPARK}

@@ -19,6 +19,7 @@ PAPERS = {
     "elastic": "Elastic: the number of channels, at run time",
     "partitioning": "Partitioning: functions that balance under skew",
     "operators": "Operators: the number of workers inside an operator",
+    "resources": "Resources: checkpoints that move load",
 }
 ORDER = tuple(PAPERS)
 

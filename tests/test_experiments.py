@@ -29,6 +29,7 @@ WANTED = {
     "elastic": [f"figure_{n:02d}" for n in range(5, 20)],
     "partitioning": [f"figure_{n:02d}" for n in range(3, 15)],
     "operators": [f"figure_{n:02d}" for n in range(4, 8)],
+    "resources": [f"figure_{n:02d}" for n in range(5, 10)],
 }
 MEASURED = {
     "safe": ["table_02", "figure_13"],
@@ -143,7 +144,7 @@ def test_verdicts_of_the_report_follow_from_its_statements(committed: dict) -> N
         assert entry["verdict"] == expected, entry["name"]
 
 
-WITHOUT_RULES = {name for name in names() if "partitioning_figure_09" <= name <= "partitioning_figure_14"}
+WITHOUT_RULES = {name for name in names() if "partitioning_figure_12" <= name <= "partitioning_figure_14"}
 """Last run before rules were kept; of their statements only bounds could be written down since. To be emptied."""
 
 

@@ -33,6 +33,7 @@ def small(seed: int, factor: float | None = None, standbys: int | None = None) -
         hosts,
         standbys=standbys or (2 if chance.random() < 0.2 else 1),
         load_factor=factor or chance.choice(FACTORS),
+        standard_errors=0.0,
     )
 
 
@@ -273,6 +274,19 @@ def test_correlations_are_pearsons_and_nothing_where_nothing_changes() -> None:
     assert found["a"]["constant"] == 0
     assert correlations_of({}) == {}
     assert correlations_of({"a": [], "b": []}) == {"a": {"b": 0.0}, "b": {}}
+
+
+def test_a_correlation_that_may_be_chance_counts_as_none() -> None:
+    chance = random.Random(1)
+    series = {name: [chance.random() for _ in range(50)] for name in range(20)}
+    series["like 0"] = [value + 0.1 * chance.random() for value in series[0]]
+    all_of_it, without = correlations_of(series), correlations_of(series, 2.0)
+    pairs = [(one, other) for one in range(20) for other in range(one + 1, 20)]
+    assert all(all_of_it[one][other] != 0 for one, other in pairs)
+    assert sum(without[one][other] != 0 for one, other in pairs) < 0.12 * len(pairs)
+    assert without[0]["like 0"] == all_of_it[0]["like 0"] > 0.9
+    # Two periods: nothing but a perfect correlation could be seen, and it is.
+    assert correlations_of({"a": [1, 2], "b": [2, 1]}, 2.0)["a"]["b"] == -1
 
 
 def test_a_group_without_measurements_has_no_load_and_no_correlation() -> None:

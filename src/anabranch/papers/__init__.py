@@ -7,4 +7,6 @@ machine/     a discrete-event world that runs these parts, and the product's pla
              virtual time
 fluid/       regions without tuples, only rates: pipeline.py; the SASO numbers of any policy on it: saso.py,
              saso_report.py; families of trouble: traces.py
+resources/   the cluster of *Resources*: migrations by checkpoints message by message, and which of them a
+             checkpoint assists, by loads
 """

@@ -65,7 +65,6 @@ class EpochJobs:
         self._watch = settings.watch
         self._columns = settings.columns
         self._ways = OutputWays(program.layout, backend.sinks, settings.mergers)
-        self._mergers = 0  # in the last epoch
         self._context = settings.context
         self._packed = _Packed.of(program, self._context)
         self._retracing: _Packed | None = None  # made when it is needed
@@ -82,7 +81,7 @@ class EpochJobs:
             self._program.layout,
             channels,
             source_tasks,
-            (self._mergers or self._backend.surroundings.slots_now()) if ways.merged else 0,
+            ways.mergers(self._backend.surroundings.slots_now()),
             ways.merged,
             ways.direct,
             by_readers=ways.by_readers,
@@ -156,7 +155,6 @@ class EpochJobs:
                 results = Results(rows, layout, frozenset({*ways.merged, *ways.direct}))
                 if retracing is None:
                     self._ways.after(results)
-                    self._mergers = ways.mergers
                 return results
             except OutputTooLarge:
                 self._ways.overflowed()  # then nothing is bounded any more

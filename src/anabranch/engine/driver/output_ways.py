@@ -139,6 +139,10 @@ class OutputWays:
         """Exits that mergers write."""
         return frozenset(self._large)
 
+    def mergers(self, slots: int) -> int:
+        """How many of them there are, if so many tasks run at once."""
+        return (self._mergers or slots) if self._large else 0
+
     def through_driver(self) -> dict[int, str]:
         """Exits that pass through the driver → why."""
         others = self.direct | self.by_readers | self.merged

@@ -33,6 +33,8 @@ Host = TypeVar("Host", bound=Hashable)
 Allocation = Mapping[Group, tuple[Host, ...]]
 """The hosts that hold a standby of each group."""
 
+CHANCE_STANDARD_ERRORS = 2.0
+"""Measured correlations of fewer standard errors are chance."""
 ROUNDING = 1e-9
 """A part of the fair share that is no excess."""
 
@@ -83,16 +85,20 @@ class AllocationProblem(Generic[Group, Host]):
         *,
         standbys: int = 1,
         load_factor: float = math.inf,
+        standard_errors: float = CHANCE_STANDARD_ERRORS,
     ) -> AllocationProblem[Group, Host]:
         """Loads and correlations from the load of every group in the same periods, oldest first.
 
         A group that was not measured, or always had the same load, is correlated with none; the load is the mean.
+        A correlation of fewer than `standard_errors` (1 / √periods each) is chance, and counts as 0. *Resources* has
+        hosts of equal value "often, when there is no correlation", among which the load behind standbys decides: but
+        no measured correlation is ever just 0, and groups that are alike would all go to one host by the same noise.
         """
         return AllocationProblem(
             tuple(hosts),
             owners,
             {group: float(np.mean(series[group])) if len(series.get(group, ())) else 0.0 for group in owners},
-            correlations_of({group: series[group] for group in owners if group in series}),
+            correlations_of({group: series[group] for group in owners if group in series}, standard_errors),
             standbys,
             load_factor,
         )
@@ -170,8 +176,10 @@ def score(problem: AllocationProblem[Group, Host], allocation: Allocation[Group,
     return math.fsum(problem.costs[group][host] for group, held_by in allocation.items() for host in held_by)
 
 
-def correlations_of(series: Mapping[Group, Sequence[float]]) -> dict[Group, dict[Group, float]]:
-    """Pearson's correlation of every pair of series; of one that never changes it is 0.
+def correlations_of(
+    series: Mapping[Group, Sequence[float]], standard_errors: float = 0.0
+) -> dict[Group, dict[Group, float]]:
+    """Pearson's correlation of every pair of series; of one that never changes it is 0, and so is what may be chance.
 
     Examples
     --------
@@ -193,6 +201,7 @@ def correlations_of(series: Mapping[Group, Sequence[float]]) -> dict[Group, dict
     changing = lengths_of_rows > 1e-12 * np.abs(rows).sum(axis=1, keepdims=True)
     unit = np.divide(centred, lengths_of_rows, out=np.zeros_like(centred), where=changing)
     matrix = np.clip(unit @ unit.T, -1.0, 1.0).round(12) + 0.0
+    matrix[np.abs(matrix) * math.sqrt(rows.shape[1]) < min(standard_errors, 0.9 * math.sqrt(rows.shape[1]))] = 0.0
     return {
         group: {groups[j]: float(matrix[i, j]) for j in range(i + 1, len(groups))} for i, group in enumerate(groups)
     }
