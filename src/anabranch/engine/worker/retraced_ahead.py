@@ -24,7 +24,7 @@ from anabranch.errors import OperatorError
 from anabranch.operators.guarding import GuardedElastic
 from anabranch.program.calling import emitted, exact
 from anabranch.program.elastic import ElasticFunction
-from anabranch.program.graph import Filter, FlatMap, Map, Node, Punctuate, Union, Watermark
+from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Port, Process, Route
 from anabranch.program.schema import Row
 
 ROWS_AHEAD = 512
@@ -87,10 +87,10 @@ class CallsAhead:
     def _through(self, step: Step, rows: list[Row]) -> list[Row]:
         """What leaves a step, up to the first tuple for which it fails; nothing if that cannot be known ahead."""
         logic, schema = step.node.logic, step.node.schema
-        if isinstance(logic, (Punctuate, Union, Watermark)):
-            return rows
-        if not isinstance(logic, (Map, Filter, FlatMap)):
+        if isinstance(logic, (Keyed, Port, Process, Route)):
             return []
+        if not isinstance(logic, (Map, Filter, FlatMap)):
+            return rows
         leaving: list[Row] = []
         results = iter(self._made.get(step.number, ()))
         with contextlib.suppress(Exception):  # it is met, and told, when its tuple comes
