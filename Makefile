@@ -65,6 +65,7 @@ test-nightly: $(STAMP) ## thousands of random programs and schedules of drivers,
 	ANABRANCH_ELASTIC_EPOCHS=42 $(RUN) -m pytest --timeout 0 tests/spark/test_elastic_operators.py $(ARGS)
 	$(RUN) -m benchmarks soundness --more 5
 	ANABRANCH_SCHEDULES=1000 $(RUN) -m pytest --timeout 0 tests/faults/test_driver_schedules.py $(ARGS)
+	ANABRANCH_HOSTED_SCHEDULES=1000 $(RUN) -m pytest --timeout 0 tests/faults/test_hosted_runs.py $(ARGS)
 	ANABRANCH_REAL_SCHEDULES=60 $(RUN) -m pytest --timeout 0 tests/faults/test_real_drivers.py $(ARGS)
 	$(RUN) -m anabranch.sim.swarm --seconds 900 --seed 0
 	$(RUN) -m anabranch.papers.machine.swarm --seconds 120 --seed 0

@@ -1,25 +1,29 @@
 """State that is where the work is, on a real cluster (the *Resources* paper).
 
-    python -m benchmarks resources [--quick | --mini]
+    python -m benchmarks resources [--quick | --mini] [--keys 100000,1000000]
 
 A standalone cluster on loopback: four workers with one core each, every executor with a cache of its own in its own
 working directory, as if each were a host. The state is in an object store (moto), which executors reach only over
-HTTP. A query sums 200,000 keys on four channels, 20,000 tuples an epoch, 50 epochs; then the same with `placement=off`.
+HTTP. A query sums on four channels. Its first epoch has every key, so that there is state of all of them; later ones
+have 20,000 tuples. In the middle two channels are wished to each other's executor, as the plan of a period would do it;
+near the end an executor is killed. All of it once without and once with a standby copy of each channel; all totals are
+compared with totals worked out by numpy.
 
-sticky                        the share of channels that ran on the executor they had run on in the epoch before, from
-                              the second epoch on, at Spark's own locality wait
-fetched_bytes_steady          what executors fetched of state in an epoch of the second half, on average
-fetched_bytes_steady_off      … without placement
-epoch_vs_off                  the median epoch of the second half, over that without placement
-driver_bytes_per_state_byte   what of the state passed through the driver, over what was written of it
-
-correlated_vs_even            simulated (20 nodes, 5 seeds, `experiments/resources_allocation.py`): the share of
-                              migrations that a standby assists with the correlated allocation, over that with an even
-                              one; the lesser of two families of correlated loads
-usable_vs_even                … of standbys on hosts that have room
-
-An executor is killed before the last tenth of the epochs of a third run; *recovery_epochs* is how many times the median
-epoch the one after it took, its state fetched from the object store.
+sticky                          the share of channels that ran on the executor they had run on in the epoch before, from
+                                the second epoch on and beside those two events, at Spark's own locality wait
+fetched_bytes_steady            what executors fetched of state in an epoch between the two events, in the mean
+cpal_added_latency_epochs       by how many median epochs the slowest of the epochs from the wish to the switch with
+                                standbys (CPAL) took longer than a median one; the worst over all numbers of keys
+direct_added_latency_epochs     the same without standbys
+cpa_vs_direct                   what was fetched after the kill with a standby (CPA), over what was without
+recovery_standby_vs_checkpoint  the time of the first complete epoch after the kill with a standby, over that without
+driver_bytes_per_state_byte     what of the state passed through the driver, over what was written of it
+epoch_vs_off                    the median, over pairs of epochs in turn, of an epoch's time over that of a second query
+                                with `placement=off` in the same application
+correlated_vs_even              simulated (20 nodes, 5 seeds, `experiments/resources_allocation.py`): the share of
+                                migrations that a standby assists with the correlated allocation, over that with an even
+                                one; the lesser of two families of correlated loads
+usable_vs_even                  … of standbys on hosts that have room
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ import argparse
 import json
 import statistics
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,61 +44,93 @@ class Size:
     executors: int = 4
     epochs: int = 50
     rows: int = 20_000
-    keys: int = 200_000
+    keys: tuple[int, ...] = (100_000, 1_000_000)
+    pairs: int = 25
+
+    @property
+    def move_at(self) -> int:
+        return self.epochs // 2
+
+    @property
+    def kill_at(self) -> int:
+        return self.epochs - max(2, self.epochs // 10)
 
 
-QUICK = Size(epochs=12, rows=5_000, keys=20_000)
-MINI = Size(executors=2, epochs=4, rows=100, keys=50)
+QUICK = Size(epochs=12, rows=5_000, keys=(100_000,), pairs=8)
+MINI = Size(executors=2, epochs=6, rows=100, keys=(50,), pairs=0)
 
 
 def main(arguments: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks resources", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="12 epochs of 5,000 tuples")
-    parser.add_argument("--mini", action="store_true", help="4 epochs on two executors: that it runs")
+    parser.add_argument("--quick", action="store_true", help="12 epochs of 5,000 tuples, 100,000 keys")
+    parser.add_argument("--mini", action="store_true", help="6 epochs on two executors: that it runs")
+    parser.add_argument("--keys", help="numbers of keys, with commas between")
     options = parser.parse_args(arguments)
     size = MINI if options.mini else QUICK if options.quick else Size()
+    if options.keys:
+        size = replace(size, keys=tuple(int(each) for each in options.keys.split(",")))
+    from experiments.resources_allocation import simulated_figures
+
+    few = {"groups": (16,), "seeds": 1} if options.mini else {"groups": (16, 48), "seeds": 2} if options.quick else {}
+    return measured(size, options.mini) | simulated_figures(**few)
+
+
+def measured(size: Size, mini: bool) -> dict[str, Any]:
+    """What a cluster shows."""
     from tests.cluster.standalone import StandaloneCluster
     from tests.object_store import object_store
 
+    runs: dict[int, dict[str, dict[str, Any]]] = {}
+    paired: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="anabranch-resources-", ignore_cleanup_errors=True) as scratch:
         cluster = StandaloneCluster(Path(scratch), workers=size.executors)
         try:
             cluster.start()
             with object_store() as store:
-                at = size.epochs - max(1, size.epochs // 10)
-                placed = loose = killed = run(
-                    cluster, store.endpoint, Path(scratch, "killed"), size, "--kill-at", str(at)
-                )
-                if not options.mini:  # there one run is all three
-                    placed = run(cluster, store.endpoint, Path(scratch, "placed"), size)
-                    loose = run(cluster, store.endpoint, Path(scratch, "loose"), size, "--placement", "off")
+                for keys in size.keys:
+                    for standbys in "1" if mini else "01":  # the miniature takes one run for both
+                        found = run(cluster, store.endpoint, Path(scratch, f"{keys}-{standbys}"), size, keys, standbys)
+                        runs.setdefault(keys, {})[standbys] = found
+                        print(f"{keys} keys, standbys={standbys}: {summary(found, size)}", flush=True)
+                if size.pairs:
+                    few = replace(size, epochs=size.pairs)
+                    paired = run(cluster, store.endpoint, Path(scratch, "paired"), few, size.keys[0], "0", paired=True)
         finally:
             cluster.stop()
-    written = sum(each["state_bytes"] for each in placed["progress"])
-    told = [each["placement"] for each in placed["progress"]][1:]
+    every = [each for found in runs.values() for each in found.values()]
+    without = {keys: found.get("0", found["1"]) for keys, found in runs.items()}
+    largest = max(runs)
+    after = {name: found["waited_s"][size.kill_at] for name, found in runs[largest].items()}
+    taken = {name: found["progress"][size.kill_at]["fetched_bytes"] for name, found in runs[largest].items()}
+    written = sum(epoch["state_bytes"] for each in every for epoch in each["progress"])
+    told = [epoch["placement"] for each in every for epoch in quiet_epochs(each, size)]
     kept, moved = (sum(each[name] for each in told) for name in ("kept", "moved"))
-    steady, ordinary = epoch_ms(placed), epoch_ms(loose)
-    after = killed["progress"][at]["duration_ms"]["total"]
+    steady = [epoch["fetched_bytes"] for each in every for epoch in steady_epochs(each, size)]
     figures = {
-        "sticky": round(kept / (kept + moved), 3),
-        "fetched_bytes_steady": round(fetched(placed)),
-        "fetched_bytes_steady_off": round(fetched(loose)),
-        "epoch_ms": steady,
-        "epoch_vs_off": round(steady / ordinary, 2),
-        "driver_bytes_per_state_byte": placed["driver_state_bytes"] / written,
-        "recovery_epochs": round(after / steady, 1),
+        "sticky": round(kept / max(1, kept + moved), 3),
+        "fetched_bytes_steady": round(statistics.fmean(steady)),
+        "cpal_added_latency_epochs": max(added_epochs(found["1"], size) for found in runs.values()),
+        "direct_added_latency_epochs": max(added_epochs(found, size) for found in without.values()),
+        "cpa_vs_direct": round(taken["1"] / max(1, taken.get("0", taken["1"])), 3),
+        "recovery_standby_vs_checkpoint": round(after["1"] / after.get("0", after["1"]), 2),
+        "driver_bytes_per_state_byte": sum(each["driver_state_bytes"] for each in every) / written,
+        "moved_by": sorted({move["how"] for each in every for epoch in each["progress"] for move in moves(epoch)}),
+        "exact": all(each["exact"] for each in [*every, *([paired] if paired else [])]),
     }
-    print(
-        f"{written} bytes of state written in {size.epochs} epochs, {placed['driver_state_bytes']} through the driver"
-    )
-    print(f"channels: {kept} stayed, {moved} moved; an epoch takes {steady} ms, {ordinary} ms without placement")
-    from experiments.resources_allocation import simulated_figures
+    if paired:
+        ratios = [
+            one["duration_ms"]["total"] / other["duration_ms"]["total"]
+            for one, other in list(zip(paired["progress"], paired["off"], strict=True))[2:]
+        ]
+        figures["epoch_vs_off"] = round(statistics.median(ratios), 3)
+        quarters = statistics.quantiles(ratios, n=4)
+        print(f"epochs with placement over those without: quartiles {[round(each, 2) for each in quarters]}")
+    return figures
 
-    few = {"groups": (16,), "seeds": 1} if options.mini else {"groups": (16, 48), "seeds": 2} if options.quick else {}
-    return figures | simulated_figures(**few)
 
-
-def run(cluster: Any, endpoint: str, directory: Path, size: Size, *more: str) -> dict[str, Any]:
+def run(
+    cluster: Any, endpoint: str, directory: Path, size: Size, keys: int, standbys: str, paired: bool = False
+) -> dict[str, Any]:
     """What a driver tells of a query over all its epochs."""
     from tests.cluster import placement_program
     from tests.object_store import BUCKET
@@ -103,25 +139,60 @@ def run(cluster: Any, endpoint: str, directory: Path, size: Size, *more: str) ->
         "directory": directory,
         "state": f"s3a://{BUCKET}/{directory.name}",
         "endpoint": endpoint,
-        **vars(size),
+        "executors": size.executors,
+        "epochs": size.epochs,
+        "rows": size.rows,
+        "keys": keys,
+        "standbys": standbys,
+        **({} if paired else {"kill-at": size.kill_at, "move-at": size.move_at}),
     }
     words = [word for name, value in arguments.items() for word in (f"--{name}", str(value))]
     cluster.wait_until_idle()
+    more = ["--fill", *(["--paired"] if paired else [])]
     driver = cluster.start_driver(Path(placement_program.__file__), *words, *more)
     driver.wait_for_success(1800)
-    lines = driver.log.read_text().splitlines()
-    found: dict[str, Any] = json.loads(next(line for line in lines if line.startswith('{"progress"')))
+    text = driver.log.read_text()
+    found: dict[str, Any] = json.JSONDecoder().raw_decode(text, text.index('{"progress"'))[0]
     return found
 
 
-def second_half(told: dict[str, Any]) -> list[dict[str, Any]]:
+def moves(epoch: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = epoch["placement"]["moves"]
+    return found
+
+
+def quiet_epochs(told: dict[str, Any], size: Size) -> list[dict[str, Any]]:
+    """Those in which nobody asked a channel to move: beside the first, and those in which it was moved or lost."""
+    return [each for each in told["progress"][1 : size.kill_at] if not moves(each)]
+
+
+def steady_epochs(told: dict[str, Any], size: Size) -> list[dict[str, Any]]:
+    """Those of the second quarter: executors are all there, and nothing has happened yet."""
     progress: list[dict[str, Any]] = told["progress"]
-    return progress[len(progress) // 2 :]
+    return progress[size.move_at // 2 : size.move_at]
 
 
-def epoch_ms(told: dict[str, Any]) -> int:
-    return round(statistics.median(each["duration_ms"]["total"] for each in second_half(told)))
+def added_epochs(told: dict[str, Any], size: Size) -> float:
+    """By how many median epochs the slowest one took longer, from the wish until two epochs behind the switch."""
+    times = [each["duration_ms"]["total"] for each in told["progress"]]
+    usual = statistics.median(times[2 : size.move_at])
+    switched = [at for at in range(size.move_at, size.kill_at) if moves(told["progress"][at])]
+    last = (max(switched) if switched else size.move_at) + 1
+    return round(max(times[size.move_at : last + 1]) / usual - 1, 2)
 
 
-def fetched(told: dict[str, Any]) -> float:
-    return statistics.fmean(each["fetched_bytes"] for each in second_half(told))
+def summary(told: dict[str, Any], size: Size) -> dict[str, Any]:
+    """A line for people."""
+    times = [each["duration_ms"]["total"] for each in told["progress"]]
+    return {
+        "first_ms": times[0],
+        "epoch_ms": statistics.median(times[2 : size.move_at]),
+        "moved": [
+            (at, move["how"], each["fetched_bytes"]) for at, each in enumerate(told["progress"]) for move in moves(each)
+        ],
+        "added_epochs": added_epochs(told, size),
+        "after_kill_s": round(told["waited_s"][size.kill_at], 2),
+        "fetched_after_kill": told["progress"][size.kill_at]["fetched_bytes"],
+        "state_bytes": sum(each["state_bytes"] for each in told["progress"]),
+        "exact": told["exact"],
+    }

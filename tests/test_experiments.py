@@ -144,7 +144,7 @@ def test_verdicts_of_the_report_follow_from_its_statements(committed: dict) -> N
         assert entry["verdict"] == expected, entry["name"]
 
 
-WITHOUT_RULES = {name for name in names() if "partitioning_figure_09" <= name <= "partitioning_figure_14"}
+WITHOUT_RULES = {name for name in names() if "partitioning_figure_12" <= name <= "partitioning_figure_14"}
 """Last run before rules were kept; of their statements only bounds could be written down since. To be emptied."""
 
 

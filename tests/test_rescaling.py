@@ -17,6 +17,7 @@ from anabranch import faults
 from anabranch.api.session import from_epochs
 from anabranch.control import Observation, Proposal
 from anabranch.control.elastic_options import ElasticOptions
+from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.committer import key_routes
 from anabranch.errors import ProgramError
 from anabranch.sim.owners import check_checkpoint
@@ -91,6 +92,8 @@ def start(stream, checkpoint, chance: random.Random, written, automatic: bool, t
         seed=chance.randrange(1000),
         written=written,
         clocks_ms=times,
+        balancing=BalancingSettings(bundles=chance.choice([0, 5, 16, 48])),
+        cut_bytes=0,
     )
     if automatic:
         scaling = run.runner.adaptation.scaling
@@ -112,6 +115,12 @@ def run_rescaling(run: ParallelRun, chance: random.Random, automatic: bool, aske
             scaling.rescale(region, channels)
             if asked is not None:
                 asked[region] = channels
+        bundled = {name: each for name, each in run.runner.functions.items() if each.bundles}
+        if bundled and chance.random() < 0.4:
+            region = chance.choice(sorted(bundled))
+            each = bundled[region]
+            moved = {chance.randrange(each.bundles): chance.randrange(each.channels) for _ in range(3)}
+            run.runner.adaptation.move_bundles(region, moved, "just so")
         run.run_epochs(epoch, epoch)
     run.run_epochs(run.epochs)
     return sum(len(progress.changes) for progress in run.progress)

@@ -61,6 +61,7 @@ from anabranch.state.host_cache import CacheSettings
 from anabranch.state.lineage import Compaction
 from anabranch.state.manifest_facts import ManifestFacts
 from anabranch.state.records import SegmentRecord
+from anabranch.state.slices import CUT_BYTES
 
 __all__ = ["Harness", "ParallelRun", "TaskDied", "replay", "run_parallel", "run_sequential"]
 
@@ -178,6 +179,7 @@ class ParallelRun:
         watch: str = "sample",
         columns: Collection[str] = OVER_COLUMNS,
         cache: CacheSettings | None = None,
+        cut_bytes: int = CUT_BYTES,
         mergers: int | None = None,
     ) -> None:
         ends = [streams] if isinstance(streams, Stream) else list(streams)
@@ -234,7 +236,7 @@ class ParallelRun:
 
         def runner_of(program: Program) -> EpochRunner:
             observer = Observer(self.progress.append)
-            storage = Storage(held, shared, backing, cache or CacheSettings())
+            storage = Storage(held, shared, backing, cache or CacheSettings(), cut_bytes)
             return EpochRunner(program, chosen, storage, backend, observer)
 
         self._switching = SwitchingRunner(runner_of, forms, held)

@@ -238,8 +238,8 @@ def test_the_first_error_is_looked_for_with_as_many_calls_as_the_epoch_had() -> 
         return (t.x, t.i)
 
     def picky(t):
-        if t.i == 387:
-            raise KeyError(t.i)
+        if t.n == 387:
+            raise KeyError(t.n)
         return True
 
     begun = time.perf_counter()

@@ -2,6 +2,9 @@
 
 Hosts on loopback are told apart by their caches: each executor has one, in its working directory. Prints a line of
 JSON: the progress of all epochs, and what of the state passed through this process.
+
+With `--fill` the first epoch has every key. With `--move-at` channels are wished to other executors before an epoch, as
+the plan of a period would wish it. With `--paired` a second query without placement has the same epochs in turn.
 """
 
 import argparse
@@ -13,17 +16,20 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import anabranch as ab
 from anabranch.engine.driver.committer import Committer
 from anabranch.spark.cluster import SparkClusterManager
+from anabranch.spark.placement import ChannelPlacement
 from anabranch.state.object_files import S3Files
 from tests.cluster.driver_program import start_session
 from tests.object_store import ACCESS_KEY, SECRET_KEY
 
 SCHEMA = "key long, value double"
+PAUSE_S = 0.5
 
 
 class Total(ab.Operator):
@@ -41,9 +47,35 @@ def rows_of(number: int, rows: int, keys: int) -> list[tuple[int, float]]:
     return [((at * 7919 + number * 104_729) % keys, float(at % 10)) for at in range(rows)]
 
 
-def write_file(directory: Path, number: int, rows: int, keys: int) -> None:
-    columns = list(zip(*rows_of(number, rows, keys), strict=True))
-    table = pa.table({"key": pa.array(columns[0], pa.int64()), "value": pa.array(columns[1], pa.float64())})
+def columns_of(number: int, rows: int, keys: int, fill: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The same as columns; the first of a run that is filled has every key once."""
+    if fill and number == 0:
+        return np.arange(keys), np.ones(keys)
+    at = np.arange(rows)
+    return (at * 7919 + number * 104_729) % keys, (at % 10).astype(float)
+
+
+def totals(epochs: int, rows: int, keys: int, fill: bool) -> np.ndarray:
+    """What each key has in the end, worked out without us."""
+    found = np.zeros(keys)
+    for number in range(epochs):
+        which, values = columns_of(number, rows, keys, fill)
+        np.add.at(found, which, values)
+    return found
+
+
+def is_exact(directory: Path, epochs: int, rows: int, keys: int, fill: bool) -> bool:
+    """Whether the last totals that were written of each key are right."""
+    found = np.zeros(keys)
+    for part in sorted(directory.glob("part-*")):
+        table = pq.read_table(part)
+        found[table["key"].to_numpy()] = table["total"].to_numpy()  # of a key that is there twice the last counts
+    return bool((found == totals(epochs, rows, keys, fill)).all())
+
+
+def write_file(directory: Path, number: int, rows: int, keys: int, fill: bool = False) -> None:
+    which, values = columns_of(number, rows, keys, fill)
+    table = pa.table({"key": pa.array(which, pa.int64()), "value": pa.array(values, pa.float64())})
     passing = directory / f".{number:05d}"
     pq.write_table(table, passing)
     os.utime(passing, (1_700_000_000 + number, 1_700_000_000 + number))
@@ -80,35 +112,76 @@ def main() -> None:
         parser.add_argument(name, type=int, required=True)
     parser.add_argument("--placement", default="auto")
     parser.add_argument("--standbys", default="0")
+    parser.add_argument("--bundles", default="0")
     parser.add_argument("--kill-at", type=int, default=-1, help="before this epoch an executor is killed")
+    parser.add_argument("--move-at", type=int, default=-1, help="before this epoch a channel is wished elsewhere")
+    parser.add_argument("--fill", action="store_true")
+    parser.add_argument("--paired", action="store_true")
     given = parser.parse_args()
     directory = Path(given.directory)
-    files = directory / "input"
-    files.mkdir(parents=True, exist_ok=True)
     spark = start_session(given.master, given.executors)
     settings = spark.sparkContext._jsc.hadoopConfiguration()
     keys = {"endpoint": given.endpoint, "access.key": ACCESS_KEY, "secret.key": SECRET_KEY}
     for name, value in keys.items():
         settings.set(f"fs.s3a.{name}", value)
     counted = count_state_bytes()
-    source = ab.session(spark).from_files(str(files), "parquet", SCHEMA, maxFilesPerTrigger=1)
-    stream = source.process(Total(), by="key", schema="key long, total double")
-    writer = stream.writeStream.option("checkpointLocation", f"{directory}/checkpoint").option(
-        "stateLocation", given.state
-    )
-    writer = writer.options(channels=given.executors, segmentCache="segments", placement=given.placement)
-    writer = writer.option("standbys", given.standbys)
-    query = writer.start(f"{directory}/output")
-    progress = []
+    placements = seen_placements()
+    names = {"": given.placement, **({"off": "off"} if given.paired else {})}
+    queries = {name: start_query(spark, given, directory / name, name, placement) for name, placement in names.items()}
+    progress: dict[str, list[Any]] = {name: [] for name in names}
+    waited = []
     for epoch in range(given.epochs):
         if epoch == given.kill_at:
             kill_an_executor(spark)
-        write_file(files, epoch, given.rows, given.keys)
-        query.processAllAvailable()
-        progress.append(query.lastProgress)
-    query.stop()
-    print(json.dumps({"progress": progress, "driver_state_bytes": counted["bytes"]}))
+        if epoch == given.move_at:
+            wish_a_move(placements[0])
+        # In turn: whatever else the machine does, it does to both.
+        for name in sorted(queries, reverse=bool(epoch % 2)):
+            began = time.monotonic()
+            write_file(directory / name / "input", epoch, given.rows, given.keys, given.fill)
+            queries[name].processAllAvailable()
+            progress[name].append(queries[name].lastProgress)
+            waited += [time.monotonic() - began] if not name else []
+        if given.standbys != "0":
+            time.sleep(PAUSE_S)  # for the copies; a source that is always ahead would leave them no slot
+    for query in queries.values():
+        query.stop()
+    size = (given.epochs, given.rows, given.keys, given.fill)
+    exact = all(is_exact(directory / name / "output", *size) for name in names)
+    told = {"progress": progress[""], "off": progress.get("off", []), "waited_s": waited, "exact": exact}
+    print(json.dumps({**told, "driver_state_bytes": counted["bytes"]}))
     spark.stop()
+
+
+def start_query(spark: Any, given: Any, directory: Path, name: str, placement: str) -> Any:
+    (directory / "input").mkdir(parents=True, exist_ok=True)
+    source = ab.session(spark).from_files(str(directory / "input"), "parquet", SCHEMA, maxFilesPerTrigger=1)
+    stream = source.process(Total(), by="key", schema="key long, total double")
+    writer = stream.writeStream.option("checkpointLocation", f"{directory}/checkpoint")
+    writer = writer.option("stateLocation", f"{given.state}{name}")
+    writer = writer.options(channels=given.executors, segmentCache="segments", placement=placement)
+    writer = writer.options(standbys=given.standbys if placement == "auto" else "0", bundles=given.bundles)
+    return writer.start(f"{directory}/output")
+
+
+def seen_placements() -> list[ChannelPlacement]:
+    """The placements that are made from now on."""
+    found: list[ChannelPlacement] = []
+    make = ChannelPlacement.__init__
+
+    def making(self: ChannelPlacement, *arguments: Any, **more: Any) -> None:
+        make(self, *arguments, **more)
+        found.append(self)
+
+    ChannelPlacement.__init__ = making  # type: ignore[method-assign]
+    return found
+
+
+def wish_a_move(placement: ChannelPlacement) -> None:
+    """Wish two channels to change places: each executor has one slot."""
+    placing = placement._placing
+    one, other = sorted(placing._held)[:2]
+    placing._wishes.update({one: placing.executor_of(other), other: placing.executor_of(one)})
 
 
 def kill_an_executor(spark: Any) -> None:

@@ -100,5 +100,7 @@ def test_what_cannot_be_joined_is_refused():
         one.join(other, by=("k", "id"), window=window)
     with pytest.raises(ProgramError, match="said with the stream"):
         one.join(renamed(one), by=("k", "id"), window=(ab.event_time("at", 3, lateness=2), window[1]))
+    with pytest.raises(ProgramError, match="a join has no early results"):
+        one.join(renamed(one), by=("k", "id"), window=(ab.event_time("at", 3, early=1), window[1]), how="left")
     with pytest.raises(ProgramError, match="expected one of them"):
         one.join(other, by=("k", "id"), window=ab.count(3), ttl=5)

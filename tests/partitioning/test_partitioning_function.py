@@ -87,7 +87,7 @@ def test_damaged_bytes_are_refused(function: PartitioningFunction, data: st.Data
 def test_a_newer_version_is_refused_by_name() -> None:
     stored = bytearray(PartitioningFunction.even(2).to_bytes())
     stored[2] = 9
-    with pytest.raises(ValueError, match="version 1, found 9"):
+    with pytest.raises(ValueError, match="versions 1 and 2, found 9"):
         PartitioningFunction.from_bytes(bytes(stored))
 
 

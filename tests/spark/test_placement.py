@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from anabranch.control.channel_places import StandbySettings
 from anabranch.control.executor_planner import ExecutorState
-from anabranch.engine.query_options import StandbySettings
 from anabranch.engine.reports import ChannelReport, SplitReport
 from anabranch.spark.placement import ChannelPlacement, _anchored
 
@@ -43,7 +43,7 @@ class Task(SimpleNamespace):
             )
         )
 
-    functions = {7: SimpleNamespace(channels=2)}  # noqa: RUF012
+    functions = {7: SimpleNamespace(channels=2, bundles=0)}  # noqa: RUF012
 
 
 def report(channel: int, place: str) -> ChannelReport:
@@ -59,10 +59,10 @@ def placement(monkeypatch):
 
 def test_channels_are_asked_back_to_where_they_ran(placement):
     assert placement._locations(Task()) == ["executor_host_A", "executor_host_B"]
-    first = placement.settled([SplitReport(0.0, 0.0), report(0, "x 5 2"), report(1, "y 5 1")])
+    first, _ = placement.settled([SplitReport(0.0, 0.0), report(0, "x 5 2"), report(1, "y 5 1")])
     assert (first.kept, first.moved, first.elsewhere) == (0, 0, 2)
     assert placement._locations(Task()) == ["executor_host_B", "executor_host_A"]
-    second = placement.settled([report(0, "x 6 2"), report(1, "y 6 1")])
+    second, _ = placement.settled([report(0, "x 6 2"), report(1, "y 6 1")])
     assert (second.kept, second.moved, second.elsewhere) == (2, 0, 0)
 
 
@@ -70,12 +70,12 @@ def test_a_channel_whose_executor_is_gone_goes_to_one_that_is_there(placement):
     placement.settled([report(0, "x 5 2"), report(1, "y 5 1")])
     placement._manager.present = ["A"]
     assert placement._locations(Task()) == ["executor_host_A", "executor_host_A"]
-    told = placement.settled([report(0, "y 6 1"), report(1, "y 6 1")])
+    told, _ = placement.settled([report(0, "y 6 1"), report(1, "y 6 1")])
     assert (told.kept, told.moved) == (1, 1)
 
 
 def test_nothing_is_said_of_tasks_whose_executor_nobody_knows(placement):
-    told = placement.settled([report(0, "z 5 3"), report(1, "")])
+    told, _ = placement.settled([report(0, "z 5 3"), report(1, "")])
     assert (told.kept, told.moved, told.elsewhere) == (0, 0, 0)
     placement._manager.present = []
     assert placement._locations(Task()) == []
@@ -86,7 +86,7 @@ def test_rows_are_where_the_shuffle_put_them_with_wishes_that_nobody_can_grant(s
         [(at % 3, bytes([at]), b"x" * at) for at in range(40)], "task int, order binary, payload binary"
     )
     shuffled = rows.repartitionById(3, "task").select("order", "payload")
-    united = _anchored(spark, shuffled, ["executor_nowhere_9"] * 3)
+    united = _anchored(spark, shuffled, ("executor_nowhere_9",) * 3, {})
 
     def held(frame):
         return [sorted(map(tuple, part)) for part in frame.rdd.glom().collect()]
@@ -108,25 +108,25 @@ def test_a_lost_executor_is_replaced_by_its_standby_and_the_new_one_takes_over_w
     monkeypatch.setattr("anabranch.spark.placement._LOOK_S", -1.0)
     placement = Placement(None, StandbySettings(1), Manager("A", "B"))
     assert placement._locations(Task()) == ["executor_host_A", "executor_host_B"]
-    told = placement.settled([report(0, "y 5 1"), report(1, "x 5 2")])
+    told, _ = placement.settled([report(0, "y 5 1"), report(1, "x 5 2")])
     assert told.unprotected == {"Sum 0": 1, "Sum 1": 1} and not told.moves
-    assert placement.followed() == {"executor_host_A": [("Sum", 1)], "executor_host_B": [("Sum", 0)]}
+    assert placement.followed() == {"executor_host_A": [("Sum", 1, None)], "executor_host_B": [("Sum", 0, None)]}
     placement.followed_by("x 6 2", {("Sum", 0): 0})
     placement.followed_by("y 6 1", {("Sum", 1): 7})
     placement._manager.present = ["B", "C"]  # A is lost, C came
     assert placement._locations(Task()) == ["executor_host_B", "executor_host_B"]
-    told = placement.settled([report(0, "x 7 2"), report(1, "x 7 2")])
+    told, _ = placement.settled([report(0, "x 7 2"), report(1, "x 7 2")])
     (move,) = told.moves
     assert (move.channel, move.source, move.target, move.how) == (0, "A", "B", "CPA")
     assert set(told.unprotected) == {"Sum 0", "Sum 1"} and told.unprotected["Sum 0"] == 2
     # C follows both: one it is to own, one it is a standby of. It takes over when it has caught up.
-    assert sorted(placement.followed()["executor_host_C"]) == [("Sum", 0), ("Sum", 1)]
+    assert sorted(placement.followed()["executor_host_C"]) == [("Sum", 0, None), ("Sum", 1, None)]
     placement._identities["c"] = "C"
     placement.followed_by("c 8 9", {("Sum", 0): 5, ("Sum", 1): 5})
     assert placement._locations(Task()) == ["executor_host_B", "executor_host_B"]
     placement.followed_by("c 9 9", {("Sum", 0): 0, ("Sum", 1): 0})
     assert sorted(placement._locations(Task())) == ["executor_host_B", "executor_host_C"]
-    told = placement.settled([report(0, "x 10 2"), report(1, "c 10 2")])
+    told, _ = placement.settled([report(0, "x 10 2"), report(1, "c 10 2")])
     assert [move.how for move in told.moves] == ["CPAL"]
     assert not told.unprotected, "what B leaves behind is a copy, and C has one of the other"
 

@@ -1,12 +1,14 @@
-"""Broadcast state, changes, annotated tuples and time zones on Spark: what one thread gives."""
+"""Broadcast state, shared state, changes, annotated tuples and time zones on Spark: what one thread gives."""
 
 import datetime
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import anabranch as ab
+from anabranch.testing import run_sequential
 
 pytestmark = pytest.mark.spark
 
@@ -75,6 +77,62 @@ def test_what_comes_out_is_what_one_thread_gives_and_the_view_has_the_last_of_ea
     assert all(len({row[0] for row in batch}) == len(batch) for batch in batches)
     last = {row[0]: row for batch in batches for row in batch}
     assert {who: row for who, row in last.items() if row[-1] != "delete"} == table
+
+
+class Logins(ab.Operator):
+    failed: int = ab.state(default=0)
+
+    def process(self, t):
+        self.failed = 0 if t.ok else self.failed + 1
+        self.timers.at(t.at + 6)
+
+    def on_timer(self, time):
+        yield (time, self.failed)
+        self.failed = 0
+
+
+class Orders(ab.Operator):
+    failed: int = ab.state(default=0)
+    total: int = ab.state(default=0)
+
+    def process(self, t):
+        self.total += t.amount
+        if self.failed > 1:
+            yield (t.who, t.at, self.total)
+
+    def on_end(self):
+        yield ("end", self.failed, self.total)
+
+
+def shared(session, epochs):
+    rows = [(f"u{at * at % 7}", at - at % 4, at % 3 == 0) for at in range(epochs * 15)]
+    logins = session.from_rows(rows, "who string, at long, ok boolean", rows_per_epoch=15, name="logins")
+    rows = [(f"U{at * at % 5}", at - at % 3, at) for at in range(epochs * 15)]
+    orders = session.from_rows(rows, "who string, at long, amount long", rows_per_epoch=15, name="orders")
+    return ab.share(
+        (logins.event_time("at", 3), Logins(), "at long, failed long"),
+        (orders.event_time("at", 3), Orders(), "who string, at long, total long"),
+        by=lambda t: t.who.lower(),
+        name="together",
+    )
+
+
+def test_operators_that_share_state_go_on_after_a_restart_and_their_state_can_be_read(spark, tmp_path):
+    for epochs, channels in ((2, 2), (4, 3)):
+        forgotten, doubtful = shared(ab.session(spark), epochs)
+        writer = forgotten.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer = writer.options(channels=channels, endOfInput="close" if epochs == 4 else "open")
+        writer = writer.also(doubtful.writeStream.option("path", str(tmp_path / "doubtful")))
+        writer.trigger(availableNow=True).start(str(tmp_path / "forgotten")).awaitTermination()
+        if epochs == 2:
+            state = ab.session(spark).read_state(str(tmp_path / "checkpoint"), "together")
+            assert 3 <= state.count() <= 4 and {"failed", "total"} <= set(state.columns)  # keys are u0, u1, u2 and u4
+    found = []
+    for name in ("forgotten", "doubtful"):
+        files = sorted((tmp_path / name).glob("*.parquet"))
+        found.append([tuple(row.values()) for file in files for row in pq.read_table(file).to_pylist()])
+    assert found == run_sequential([forgotten, doubtful], ends=True)
+    assert all(found)
 
 
 def test_instants_are_the_same_in_every_session_and_local_time_is_the_sessions(spark, tmp_path):

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from anabranch.api.session import from_epochs
-from anabranch.engine.query_options import QueryOptions, StandbySettings
+from anabranch.control.channel_places import StandbySettings
+from anabranch.engine.query_options import QueryOptions
 from anabranch.engine.worker.follow_task import FollowTask
 from anabranch.errors import ProgramError
 from anabranch.state.files import LocalFiles
-from anabranch.state.following import Following, Order
+from anabranch.state.following import Copy, Following, Order
 from anabranch.state.host_cache import CacheSettings, HostCache
 from anabranch.state.records import SegmentRecord
 from anabranch.state.segment import checksum_of, write_segment
@@ -30,6 +31,10 @@ def stored(files: LocalFiles, number: int, rows: int = 20) -> SegmentRecord:
     )  # fmt: skip
 
 
+def copies(records: list[SegmentRecord]) -> list[Copy]:
+    return [each for record in records for each in Copy.of(record)]
+
+
 @pytest.fixture
 def place(tmp_path):
     cache = HostCache("s3://b/state", CacheSettings(str(tmp_path / "cache")))
@@ -41,19 +46,19 @@ def test_everything_is_fetched_and_the_bandwidth_is_kept(place):
     records = [stored(files, number) for number in range(5)]
     rests: list[float] = []
     following = Following(rests.append)
-    following.order(Order(cache, files, records, 1000))
+    following.order(Order(cache, files, copies(records), 1000))
     following.wait(10)
     assert all(cache.segment(record.name, record.checksum) is not None for record in records)
     assert sum(rests) == pytest.approx(sum(record.bytes for record in records) / 1000)
-    following.order(Order(cache, files, records, 1000))
+    following.order(Order(cache, files, copies(records), 1000))
     assert len(rests) == 5, "what is there is not fetched again"
 
 
 def test_a_later_order_replaces_an_earlier_one(place):
     files, cache = place
     records = [stored(files, number) for number in range(6)]
-    following = Following(lambda seconds: following.order(Order(cache, files, records[4:], 1)))
-    following.order(Order(cache, files, records[:4], 1))
+    following = Following(lambda seconds: following.order(Order(cache, files, copies(records[4:]), 1)))
+    following.order(Order(cache, files, copies(records[:4]), 1))
     following.wait(10)
     assert [cache.has(record.name) for record in records] == [True, False, False, False, True, True]
 
@@ -66,7 +71,7 @@ def test_what_is_gone_damaged_or_unreachable_is_left_out_and_the_rest_is_fetched
     files.delete(f"state/{strange.name}")
     Path(files.root, "state", strange.name).mkdir()
     following = Following(lambda seconds: None)
-    following.order(Order(cache, files, [gone, damaged, strange, whole], 1))
+    following.order(Order(cache, files, copies([gone, damaged, strange, whole]), 1))
     following.wait(10)
     found = [cache.has(record.name) for record in (gone, damaged, strange, whole)]
     assert found == [False, False, False, True] and "is not fetched" in caplog.text
@@ -83,11 +88,14 @@ def test_a_host_that_followed_takes_over_and_fetches_nothing(object_store, tmp_p
     version = run.runner._committer.version(4, 0, run.runner._owners)
     other = dataclasses.replace(version, cache=CacheSettings(str(tmp_path / "new")))
     following = Following(lambda seconds: None)
-    task, channels = FollowTask(other, {region: list(version.segments)}, 1 << 20), [(region, 0), (region, 1)]
+    task, channels = (
+        FollowTask(other, {region: list(version.segments)}, 1 << 20),
+        [(region, 0, None), (region, 1, None)],
+    )
     missing = task(channels, following)
-    assert all(missing[each] > 0 for each in channels)
+    assert all(missing[each] > 0 for each in [(region, 0), (region, 1)])
     following.wait(30)
-    assert task(channels, following) == dict.fromkeys(channels, 0)
+    assert task(channels, following) == {(region, 0): 0, (region, 1): 0}
     states = [other(number) for number in range(2)]
     for state in states:
         assert [state._segment(record) for operator in other.segments for record in state.visible(operator)]

@@ -86,6 +86,7 @@ class World:
             {"kept": {"value": None}},
             self.segments,
             compacting=self.busy,
+            cut_bytes=0,
         )
 
     def key(self, number: int) -> Any:
@@ -210,7 +211,7 @@ class World:
         check_records([record.to_fields() for record in self.segments["kept"]], self.functions, self.rows, self.written)
 
     def rows(self, record: dict[str, Any]) -> list[tuple[int, Any]]:
-        rows = rows_of(Path(self.root) / record["name"])
+        rows = rows_of(Path(self.root) / record["name"], record.get("slices", ()))
         return [(HASHES[key[0]], key) for _, key in rows] if self.fine else rows
 
     def settle(self) -> None:
@@ -227,7 +228,9 @@ def functions(draw) -> PartitioningFunction:
     channels = draw(st.integers(1, 8))
     weights = draw(st.lists(st.integers(0, 12), min_size=channels, max_size=channels).filter(any))
     hot = draw(st.dictionaries(st.sampled_from(KEYS), st.integers(0, channels - 1), max_size=5))
-    return PartitioningFunction(tuple(weights)).with_hot({HASHES[key]: channel for key, channel in hot.items()})
+    function = PartitioningFunction(tuple(weights)).with_hot({HASHES[key]: channel for key, channel in hot.items()})
+    bundles = draw(st.sampled_from([0, 0, 3, 2048, 4096]))  # all keys are of the first four key groups
+    return function.with_bundles(np.random.default_rng(draw(st.integers(0, 99))).integers(0, channels, bundles))
 
 
 touched = st.lists(st.sampled_from(KEYS), min_size=1, max_size=8, unique=True)

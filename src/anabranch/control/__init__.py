@@ -18,6 +18,7 @@ General layout, in the order the data flows:
     decision.py             what a controller answers, with every reason
     executor_planner.py     how many executors the channels have use for, and which may go
     channel_places.py       which executor each channel should run on, and who has copies
+    period_plan.py          one plan for a period: restore, re-place channels, move bundles, add or remove executors
     source_spreading.py     when what needs no state should have channels of its own
     epoch_size.py           how much an epoch takes
     operator_controller.py  *Operators*: workers inside one channel

@@ -10,7 +10,8 @@ patience the request goes down with them.
 An executor goes only if it is idle, and only as long as what stays has the slots of the next epoch, of the epoch that
 was committed last (before that the keys of its channels had not moved), and those that other stages made use of. What
 a channel has written is in the checkpoint; what is lost with an executor is copies and warm caches. Hence the order:
-first where another executor on the same host keeps what lies on its disk, and of these the youngest. Transient state
+first whom the plan of the period names, then where another executor on the same host keeps what lies on its disk, and
+of these the youngest. Transient state
 lies on such disks and nowhere else, so if a query has some, the last executor of a host stays.
 """
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 # Other stages (the source, mergers) may take this share of an epoch before their tasks count as needing slots.
 _SHARE = 0.1
@@ -57,11 +58,16 @@ class SlotNeed:
     """Slots that must not go yet: those of the epoch committed last, and what other stages made use of."""
     keeps_hosts: bool = False
     """State lies on the disks of hosts and nowhere else."""
+    rather: tuple[str, ...] = field(default=(), compare=False)
+    """Executors that should go before others: what they have others have copies of, and could carry."""
 
     def __add__(self, other: SlotNeed) -> SlotNeed:
         """Both: epochs of different queries run at the same time."""
         return SlotNeed(
-            self.slots + other.slots, self.slots_kept + other.slots_kept, self.keeps_hosts or other.keeps_hosts
+            self.slots + other.slots,
+            self.slots_kept + other.slots_kept,
+            self.keeps_hosts or other.keeps_hosts,
+            self.rather + other.rather,
         )
 
 
@@ -189,8 +195,8 @@ class ExecutorPlanner:
         def has_company(one: ExecutorState) -> bool:
             return any(each.host == one.host and each.identity != one.identity for each in stays.values())
 
-        def loss(one: ExecutorState) -> tuple[bool, int, str]:
-            return not has_company(one), -one.since_ms, one.identity
+        def loss(one: ExecutorState) -> tuple[bool, bool, int, str]:
+            return one.identity not in need.rather, not has_company(one), -one.since_ms, one.identity
 
         while len(stays) > enough:
             left = sum(each.slots for each in stays.values())

@@ -5,24 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from anabranch.control.channel_places import StandbySettings
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.verifying.verifier import VerifySettings
 from anabranch.errors import ProgramError
 from anabranch.program.options import OVER_COLUMNS, Interval, read_options
 from anabranch.state.host_cache import BYTES_MAX, CacheSettings
-
-
-@dataclasses.dataclass(frozen=True)
-class StandbySettings:
-    """Copies of state on other executors."""
-
-    count: int = 0
-    """For each channel."""
-    bytes_per_s: int = 50 << 20
-    """What each executor fetches for copies at most."""
-    lag_bytes: int = 0
-    """So much may be missing, beside what the last epoch wrote, of a copy that counts as complete."""
 
 
 @dataclasses.dataclass(frozen=True)

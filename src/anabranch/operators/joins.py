@@ -167,6 +167,11 @@ def join_logic(
             f"window={window!r}: expected count(n), delta(attribute, size) or event_time(attribute, size), or a "
             "pair of one kind, (left, right)"
         )
+    if any(getattr(each, "early", None) is not None for each in sides):
+        raise ProgramError(
+            f"window={window!r}: a join has no early results: pairs come as they meet, and what met none when the "
+            "watermark has passed it; leave early out"
+        )
     if function is None:
         output, combine = _joined(written[0], written[1], keys, how)
     elif not callable(function):

@@ -17,6 +17,7 @@ General layout, in the order the data flows:
       planner.py                when the function changes: a state machine, period by period
       construct.py              how: one of the constructions, and what to expect of its result
         weigh.py                  ours, the default (weigh_problem.py, weigh_keys.py, weigh_ring.py)
+        deal.py                   ours where key groups are owned in bundles
         scan.py, redist.py, readj.py   the paper's (placement_problem.py: what they solve; utility.py: what they want)
       metrics.py                how good a function is
       hot_key_ways.py           keys too hot for one channel: over how many to split them

@@ -1,4 +1,4 @@
-"""The partitioning function: an explicit map of hot keys, and a consistent hash of key groups for all others.
+"""The partitioning function: an explicit map of hot keys; for all others a consistent hash of key groups, or a table.
 
     64-bit key hash ──┬─ is a hot key? ──────────────────────────────► its own channel
                       └─ else: top bits = key group ─► group table ──► the group's channel
@@ -6,18 +6,23 @@
 The group table is the ring (ring.py) asked once for every group. It is derived: only the ring's weights and
 the hot keys are kept and stored, so a function of 10 channels and 40 hot keys takes about half a kilobyte.
 
-Serial form, little endian, version 1:
+Or key groups are owned in *bundles*: ranges of neighbouring groups, each with its owner in a table. Then the group
+table is that of the bundles, and the ring has nothing to say; its weights are only as many as there are channels.
+
+Serial form, little endian, version 1; version 2 has a table of bundles:
 
     bytes 0–1   b"AP"            bytes 8–11   number of channels N        then N × uint32   weights
     byte  2     version          bytes 12–15  number of hot keys K             K × uint64   hashes, ascending
     byte  3     group bits       bytes 4–7    CRC-32 of all that follows       K × uint32   channels
+                                                                     version 2: uint32      number of bundles B
+                                                                                B × uint32   their channels
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -30,7 +35,7 @@ from anabranch.program.hashing import GROUP_BITS, key_groups
 GROUP_BITS_MAX = 20
 
 _MAGIC = b"AP"
-_VERSION = 1
+_VERSION, _VERSION_WITH_BUNDLES = 1, 2
 _HEADER = struct.Struct("<2sBBIII")
 # For fewer the routing table, which has up to two megabytes, is not made: in small epochs, and of functions that are
 # only asked where a few keys were.
@@ -55,6 +60,8 @@ class PartitioningFunction:
         Their channels.
     group_bits
         A key's group is this many top bits of its hash.
+    bundle_channels
+        The channel of each bundle of key groups; empty: the ring says whose a group is.
 
     Examples
     --------
@@ -69,6 +76,7 @@ class PartitioningFunction:
     hot_hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     hot_channels: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     group_bits: int = GROUP_BITS
+    bundle_channels: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
 
     def __post_init__(self) -> None:
         if not 1 <= self.group_bits <= GROUP_BITS_MAX:
@@ -87,7 +95,14 @@ class PartitioningFunction:
             raise ValueError(
                 f"hot keys must go to channels 0..{len(self.weights) - 1}, found {channels.min()}..{channels.max()}"
             )
-        for name, array in (("hot_hashes", hashes), ("hot_channels", channels)):
+        table = np.ascontiguousarray(self.bundle_channels, dtype=np.int32)
+        if table.ndim != 1 or len(table) > self.groups:
+            raise ValueError(f"{self.groups} key groups make at most as many bundles, found {table.shape}")
+        if len(table) and not 0 <= table.min() <= table.max() < len(self.weights):
+            raise ValueError(
+                f"bundles must go to channels 0..{len(self.weights) - 1}, found {table.min()}..{table.max()}"
+            )
+        for name, array in (("hot_hashes", hashes), ("hot_channels", channels), ("bundle_channels", table)):
             array.setflags(write=False)
             object.__setattr__(self, name, array)
         object.__setattr__(self, "weights", tuple(int(weight) for weight in self.weights))
@@ -102,7 +117,17 @@ class PartitioningFunction:
         hashes = np.fromiter(hot.keys(), dtype=np.uint64, count=len(hot))
         channels = np.fromiter(hot.values(), dtype=np.int32, count=len(hot))
         order = np.argsort(hashes)
-        return PartitioningFunction(self.weights, hashes[order], channels[order], self.group_bits)
+        return PartitioningFunction(self.weights, hashes[order], channels[order], self.group_bits, self.bundle_channels)
+
+    def with_bundles(self, channels: Sequence[int] | NDArray[np.integer]) -> PartitioningFunction:
+        """This function with exactly this table: the channel of each bundle."""
+        table = np.asarray(channels, dtype=np.int32)
+        return PartitioningFunction(self.weights, self.hot_hashes, self.hot_channels, self.group_bits, table)
+
+    @property
+    def bundles(self) -> int:
+        """How many bundles the key groups are owned in; 0: each by itself, by the ring."""
+        return len(self.bundle_channels)
 
     @property
     def channels(self) -> int:
@@ -130,8 +155,10 @@ class PartitioningFunction:
 
     @cached_property
     def _owners(self) -> NDArray[np.int32]:
-        groups = RingHashes.of_items(np.arange(self.groups, dtype=np.uint64))
-        owners = Ring(self.weights).lookup(groups)
+        if self.bundles:
+            owners = self.bundle_channels[bundle_of_groups(self.bundles, self.group_bits)]
+        else:
+            owners = Ring(self.weights).lookup(RingHashes.of_items(np.arange(self.groups, dtype=np.uint64)))
         owners.setflags(write=False)
         return owners
 
@@ -199,11 +226,13 @@ class PartitioningFunction:
                 np.asarray(self.weights, dtype="<u4").tobytes(),
                 self.hot_hashes.astype("<u8").tobytes(),
                 self.hot_channels.astype("<u4").tobytes(),
+                np.array([self.bundles, *self.bundle_channels], dtype="<u4").tobytes() if self.bundles else b"",
             )
         )
         counts = (self.channels, len(self.hot_hashes))
         checksum = zlib.crc32(struct.pack("<BII", self.group_bits, *counts) + body)
-        return _HEADER.pack(_MAGIC, _VERSION, self.group_bits, checksum, *counts) + body
+        version = _VERSION_WITH_BUNDLES if self.bundles else _VERSION
+        return _HEADER.pack(_MAGIC, version, self.group_bits, checksum, *counts) + body
 
     @staticmethod
     def from_bytes(data: bytes) -> PartitioningFunction:
@@ -217,19 +246,31 @@ class PartitioningFunction:
         magic, version, group_bits, checksum, channels, hot = _HEADER.unpack_from(data)
         if magic != _MAGIC:
             raise ValueError(f"a partitioning function starts with {_MAGIC!r}, found {magic!r}")
-        if version != _VERSION:
-            raise ValueError(f"this release reads partitioning functions of version {_VERSION}, found {version}")
+        if version not in (_VERSION, _VERSION_WITH_BUNDLES):
+            raise ValueError(
+                f"this release reads partitioning functions of versions {_VERSION} and {_VERSION_WITH_BUNDLES}, "
+                f"found {version}"
+            )
         body = data[_HEADER.size :]
         expected = 4 * channels + 12 * hot
-        if len(body) != expected:
-            raise ValueError(f"{channels} channels and {hot} hot keys take {expected} bytes, found {len(body)}")
+        table = np.frombuffer(body[expected:], dtype="<u4") if len(body) % 4 == 0 else np.empty(0, dtype="<u4")
+        is_whole = len(body) == expected if version == _VERSION else len(table) > 1 and table[0] == len(table) - 1
+        if not is_whole:
+            raise ValueError(
+                f"{channels} channels and {hot} hot keys take {expected} bytes and what the table of bundles takes, "
+                f"found {len(body)}"
+            )
         if zlib.crc32(struct.pack("<BII", group_bits, channels, hot) + body) != checksum:
             raise ValueError("the partitioning function is damaged: its checksum does not fit its content")
         weights = np.frombuffer(body, dtype="<u4", count=channels)
         hashes = np.frombuffer(body, dtype="<u8", count=hot, offset=4 * channels)
         targets = np.frombuffer(body, dtype="<u4", count=hot, offset=4 * channels + 8 * hot)
         return PartitioningFunction(
-            tuple(weights.tolist()), hashes.astype(np.uint64), targets.astype(np.int32), group_bits
+            tuple(weights.tolist()),
+            hashes.astype(np.uint64),
+            targets.astype(np.int32),
+            group_bits,
+            table[1:].astype(np.int32),
         )
 
     def __reduce__(self) -> tuple[object, tuple[bytes]]:
@@ -247,8 +288,16 @@ class PartitioningFunction:
     def __repr__(self) -> str:
         return (
             f"PartitioningFunction({self.channels} channels, {len(self.hot_hashes)} hot keys, "
-            f"{self.groups} groups, weights {self.weights})"
+            f"{self.groups} groups, " + (f"{self.bundles} bundles)" if self.bundles else f"weights {self.weights})")
         )
+
+
+@lru_cache(maxsize=_FUNCTIONS_KEPT)
+def bundle_of_groups(bundles: int, group_bits: int = GROUP_BITS) -> NDArray[np.int64]:
+    """The bundle of each key group: as many ranges of neighbours, as equal as they can be; may not be written."""
+    found = np.arange(1 << group_bits, dtype=np.int64) * bundles >> group_bits
+    found.setflags(write=False)
+    return found
 
 
 @lru_cache(maxsize=_FUNCTIONS_KEPT)

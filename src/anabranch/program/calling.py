@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from keyword import iskeyword
 from operator import itemgetter
+from types import GeneratorType
 from typing import Any
 
 from anabranch.errors import OperatorError, StateError
@@ -27,7 +28,7 @@ def emitted(result: Any) -> Any:
     """
     if result is None:
         return ()
-    if isinstance(result, (list, Iterator)):
+    if type(result) is GeneratorType or isinstance(result, (list, Iterator)):
         return result
     if isinstance(result, (tuple, dict, str, bytes)) or not hasattr(result, "__iter__"):
         return (result,)

@@ -403,6 +403,14 @@ OPTIONS: tuple[Option, ...] = (
         "*Partitioning* paper, `consistent` knows of no frequent keys.",
     ),
     Option(
+        "bundles",
+        _whole(0, 4096),
+        "0",
+        "Into how many bundles the key groups of each region are tied, each with its owner in a table: what is copied, "
+        "fetched and moved as one. 16 to 48 are usual; 0: a ring deals single key groups, and a channel's are one "
+        "bundle. Another number than before moves most keys once.",
+    ),
+    Option(
         "partitioningSigma",
         _number(1e-3, 1, "a number from 0.001 to 1, such as 0.1"),
         "0.1",

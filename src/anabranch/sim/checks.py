@@ -192,7 +192,7 @@ def check_owners(ledger: Ledger, files: WatchedFiles, routed_by: RoutedBy) -> li
             seen.update(each["name"] for each in new)
 
             def rows(record: Mapping[str, Any], operator: str = operator) -> list[tuple[int, Any]]:
-                found = rows_of(files.read(f"state/{record['name']}") or b"")
+                found = rows_of(files.read(f"state/{record['name']}") or b"", record.get("slices", ()))
                 return [(routed_by(operator, hashed, key), key) for hashed, key in found]
 
             try:

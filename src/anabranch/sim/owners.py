@@ -12,7 +12,7 @@ import functools
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,13 @@ class Owners:
 
     def __init__(self, data: bytes) -> None:
         magic, version, self.group_bits, _, self.channels, hot = struct.unpack_from("<2sBBIII", data)
-        assert (magic, version) == (b"AP", 1)
+        assert magic == b"AP" and version in (1, 2)
         weights = struct.unpack_from(f"<{self.channels}I", data, 16)
         hashes = struct.unpack_from(f"<{hot}Q", data, 16 + 4 * self.channels)
         targets = struct.unpack_from(f"<{hot}I", data, 16 + 4 * self.channels + 8 * hot)
         self.hot = dict(zip(hashes, targets, strict=True))
+        rest = data[16 + 4 * self.channels + 12 * hot :]
+        self.table = struct.unpack(f"<{len(rest) // 4}I", rest)[1:]  # the channel of each bundle, behind their number
         self.ring = sorted(
             (
                 _mixed(_mixed(channel << 32 | replica, 0x9E3779B97F4A7C15), 0) << 64
@@ -53,6 +55,8 @@ class Owners:
         if hashed in self.hot:
             return self.hot[hashed]
         group = hashed >> (64 - self.group_bits)
+        if self.table:
+            return self.table[group * len(self.table) >> self.group_bits]
         place = _mixed(group, 0x8CB92BA72F3D8DD7) << 64 | _mixed(group, 0xABC98388FB8FAC03)
         at = bisect.bisect_left(self.ring, (place, -1))
         return self.ring[at % len(self.ring)][1]
@@ -64,14 +68,24 @@ def owners_of(data: bytes) -> Owners:
     return Owners(data)
 
 
-def rows_of(segment: Path | bytes) -> list[tuple[int, Any]]:
-    """Hash and stored key of every row of a segment, given as a file or as what is in it."""
-    with pa.memory_map(str(segment)) if isinstance(segment, Path) else pa.BufferReader(segment) as file:
-        table = pa.ipc.open_file(file).read_all()
-    keys = table["key"].to_pylist()
-    if pa.types.is_struct(table["key"].type):
-        keys = [tuple(key.values()) for key in keys]
-    return list(zip(table["hash"].to_pylist(), keys, strict=True))
+def rows_of(segment: Path | bytes, slices: Sequence[Sequence[int]] = ()) -> list[tuple[int, Any]]:
+    """Hash and stored key of every row of a segment, given as a file or as what is in it, and how it is cut."""
+    data = segment.read_bytes() if isinstance(segment, Path) else segment
+    found: list[tuple[int, Any]] = []
+    start = 0
+    for first, last, size, checksum in slices or [(0, 1 << 64, len(data), zlib.crc32(data))]:
+        start += -start % 64
+        part = data[start : start + size]
+        assert zlib.crc32(part) == checksum
+        table = pa.ipc.open_file(pa.BufferReader(part)).read_all()
+        keys = table["key"].to_pylist()
+        if pa.types.is_struct(table["key"].type):
+            keys = [tuple(key.values()) for key in keys]
+        rows = list(zip(table["hash"].to_pylist(), keys, strict=True))
+        assert not slices or all(first <= hashed >> 52 <= last for hashed, _ in rows)
+        found += rows
+        start += size
+    return found
 
 
 def check_records(
@@ -119,7 +133,7 @@ def check_checkpoint(checkpoint: Path, routed_by: Callable[[str, int, Any], int]
         for operator, records in manifest["segments"].items():
 
             def rows(record: Mapping[str, Any], operator: str = operator) -> list[tuple[int, Any]]:
-                found = rows_of(checkpoint / "anabranch/state" / record["name"])
+                found = rows_of(checkpoint / "anabranch/state" / record["name"], record.get("slices", ()))
                 return [(routed_by(operator, hashed, key) if routed_by else hashed, key) for hashed, key in found]
 
             count += check_records(records, functions, rows, written)

@@ -153,7 +153,13 @@ def start(
     direct = DirectFiles(spark, inputs, sources.leaves, options.file_reading)
     running = _Running()
     executors = executors_of(context, options.elastic.executor_bounds, executors_changed, running.is_active)
-    placement = None if is_local(context) or options.placement == "off" else ChannelPlacement(spark, options.standbys)
+    placement = (
+        None
+        if is_local(context) or options.placement == "off"
+        else ChannelPlacement(
+            spark, options.standbys, bounds=None if executors is None else options.elastic.executor_bounds
+        )
+    )
     surroundings = SparkSurroundings(
         lambda: task_slots(context, options.elastic.executors_max),
         sources.limited,
@@ -163,7 +169,7 @@ def start(
         executors=executors,
         last_progress=running.last_progress,
         read_by_spark=lambda: direct.why_not or "",
-        placed=lambda reports: None if placement is None else placement.settled(reports),
+        placement=placement,
         input_bytes=direct.input_bytes,
     )
     backend = Backend(

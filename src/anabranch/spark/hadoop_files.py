@@ -141,6 +141,10 @@ class HadoopFiles:
         finally:
             stream.close()
 
+    def read_range(self, name: str, start: int, size: int) -> bytes | None:
+        data = self.read(name)  # only the driver has Hadoop, and it hands on whole files
+        return None if data is None else data[start : start + size]
+
     def read(self, name: str) -> bytes | None:
         path = self._at(name)
         with self._reading(name):

@@ -20,27 +20,34 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark import RDD, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from anabranch.control.channel_places import Channel, Held, PlacePlan, place_plan
-from anabranch.control.executor_planner import ExecutorState
-from anabranch.engine.driver.epoch_progress import MoveProgress, PlacementProgress
-from anabranch.engine.query_options import StandbySettings
+from anabranch.control.channel_places import Bundle, StandbySettings
+from anabranch.control.executor_planner import ExecutorBounds, ExecutorState
+from anabranch.control.period_plan import PeriodPlan
+from anabranch.engine.driver.epoch_progress import PlacementProgress
+from anabranch.engine.driver.placing import Placing
 from anabranch.engine.reports import ChannelReport, Report
 from anabranch.engine.worker.exchange import task_indexes
+from anabranch.engine.worker.follow_task import Followed
 from anabranch.engine.worker.tasks import ChannelTask
 from anabranch.program.graph import Keyed
 from anabranch.spark.cluster import ClusterManager, SparkClusterManager
+from anabranch.state.store import StateVersion
 
 _log = logging.getLogger("anabranch")
 # Executors seldom change; who they are is asked so often at most.
 _LOOK_S = 1.0
 # How often Spark attempts a stage, and more tasks than it may have.
 _ATTEMPTS, _TASKS_MAX = 4, 1 << 20
+# Of what a task says of its place: the executor, the stage, the attempt.
+_PLACE_WORDS = 3
+# Locations seldom change: so many anchors are kept.
+_ANCHORS_KEPT = 8
 # A shuffle names hosts that wrote at least a fifth of a partition, so five at most, or one five times.
 _LOUD = 6
 # A union hands on only what it takes for the host of a location. Of one with this prefix that is all the rest, which is
@@ -49,14 +56,39 @@ _TWICE = "hdfs_cache_"
 
 
 def here(context: TaskContext) -> str:
-    """Where a task runs: what tells its executor from others, and how Spark knows the task."""
+    """Where a task runs: what tells its executor from others, how Spark knows the task, and how busy the host is."""
     # Every executor has directories of its own for blocks, whoever manages the cluster.
     executor = hashlib.sha256(os.environ.get("SPARK_LOCAL_DIRS", "").encode()).hexdigest()[:12]
-    return f"{executor} {context.stageId()} {context.taskAttemptId()}"
+    busy = _host.busy_cores()
+    told = "" if busy is None else f" {busy:.3f} {os.cpu_count() or 1}"
+    return f"{executor} {context.stageId()} {context.taskAttemptId()}{told}"
+
+
+class _Host:
+    """The cores of this host that were busy, with whatever, between two looks; Linux only."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, int] | None = None
+
+    def busy_cores(self) -> float | None:
+        """Since the last call; None at the first."""
+        try:
+            with open("/proc/stat", encoding="ascii") as file:
+                ticks = [int(each) for each in file.readline().split()[1:9]]
+        except (OSError, ValueError):
+            return None
+        now, before = (sum(ticks), ticks[3] + ticks[4]), self._last
+        self._last = now
+        if before is None or now[0] <= before[0]:
+            return None
+        return (1 - (now[1] - before[1]) / (now[0] - before[0])) * (os.cpu_count() or 1)
+
+
+_host = _Host()
 
 
 class ChannelPlacement:
-    """Remembers where channels ran and who has copies of their state, and asks Spark to run them there.
+    """Asks Spark to run channels where `Placing` wants them, and tells it where they ran.
 
     Parameters
     ----------
@@ -65,25 +97,26 @@ class ChannelPlacement:
         How many executors have copies; None: none.
     manager : ClusterManager, optional
         Whom to ask for the executors; None: Spark.
+    bounds : ExecutorBounds, optional
+        How many executors there may be; None: as many as there are.
     """
 
     def __init__(
-        self, spark: SparkSession, standbys: StandbySettings | None = None, manager: ClusterManager | None = None
+        self,
+        spark: SparkSession,
+        standbys: StandbySettings | None = None,
+        manager: ClusterManager | None = None,
+        bounds: ExecutorBounds | None = None,
     ) -> None:
         self._spark = spark
-        self._standbys = StandbySettings() if standbys is None else standbys
         self._manager = SparkClusterManager(spark.sparkContext) if manager is None else manager
-        self._executors: list[ExecutorState] = []
+        self._placing = Placing(StandbySettings() if standbys is None else standbys, bounds)
         self._looked_s = float("-inf")
         self._identities: dict[str, str] = {}  # what tasks say of their executor → its identity
-        self._held: dict[Channel, Held] = {}  # channel → the executor it ran on last
-        self._copies: dict[Channel, dict[str, int]] = {}  # channel → who follows it → bytes that are missing there
-        self._written: dict[Channel, int] = {}  # channel → bytes of state that it wrote in the last epoch
-        self._plans: dict[int, PlacePlan] = {}  # depth → the plan of the last job
-        self._unprotected: dict[Channel, int] = {}  # channel → epochs since it had a complete copy
+        self._anchors: dict[tuple[str, ...], Any] = {}  # locations → the anchor that names them
         self.operators: dict[str, list[str]] = {}
         """Region → its operators with state, as of the last job."""
-        self._broken = self._few = False
+        self._broken = False
 
     # -- before a job ---------------------------------------------------------------------------------------
 
@@ -93,7 +126,7 @@ class ChannelPlacement:
             return rows
         try:
             locations = tuple(self._locations(task))
-            return _anchored(session, rows, locations) if locations else rows
+            return _anchored(session, rows, locations, self._anchors) if locations else rows
         except Exception as problem:  # nothing here is public
             self._broken = True
             _log.warning("channels cannot be placed, they run where Spark likes: %s", str(problem).partition("\n")[0])
@@ -108,95 +141,65 @@ class ChannelPlacement:
             nodes = layout.nodes(stage)
             self.operators[stage.name] = [node.name for node in nodes if isinstance(node.logic, Keyed)]
         channels = [(stage.name, number) for stage, number in stages]
-        settings, executors = self._standbys, self._executors_now()
-        if executors and settings.count >= len(executors) and not self._few:
-            self._few = True
-            _log.warning("standbys=%d: there are %d executors, so there are fewer", settings.count, len(executors))
-        # What the last epoch wrote nobody else can have yet: it is what a switch between two epochs waits for.
-        copies = {
-            channel: {who: max(0, missing - self._written.get(channel, 0)) for who, missing in dict(each).items()}
-            for channel, each in dict(self._copies).items()
-        }
-        plan = place_plan(channels, executors, self._held, copies, settings.count, settings.lag_bytes)
-        self._plans[task.depth] = plan
+        functions = {stage.name: task.functions[stage.number] for stage, _ in stages}
+        self._look()
+        plan = self._placing.job_plan(task.depth, channels, functions)
         return [location_of(plan.now[channel]) for channel in channels if plan.now]
 
-    def _executors_now(self) -> list[ExecutorState]:
+    def _look(self) -> None:
         now = time.monotonic()
         if now - self._looked_s > _LOOK_S:
-            self._executors = sorted(self._manager.executors(), key=lambda each: each.identity)
+            self._placing.executors = sorted(self._manager.executors(), key=lambda each: each.identity)
             self._looked_s = now
-        return self._executors
+
+    def restored(self) -> PeriodPlan | None:
+        """What to do for executors that are gone, asked before an epoch begins; None: nothing."""
+        try:
+            self._look()
+        except Exception as problem:  # executors are looked for again
+            _log.debug("executors are not known: %s", problem)
+        return self._placing.restored()
 
     # -- after it -------------------------------------------------------------------------------------------
 
-    def settled(self, reports: Iterable[Report]) -> PlacementProgress | None:
-        """Note where the channels of an epoch ran; what is told of it."""
-        hosts = {each.identity: each.host for each in self._executors}
-        asked = {channel: each for plan in self._plans.values() for channel, each in plan.now.items()}
-        kept = moved = elsewhere = 0
+    def settled(self, reports: Sequence[Report]) -> tuple[PlacementProgress, PeriodPlan | None]:
+        """Note where the channels of an epoch ran; what is told of it, and what is to change now."""
+        busy: dict[str, tuple[float, int]] = {}
         for report in reports:
-            identity = self._identity(report.place) if isinstance(report, ChannelReport) else ""
-            if not identity or not isinstance(report, ChannelReport):
-                continue
-            channel = (report.name, report.channel)
-            before = self._held.get(channel)
-            if before is not None:
-                kept, moved = (kept + 1, moved) if identity == before[0] else (kept, moved + 1)
-                if before[0] != identity and self._standbys.count:
-                    self._copies.setdefault(channel, {})[before[0]] = 0  # what it leaves behind is a copy
-            self._copies.get(channel, {}).pop(identity, None)
-            elsewhere += channel in asked and identity != asked[channel].identity
-            self._held[channel] = (identity, hosts.get(identity, ""))
-            self._written[channel] = sum(record.bytes for record in report.segments)
-        moves = [
-            MoveProgress(*move.channel, move.source, move.target, move.how, move.missing_bytes)
-            for plan in self._plans.values()
-            for move in plan.moves
-        ]
-        for move in moves:
-            _log.info("channel %d of %s: executor %s to %s, %s", *vars(move).values())
-        self._plans = {depth: PlacePlan(plan.now, plan.follow) for depth, plan in self._plans.items()}
-        missing, unprotected = self._protection(hosts)
-        return PlacementProgress(kept, moved, elsewhere, moves, missing, unprotected)
+            if isinstance(report, ChannelReport) and report.place:
+                words = report.place.split()
+                if len(words) > _PLACE_WORDS:
+                    busy[self._identity(report.place)] = (float(words[3]), int(words[4]))
+        return self._placing.settled(reports, self._identity, busy)
 
-    def _protection(self, present: Mapping[str, str]) -> tuple[int, dict[str, int]]:
-        """What copies lack, and which channels have no complete copy, for how many epochs."""
-        if not self._standbys.count:
-            return 0, {}
-        total = 0
-        for channel in self._held:
-            copies = {who: each for who, each in dict(self._copies.get(channel, {})).items() if who in present}
-            total += sum(copies.values())
-            behind = self._written.get(channel, 0) + self._standbys.lag_bytes
-            is_safe = any(each <= behind for each in copies.values())
-            self._unprotected[channel] = 0 if is_safe else self._unprotected.get(channel, 0) + 1
-        return total, {f"{region} {number}": each for (region, number), each in self._unprotected.items() if each}
+    @property
+    def rather_back(self) -> tuple[str, ...]:
+        """Executors that should rather go than others, if some do."""
+        return self._placing.rather_back
 
     # -- copies ---------------------------------------------------------------------------------------------
 
-    def followed(self) -> dict[str, list[Channel]]:
-        """Location of an executor → the channels whose state it should have copies of."""
-        present = {each.identity: each for each in self._executors}
-        found: dict[str, list[Channel]] = {}
-        for plan in self._plans.values():
-            for identity, channels in plan.follow.items():
-                if identity in present:
-                    found.setdefault(location_of(present[identity]), []).extend(channels)
-        return found
+    def followed(self) -> dict[str, list[Followed]]:
+        """Location of an executor → the bundles whose state it should have copies of."""
+        present = {each.identity: each for each in self._placing.executors}
+        wanted = self._placing.followed()
+        return {location_of(present[identity]): each for identity, each in wanted.items() if identity in present}
 
-    def followed_by(self, place: str, missing: Mapping[Channel, int]) -> None:
+    def followed_by(self, place: str, missing: Mapping[Bundle, int]) -> None:
         """An executor said what it lacks."""
         identity = self._identity(place)
-        for channel, size in missing.items():
-            if identity and self._held.get(channel, ("", ""))[0] != identity:
-                self._copies.setdefault(channel, {})[identity] = size
+        if identity:
+            self._placing.followed_by(identity, missing)
+
+    def sized(self, version: StateVersion) -> None:
+        """Note how large the state of bundles is."""
+        self._placing.sized(version, self.operators)
 
     def location(self, operator: str, channel: int) -> str | None:
         """Where a channel's state is, for what is done beside the epochs."""
         region = next((name for name, operators in self.operators.items() if operator in operators), "")
-        identity = self._held.get((region, channel), ("", ""))[0]
-        found = next((each for each in self._executors if each.identity == identity), None)
+        identity = self._placing.executor_of((region, channel))
+        found = next((each for each in self._placing.executors if each.identity == identity), None)
         return None if found is None else location_of(found)
 
     # -- who ran what ---------------------------------------------------------------------------------------
@@ -205,9 +208,9 @@ class ChannelPlacement:
         """The executor that a task ran on; empty if nobody knows."""
         if not place:
             return ""  # a channel that runs where its source is read
-        executor, *task = place.split()
+        executor, stage, task = place.split()[:_PLACE_WORDS]
         if executor not in self._identities:
-            found = self._looked_up(*map(int, task))
+            found = self._looked_up(int(stage), int(task))
             if not found:
                 return ""
             self._identities[executor] = found
@@ -240,18 +243,25 @@ def located(context: Any, items: Sequence[tuple[str, bytes]], serializer: Any) -
     return RDD(context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(wishes), tag).toJavaRDD(), context, serializer)
 
 
-def _anchored(session: SparkSession, rows: DataFrame, locations: Sequence[str]) -> DataFrame:
-    """The rows, each partition with the wish to be at its location."""
+def _anchored(
+    session: SparkSession, rows: DataFrame, locations: tuple[str, ...], anchors: dict[tuple[str, ...], Any]
+) -> DataFrame:
+    """The rows, each partition with the wish to be at its location. `anchors` keeps what was made for earlier jobs."""
     context = session.sparkContext
     jvm: Any = context._jvm
-    kind = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.InternalRow")
-    tag = jvm.scala.reflect.ClassTag.apply(kind)
-    empty = jvm.org.apache.spark.sql.catalyst.expressions.GenericInternalRow(len(rows.columns))
-    wishes = [jvm.scala.Tuple2(empty, jvm.PythonUtils.toSeq([f"{_TWICE}{each}"] * _LOUD)) for each in locations]
-    anchor = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(wishes), tag)
+    spark_context: Any = context._jsc.sc()
+    if locations not in anchors:
+        kind = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.InternalRow")
+        tag = jvm.scala.reflect.ClassTag.apply(kind)
+        empty = jvm.org.apache.spark.sql.catalyst.expressions.GenericInternalRow(len(rows.columns))
+        wishes = [jvm.scala.Tuple2(empty, jvm.PythonUtils.toSeq([f"{_TWICE}{each}"] * _LOUD)) for each in locations]
+        if len(anchors) >= _ANCHORS_KEPT:
+            anchors.clear()
+        anchors[locations] = (spark_context.makeRDD(jvm.PythonUtils.toSeq(wishes), tag), tag)
+    anchor, tag = anchors[locations]
     shuffled = rows._jdf.queryExecution().toRdd()
     parts = jvm.PythonUtils.toSeq([anchor, shuffled])
-    union = jvm.org.apache.spark.rdd.SQLPartitioningAwareUnionRDD(context._jsc.sc(), parts, len(locations), tag)
+    union = jvm.org.apache.spark.rdd.SQLPartitioningAwareUnionRDD(spark_context, parts, len(locations), tag)
     java_session: Any = session._jsparkSession
     united = DataFrame(java_session.internalCreateDataFrame(union, rows._jdf.schema(), False), session)
     return united.where(united[rows.columns[0]].isNotNull())

@@ -43,6 +43,7 @@ class SparkStandbys:
 
     def __call__(self, version: StateVersion) -> None:
         """An epoch was committed, and this is the state."""
+        self._placement.sized(version)
         wanted = self._placement.followed()
         if version.store is None or not wanted or (self._running is not None and not self._running.done()):
             return
@@ -51,7 +52,7 @@ class SparkStandbys:
 
     def _run(self, task: FollowTask, wanted: Mapping[str, Sequence[Followed]]) -> None:
         try:
-            orders = [(location, pickle.dumps(list(channels))) for location, channels in wanted.items()]
+            orders = [(location, pickle.dumps(list(bundles))) for location, bundles in wanted.items()]
             told = located(self._context, orders, CPickleSerializer()).mapPartitions(_told(task)).collect()
             for place, missing in told:
                 self._placement.followed_by(place, missing)
@@ -65,7 +66,7 @@ def _told(task: FollowTask) -> Any:
     def run(orders: Any) -> Any:
         context = TaskContext.get()
         assert context is not None, "outside a Spark task"
-        for channels in orders:
-            yield here(context), task(channels)
+        for bundles in orders:
+            yield here(context), task(bundles)
 
     return run

@@ -5,6 +5,7 @@ user_objects.py               objects of the user's classes as data
 shared_fields.py              one object in two places of a key's state
 broadcast_state.py            what all keys of an operator see, as values and as bytes
 segment.py, records.py        immutable sorted files of state, and what manifests say of them
+slices.py                     segments cut between bundles of key groups
 segment_cache.py              segments that a process keeps open
 state_columns.py              state as Arrow columns, for operators that compute all keys at once
 deltas.py                     large values that changed a little

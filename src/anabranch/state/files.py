@@ -49,6 +49,9 @@ class Files(Protocol):
     def read(self, name: str) -> bytes | None:
         """The content of a file, or None if it is not there."""
 
+    def read_range(self, name: str, start: int, size: int) -> bytes | None:
+        """So many bytes of a file from a place on, fewer where it ends before; None if it is not there."""
+
     def names(self, directory: str) -> list[str]:
         """The names in a directory, sorted; empty if it is not there."""
 
@@ -162,6 +165,16 @@ class LocalFiles:
         except OSError as problem:
             raise cannot_read(str(self.path(name)), problem) from None
 
+    def read_range(self, name: str, start: int, size: int) -> bytes | None:
+        try:
+            with self.path(name).open("rb") as file:
+                file.seek(start)
+                return file.read(size)
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            raise cannot_read(str(self.path(name)), problem) from None
+
     def names(self, directory: str) -> list[str]:
         try:
             return sorted(os.listdir(self.path(directory)))
@@ -217,6 +230,10 @@ class MemoryFiles:
 
     def read(self, name: str) -> bytes | None:
         return self._held.get(name)
+
+    def read_range(self, name: str, start: int, size: int) -> bytes | None:
+        data = self._held.get(name)
+        return None if data is None else data[start : start + size]
 
     def names(self, directory: str) -> list[str]:
         inside = f"{directory}/" if directory else ""

@@ -21,8 +21,35 @@ from anabranch.state.files import Files
 from anabranch.state.host_cache import HostCache
 from anabranch.state.records import SegmentRecord
 from anabranch.state.segment import checksum_of
+from anabranch.state.slices import offsets, slice_name
 
 _log = logging.getLogger("anabranch")
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What is copied as one: a segment, or a slice of it."""
+
+    segment: str
+    """The file in the store."""
+    kept: str
+    """The file in the cache."""
+    bytes: int
+    checksum: int
+    start: int | None = None
+    """Where a slice begins; None: it is the whole file."""
+
+    @staticmethod
+    def of(record: SegmentRecord, slices: Sequence[int] | None = None) -> list[Copy]:
+        """A segment; or these of its slices, or all that it has."""
+        if not record.slices:
+            return [Copy(record.name, record.name, record.bytes, record.checksum)]
+        starts = offsets(record.slices)
+        return [
+            Copy(record.name, slice_name(record.name, at), each.bytes, each.checksum, starts[at])
+            for at, each in enumerate(record.slices)
+            if slices is None or at in slices
+        ]
 
 
 @dataclass(frozen=True)
@@ -31,7 +58,7 @@ class Order:
 
     cache: HostCache
     store: Files
-    records: Sequence[SegmentRecord]
+    copies: Sequence[Copy]
     bytes_per_s: int
 
 
@@ -42,14 +69,14 @@ class Following:
         self._rest = rest
         self._lock = threading.Lock()
         self._order: Order | None = None
-        self._waiting: list[SegmentRecord] = []
+        self._waiting: list[Copy] = []
         self._thread: threading.Thread | None = None
 
     def order(self, order: Order) -> None:
         """Fetch this from now on, and nothing else."""
         with self._lock:
             self._order = order
-            self._waiting = [record for record in order.records if not order.cache.has(record.name)]
+            self._waiting = [each for each in order.copies if not order.cache.has(each.kept)]
             if self._waiting and (self._thread is None or not self._thread.is_alive()):
                 self._thread = threading.Thread(target=self._fetch_all, name="anabranch-standby", daemon=True)
                 self._thread.start()
@@ -66,18 +93,19 @@ class Following:
                 if not self._waiting or self._order is None:
                     self._thread = None
                     return
-                order, record = self._order, self._waiting.pop(0)
-            if not order.cache.has(record.name):
-                fetch(order.cache, order.store, record)
-                self._rest(record.bytes / order.bytes_per_s)
+                order, wanted = self._order, self._waiting.pop(0)
+            if not order.cache.has(wanted.kept):
+                fetch(order.cache, order.store, wanted)
+                self._rest(wanted.bytes / order.bytes_per_s)
 
 
-def fetch(cache: HostCache, store: Files, record: SegmentRecord) -> bool:
-    """Put a copy of a segment into the cache; whether it is there now, whole."""
+def fetch(cache: HostCache, store: Files, wanted: Copy) -> bool:
+    """Put a copy of a segment, or of a slice, into the cache; whether it is there now, whole."""
+    name = f"state/{wanted.segment}"
     try:
-        data = store.read(f"state/{record.name}")
+        data = store.read(name) if wanted.start is None else store.read_range(name, wanted.start, wanted.bytes)
     except AnabranchError as problem:
         _log.warning("a standby copy is not fetched: %s", problem)
         return False
     # What is gone was merged since; what is damaged is nothing to keep.
-    return data is not None and checksum_of(data) == record.checksum and cache.keep(record.name, data)
+    return data is not None and checksum_of(data) == wanted.checksum and cache.keep(wanted.kept, data)

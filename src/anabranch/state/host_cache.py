@@ -24,6 +24,7 @@ from anabranch.errors import CheckpointError, StorageError
 from anabranch.state.files import PASSING, LocalFiles, is_private
 from anabranch.state.segment import Segment
 from anabranch.state.segment_cache import SegmentCache
+from anabranch.state.slices import segment_name
 
 _log = logging.getLogger("anabranch")
 BYTES_MAX = 4 << 30
@@ -110,7 +111,7 @@ class HostCache:
                 made = name.split("-")[0]
                 is_old = made.isdigit() and int(made) < epoch - 1
                 is_left = name.endswith(PASSING) and self._files.age_s(f"{operator}/{name}") > _WRITING_S_MAX
-                if is_left or (is_old and f"{operator}/{name}" not in known):
+                if is_left or (is_old and segment_name(f"{operator}/{name}") not in known):
                     with contextlib.suppress(StorageError):
                         self._files.delete(f"{operator}/{name}")
 

@@ -123,7 +123,12 @@ class KeyOwners:
     functions: Mapping[int, PartitioningFunction] = dataclasses.field(default_factory=dict)
     newest: int = -1
 
-    def started(self, routes: Mapping[str, Mapping[str, Route]], channels: Mapping[str, int]) -> KeyOwners:
+    def started(
+        self,
+        routes: Mapping[str, Mapping[str, Route]],
+        channels: Mapping[str, int],
+        bundles: Mapping[str, int] | None = None,
+    ) -> KeyOwners:
         """The owners of a program that starts: these, as far as its regions are what they were.
 
         Parameters
@@ -132,14 +137,20 @@ class KeyOwners:
             Region → operators with state in it → the columns each is routed by.
         channels : mapping
             Region → the number of channels wanted. A function for another number is resized.
+        bundles : mapping, optional
+            Region → how many bundles its key groups are owned in; 0 or left out: each group by itself. A function for
+            another number is begun anew, which moves most keys.
         """
         owners = self
         for region, operators in routes.items():
             wanted, known = channels[region], self.regions.get(region)
+            pieces = (bundles or {}).get(region, 0)
             if known is None or known.routes != operators:
                 # Other columns or other operators: what was written under the old number must not pass for the
                 # region's own, so the number changes even if the function does not.
-                owners = owners._with(region, operators, evened(wanted))
+                owners = owners._with(region, operators, evened(wanted, pieces))
+            elif self.function(region).bundles != pieces:
+                owners = owners.replaced(region, evened(wanted, pieces))
             elif self.function(region).channels != wanted:
                 owners = owners.replaced(region, resized(self.function(region), wanted))
         return dataclasses.replace(owners, regions={region: owners.regions[region] for region in routes})

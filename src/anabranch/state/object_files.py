@@ -147,6 +147,13 @@ class S3Files:
         except FileNotFoundError:
             return None
 
+    def read_range(self, name: str, start: int, size: int) -> bytes | None:
+        try:
+            with self._reading(name), _system(self.account).open_input_file(self._at(name)) as file:
+                return bytes(file.read_at(size, start))
+        except FileNotFoundError:
+            return None
+
     def names(self, directory: str) -> list[str]:
         selector = fs.FileSelector(self._at(directory).rstrip("/"), allow_not_found=True)
         try:

@@ -24,6 +24,7 @@ from anabranch.state.lineage import KeyRoute
 from anabranch.state.records import SegmentRecord
 from anabranch.state.renaming import renamed_manifest
 from anabranch.state.segment import Segment, compacted_segments, same_key
+from anabranch.state.slices import opened
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,7 +218,7 @@ class CheckpointReader:
         try:
             if data is None:
                 raise CheckpointError(f"the state segment {self._files.root}/state/{record.name} is missing")
-            return [Segment(pa.py_buffer(data), record.checksum)]
+            return opened(data, record.checksum, record.slices)
         except CheckpointError:
             if not record.parts:
                 raise

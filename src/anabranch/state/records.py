@@ -19,6 +19,17 @@ Shape = tuple[str, str, tuple[str, ...]]
 _BYTES_OF_ALL, _BYTES_OF_ROW = 4096, 64  # of a segment with few rows, and of each of many
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of a segment: the rows of neighbouring key groups, as a segment of its own."""
+
+    first: int
+    """The first key group it may hold keys of."""
+    last: int
+    bytes: int
+    checksum: int
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRecord:
     """A segment, as manifests know it."""
@@ -53,6 +64,8 @@ class SegmentRecord:
     """Which versions of the operator's state its rows are of; empty: the first."""
     classes: tuple[Shape, ...] = ()
     """The classes of the user's whose objects it holds."""
+    slices: tuple[Slice, ...] = ()
+    """What its file is cut into, by key groups; empty: it is in one piece."""
     data: _Data | None = dataclasses.field(default=None, repr=False)
     """The segment itself, where it must travel to the checkpoint with the record; never in a manifest."""
 
@@ -77,6 +90,8 @@ class SegmentRecord:
             fields["versions"] = list(self.versions)
         if self.classes:
             fields["classes"] = [[name, kind, list(names)] for name, kind, names in self.classes]
+        if self.slices:
+            fields["slices"] = [[each.first, each.last, each.bytes, each.checksum] for each in self.slices]
         if self.data is not None:
             fields["data"] = self.data
         return fields
@@ -90,6 +105,7 @@ class SegmentRecord:
         given["adopted"] = tuple(given.get("adopted", ()))
         given["versions"] = tuple(given.get("versions", ()))
         given["classes"] = tuple((name, kind, tuple(names)) for name, kind, names in given.get("classes", ()))
+        given["slices"] = tuple(Slice(*each) for each in given.get("slices", ()))
         return cls(**given)
 
 

@@ -126,7 +126,7 @@ def _written(
         names.append("dead")
         encodings.append(b"plain")
     table = pa.table(arrays, _segment_schema(names, arrays, encodings))
-    return _to_file(table.take(pa.array(order)))
+    return table_bytes(table.take(pa.array(order)))
 
 
 def _segment_schema(names: Sequence[str], arrays: Sequence[Any], encodings: Sequence[bytes]) -> pa.Schema:
@@ -159,7 +159,8 @@ def _delta_rows(cells: pa.Array) -> np.ndarray:
     return filled[np.frombuffer(data, np.uint8)[starts[:-1][filled]] == DELTA]
 
 
-def _to_file(table: pa.Table) -> pa.Buffer:
+def table_bytes(table: pa.Table) -> pa.Buffer:
+    """A table as the bytes of a segment."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
@@ -167,12 +168,19 @@ def _to_file(table: pa.Table) -> pa.Buffer:
 
 
 class Segment:
-    """A segment that can be searched. `source` is a path to map into memory, or the bytes themselves."""
+    """A segment that can be searched. `source` is a path to map into memory, or the bytes themselves.
 
-    def __init__(self, source: str | pa.Buffer, checksum: int | None = None) -> None:
+    `within` says where in the file it begins, and how many bytes it has, if it is a slice.
+    """
+
+    def __init__(
+        self, source: str | pa.Buffer, checksum: int | None = None, within: tuple[int, int] | None = None
+    ) -> None:
         self.name = source if isinstance(source, str) else "in memory"
         try:
             data = pa.memory_map(source).read_buffer() if isinstance(source, str) else source
+            if within is not None:
+                data = data.slice(*within)
             if checksum is not None and zlib.crc32(data) != checksum:
                 raise CheckpointError(f"the state segment {self.name} is damaged: its checksum does not fit")
             table = pa.ipc.open_file(pa.BufferReader(data)).read_all().combine_chunks()
@@ -262,10 +270,13 @@ class Segment:
         """
         if not len(self.hashes):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        rows = np.searchsorted(self.hashes, hashes)
-        rows[rows == len(self.hashes)] = 0
-        places = np.flatnonzero(self.hashes[rows] == hashes)
+        # Of a segment for few key groups, or a small one, most keys lie outside.
+        begin = int(np.searchsorted(hashes, self.hashes[0]))
+        inside = hashes[begin : int(np.searchsorted(hashes, self.hashes[-1], side="right"))]
+        rows = np.searchsorted(self.hashes, inside)
+        places = np.flatnonzero(self.hashes[rows] == inside)
         rows = rows[places]
+        places += begin
         found, wanted = self.values("key", rows), keys[places].tolist()
         wrong = []
         if found != wanted:
@@ -393,7 +404,7 @@ def compacted_segments(
         columns.append(pa.array(dead[keep]))
         column_names.append("dead")
         column_encodings.append(b"plain")
-    return _to_file(pa.table(columns, _segment_schema(column_names, columns, column_encodings)))
+    return table_bytes(pa.table(columns, _segment_schema(column_names, columns, column_encodings)))
 
 
 def _followed(cells: pa.Array, keep: np.ndarray, hashes: np.ndarray, keys: pa.Array, encoding: bytes) -> pa.Array:

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from anabranch.state.segment import Segment
+from anabranch.state.slices import segment_name, slice_name
 
 
 class SegmentCache:
@@ -17,15 +18,17 @@ class SegmentCache:
         self._limit = limit
         self._lock = threading.Lock()
 
-    def get(self, path: str, checksum: int) -> Segment:
+    def get(self, path: str, checksum: int, within: tuple[int, int] | None = None) -> Segment:
+        """A segment, or the slice of one that has so many bytes from a place on."""
+        kept = path if within is None else slice_name(path, within[0])
         with self._lock:
-            found = self._open.get(path)
+            found = self._open.get(kept)
             if found is not None:
-                self._open.move_to_end(path)
+                self._open.move_to_end(kept)
                 return found
-        segment = Segment(path, checksum)  # the checksum is verified once per process
+        segment = Segment(path, checksum, within)  # the checksum is verified once per process
         with self._lock:
-            self._open[path] = segment
+            self._open[kept] = segment
             while len(self._open) > self._limit:
                 self._open.popitem(last=False)
         return segment
@@ -36,5 +39,6 @@ class SegmentCache:
         """
         wanted = {f"{root}/{name}" for name in names}
         with self._lock:
-            for path in [path for path in self._open if path.startswith(f"{root}/") and path not in wanted]:
+            ours = [path for path in self._open if path.startswith(f"{root}/")]
+            for path in [path for path in ours if segment_name(path) not in wanted]:
                 del self._open[path]

@@ -214,6 +214,11 @@ class StateBlock:
             self.rows = {key: at for at, key in enumerate(self.keys)}
         return self.rows
 
+    def bytes_of(self, key: Any) -> int:
+        """How much a key has, about."""
+        at = self.places().get(key)
+        return 0 if at is None else sum(array.slice(at, 1).nbytes for array in self.arrays.values())
+
     def kept(self, wanted: np.ndarray) -> StateBlock:
         """Some of the keys."""
         places = np.flatnonzero(wanted)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,9 @@ import pyarrow as pa
 
 from anabranch.errors import CheckpointError, MissingSegments, StorageError
 from anabranch.faults import reach
+from anabranch.partitioning.function import bundle_of_groups
 from anabranch.program.graph import Keyed, Node
+from anabranch.program.hashing import GROUP_COUNT
 from anabranch.program.state_fields import FIRST_VERSION
 from anabranch.state.backing import BackingStore
 from anabranch.state.compaction import INLINE_ROWS
@@ -34,9 +36,10 @@ from anabranch.state.files import Files, LocalFiles, MemoryFiles
 from anabranch.state.host_cache import CacheSettings, HostCache
 from anabranch.state.key_owners import RegionOwners
 from anabranch.state.lineage import KeyRoute, files_of, inline_compaction, others_remain, own, visible
-from anabranch.state.records import SegmentRecord
+from anabranch.state.records import SegmentRecord, Slice
 from anabranch.state.segment import EXPIRES, NEVER, Segment, checksum_of, compacted_segments
 from anabranch.state.segment_cache import SegmentCache
+from anabranch.state.slices import CUT_BYTES, cut, offsets, slice_name
 from anabranch.state.table import Table
 
 _segments = SegmentCache()
@@ -94,6 +97,8 @@ class StateVersion:
         one process that all tasks run in.
     cache : CacheSettings
         Where a host keeps copies of what it has no path to.
+    cut_bytes : int
+        From what size on segments are cut between bundles.
     """
 
     root: str
@@ -112,6 +117,7 @@ class StateVersion:
     backing: BackingStore | None = None
     store: Files | None = None
     cache: CacheSettings = dataclasses.field(default_factory=CacheSettings)
+    cut_bytes: int = CUT_BYTES
 
     def __call__(self, channel: int) -> TaskState:
         return TaskState(self, channel)
@@ -170,9 +176,14 @@ class TaskState:
         return owners.owns(self._channel, key.route_hashes(hashes, keys))
 
     def _read(self, record: SegmentRecord, missing: list[str]) -> list[Segment]:
-        """A segment; if it is damaged and was merged from others that are still there, those."""
+        """A segment, as far as it may hold keys of this channel; if it is damaged and was merged from others that are
+        still there, those.
+        """
         try:
-            return [self._segment(record)]
+            if not record.slices:
+                return [self._segment(record)]
+            starts = offsets(record.slices)
+            return [self._segment(record, at, starts[at]) for at in self.needed(record)]
         except MissingSegments as problem:
             missing.extend(problem.names)
             return []
@@ -191,18 +202,33 @@ class TaskState:
             self.damaged.append(record.name)
             return [segment for part in parts for segment in self._read(part, missing)]
 
-    def _segment(self, record: SegmentRecord) -> Segment:
-        name, checksum = record.name, record.checksum
+    def needed(self, record: SegmentRecord, bundles: Container[int] | None = None) -> list[int]:
+        """Which slices of a segment may hold keys of this channel; with `bundles`, of those that are in these."""
+        owners, route = self._version.owners[record.operator], self._version.keys[record.operator].route
+        held = np.ones(GROUP_COUNT, dtype=bool)
+        if record.route == route:  # else groups are those of another column
+            held = owners.groups(self._channel)
+            if bundles is not None:
+                held &= np.array([each in bundles for each in bundle_of_groups(owners.function.bundles).tolist()])
+        return [at for at, each in enumerate(record.slices) if held[each.first : each.last + 1].any()]
+
+    def _segment(self, record: SegmentRecord, at: int = 0, start: int = 0) -> Segment:
+        """A segment that is in one piece; or a slice of it, which begins there in the file."""
+        name, checksum, within = record.name, record.checksum, None
+        kept = name
+        if record.slices:
+            within, checksum = (start, record.slices[at].bytes), record.slices[at].checksum
+            kept = slice_name(name, at)
         if isinstance(self._version.store, MemoryFiles) and not record.transient:
-            return Segment(pa.py_buffer(self._fetched(name)), checksum)
+            return Segment(pa.py_buffer(self._fetched(name, within)), checksum)
         if self._is_mapped and not record.transient:
-            return _segments.get(str(self._files.path(name)), checksum)
-        found = self._cache.segment(name, checksum)
+            return _segments.get(str(self._files.path(name)), checksum, within)
+        found = self._cache.segment(kept, checksum)
         if found is not None:
             return found
         if record.transient:
             raise CheckpointError(f"the state segment {name} is missing")
-        data = self._fetched(name)
+        data = self._fetched(name, within)
         try:
             segment = Segment(pa.py_buffer(data), checksum)
         except CheckpointError:
@@ -210,14 +236,15 @@ class TaskState:
                 raise
             raise MissingSegments([name]) from None
         self.fetched_bytes += len(data)
-        self._cache.keep(name, data)
+        self._cache.keep(kept, data)
         return segment
 
-    def _fetched(self, name: str) -> bytes:
+    def _fetched(self, name: str, within: tuple[int, int] | None) -> bytes:
         """A segment that is not on this host: from the store, from the driver, or from where its writer put it."""
         version = self._version
         if version.store is not None:
-            data = version.store.read(f"state/{name}")
+            whole = f"state/{name}"
+            data = version.store.read(whole) if within is None else version.store.read_range(whole, *within)
             if data is None:
                 raise CheckpointError(f"the state segment {version.root}/{name} is missing")
             return data
@@ -226,7 +253,7 @@ class TaskState:
             data = version.backing.collect(name)
         if data is None:
             raise MissingSegments([name])
-        return data
+        return data if within is None else data[within[0] : sum(within)]
 
     def save(self, nodes: Sequence[Node]) -> list[SegmentRecord]:
         """Write what changed, compact where that is due; the records of the new segments, for the manifest."""
@@ -321,6 +348,10 @@ class TaskState:
     def _write(self, operator: str, data: pa.Buffer, rows: int, last: int, first: int | None = None) -> SegmentRecord:
         # The name is unique: a repeated task must not touch what another attempt wrote.
         name = f"{operator}/{last:012d}-{self._channel:05d}-{uuid.uuid4().hex[:12]}.segment"
+        key, bundles = self._version.keys[operator], self._version.owners[operator].function.bundles
+        slices: tuple[Slice, ...] = ()
+        if bundles and key.route == key.names and data.size >= self._version.cut_bytes:
+            data, slices = cut(data, bundles)
         record = SegmentRecord(
             name=name,
             operator=operator,
@@ -333,21 +364,29 @@ class TaskState:
             bytes=data.size,
             checksum=checksum_of(data),
             transient=operator in self._version.transient,
+            slices=slices,
         )
         if record.transient:
-            self._cache.keep(name, memoryview(data))
+            self._keep(record, data)
         elif self._is_mapped:
             self._files.write(name, memoryview(data))
         elif self._version.store is not None:
             self._version.store.write(f"state/{name}", memoryview(data))
             if not isinstance(self._version.store, MemoryFiles):
-                self._cache.keep(name, memoryview(data))
+                self._keep(record, data)
         else:
-            self._cache.keep(name, memoryview(data))
+            self._keep(record, data)
             if self._version.backing is not None:
                 self._version.backing.donate(name, memoryview(data))
             record = dataclasses.replace(record, data=data.to_pybytes())
         return record
+
+    def _keep(self, record: SegmentRecord, data: pa.Buffer) -> None:
+        """Keep a copy of what this task wrote on its host."""
+        if not record.slices:
+            self._cache.keep(record.name, memoryview(data))
+        for at, (start, each) in enumerate(zip(offsets(record.slices), record.slices, strict=True)):
+            self._cache.keep(slice_name(record.name, at), memoryview(data.slice(start, each.bytes)))
 
 
 def _versions_in(records: Sequence[SegmentRecord]) -> tuple[int, ...]:

@@ -71,7 +71,7 @@ class Table:
         self._version = node.logic.version
         self._key = key
         self.live: dict[Any, Any] = {}
-        self._blocks: list[StateBlock] = []  # of keys that are not live: a key is an instance, or a row of columns
+        self.blocks: list[StateBlock] = []  # of keys that are not live: a key is an instance, or a row of columns
         self._stored: set[Any] = set()  # keys of blocks that segments have
         self._loaded: dict[Any, tuple[Any, ...]] = {}
         self._large: dict[tuple[str, Any], bytes] = {}  # field and key → the cell that was read
@@ -84,7 +84,7 @@ class Table:
         wanted = [key for key in touched if key not in live]
         if wanted:
             with _no_collections():
-                if self._blocks:
+                if self.blocks:
                     wanted = self._taken_over(wanted)
                 found = self._find(wanted) if self.segments else {}
                 new, restored = self.instances.new, self.instances.restored
@@ -121,7 +121,7 @@ class Table:
                 at[mine] = np.arange(len(mine))
                 count = len(mine)
             taken: list[tuple[StateBlock, Any]] = []
-            for block in self._blocks:
+            for block in self.blocks:
                 rows = block.places()
                 here = [place for place in wanted if keys[place] in rows]
                 if here:
@@ -157,7 +157,7 @@ class Table:
         """State of keys that are not live, as columns, in the order of the operator's fields."""
         assert tuple(block.arrays) == self.instances.names
         kept = ~block.ended | np.fromiter(map(self._stored.__contains__, block.keys), bool, len(block.keys))
-        self._blocks.append(block if kept.all() else block.kept(kept))
+        self.blocks.append(block if kept.all() else block.kept(kept))
 
     def _array(self, at: int, name: str, rows: np.ndarray, keys: Sequence[Any], form: ColumnForm) -> pa.Array:
         """A field of some rows of a segment, as a column."""
@@ -171,7 +171,7 @@ class Table:
 
     def _taken_over(self, keys: list[Any]) -> list[Any]:
         """Make keys that are in blocks instances; the others."""
-        for block in self._blocks:
+        for block in self.blocks:
             rows = block.places()
             here = [key for key in keys if key in rows]
             if here:
@@ -268,8 +268,8 @@ class Table:
         """One of the keys that belongs to another channel; None: there is none."""
         if self._owns is None:
             return None
-        mine = self._owns(self._key.hashes(keys), lambda: keys)
-        return next((key for key, is_mine in zip(keys, mine, strict=True) if not is_mine), None)
+        others = np.flatnonzero(~np.asarray(self._owns(self._key.hashes(keys), lambda: keys), dtype=bool))
+        return keys[int(others[0])] if len(others) else None
 
     def _find(self, keys: list[Any]) -> dict[Any, tuple[Any, ...]]:
         found: dict[Any, tuple[Any, ...]] = {}
@@ -425,7 +425,7 @@ class Table:
 
     def changes(self) -> tuple[pa.Buffer, int] | None:
         """The segment of what this epoch changed and its number of rows, or None if nothing did."""
-        blocks = [left for block in self._blocks if len((left := block.left()).keys)]
+        blocks = [left for block in self.blocks if len((left := block.left()).keys)]
         if not self.live and not blocks:
             return None
         with _no_collections():

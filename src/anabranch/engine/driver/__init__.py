@@ -14,6 +14,7 @@ latest_rows.py     of a table of updates the last row of each key
 output_partitions.py  output in directories by the values of columns
 results.py, sink.py, feedback.py, epoch_progress.py
 adaptation.py      what changes between two epochs: scaling.py, balancing.py, epoch_sizing.py
+placing.py         where channels run and who has copies, from epoch to epoch
 switching.py       going over to another form of the program
 waiting.py, slot_need.py   what the driver knows of its surroundings, and needs of them
 """

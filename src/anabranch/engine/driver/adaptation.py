@@ -2,26 +2,34 @@
 
     reports of an epoch ─► scaling    how many channels each region should have
                         ├► balancing  which channel should own which keys
+                        ├► plan       where channels run, which bundles leave overloaded hosts (placing.py)
                         └► sizing     how many files the next epoch takes
                              │
                              └► new partitioning functions ─► the owners of the next epoch
 
-Both only look at what happened and answer; the runner activates. A new function is a new generation of the
+One plan: bundles of a region move for the plan's sake only in a period in which neither scaling nor balancing moves
+keys of it. All only look at what happened and answer; the runner activates. A new function is a new generation of the
 region's layout (state/key_owners.py): the new owners read what the old ones wrote, and nothing stops for it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Mapping, Sequence
 
+from anabranch.control import Decision
+from anabranch.control.period_plan import PeriodPlan
 from anabranch.engine.driver.balancing import Balancing
 from anabranch.engine.driver.epoch_progress import Change, EpochDurations
 from anabranch.engine.driver.epoch_sizing import EpochSizing, TakenFiles
 from anabranch.engine.driver.scaling import Scaling, overhead_s
 from anabranch.engine.reports import Report
+from anabranch.partitioning.function import PartitioningFunction
 from anabranch.state.adaptation_facts import AdaptationFacts
 from anabranch.state.key_owners import KeyOwners
+
+_PLANS_KEPT = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +90,41 @@ class Adaptation:
         self.sizing = sizing
         self.spread_because = ""
         """Why what has no state runs in channels of its own; empty: it runs where its source is read."""
+        self._asked: dict[str, tuple[dict[int, int], str]] = {}
+        self._plan_log: deque[tuple[str, Decision]] = deque(maxlen=_PLANS_KEPT)
+
+    def move_bundles(self, region: str, channels: Mapping[int, int], why: str) -> None:
+        """Give bundles of a region to other channels from the next epoch on: bundle → channel.
+
+        It is done only if nothing else changes the owners of the region's keys in the same period: one plan.
+        """
+        before = self._asked.get(region, ({}, ""))[0]
+        self._asked[region] = ({**before, **channels}, why)
+
+    def take_plan(self, plan: PeriodPlan, epoch: int, owners: KeyOwners) -> None:
+        """Note a plan of the period: its bundles move with what else changes, and its steps are remembered."""
+        for region, targets in plan.bundles.items():
+            why = next((step.reason for step in plan.steps if step.region == region), "")
+            self.move_bundles(region, targets, why)
+        for step in plan.steps:
+            for region in [step.region] if step.region else self.scaling.regions:
+                if region in owners.regions:
+                    channels = owners.function(region).channels
+                    self._plan_log.append(
+                        (region, Decision("plan", epoch, channels, channels, step.kind, step.reason, None))
+                    )
+
+    def restored(self, plan: PeriodPlan, epoch: int, owners: KeyOwners) -> KeyOwners:
+        """The owners after executors were lost: bundles go where copies of them are, at once."""
+        self.take_plan(plan, epoch, owners)
+        for region, targets in plan.bundles.items():
+            owners = owners.replaced(region, _with_moved(owners.function(region), targets))
+        self._asked = {}
+        return owners
+
+    def plan_decisions(self, region: str) -> tuple[Decision, ...]:
+        """What the plans of the last periods changed in a region, oldest first."""
+        return tuple(decision for name, decision in self._plan_log if name == region)
 
     def after(self, facts: EpochFacts, owners: KeyOwners) -> tuple[KeyOwners, list[Change]]:
         """The owners of the next epoch, and what changed in them."""
@@ -99,6 +142,14 @@ class Adaptation:
                     Change(region, facts.epoch + 1, functions[region].channels, function.channels, why or reason)
                 )
                 owners = owners.replaced(region, function)
+        moved = {change.region for change in changes}
+        for region, (targets, why) in self._asked.items():
+            if region in functions and region not in moved:
+                function = _with_moved(functions[region], targets)
+                if function != functions[region]:
+                    changes.append(Change(region, facts.epoch + 1, function.channels, function.channels, why))
+                    owners = owners.replaced(region, function)
+        self._asked = {}
         if changes:
             self.scaling.changed()
             if self.sizing is not None:
@@ -128,3 +179,12 @@ class Adaptation:
             wanted = before.get(status.name, status.channels)
             if wanted != status.channels and not status.pinned:
                 self.scaling.rescale(status.name, wanted)
+
+
+def _with_moved(function: PartitioningFunction, targets: Mapping[int, int]) -> PartitioningFunction:
+    """The function with some bundles at other channels, as far as it has these."""
+    table = function.bundle_channels.copy()
+    for bundle, channel in targets.items():
+        if bundle < function.bundles and channel < function.channels:
+            table[bundle] = channel
+    return function.with_bundles(table)

@@ -65,6 +65,8 @@ class BalancingSettings:
         Option ``partitioningSigma``.
     utility : Utility
         Option ``partitioningUtility``, of the paper's constructions.
+    bundles : int
+        Option ``bundles``: how many ranges of key groups a table gives an owner each; 0: a ring deals key groups.
     """
 
     enabled: bool = True
@@ -75,6 +77,7 @@ class BalancingSettings:
     construction: Construction = Construction.WEIGH
     sigma: float = SIGMA_DEFAULT
     utility: Utility = Utility.APM
+    bundles: int = 0
 
     @staticmethod
     def of_options(options: Mapping[str, str]) -> BalancingSettings:
@@ -95,6 +98,7 @@ class BalancingSettings:
             construction=construction,
             sigma=said.get("partitioningSigma", SIGMA_DEFAULT),
             utility=Utility(said.get("partitioningUtility", Utility.APM.value)),
+            bundles=said.get("bundles", 0),
         )
 
 

@@ -90,6 +90,7 @@ class Committer:
             durable=files.durable,
             store=files if isinstance(files, MemoryFiles | S3Files) else None,
             cache=self._storage.cache,
+            cut_bytes=self._storage.cut_bytes,
         )
 
     def commit(

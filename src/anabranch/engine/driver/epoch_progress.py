@@ -218,7 +218,10 @@ class PlacementProgress:
     standby_missing_bytes: int = 0
     """What standby copies have not fetched yet, of all."""
     unprotected: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """With `standbys`: region and channel → for how many epochs no other executor has had a complete copy."""
+    """With `standbys`: region and bundle (or channel) → for how many epochs nobody else has had a complete copy."""
+    decisions: Sequence[str] = ()
+    """What the plan of the period changes from now on, and why: channels that are placed anew, bundles that move,
+    executors that are asked for."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -102,6 +102,7 @@ class EpochRunner:
         owners = before.started(
             {name: stage.routes for name, stage in stages.items()},
             {name: channels.get(name, stage.partitions or 1) for name, stage in stages.items()},
+            dict.fromkeys(channels, settings.balancing.bundles),
         )
         for name, stage in self._partitioned.items():
             owners = owners.replaced(name, source_function(stage.partitions))
@@ -169,7 +170,7 @@ class EpochRunner:
 
     def decisions(self, region: str) -> tuple[Decision, ...]:
         """The latest decisions about a region, oldest first."""
-        return self.adaptation.scaling.decisions(region)
+        return self.adaptation.scaling.decisions(region) + self.adaptation.plan_decisions(region)
 
     def running(self) -> RunningQuery:
         """What is decided about the layout now."""
@@ -263,6 +264,9 @@ class EpochRunner:
         started, started_ms = passing_s(), self._backend.clock.now_s() * 1000
         ready = self._backend.surroundings.at_start(batch is not None)
         epoch, fed_back = self.epochs_done, self.in_flight
+        lost = self._backend.surroundings.restored()
+        if lost is not None:
+            self._owners = self.adaptation.restored(lost, epoch, self._owners)
         time_ms = max(self._backend.next_epoch_ms(), self._committed.clock_ms)
         recorded = self._checkpoint.begun(epoch)
         known = {} if recorded is None else recorded.tables
@@ -363,11 +367,17 @@ class EpochRunner:
         """What changes before the next epoch; and what is told of this one."""
         channels = self._channels_now()
         self.last = facts
+        placement, plan = self._backend.surroundings.placed(facts.reports)
+        if plan is not None:
+            self.adaptation.take_plan(plan, facts.epoch, self._owners)
         self._owners, changes = self.adaptation.after(facts, self._owners)
         if changes:
             reach("function replaced", epoch=facts.epoch)
         keeps_hosts = bool(self._committer.transient)
-        executors = self._backend.surroundings.settled(need_of(facts, channels, self._channels_now(), keeps_hosts))
+        need = need_of(facts, channels, self._channels_now(), keeps_hosts)
+        if plan is not None and plan.executors:
+            need = dataclasses.replace(need, slots=self._backend.surroundings.slots_now() + plan.executors)
+        executors = self._backend.surroundings.settled(need)
         sizing = self.adaptation.sizing
         reports = [report for report in facts.reports if isinstance(report, ChannelReport)]
         records = [record for report in reports for record in report.segments]
@@ -393,7 +403,7 @@ class EpochRunner:
                 epoch_files={} if sizing is None else sizing.shown(facts.taken_files),
                 epoch_size="" if sizing is None else sizing.reason,
                 executors=executors,
-                placement=self._backend.surroundings.placed(facts.reports),
+                placement=placement,
                 verify=verified,
             )
         )

@@ -24,6 +24,7 @@ from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.host_cache import CacheSettings
 from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
+from anabranch.state.slices import CUT_BYTES
 from anabranch.state.store import StateVersion
 
 # Compacts segments beside the epochs: the task, and what to compact.
@@ -61,6 +62,8 @@ class Storage:
     """Where segments wait for their new owner, if files are not shared."""
     cache: CacheSettings = dataclasses.field(default_factory=CacheSettings)
     """What hosts keep of segments that they have no path to."""
+    cut_bytes: int = CUT_BYTES
+    """From what size on segments are cut between bundles."""
 
     @property
     def state_root(self) -> str:

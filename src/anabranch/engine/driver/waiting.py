@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.control.executor_planner import SlotNeed
+from anabranch.control.period_plan import PeriodPlan
 from anabranch.engine.clock import MACHINE_CLOCK, Clock
 from anabranch.engine.driver.epoch_progress import ExecutorProgress, PlacementProgress
 from anabranch.engine.reports import Report, SplitReport
@@ -24,6 +25,7 @@ from anabranch.engine.reports import Report, SplitReport
 if TYPE_CHECKING:
     from anabranch.engine.driver.epoch_sizing import EpochSizing, TakenFiles
     from anabranch.spark.cluster import QueryExecutors
+    from anabranch.spark.placement import ChannelPlacement
 
 # As Spark's ProgressReporter names them.
 _TRIGGER, _BATCH = "triggerExecution", "addBatch"
@@ -95,9 +97,13 @@ class Surroundings:
         """An epoch was committed, and the next one needs this; what is to be told about executors, if anything."""
         return None
 
-    def placed(self, reports: Sequence[Report]) -> PlacementProgress | None:
-        """An epoch was committed; what is to be told of where its channels ran, if anything."""
+    def restored(self) -> PeriodPlan | None:
+        """What is to change before an epoch because executors are gone; None: nothing."""
         return None
+
+    def placed(self, reports: Sequence[Report]) -> tuple[PlacementProgress | None, PeriodPlan | None]:
+        """An epoch was committed; what is told of where its channels ran, and what is to change, if anything."""
+        return None, None
 
     def read_by_spark(self) -> str:
         """Why it was not tasks that read the sources; empty: they did."""
@@ -129,8 +135,8 @@ class SparkSurroundings(Surroundings):
         What Spark told of the query's last trigger; None: nothing yet.
     read_by_spark : callable
         Why it was not tasks that read the sources; empty: they did.
-    placed : callable
-        Told where channels ran; what is to be told of it.
+    placement : object, optional
+        What knows where channels run; None: one place has them all, or Spark chooses.
     input_bytes : callable
         How many bytes the files of the epoch that runs have; 0 if nobody knows.
     """
@@ -146,7 +152,7 @@ class SparkSurroundings(Surroundings):
         clock: Clock = MACHINE_CLOCK,
         last_progress: Callable[[], Mapping[str, Any] | None] = lambda: None,
         read_by_spark: Callable[[], str] = lambda: "",
-        placed: Callable[[Sequence[Report]], PlacementProgress | None] = lambda reports: None,
+        placement: ChannelPlacement | None = None,
         input_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
         self._slots = slots
@@ -158,7 +164,7 @@ class SparkSurroundings(Surroundings):
         self._since_ms = clock.now_s() * 1000
         self._last_progress = last_progress
         self._read_by_spark = read_by_spark
-        self._placed = placed
+        self._placement = placement
         self._input_bytes = input_bytes
         self._seen: Any = None
         self._bookkeeping: list[float] = []
@@ -171,10 +177,15 @@ class SparkSurroundings(Surroundings):
         return max(1, self._slots_now())
 
     def settled(self, need: SlotNeed) -> ExecutorProgress | None:
+        if self._placement is not None:
+            need = dataclasses.replace(need, rather=self._placement.rather_back)
         return self._executors.settled(need) if self._executors is not None else None
 
-    def placed(self, reports: Sequence[Report]) -> PlacementProgress | None:
-        return self._placed(reports)
+    def restored(self) -> PeriodPlan | None:
+        return None if self._placement is None else self._placement.restored()
+
+    def placed(self, reports: Sequence[Report]) -> tuple[PlacementProgress | None, PeriodPlan | None]:
+        return (None, None) if self._placement is None else self._placement.settled(reports)
 
     def read_by_spark(self) -> str:
         return self._read_by_spark()

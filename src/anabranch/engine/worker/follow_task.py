@@ -1,23 +1,25 @@
-"""The task that has a host follow the state of channels that run elsewhere: takes a moment, what it starts goes on."""
+"""The task that has a host follow the state of bundles that are elsewhere: takes a moment, what it starts goes on."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from anabranch.state.following import Following, Order
+from anabranch.state.following import Copy, Following, Order
 from anabranch.state.host_cache import HostCache
 from anabranch.state.store import StateVersion
 
 _FOLLOWING = Following()
 
-Followed = tuple[str, int]
-"""A region, and the number of a channel in it."""
+Followed = tuple[str, int, int | None]
+"""A region, the number of a channel in it, and one of its bundles; None: the channel is its bundle."""
+Bundle = tuple[str, int]
+"""A region, and the number of a bundle in it, or of a channel."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FollowTask:
-    """Says what a host lacks of the state of channels, and has it fetched in the background.
+    """Says what a host lacks of the state of bundles, and has it fetched in the background.
 
     Attributes
     ----------
@@ -33,23 +35,24 @@ class FollowTask:
     operators: Mapping[str, Sequence[str]]
     bytes_per_s: int
 
-    def __call__(self, channels: Sequence[Followed], following: Following = _FOLLOWING) -> dict[Followed, int]:
-        """What of each channel's state this host does not have, in bytes."""
+    def __call__(self, bundles: Sequence[Followed], following: Following = _FOLLOWING) -> dict[Bundle, int]:
+        """What of each bundle's state this host does not have, in bytes."""
         store = self.state.store
         assert store is not None, "there is nothing to follow where every process has a path to the checkpoint"
         cache = HostCache(self.state.root, self.state.cache)
-        missing: dict[Followed, int] = {}
-        wanted = []
-        for region, number in channels:
+        missing: dict[Bundle, int] = {}
+        wanted: dict[str, Copy] = {}
+        for region, number, bundle in bundles:
             task = self.state(number)
-            records = [
-                record
+            absent = {
+                each.kept: each
                 for operator in self.operators.get(region, ())
                 for record in task.visible(operator)
                 if not record.transient
-            ]
-            absent = [record for record in records if not cache.has(record.name)]
-            missing[region, number] = sum(record.bytes for record in absent)
-            wanted += absent
-        following.order(Order(cache, store, wanted, self.bytes_per_s))
+                for each in Copy.of(record, task.needed(record, None if bundle is None else {bundle}))
+                if not cache.has(each.kept)
+            }
+            missing[region, number if bundle is None else bundle] = sum(each.bytes for each in absent.values())
+            wanted |= absent
+        following.order(Order(cache, store, list(wanted.values()), self.bytes_per_s))
         return missing

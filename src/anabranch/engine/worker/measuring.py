@@ -7,7 +7,7 @@ cost, and all others by how frequent they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -73,11 +73,13 @@ class Measuring:
         size: dict[int, int] = {}
         if self._whole:
             size = {key: self._bytes_of(self._keys[key]) for key, _, _ in self._times.reported()}
-        live = self._tables[self._entry.name].live if self._entry.name in self._tables else {}
+        table = self._tables.get(self._entry.name)
+        live = [] if table is None else [table.live, *(block.keys for block in table.blocks)]
         told = {self._keys[key] for key in size}
-        others = [key for key in islice(live, _SAMPLED + len(told)) if key not in told][:_SAMPLED]
+        touched = islice(chain.from_iterable(live), _SAMPLED + len(told))
+        others = [key for key in touched if key not in told][:_SAMPLED]
         mean = sum(map(self._bytes_of, others)) / len(others) if others else 0.0
-        return self._times.to_report(size, max(state_rows, len(live)), mean)
+        return self._times.to_report(size, max(state_rows, sum(map(len, live))), mean)
 
     def _bytes_of(self, key: Any) -> int:
         found = 0
@@ -85,4 +87,5 @@ class Measuring:
             instance = table.live.get(key)
             if instance is not None:
                 found += sum(map(approximate_bytes, table.instances.values(instance)))
+            found += sum(block.bytes_of(key) for block in table.blocks)
         return found

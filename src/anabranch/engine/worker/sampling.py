@@ -223,9 +223,13 @@ class StepSampler:
         if not self._keyed:
             return self._some(batch)
         keys = self._arrived = self._keys(batch, 0)
-        self._meet(keys, batch)
-        taken = self._taken
-        return np.fromiter((at for at, key in enumerate(keys) if taken[key]), dtype=np.int64)
+        if not keys:
+            return np.empty(0, dtype=np.int64)
+        self._refuse_strange(keys, batch, keys)
+        # All at once, and nothing is kept of keys that are not taken: most are not.
+        chosen = np.flatnonzero(self._takes(keys))
+        self._take_down(list({keys[at] for at in chosen.tolist()} - self._before.keys()))
+        return chosen
 
     def after(self, arrived: Flow, chosen: np.ndarray, out: Flow) -> None:
         """Take down what a batch became."""
@@ -317,23 +321,36 @@ class StepSampler:
         new = [key for key in set(keys) if key not in self._taken]
         if not new:
             return
-        strange = self._table.strange_key(new)
+        self._refuse_strange(new, batch, keys)
+        taken = self._takes(new).tolist()
+        self._taken.update(zip(new, taken, strict=True))
+        self._take_down([key for key, is_taken in zip(new, taken, strict=True) if is_taken])
+
+    def _refuse_strange(self, keys: list[Any], batch: Batch | None, of_tuples: list[Any]) -> None:
+        """ProgramError for keys that another channel owns."""
+        assert self._table is not None
+        strange = self._table.strange_key(keys)
         if strange is not None:
-            row = "" if batch is None else f"\nfor the tuple {batch.rows[keys.index(strange)]!r}"
+            row = "" if batch is None else f"\nfor the tuple {batch.rows[of_tuples.index(strange)]!r}"
             raise ProgramError(
                 f"operator {self._node.title}: it was given the key {strange!r}, which another channel owns: an "
                 f"operator before it does not pass on the key's column unchanged, though that was declared or found. "
                 f"Correct forwards in its declaration.{row}"
             )
+
+    def _takes(self, keys: list[Any]) -> np.ndarray:
+        """Which keys are taken, as a mask."""
+        assert self._table is not None
         if self._is_single:
-            taken = self._sampling.takes(np.zeros(len(new), dtype=np.uint64))
-        else:
-            taken = self._sampling.takes(self._table.route_hashes(new))
-        chosen = [key for key, is_taken in zip(new, taken.tolist(), strict=True) if is_taken]
-        self._taken.update(zip(new, taken.tolist(), strict=True))
-        live, values = self._table.load(chosen), self._table.instances.values
+            return self._sampling.takes(np.zeros(len(keys), dtype=np.uint64))
+        return self._sampling.takes(self._table.route_hashes(keys))
+
+    def _take_down(self, keys: list[Any]) -> None:
+        """The state of keys that are taken, before anything happens to it."""
+        assert self._table is not None
+        live, values = self._table.load(keys), self._table.instances.values
         try:
-            self._before.update((key, self._encoded(values(live[key]))) for key in chosen)
+            self._before.update((key, self._encoded(values(live[key]))) for key in keys)
         except StateError as problem:
             raise StateError(f"operator {self._node.title}: {problem}") from None
 

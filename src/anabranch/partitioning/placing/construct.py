@@ -1,7 +1,8 @@
 """From the current partitioning function and a period's workload to the next function.
 
 Chooses the hot keys (δ), runs one of the constructions, and says what the result is expected to be like. The
-number of channels may grow, shrink or stay.
+number of channels may grow, shrink or stay. Where key groups are owned in bundles, `weigh` deals bundles and hot keys
+(deal.py), and the paper's constructions place hot keys beside a table that is dealt evenly, as else beside a ring.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.partitioning.counting.workload import COMPUTATION, STATE, Workload
-from anabranch.partitioning.function import PartitioningFunction
+from anabranch.partitioning.function import PartitioningFunction, bundle_of_groups
+from anabranch.partitioning.placing.deal import Pieces, deal
 from anabranch.partitioning.placing.metrics import Imbalance, channel_loads, imbalance, slowdown
 from anabranch.partitioning.placing.placement_problem import Placement, PlacementProblem
 from anabranch.partitioning.placing.readj import readj
@@ -24,6 +26,7 @@ from anabranch.partitioning.placing.utility import Utility
 from anabranch.partitioning.placing.weigh import weigh
 from anabranch.partitioning.placing.weigh_problem import KEY_NARROWING, NARROWING_DEFAULT, WeighProblem
 from anabranch.partitioning.resources import Resources
+from anabranch.partitioning.ring import even_weights
 from anabranch.partitioning.threshold import (
     EPSILON_PER_DELTA,
     SIGMA_DEFAULT,
@@ -143,10 +146,11 @@ def construct(
         domain=workload.keys_at_most,
     )
     if settings.construction is Construction.CONSISTENT:
-        function = PartitioningFunction.even(channels, group_bits=current.group_bits)
+        function = _without_hot(current, channels)
     else:
         hot = _choose_hot(current, workload, channels, delta, settings)
-        build = _weighed if settings.construction is Construction.WEIGH else _placed
+        ours = _dealt if current.bundles else _weighed
+        build = ours if settings.construction is Construction.WEIGH else _placed
         function = build(current, workload, hot, channels, settings)
     return Constructed(
         function,
@@ -156,8 +160,13 @@ def construct(
     )
 
 
-def evened(channels: int) -> PartitioningFunction:
-    """The function a query begins with: no hot keys, the ring weighed so that groups are dealt evenly."""
+def evened(channels: int, bundles: int = 0) -> PartitioningFunction:
+    """The function a query begins with: no hot keys, the ring weighed so that groups are dealt evenly.
+
+    With a number of bundles: these dealt in turn.
+    """
+    if bundles:
+        return PartitioningFunction.even(channels).with_bundles(np.arange(bundles) % channels)
     return resized(PartitioningFunction.even(channels), channels)
 
 
@@ -242,6 +251,35 @@ def _weighed(
     return _function(tuple(weights.tolist()), hot.hashes, placement, bits)
 
 
+def _dealt(
+    current: PartitioningFunction,
+    workload: Workload,
+    is_hot: NDArray[np.bool_],
+    channels: int,
+    settings: ConstructionSettings,
+) -> PartitioningFunction:
+    resources, bits = settings.resources, current.group_bits
+    hot = workload.only(is_hot)
+    balanced = list(hot.balanced(resources))
+    bundle_of = bundle_of_groups(current.bundles, bits)
+    tail = channel_loads(workload.tail_loads_beside(is_hot, resources, bits), bundle_of, current.bundles)
+    loads = np.concatenate([tail, hot.key_loads(resources)])
+    goals = 1 + (np.asarray(resources.tolerances)[balanced] - 1) * settings.narrowing
+    owners = np.concatenate([current.bundle_channels, current.route(hot.hashes)])
+    dealt = deal(Pieces(loads[:, balanced], loads[:, STATE], owners), channels, goals)
+    function = _function(even_weights(channels), hot.hashes, dealt[current.bundles :], bits)
+    return function.with_bundles(dealt[: current.bundles])
+
+
+def _without_hot(current: PartitioningFunction, channels: int) -> PartitioningFunction:
+    """Key groups in equal numbers, whatever their load: the ring's way, or bundles that move as few as they can."""
+    ring = PartitioningFunction.even(channels, group_bits=current.group_bits)
+    if not current.bundles:
+        return ring
+    sizes = np.bincount(bundle_of_groups(current.bundles, current.group_bits)).astype(float)
+    return ring.with_bundles(deal(Pieces(sizes[:, None], sizes, current.bundle_channels), channels, np.ones(1)))
+
+
 def _placed(
     current: PartitioningFunction,
     workload: Workload,
@@ -252,7 +290,7 @@ def _placed(
     resources = settings.resources
     hot = workload.only(is_hot)
     balanced = list(hot.balanced(resources))
-    ring = PartitioningFunction.even(channels, group_bits=current.group_bits)
+    ring = _without_hot(current, channels)
     key_loads = hot.key_loads(resources)
     dropped = workload.only(current.is_hot(workload.hashes) & ~is_hot)
     dropped_state = dropped.key_loads(resources)[:, STATE]
@@ -276,7 +314,8 @@ def _placed(
         tail=tail,
         utility=settings.utility,
     )
-    return _function(ring.weights, hot.hashes, _PLACEMENTS[settings.construction](problem), current.group_bits)
+    placed = _function(ring.weights, hot.hashes, _PLACEMENTS[settings.construction](problem), current.group_bits)
+    return placed.with_bundles(ring.bundle_channels)
 
 
 def _function(
