@@ -150,7 +150,7 @@ class Run:
 
 
 @contextlib.contextmanager
-def beginning_with(make: Callable[[int], PartitioningFunction]) -> Iterator[None]:
+def beginning_with(make: Callable[[int, int], PartitioningFunction]) -> Iterator[None]:
     """Queries begin with another function."""
     before = key_owners.evened
     key_owners.evened = make
@@ -170,7 +170,7 @@ def run(spark: SparkSession, system: str, source: Path, scratch: Path, names: np
     import anabranch as ab
     from benchmarks._skew_program import Total, working
 
-    make = evened if system != "uniform" else lambda channels: uniform(names, channels)
+    make = evened if system != "uniform" else lambda channels, _bundles: uniform(names, channels)
     frame = spark.readStream.schema("key long, value long").option("maxFilesPerTrigger", FILES_PER_EPOCH)
     with beginning_with(make):
         stream = ab.session(spark).read(frame.parquet(str(source)))

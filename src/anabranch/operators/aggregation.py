@@ -68,7 +68,8 @@ class Shape:
     width, step : int
         Of windows that follow a watermark: how long they are, how far apart they begin.
     is_plain : bool
-        Nothing is kept or given beside: no time to live, no late tuples, no early or late results.
+        Nothing is kept or given beside: no time to live, no late tuples, no early or late results; and it is
+        the whole, not a step of two, which would have the names of the whole and mean something else.
     """
 
     key: tuple[str, ...]
@@ -105,6 +106,8 @@ class CodeDraft:
         What gives the time at which a window of time begins.
     configuration : dict
         More attributes of the operator.
+    is_step : bool
+        One of two steps: its aggregations have the names of the whole's, but add, or give, partial results.
     """
 
     schema: Schema
@@ -126,6 +129,7 @@ class CodeDraft:
     configuration: dict[str, Any] = dataclasses.field(default_factory=dict)
     late_stream: bool = False
     ttl_ms: int | None = None
+    is_step: bool = False
 
     def __post_init__(self) -> None:
         self.names |= {"NOTE": count_anomaly, "NOW": epoch_time}
@@ -238,7 +242,7 @@ class CodeDraft:
             measures.append(
                 (f"bound {each.bound}" if each.bound else each.name if is_ours else "", each.attribute, test)
             )
-        is_plain = self.ttl_ms is None and not self.late_stream
+        is_plain = self.ttl_ms is None and not self.late_stream and not self.is_step
         is_plain = is_plain and not self.names.get("STAY") and not self.names.get("EARLY")
         bounds = (self.names.get("WIDTH", 0), self.names.get("STEP", 0))
         spans = zip((self.names.get("SIZE"), self.names.get("EVERY")), bounds, strict=True)

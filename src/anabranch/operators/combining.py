@@ -86,7 +86,7 @@ def parts_of(draft: CodeDraft, name: str, reassociate: bool) -> Parts | None:
     handed_over = Schema(pa.schema(fields))
 
     first = CodeDraft(
-        salted, draft.key, draft.window, _handing_over(draft.aggregations, chosen, policy), draft.null_key
+        salted, draft.key, draft.window, _handing_over(draft.aggregations, chosen, policy), draft.null_key, is_step=True
     )
     if isinstance(policy, Time):
         first.window = Tumbling(dataclasses.replace(policy, size_ms=0))  # at every start of an epoch
@@ -97,7 +97,7 @@ def parts_of(draft: CodeDraft, name: str, reassociate: bool) -> Parts | None:
         dataclasses.replace(each, attribute=None, add=code)
         for each, code in zip(draft.aggregations, codes, strict=True)
     ]
-    second = CodeDraft(handed_over, draft.key, draft.window, combined, "seen", moment=anchor)
+    second = CodeDraft(handed_over, draft.key, draft.window, combined, "seen", moment=anchor, is_step=True)
     write_tumbling(second)
     keys = sorted(draft.key)
     places = tuple(draft.schema.names.index(key) for key in keys)

@@ -88,7 +88,7 @@ def _whole(least: int, most: int | None = None) -> OptionKind:
     return OptionKind(expected, parse)
 
 
-def _merger_count(text: str) -> int | None:
+def _count_or_auto(text: str) -> int | None:
     return None if text == "auto" else _whole(0, CHANNELS_MAX).parse(text)
 
 
@@ -281,7 +281,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("changeColumn", TEXT, "change", "With `latestBy`: the column that says what a tuple does, if there is one."),
     Option(
         "mergers",
-        OptionKind(f"auto, or a whole number from 0 to {CHANNELS_MAX}", _merger_count),
+        OptionKind(f"auto, or a whole number from 0 to {CHANNELS_MAX}", _count_or_auto),
         "auto",
         "How many tasks put outputs behind a shuffle in order and write them, as files on a path that all hosts share. "
         "`auto`: as many as run at once, for outputs of 32 MB and more in the epoch before; tasks that read 4 MB and "
