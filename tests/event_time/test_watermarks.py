@@ -2,10 +2,12 @@
 
 import os
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.api.session import from_epochs
+from anabranch.errors import ProgramError
 from anabranch.testing import ParallelRun, run_parallel
 from tests.event_time.timed_programs import COLUMNS, STEPS, build, cuts, rows, windows
 
@@ -98,3 +100,11 @@ def test_a_silent_key_gives_its_last_window_and_keeps_no_state(tmp_path):
     assert [row.k for row in run.output] == list(range(20)) and run.output == stream.run_sequential()
     manifest = run.checkpoint.latest()
     assert manifest.facts.watermarks.values == {"event_time": 26, "aggregate": 26}
+
+
+@pytest.mark.parametrize("size", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("columns", ["at timestamp", "at date", "at long"])
+@pytest.mark.parametrize("option", ["lateness", "every"])
+def test_a_duration_that_is_no_number_is_refused_by_name(size, columns, option):
+    with pytest.raises(ProgramError, match=f"event_time at .*: {option}=.*expected a duration that ends"):
+        from_epochs([[]], columns).event_time("at", **{option: size})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import heapq
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -109,6 +110,8 @@ class TimeScale:
         elif isinstance(size, bool) or not isinstance(size, (int, float)):
             raise SchemaError(f"expected a number or a timedelta as a duration, found {size!r}")
         else:
+            if not math.isfinite(size):
+                raise SchemaError(f"expected a duration that ends, found {size!r}")
             second = {"clock": 1000, "date": 1, "number": 1}.get(self.kind, 1_000_000)
             whole = round(size * second) if second > 1 else size
         if whole != int(whole):
