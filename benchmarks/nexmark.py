@@ -37,7 +37,7 @@ import pyarrow.parquet as pq
 import anabranch as ab
 from benchmarks import _nexmark_plain as plain
 from benchmarks import _nexmark_spark as native
-from benchmarks._spark import apart, processor_time, spark_session
+from benchmarks._spark import ProcessorTime, apart, processor_time, spark_session
 from examples.nexmark.events import EVENTS, events
 from examples.nexmark.queries import PARTITIONED, QUERIES, run
 
@@ -66,6 +66,8 @@ class Cost:
 
     processor_s: float
     seconds: float
+    parts: ProcessorTime | None = None
+    """Of driver, JVM and workers, if it is a query on Spark."""
 
 
 def write_files(place: Path, size: Size) -> None:
@@ -90,15 +92,16 @@ class Marks:
     """Seconds of the processors and of the clock at the end of every group."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[float, float]] = []
+        self.found: list[tuple[ProcessorTime, float]] = []
 
     def now(self) -> None:
-        self.found.append((processor_time().total_s, time.perf_counter()))
+        self.found.append((processor_time(), time.perf_counter()))
 
     def cost(self) -> Cost:
         """From the end of the first group to the last mark."""
         first, last = self.found[0], self.found[-1]
-        return Cost(last[0] - first[0], last[1] - first[1])
+        used = last[0].since(first[0])
+        return Cost(used.total_s, last[1] - first[1], used)
 
 
 def run_ours(spark: Any, name: str, source: Path, scratch: Path, size: Size) -> Cost:
@@ -223,9 +226,18 @@ def _is_right(name: str, scratch: Path, number: int) -> bool:
 def _line(costs: dict[str, list[Cost]], size: Size) -> str:
     return ", ".join(
         f"{side} {statistics.median(each.processor_s for each in found):.2f} processor s and "
-        f"{statistics.median(each.seconds for each in found):.2f} s"
+        f"{statistics.median(each.seconds for each in found):.2f} s" + _where(found)
         for side, found in costs.items()
     )
+
+
+def _where(found: list[Cost]) -> str:
+    """In which processes the seconds were."""
+    parts = [each.parts for each in found if each.parts is not None]
+    if not parts:
+        return ""
+    of = (statistics.median(getattr(each, name) for each in parts) for name in ("workers_s", "driver_s", "jvm_s"))
+    return " (workers {:.2f}, driver {:.2f}, JVM {:.2f})".format(*of)
 
 
 def ratios(costs: dict[str, dict[str, list[Cost]]], other: str) -> dict[str, float]:
