@@ -191,6 +191,7 @@ def q6(groups: Groups) -> Iterator[list[Row]]:
     timers: list[tuple[datetime.datetime, int, int]] = []
     sold: dict[int, collections.deque[int]] = collections.defaultdict(lambda: collections.deque(maxlen=10))
     latest = datetime.datetime.min.replace(tzinfo=UTC)
+    begun = 0
 
     def closed(until: datetime.datetime) -> list[Row]:
         out = []
@@ -207,7 +208,8 @@ def q6(groups: Groups) -> Iterator[list[Row]]:
             latest = max(latest, bid[1])
             known = best.get(number)
             if known is None:
-                heapq.heappush(timers, (expires, len(best), number))
+                begun += 1  # of equal times the one that waits longer; `len(best)` falls when auctions close
+                heapq.heappush(timers, (expires, begun, number))
             if known is None or bid[2] > known[1]:
                 best[number] = seller, bid[2]
         yield closed(latest - LATE)
@@ -244,15 +246,15 @@ def q7(groups: Groups) -> Iterator[list[Row]]:
 
 
 def q8(groups: Groups) -> Iterator[list[Row]]:
-    came: dict[int, dict[tuple[int, str], None]] = collections.defaultdict(dict)
-    sold: dict[int, set[int]] = collections.defaultdict(set)
+    came: dict[int, dict[int, dict[str, None]]] = collections.defaultdict(lambda: collections.defaultdict(dict))
+    sold: dict[int, dict[int, None]] = collections.defaultdict(dict)
 
     def closed(until: float) -> list[Row]:
         out = []
         for start in sorted(start for start in came if start + 10 <= until):
-            sellers = sold.pop(start, set())
-            at = datetime.datetime.fromtimestamp(start, UTC)
-            out += [(number, name, at) for number, name in came.pop(start) if number in sellers]
+            # A pair is there when its second side is: all that came, then sellers in the order of their first offers.
+            persons, at = came.pop(start), datetime.datetime.fromtimestamp(start, UTC)
+            out += [(number, name, at) for number in sold.pop(start, ()) for name in persons.get(number, ())]
         return out
 
     latest = 0.0
@@ -262,9 +264,9 @@ def q8(groups: Groups) -> Iterator[list[Row]]:
             latest = max(latest, seconds)
             start = int(seconds // 10) * 10
             if kind == 0:
-                came[start][row[1], row[2]] = None
+                came[start][row[1]][row[2]] = None
             else:
-                sold[start].add(row[1])
+                sold[start][row[1]] = None
         yield closed(latest - LATENESS)
     yield closed(float("inf"))
 
