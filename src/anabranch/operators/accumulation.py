@@ -19,7 +19,7 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anabranch.operators.library_operator import LibraryOperator, configured, fields
+from anabranch.operators.library_operator import LibraryOperator, UserFunction, configured, fields
 from anabranch.program.calling import emitted
 from anabranch.program.elastic import Concurrency
 from anabranch.program.graph import Keyed
@@ -132,7 +132,9 @@ def accumulate_logic(
         commutative=commutative,
         concurrency=concurrency,
         description=f"{', '.join(names)}: one copy per {block:,} positions, merged every {every:,}, {order}",
-        functions=tuple((f"the merge of {each}", combine) for each, _, combine in accumulators),
+        functions=tuple(
+            UserFunction(f"the merge of {each}", combine, (each, each), each) for each, _, combine in accumulators
+        ),
         load="CL",
     )
     return Keyed(prototype, "take", fields(count=0, part=None, stretch=None, total=None))

@@ -8,15 +8,8 @@ import inspect
 import types
 from typing import Any
 
-from anabranch.compiler.models.built_in import (
-    ORDERING_REASONS,
-    block_of,
-    built_in_model,
-    ordered_blocks,
-    remedy_of,
-    together,
-    told_unfollowed,
-)
+from anabranch.compiler.models.blocks import block_of, ordered_blocks, remedy_of, told_unfollowed
+from anabranch.compiler.models.built_in import ORDERING_REASONS, built_in_model, together
 from anabranch.compiler.models.elastic_models import elastic_model, is_elastic
 from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.inference import infer

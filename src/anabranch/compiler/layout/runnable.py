@@ -68,7 +68,7 @@ def _watched_code(logic: Logic) -> Any:
     """The user's part of an operator: functions that the library calls, or all of it."""
     target = logic.prototype if isinstance(logic, Keyed) else getattr(logic, "function", logic)
     functions = getattr(target, "functions", None) if isinstance(target, LibraryOperator) else None
-    return target if functions is None else [function for _, function in functions]
+    return target if functions is None else [each.function for each in functions]
 
 
 def _refuse_doors(operator: PlannedOperator, target: Any) -> None:

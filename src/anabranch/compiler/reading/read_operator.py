@@ -11,6 +11,7 @@ import collections
 import dataclasses
 import functools
 import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch.compiler.reading import (
@@ -26,7 +27,7 @@ from anabranch.compiler.reading import (
     statements,
     subscripts,
 )
-from anabranch.compiler.reading.facts import Kind
+from anabranch.compiler.reading.facts import Facts, Kind
 from anabranch.compiler.reading.kinds import is_plain_class, is_record, static_attribute
 from anabranch.compiler.reading.outliving import look_at_what_outlives
 from anabranch.compiler.reading.reading_state import Handlers, Reading, TooLargeError
@@ -53,7 +54,7 @@ from anabranch.program.source_code import NoSource, tree_of
 _MOST_PASSES = 8
 INTERNAL = "the compiler failed on it"
 
-_HANDLERS = Handlers(
+HANDLERS = Handlers(
     expressions={
         **names.EXPRESSIONS,
         **attributes.EXPRESSIONS,
@@ -70,12 +71,13 @@ _HANDLERS = Handlers(
 )
 
 
-def _read_until_settled(reading: Reading, target: Any, method: str | None, fields: tuple[StateField, ...]) -> None:
-    """Read the call of `target` (or of its method) with one tuple, until nothing new is learned."""
+def read_until_settled(reading: Reading, fields: tuple[StateField, ...], once: Callable[[], None]) -> None:
+    """Read what `once` reads of the user's, again and again, until nothing new is learned."""
     try:
         for _ in range(_MOST_PASSES):
             before = reading.heap.version
-            _read_once(reading, target, method, fields)
+            _begin_pass(reading, fields)
+            once()
             if before == reading.heap.version or not (reading.lazy or reading.fields or reading.keyed):
                 break
         else:
@@ -95,7 +97,7 @@ def _read_until_settled(reading: Reading, target: Any, method: str | None, field
         reading.unknown(None, f"{INTERNAL}: {type(problem).__name__}: {problem}")
 
 
-def _read_once(reading: Reading, target: Any, method: str | None, fields: tuple[StateField, ...]) -> None:
+def _begin_pass(reading: Reading, fields: tuple[StateField, ...]) -> None:
     reading.passes += 1
     reading.facts.emissions.clear()
     reading.returns.clear()
@@ -104,7 +106,6 @@ def _read_once(reading: Reading, target: Any, method: str | None, fields: tuple[
     reading.flow.variables.clear()
     reading.flow.least = reading.flow.most = 0
     reading.flow.alive = True
-    row = Value(types=ROW_TYPES, objects=frozenset({TUPLE}), text=Text("t"))
     for field in fields:
         if field.factory is not None:
             made = reading.call(reading.shared(field.factory, f"the factory of {field.name}"), [], {}, reading.start)
@@ -115,6 +116,13 @@ def _read_once(reading: Reading, target: Any, method: str | None, fields: tuple[
         held = reading.facts.objects.get(identity)
         if isinstance(held, dict) and held:
             reading.keep(name, Value(types=frozenset(map(type, held.values()))), reading.start)
+
+
+def _read_once(reading: Reading, target: Any, method: str | None, beside: Sequence[Beside]) -> None:
+    """Read one call with one tuple; before it the other methods, for what they may leave in the state."""
+    for other in beside:
+        _read_beside(reading, other)
+    row = Value(types=ROW_TYPES, objects=frozenset({TUPLE}), text=Text("t"))
     path = "self" if not isinstance(target, (types.FunctionType, type)) else target.__name__
     reading.operator_reached = False
     value = reading.shared(target, path)
@@ -125,6 +133,33 @@ def _read_once(reading: Reading, target: Any, method: str | None, fields: tuple[
         arguments = []
     reading.result = reading.call(value, arguments, {}, reading.start)
     _hand_over_result(reading)
+
+
+@dataclasses.dataclass(frozen=True)
+class Beside:
+    """Another method that is called with the same state: with a tuple of these columns, with a time, or with nothing."""
+
+    target: Any
+    method: str
+    schema: Schema | None
+    takes_tuple: bool = True
+
+
+def _read_beside(reading: Reading, other: Beside) -> None:
+    """Read what another method may put into the state; what else is to be said of it is said where it is read itself."""
+    facts, schema = reading.facts, reading.schema
+    reading.facts, reading.schema = Facts(objects=facts.objects), other.schema
+    reading.operator_reached = False
+    method = attributes.attribute_of(reading, reading.shared(other.target, "self"), other.method, reading.start)
+    row = Value(types=ROW_TYPES, objects=frozenset({TUPLE}), text=Text("t"))
+    reading.call(method, [row] if other.takes_tuple else [], {}, reading.start)
+    reading.facts, reading.schema = facts, schema
+    reading.returns.clear()
+    reading.outliving.clear()
+    reading.active.clear()
+    reading.flow.variables.clear()
+    reading.flow.least = reading.flow.most = 0
+    reading.flow.alive = True
 
 
 def _hand_over_result(reading: Reading) -> None:
@@ -280,9 +315,10 @@ def read(
     fallback: Location | None = None,
     objects: dict[int, Any] | None = None,
     takes_tuple: bool = True,
+    beside: Sequence[Beside] = (),
 ) -> Reading:
-    """Read an operator once, with these dicts taken for state."""
-    reading = Reading(_HANDLERS, schema, keyed or {}, {field.name: field for field in fields})
+    """Read an operator, with these dicts taken for state; `beside` are its other methods, which share its fields."""
+    reading = Reading(HANDLERS, schema, keyed or {}, {field.name: field for field in fields})
     reading.facts.objects.update(objects or {})
     reading.takes_tuple = takes_tuple
     function = top_function(target, method)
@@ -304,7 +340,7 @@ def read(
         reading.frame.file = fallback.file
         reading.start = reading.tree = ast.Constant(None, lineno=fallback.line, col_offset=0)
     _refuse_threads(reading, owner)
-    _read_until_settled(reading, target, method, fields)
+    read_until_settled(reading, fields, lambda: _read_once(reading, target, method, beside))
     return reading
 
 

@@ -160,7 +160,7 @@ class Reading:
         self.sent: Value = NOTHING
         self._element_cache: dict[int, Value] = {}
         self._plain: dict[int, bool] = {}
-        self._columns: dict[str, Value] = {}
+        self._columns: dict[tuple[int, str], Value] = {}
 
     # -- reporting ----------------------------------------------------------------------------------------
 
@@ -316,9 +316,9 @@ class Reading:
 
     def column(self, name: str) -> Value:
         """A column of the input tuple."""
-        kept = self._columns.get(name)
+        kept = self._columns.get((id(self.schema), name))
         if kept is None:
-            kept = self._columns[name] = self._column(name)
+            kept = self._columns[id(self.schema), name] = self._column(name)
         return kept
 
     def _column(self, name: str) -> Value:

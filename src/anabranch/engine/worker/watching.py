@@ -94,7 +94,7 @@ def _code_of(logic: Any) -> list[Any]:
     target = logic.prototype if isinstance(logic, Keyed) else getattr(logic, "function", logic)
     functions = getattr(target, "functions", None)
     if functions is not None and is_library(type(target).__module__):
-        return [function for _, function in functions]
+        return [each.function for each in functions]
     fields = logic.fields if isinstance(logic, Keyed) else ()
     return [target, *(field.factory for field in fields), *(field.default for field in fields)]
 

@@ -137,7 +137,7 @@ class WindowColumns:
         if self._is_paned and bool(((panes - self._many < gone) & ~late).any()):
             return None  # late for some of its windows
         slots = key_slots(batch, [schema.names.index(name) for name in self._shape.key])
-        functions = [self._kind.functions[test][1] for _, _, test in self._shape.measures if test >= 0]
+        functions = [self._kind.functions[test].function for _, _, test in self._shape.measures if test >= 0]
         masks = None if slots is None else tests_of(functions, schema, batch)
         if slots is None or masks is None:
             return None
