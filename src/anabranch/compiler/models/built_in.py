@@ -12,12 +12,11 @@ from typing import Any
 from anabranch.compiler.models.blocks import block_of, ordered_blocks, remedy_of
 from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.inference import infer
+from anabranch.compiler.models.sharing import members_sharing_state
 from anabranch.compiler.models.users_functions import users_functions
-from anabranch.compiler.reading.facts import Facts, Kind
-from anabranch.errors import ProgramError
+from anabranch.compiler.reading.facts import Facts
 from anabranch.operators.library_operator import LibraryOperator
 from anabranch.operators.shared_state import Members
-from anabranch.operators.timers import TIMER_FIELDS, TimedOperator
 from anabranch.program.graph import (
     DeadLetters,
     Feedback,
@@ -30,7 +29,6 @@ from anabranch.program.graph import (
     Route,
     Source,
     Spread,
-    StateField,
     Union,
     Watermark,
 )
@@ -120,33 +118,12 @@ def _library_operator(node: Node, logic: Keyed, read: list[Inference]) -> Model:
         state = Property(State.UNKNOWN, f"{node.kind} has no key: it keeps one state for the whole stream", here)
     made = _library_model(node, logic.prototype, state, read)
     if isinstance(logic.prototype, Members):
-        _read_members(node, logic, logic.prototype, read)
+        notes, unfollowed = members_sharing_state(node, logic, logic.prototype, read)
+        made = dataclasses.replace(made, notes=(*made.notes, *notes), unfollowed=unfollowed)
     if logic.punctuated:
         inputs = Property((Input.EXPECTING,) * max(1, len(logic.methods)), "its windows end with punctuations", here)
         made = dataclasses.replace(made, inputs=inputs)
     return dataclasses.replace(made, case=1) if made.is_safe else made
-
-
-def _read_members(node: Node, logic: Keyed, found: Members, read: list[Inference]) -> None:
-    """Read operators that share state; ProgramError if one keeps anything beside what it declared."""
-    for target, member in zip(found.operators_within(), found.members, strict=True):
-        declared = tuple(field for field in logic.fields if field.name in member.fields)
-        declared += tuple(StateField(name) for name in TIMER_FIELDS if member.timed)
-        for method in ("process", "on_timer", "on_end"):
-            if getattr(member.kind, method) is getattr(TimedOperator, method, None):
-                continue
-            takes = member.takes if method == "process" else None
-            seen = infer(
-                target, method, takes, member.gives, "process", declared, node.location, takes_tuple=method != "on_end"
-            )
-            read.append(seen)
-            writes = seen.facts.of(Kind.WRITE)
-            if writes or seen.dicts:
-                what = f"{writes[0].text} ({writes[0].location})" if writes else ", ".join(sorted(seen.dicts.values()))
-                raise ProgramError(
-                    f"{node.title}: {member.kind.__name__}.{method}() keeps something beside the state it declared: "
-                    f"{what}. Declare it: ab.state(…)"
-                )
 
 
 def _library_model(

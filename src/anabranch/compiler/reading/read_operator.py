@@ -86,6 +86,7 @@ def read_until_settled(reading: Reading, fields: tuple[StateField, ...], once: C
             text = f"{how}: an error that was caught may have its own special methods, or hold what has"
             reading.facts.add(Kind.UNKNOWN, text, location)
         _look_for_aliases(reading)
+        _look_for_identity_of_kept(reading)
         _look_for_what_is_not_data(reading)
         look_at_what_outlives(reading)
     except TooLargeError:
@@ -107,11 +108,7 @@ def _begin_pass(reading: Reading, fields: tuple[StateField, ...]) -> None:
     reading.flow.least = reading.flow.most = 0
     reading.flow.alive = True
     for field in fields:
-        if field.factory is not None:
-            made = reading.call(reading.shared(field.factory, f"the factory of {field.name}"), [], {}, reading.start)
-        else:
-            made = reading.shared(field.default, f"the default of {field.name}")
-        reading.keep(field.name, made, reading.start)
+        _keep_first(reading, field)
     for identity, name in reading.keyed.items():
         held = reading.facts.objects.get(identity)
         if isinstance(held, dict) and held:
@@ -135,25 +132,41 @@ def _read_once(reading: Reading, target: Any, method: str | None, beside: Sequen
     _hand_over_result(reading)
 
 
+def _keep_first(reading: Reading, field: StateField) -> None:
+    if field.factory is not None:
+        made = reading.call(reading.shared(field.factory, f"the factory of {field.name}"), [], {}, reading.start)
+    else:
+        made = reading.shared(field.default, f"the default of {field.name}")
+    reading.keep(field.name, made, reading.start)
+
+
 @dataclasses.dataclass(frozen=True)
 class Beside:
-    """Another method that is called with the same state: with a tuple of these columns, with a time, or with nothing."""
+    """Another method with the same state, called with a tuple of these columns (or a time), or with nothing.
+
+    `fields` are those of its operator, if that is another: what two have under one name is one.
+    """
 
     target: Any
     method: str
     schema: Schema | None
     takes_tuple: bool = True
+    fields: tuple[StateField, ...] = ()
 
 
 def _read_beside(reading: Reading, other: Beside) -> None:
-    """Read what another method may put into the state; what else is to be said of it is said where it is read itself."""
-    facts, schema = reading.facts, reading.schema
+    """Read what another method may put into the state; what else there is to say is said where it is read itself."""
+    facts, schema, fields = reading.facts, reading.schema, reading.fields
     reading.facts, reading.schema = Facts(objects=facts.objects), other.schema
+    reading.fields = {**fields, **{field.name: field for field in other.fields}}
+    for field in other.fields:
+        if field.name not in fields:
+            _keep_first(reading, field)
     reading.operator_reached = False
     method = attributes.attribute_of(reading, reading.shared(other.target, "self"), other.method, reading.start)
     row = Value(types=ROW_TYPES, objects=frozenset({TUPLE}), text=Text("t"))
     reading.call(method, [row] if other.takes_tuple else [], {}, reading.start)
-    reading.facts, reading.schema = facts, schema
+    reading.facts, reading.schema, reading.fields = facts, schema, fields
     reading.returns.clear()
     reading.outliving.clear()
     reading.active.clear()
@@ -213,6 +226,16 @@ def _look_for_aliases(reading: Reading) -> None:
             fields = {place for place in kept.stored_at if place[0] == "field"}
             if len(places) + bool(fields) > 1 or any(place[2] for place in places):
                 _aliased(reading, field, field)
+
+
+def _look_for_identity_of_kept(reading: Reading) -> None:
+    """What state holds is equal after a restart, but another object than what it was compared with by identity."""
+    fields = {Kept(field) for field in reading.fields}
+    held = reading.heap.reach({*fields, *(each for field in reading.fields for each in reading.kept(field).objects)})
+    for objects, location in reading.compared if fields else ():
+        if objects & held:
+            text = "compares what it keeps by identity: what is kept is equal later, but not the same object"
+            reading.facts.add(Kind.CHANCE, text, location)
 
 
 def _look_for_what_is_not_data(reading: Reading) -> None:

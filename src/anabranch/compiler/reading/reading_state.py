@@ -149,6 +149,7 @@ class Reading:
         self.branch_depth = 0
         self.emits_from_generator = False
         self.generators: dict[Site, GeneratorMade] = {}
+        self.compared: list[tuple[Objects, Location]] = []  # by identity
         #: Where errors that were caught are used; whether one is made that is more than a text.
         self.caught_used: list[tuple[Location, str]] = []
         self.makes_odd_errors = False
