@@ -177,6 +177,9 @@ class _Pickler(cloudpickle.Pickler):
         kind = type(obj)
         if kind is functools.cached_property:  # it holds a lock
             return _cached_property, (obj.func, obj.attrname)
+        if kind is types.FunctionType and obj.__code__ is _DISPATCH:  # it holds a cache of weak references
+            attributes = {name: each for name, each in vars(obj).items() if name not in _OF_DISPATCH}
+            return _blank_dispatch, (), ([*obj.registry.items()], attributes), None, None, _fill_dispatch
         if kind is memoryview:  # cloudpickle would make bytes of it, and a tuple of a calendar date
             return _view_of, (whole_of_view(obj),)
         if (
@@ -204,6 +207,26 @@ class _Pickler(cloudpickle.Pickler):
 
 def _set_factory(made: collections.defaultdict[Any, Any], factory: Any) -> None:
     made.default_factory = factory
+
+
+_DISPATCH = functools.singledispatch(abs).__code__  # type: ignore[attr-defined]
+_OF_DISPATCH = ("register", "dispatch", "registry", "_clear_cache")
+
+
+def _blank_dispatch() -> Any:
+    return functools.singledispatch(_without_implementation)
+
+
+def _without_implementation(_: Any) -> None:
+    """Stands in a function that goes by the class of its argument until it has its implementations."""
+
+
+def _fill_dispatch(made: Any, state: tuple[list[tuple[type, Any]], dict[str, Any]]) -> None:
+    implementations, attributes = state
+    for kind, each in implementations:
+        made.register(kind, each)
+    vars(made).update(attributes)
+    functools.update_wrapper(made, implementations[0][1], updated=())
 
 
 def _view_of(whole: bytes | bytearray) -> memoryview:

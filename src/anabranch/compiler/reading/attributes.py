@@ -223,6 +223,8 @@ def _member(reading: Reading, value: Value, kind: type, member: Any, name: str, 
         return reading.shared(member.__func__, path)
     if isinstance(member, classmethod):
         return _bound(reading, reading.shared(kind, kind.__name__), name, member.__func__)
+    if isinstance(member, functools.singledispatchmethod):
+        return _bound(reading, value, name, member.dispatcher)
     if isinstance(member, types.MemberDescriptorType):  # a slot
         try:
             owner = value.only

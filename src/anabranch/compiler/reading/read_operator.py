@@ -162,11 +162,13 @@ def _read_beside(reading: Reading, other: Beside) -> None:
     for field in other.fields:
         if field.name not in fields:
             _keep_first(reading, field)
+    operator, reading.operator = reading.operator, other.target
     reading.operator_reached = False
     method = attributes.attribute_of(reading, reading.shared(other.target, "self"), other.method, reading.start)
     row = Value(types=ROW_TYPES, objects=frozenset({TUPLE}), text=Text("t"))
     reading.call(method, [row] if other.takes_tuple else [], {}, reading.start)
     reading.facts, reading.schema, reading.fields = facts, schema, fields
+    reading.operator = operator
     reading.returns.clear()
     reading.outliving.clear()
     reading.active.clear()
