@@ -62,6 +62,10 @@ class Accumulate(LibraryOperator):
     stretch: Values | None
     total: Values | None
 
+    def users_code(self) -> list[tuple[str, Any]]:
+        made = [(f"the factory of {name}", first) for name, first in zip(self.names, self.firsts, strict=True)]
+        return [*super().users_code(), (type(self.user).__name__, self.user), *made]
+
     def take(self, t: Any) -> list[Any]:
         """One tuple, as one thread takes it."""
         outputs: list[list[Any]] = []

@@ -66,6 +66,10 @@ class LibraryOperator:
     description: str = ""
     load: Load = Load()
 
+    def users_code(self) -> list[tuple[str, Any]]:
+        """What it holds of the user's, and what that is: it is part of its class, where nobody would look for it."""
+        return [(each.what, each.function) for each in self.functions]
+
     def note(self, what: str, number: int = 1) -> None:
         """Count something that is not as it should be."""
         count_anomaly(self.operator_name, what, number)

@@ -192,6 +192,9 @@ class _Pickler(cloudpickle.Pickler):
             return iso_calendar_of, (tuple(obj),)
         if kind is functools._lru_cache_wrapper and self._keeps_caches:
             return kept_cache(obj)
+        if kind is functools._lru_cache_wrapper and not is_library(obj.__module__):  # by its name nobody may find it
+            parameters = obj.cache_parameters()
+            return _cached, (obj.__wrapped__, parameters["maxsize"], parameters["typed"])
         if _is_copied_plainly(kind):
             state = dict(attributes_of(obj)), [child for _, child in held_by_container(obj)]
             return _blank, (kind,), state, None, None, _fill_blank
@@ -207,6 +210,10 @@ class _Pickler(cloudpickle.Pickler):
 
 def _set_factory(made: collections.defaultdict[Any, Any], factory: Any) -> None:
     made.default_factory = factory
+
+
+def _cached(function: Any, maxsize: int | None, typed: bool) -> Any:
+    return functools.lru_cache(maxsize, typed)(function)
 
 
 _DISPATCH = functools.singledispatch(abs).__code__  # type: ignore[attr-defined]

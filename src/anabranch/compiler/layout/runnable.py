@@ -16,7 +16,6 @@ from anabranch.compiler.rewriting.whole_object import whole
 from anabranch.errors import ProgramError, StateError
 from anabranch.operators.guarding import Guarding, guarded
 from anabranch.operators.library_operator import LibraryOperator
-from anabranch.operators.shared_state import Members
 from anabranch.program.graph import Feedback, Filter, FlatMap, Keyed, Logic, Map, Node, Process, Source
 from anabranch.program.model import Block, State
 from anabranch.program.object_reach import changes_in_globals
@@ -67,10 +66,7 @@ def runnable(operator: PlannedOperator, copies: Mapping[int, Node]) -> Node:
 def _watched_code(logic: Logic) -> Any:
     """The user's part of an operator: functions that the library calls, or all of it."""
     target = logic.prototype if isinstance(logic, Keyed) else getattr(logic, "function", logic)
-    if isinstance(target, Members):
-        return target.operators_within()
-    functions = getattr(target, "functions", None) if isinstance(target, LibraryOperator) else None
-    return target if functions is None else [each.function for each in functions]
+    return [each for _, each in target.users_code()] if isinstance(target, LibraryOperator) else target
 
 
 def _refuse_doors(operator: PlannedOperator, target: Any) -> None:
