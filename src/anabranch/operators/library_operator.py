@@ -35,7 +35,7 @@ class UserFunction(NamedTuple):
     function : callable
     takes : tuple of str
         What it is called with: ``tuple`` (of the input), ``left``, ``right`` (of one of two inputs, or None), a column
-        (``column x``), ``matched`` (tuples, by names that are no columns), or what was given under that name.
+        (``column x``), ``matched a b`` (lists of tuples by these names), or what was given under that name.
     gives : str
         The name under which what it returns is kept, and given to those that take it; empty: it goes no further.
     """

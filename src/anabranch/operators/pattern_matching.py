@@ -286,16 +286,17 @@ def match_logic(
         raise SchemaError("the columns of what emit returns are unknown; give schema='…'")
     else:
         columns = Schema.of(output)
+    matched = f"matched {' '.join(names)}"
     functions = [
         UserFunction(
             f"the condition of the step {each.name!r}",
             each.condition,
-            ("tuple", "matched") if each.sees_matched else ("tuple",),
+            ("tuple", matched) if each.sees_matched else ("tuple",),
         )
         for each in steps
     ]
     if emit is not None:
-        functions.append(UserFunction("its emit function", emit, ("matched",)))
+        functions.append(UserFunction("its emit function", emit, (matched,)))
     prototype = configured(
         Match,
         name,

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import types
 from collections.abc import Sequence
 from typing import Any
 
 from anabranch.compiler.reading import attributes
+from anabranch.compiler.reading.displays import make_object
 from anabranch.compiler.reading.emitting import hand_over
 from anabranch.compiler.reading.facts import Fact
 from anabranch.compiler.reading.read_operator import HANDLERS, read_until_settled, top_function
 from anabranch.compiler.reading.reading_state import Reading
-from anabranch.compiler.reading.values import ROW_TYPES, TUPLE, NoneType, Text, Value
+from anabranch.compiler.reading.values import NOTHING, ROW_TYPES, TUPLE, NoneType, Text, Value
 from anabranch.operators.library_operator import UserFunction
 from anabranch.program.graph import Location, StateField
 from anabranch.program.schema import Schema
@@ -41,17 +43,16 @@ def read_functions(
     names = {field.name for field in (*fields, *given)}
     reading = Reading(HANDLERS, schema, {}, {field.name: field for field in (*given, *fields)})
     found: dict[Any, tuple[Called, Fact]] = {}
+    starts = [_start_of(each, fallback) for each in calls]  # once: what is made is named by the node that makes it
 
     def once() -> None:
-        for each in calls:
-            _start_at(reading, each, fallback)
+        for each, (file, start) in zip(calls, starts, strict=True):
+            reading.frame.file, reading.start, reading.tree = file, start, start
             # What one leaves behind of its own run is not for the next.
             reading.returns.clear()
             reading.active.clear()
             reading.flow.variables.clear()
             reading.flow.alive = True
-            # Tuples by names that are no columns are read as columns of which nothing is known.
-            reading.schema = None if "matched" in each.how.takes else schema
             made = _call(reading, each, names)
             if each.how.gives:
                 reading.keep(each.how.gives, made, reading.start)
@@ -90,11 +91,23 @@ def _taken(reading: Reading, name: str, names: set[str]) -> Value:
         return Value(types=ROW_TYPES | {NoneType}, objects=frozenset({TUPLE}))
     if name.startswith("column "):
         return reading.column(name.removeprefix("column "))
-    return Value(types=ROW_TYPES, objects=frozenset({TUPLE}))
+    return _matched(reading, name.split()[1:])
 
 
-def _start_at(reading: Reading, each: Called, fallback: Location) -> None:
+def _matched(reading: Reading, steps: list[str]) -> Value:
+    """What a pattern has matched so far: an object with a new list of tuples under each name."""
+    made = make_object(reading, reading.start, frozenset({types.SimpleNamespace}), NOTHING, "matched")
+    row = Value(types=ROW_TYPES, objects=frozenset({TUPLE}))
+    for name in (*steps, "tuples"):
+        taken = make_object(reading, reading.start, frozenset({list}), row, f"matched {name}")
+        for each in made.objects:
+            reading.heap.put_attribute(each, name, taken)
+    return made
+
+
+def _start_of(each: Called, fallback: Location) -> tuple[str, ast.AST]:
+    """The file of a function, and a node for its first line."""
     function = top_function(each.how.function, each.method)
     line = fallback.line if function is None else function.__code__.co_firstlineno
-    reading.frame.file = fallback.file if function is None else function.__code__.co_filename
-    reading.start = reading.tree = ast.Constant(None, lineno=line, col_offset=0)
+    file = fallback.file if function is None else function.__code__.co_filename
+    return file, ast.Constant(None, lineno=line, col_offset=0)
