@@ -49,7 +49,7 @@ def users_functions(
                 raise _more_than_accumulators(node, what, fact)
             blocks.append(block_of(fact, f"{what}: "))
         elif fact.kind in TRUSTED:
-            watched = "" if isinstance(target, Accumulate) else told_unfollowed([fact], function)
+            watched = told_unfollowed([fact], function)
             unfollowed = unfollowed or watched
             how = "watched where it runs" if watched else "taken on trust"
             notes.append(Property("note", f"{how}: {what}: {fact.text}", fact.location))
