@@ -69,7 +69,8 @@ _MEMBERS = _methods("default=None", "self.held = {x}") + _methods(
 ).replace("class Op", "class Other")
 _ACCUMULATOR = (
     "class Op(ab.Operator):\n    held = ab.accumulator(factory={first}, merge=merge)\n\n"
-    "    def process(self, t):\n        {process}\n\n    def result(self):\n        {result}\n        yield 'all', len(self.held)\n"
+    "    def process(self, t):\n        {process}\n\n"
+    "    def result(self):\n        {result}\n        yield 'all', len(self.held)\n"
 )
 
 #: One function leaves `{x}` somewhere, another changes it: what defines the operator, and what puts it into a program.
@@ -85,7 +86,8 @@ PAIRS = {
     ),
     "create and remove": (
         "def remove(a, v):\n    del a[0]\n    return a\n" + _ADD,
-        "return s.aggregate(by='k', window=ab.sliding(2), n=ab.agg.custom(lambda: {x}, add, len, 'long', 'x', remove=remove))",
+        "n = ab.agg.custom(lambda: {x}, add, len, 'long', 'x', remove=remove)\n"
+        "return s.aggregate(by='k', window=ab.sliding(2), n=n)",
     ),
     "a factory and process": (_methods("factory=lambda: {x}", "self.held.append(t.x)"), _PROCESS),
     "process and the next call": (
@@ -111,7 +113,8 @@ PAIRS = {
     "on_broadcast and process": (
         _methods(
             "default=None",
-            "if self.held is None:\n    self.held = self.told.get('a')\nif self.held is not None:\n    self.held.append(1)",
+            "if self.held is None:\n    self.held = self.told.get('a')\n"
+            "if self.held is not None:\n    self.held.append(1)",
             on_broadcast="self.told['a'] = {x}",
         ).replace("\n\n", "\n    told = ab.broadcast(factory=dict)\n\n", 1),
         "return s.process(Op(), by='k', broadcast=rules, schema=OUT)",
@@ -127,14 +130,20 @@ PAIRS = {
         + _ACCUMULATOR.format(first="list", process="pass", result="self.held.append(1)"),
         "return s.accumulate(Op(), schema=OUT, block=3, every=6)",
     ),
-    "a key and itself": ("", "return s.aggregate(by=ab.key(lambda t: {x}.append(1) or len({x}), 'n long'), window=ab.running(), c=ab.agg.count())"),
+    "a key and itself": (
+        "key = ab.key(lambda t: {x}.append(1) or len({x}), 'n long')\n",
+        "return s.aggregate(by=key, window=ab.running(), c=ab.agg.count())",
+    ),
     "a column and itself": ("", "return s.select('k', n=(lambda t: {x}.append(1) or len({x}), 'long'))"),
     "a condition and the next": (
         "",
         "return s.match(by='k', pattern=[ab.step('a', lambda t: {x}.append(1) or len({x}) > 0), "
         "ab.step('b', lambda t, m: len({x}) % 2 == 0)], emit=lambda m: (m.b[0].k, len(m.a)), schema=OUT)",
     ),
-    "what tells a deletion and itself": ("", "return s.changes(by='k', deleted=lambda t: {x}.append(1) or len({x}) % 2 == 0)"),
+    "what tells a deletion and itself": (
+        "",
+        "return s.changes(by='k', deleted=lambda t: {x}.append(1) or len({x}) % 2 == 0)",
+    ),
     "a join's function and itself": (
         "def both(a, b):\n    {x}.append(a.x)\n    return a.k, len({x})\n",
         "return s.join(s, by='k', window=ab.count(2), function=both, schema=OUT)",
@@ -168,7 +177,9 @@ def programs(seed: int, detours: bool = True) -> Iterator[HandedOver]:
     choice = Random(seed)
     for pair, (defined, put) in PAIRS.items():
         for holder, (top, given) in {**HOLDERS, "": FRESH}.items():
-            wrapped = choice.choice(_PLAIN).replace("X", given) if detours and holder and choice.random() < 0.5 else given
+            wrapped = (
+                choice.choice(_PLAIN).replace("X", given) if detours and holder and choice.random() < 0.5 else given
+            )
             yield HandedOver(
                 f"{pair}, from {holder or 'nowhere'} by {wrapped}", _text(defined, put, top, wrapped), not holder
             )
