@@ -19,20 +19,23 @@ def members_sharing_state(
 ) -> tuple[tuple[Property, ...], str]:
     """Read them; notes, and what is watched. ProgramError if one keeps anything beside what it declared."""
     methods: list[tuple[Member, Beside]] = []
+    # Of all of them: an object that one makes may be read as one that another makes. Who writes what only another one
+    # declared is told where it runs.
+    declared = logic.fields
+    if any(member.timed for member in found.members):
+        declared += tuple(StateField(name) for name in TIMER_FIELDS)
     for target, member in zip(found.operators_within(), found.members, strict=True):
-        declared = tuple(field for field in logic.fields if field.name in member.fields)
-        declared += tuple(StateField(name) for name in TIMER_FIELDS if member.timed)
         for method in ("process", "on_timer", "on_end"):
             if getattr(member.kind, method) is not getattr(TimedOperator, method, None):
                 takes = member.takes if method == "process" else None
-                methods.append((member, Beside(target, method, takes, method != "on_end", declared)))
+                methods.append((member, Beside(target, method, takes, method != "on_end")))
     notes: list[Property] = []
     unfollowed = ""
     for member, each in methods:
         # What one of them leaves in shared state, another finds there.
         others = tuple(other for _, other in methods if other is not each)
         seen = infer(
-            *(each.target, each.method, each.schema, member.gives, "process", each.fields, node.location),
+            *(each.target, each.method, each.schema, member.gives, "process", declared, node.location),
             *(each.takes_tuple, others),
         )
         read.append(seen)

@@ -142,32 +142,24 @@ def _keep_first(reading: Reading, field: StateField) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Beside:
-    """Another method with the same state, called with a tuple of these columns (or a time), or with nothing.
-
-    `fields` are those of its operator, if that is another: what two have under one name is one.
-    """
+    """Another method with the same state, called with a tuple of these columns (or a time), or with nothing."""
 
     target: Any
     method: str
     schema: Schema | None
     takes_tuple: bool = True
-    fields: tuple[StateField, ...] = ()
 
 
 def _read_beside(reading: Reading, other: Beside) -> None:
     """Read what another method may put into the state; what else there is to say is said where it is read itself."""
-    facts, schema, fields = reading.facts, reading.schema, reading.fields
+    facts, schema = reading.facts, reading.schema
     reading.facts, reading.schema = Facts(objects=facts.objects), other.schema
-    reading.fields = {**fields, **{field.name: field for field in other.fields}}
-    for field in other.fields:
-        if field.name not in fields:
-            _keep_first(reading, field)
     operator, reading.operator = reading.operator, other.target
     reading.operator_reached = False
     method = attributes.attribute_of(reading, reading.shared(other.target, "self"), other.method, reading.start)
     row = Value(types=ROW_TYPES, objects=frozenset({TUPLE}), text=Text("t"))
     reading.call(method, [row] if other.takes_tuple else [], {}, reading.start)
-    reading.facts, reading.schema, reading.fields = facts, schema, fields
+    reading.facts, reading.schema = facts, schema
     reading.operator = operator
     reading.returns.clear()
     reading.outliving.clear()
@@ -349,6 +341,7 @@ def read(
     function = top_function(target, method)
     owner = target.__self__ if isinstance(target, types.MethodType) else target
     reading.operator = owner
+    reading.sharing = (owner, *(each.target for each in beside))
     if function is not None:
         reading.frame.file = function.__code__.co_filename
         tree = tree_of(function)
