@@ -17,9 +17,9 @@ JVM_OPTIONS = (
     "-XX:Tier4BackEdgeThreshold=400000"
 )
 
-# Spark writes three small files of its own for every epoch. By default it does so through Hadoop's FileContext, which on a
-# local disk starts 30 processes for them (chmod, readlink): 80 ms of an epoch and 40 ms of the processors. This one writes
-# the same files, checks as much before it renames them, and starts 6.
+# Spark writes three small files of its own for every epoch. By default it does so through Hadoop's FileContext, which
+# on a local disk starts 30 processes for them (chmod, readlink): 80 ms of an epoch and 40 ms of the processors. This
+# one writes the same files, checks as much before it renames them, and starts 6.
 LOG_WRITER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
