@@ -44,7 +44,7 @@ def has_session_columns(node: Node) -> bool:
 
 
 def _gap(logic: Keyed) -> int:
-    gap: int = type(logic.prototype).process.__globals__["GAP"]  # type: ignore[attr-defined]
+    gap: int = type(logic.prototype).process.__globals__["GAP"]
     return gap
 
 
