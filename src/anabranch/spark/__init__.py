@@ -11,5 +11,6 @@ sinks.py                      where output goes
 hadoop_files.py, batch_log.py files that only Hadoop reaches; what Spark wrote down of its batches
 cluster.py, slots.py          executors, and how many tasks run at once
 stopping.py                   an epoch that is cut off when its query is stopped
+spark_failures.py             another driver or the disk, told as such when Spark fails of it
 assemble.py                   all of it put together for one query
 """
