@@ -1,10 +1,10 @@
 """What a Python worker of Spark need not look through after every task.
 
 Spark has a worker collect garbage when a task ends (`pyspark/daemon.py`). That visits every object there is, and most
-of them are modules: pyarrow, numpy, pyspark, ours. It took 40 ms, where a task of a small epoch takes 5. Objects that are
-frozen are not visited, by this collection and by those that run while a task does. They are freed as ever when nothing
-refers to them; only of cycles among them, if they become garbage, nothing is freed. So it is done a few times in
-a worker's life, and just after the collection of the task before: then hardly anything is there but modules.
+of them are modules: pyarrow, numpy, pyspark, ours. It took 40 ms, where a task of a small epoch takes 5. Objects that
+are frozen are not visited, by this collection and by those that run while a task does. They are freed as ever when
+nothing refers to them; only of cycles among them, if they become garbage, nothing is freed. So it is done a few times
+in a worker's life, and just after the collection of the task before: then hardly anything is there but modules.
 """
 
 from __future__ import annotations
