@@ -154,13 +154,13 @@ def test_a_restarted_policy_decides_as_the_one_that_went_on() -> None:
 def test_a_late_answer_shows_how_late_it_is(lag: int) -> None:
     quality = MeasurementQuality()
     quality.moved(0.5)
-    quality.begin()
-    quality.take(1000.0, 0.0)
+    quality.begin(0.0)
+    quality.take(1000.0)
     quality.moved(2.0)
     late = []
     for period in range(lag + 2):
-        quality.begin()
-        late.append(quality.take(2000.0 if period >= lag else 1000.0, 0.0))
+        quality.begin(0.0)
+        late.append(quality.take(2000.0 if period >= lag else 1000.0))
     assert quality.lag == lag
     assert late == [*[False] * lag, lag > 0, False]
 
@@ -168,8 +168,8 @@ def test_a_late_answer_shows_how_late_it_is(lag: int) -> None:
 def test_an_answer_that_comes_earlier_than_was_thought_is_believed() -> None:
     quality = MeasurementQuality(lag=2, latest=1000.0)
     quality.moved(2.0)
-    quality.begin()
-    assert quality.settling and quality.early(2000.0, 0.0) and not quality.early(1010.0, 0.0)
+    quality.begin(0.0)
+    assert quality.settling and quality.early(2000.0) and not quality.early(1010.0)
     assert not quality.take(2000.0, 0.0)
     assert quality.lag == 0
 
@@ -178,7 +178,7 @@ def test_a_small_move_says_nothing_about_the_lag() -> None:
     quality = MeasurementQuality(latest=1000.0)
     quality.moved(1.2)
     for capacity in (1000.0, 1500.0):
-        quality.begin()
+        quality.begin(0.0)
         quality.take(capacity, 0.0)
     assert quality.lag is None
 
@@ -188,8 +188,8 @@ def test_without_an_answer_nothing_is_known_about_the_lag() -> None:
     quality.moved(2.0)
     unanswered = []
     for _ in range(5):
-        quality.begin()
-        quality.take(1000.0, 0.0)
+        quality.begin(0.0)
+        quality.take(1000.0)
         unanswered.append(quality.unanswered)
     assert quality.lag is None and unanswered == [True, True, True, False, False]
 
@@ -197,7 +197,7 @@ def test_without_an_answer_nothing_is_known_about_the_lag() -> None:
 def test_noise_that_nobody_told_is_seen() -> None:
     quality = MeasurementQuality()
     for capacity in (1000.0, 1100.0, 950.0, 1050.0, 900.0, 1020.0):
-        quality.begin()
+        quality.begin(0.0)
         quality.take(capacity, 0.0)
     assert 0.05 < quality.error(0.0) < 0.2
     assert quality.error(0.3) == 0.3

@@ -70,6 +70,10 @@ class PolicyMemory:
     """While the middle is searched: the most channels known to pay…"""
     high: int | None = None
     """…and the fewest known not to."""
+    from_rest: bool = False
+    """Whether what is searched lies above a number that the region had come to rest at."""
+    back: int | None = None
+    """While what lies below a peak is tried: the peak, to be gone back to if it is none the better."""
     careful: bool = False
     """Whether the next move up is a level at most: a ceiling has ended, and may still be there."""
     calm_periods: int = 0
@@ -86,6 +90,10 @@ class PolicyMemory:
     """Periods in which a backlog has been shrinking."""
     loads: list[list[float]] = field(default_factory=list)
     """The load of the latest periods: tuples per second, and the weight of the estimate."""
+
+    def stop_search(self) -> None:
+        self.low = self.high = self.back = None
+        self.from_rest = False
 
     def weigh_congestion(self, congestion: float, options: DefaultOptions) -> bool:
         """Whether the region is congested, beyond noise and beyond the threshold."""
