@@ -215,13 +215,12 @@ class DefaultPolicy:
             wanted = 1.0 + TRIAL_GAIN_SHARE * (channels / memory.trial_channels - 1.0)
             if throughput < wanted * memory.trial_throughput:
                 target, memory.trial_channels = memory.trial_channels, None
-                memory.trial_again = observation.period + options.ceiling_periods
+                memory.put_off_trial(observation.period, options.ceiling_periods)
                 return Proposal(target, "return", f"{cause}; {channels} channels have not changed it")
-            memory.trial_channels = None
-            if memory.waiting_periods > EXPLORE_PERIODS:
-                # So busy it was when it had more to do than it could: that is what saturated looks like here.
-                memory.busy_most *= max(observation.busy_share, BUSY_MOST_MIN)
-                return self._expand(observation)
+            memory.trial_channels, memory.trial_periods = None, 0
+            # So busy it was when it had more to do than it could: that is what saturated looks like here.
+            memory.busy_most *= max(observation.busy_share, BUSY_MOST_MIN)
+            return self._expand(observation)
         memory.waiting_periods += 1
         latest = recent[-options.patience :]
         busy = sum(period.busy_share for period in latest) / len(latest)

@@ -9,8 +9,8 @@ and what was measured in them says nothing about the new number of channels:
                before  └ not of 8 channels
 
 *Noisy.* The spread between two periods at the same number of channels. A source that says its error is 0 may just not
-know it; and one that tells another error each time, as stragglers make it do, is as uncertain in the periods that happen
-to agree: what is told is averaged over periods, by squares.
+know it; and one that tells another error each time, as stragglers make it do, is as uncertain in the periods that
+happen to agree: what is told is averaged over periods, by squares.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ A region that collapses beyond some number of channels may never have been satur
 were handled there with room to spare, then one more channel was added. No capacity is known of the good number then, so
 no law can say that it was better; but what it did is known. A number at which tuples begin to wait for less than it was
 proven for has become slower, and everything with it: all is forgotten, because in overload nobody goes down by memories
-of another region. And if the smaller number, gone back to, does no more than the larger one did, then something else had
-happened in between (a neighbour took the host): nothing keeps the region below that number any more. Nor by laws alone: what fits three measurements may say that one channel would do.
+of another region. And if the smaller number, gone back to, does no more than the larger one did, then something else
+had happened in between (a neighbour took the host): nothing keeps the region below that number any more. Nor by laws
+alone: what fits three measurements may say that one channel would do.
 """
 
 from __future__ import annotations
