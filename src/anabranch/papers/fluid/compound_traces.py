@@ -1,8 +1,8 @@
 """Troubles that come together: families of traces that no rule of a controller was made for.
 
 The families of traces.py have one trouble each, and our controller was developed on them. These were written
-afterwards, to see whether its rules hold where nobody looked: measurements that are rounded, late and missing, machines that others
-come to and leave, loads that grow, loads and capacities that move at the same time.
+afterwards, to see whether its rules hold where nobody looked: measurements that are rounded, late and missing,
+machines that others come to and leave, loads that grow, loads and capacities that move at the same time.
 """
 
 from __future__ import annotations
