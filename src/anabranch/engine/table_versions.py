@@ -54,9 +54,9 @@ class TableVersion:
                     data = file.read()
             except OSError as problem:
                 raise damaged(self.path, problem) from None
-        problem = _damage_of(data, self.fact)
-        if problem:
-            raise damaged(self.path or self.fact.name, problem)
+        wrong = _damage_of(data, self.fact)
+        if wrong:
+            raise damaged(self.path or self.fact.name, wrong)
         table = pa.ipc.open_stream(pa.BufferReader(data)).read_all()
         return self.shape.lookup(self.shape.schema.rows(table.columns))
 
