@@ -6,6 +6,9 @@
     forwarding.py     which columns are copies of columns of the input
     inference.py      reads an operator, first as if it had no state, then with its dicts as state
     built_in.py       models of sources, sinks and the library's own operators
+    users_functions.py  what functions do that an operator of the library calls
+    sharing_members.py  what operators do that share state
+    blocks.py         facts that keep an operator sequential, as reasons and remedies
     elastic_models.py what may have several calls under way at once
 
 The models themselves are data of the program (`program/model.py`): what runs needs them, too.

@@ -12,7 +12,7 @@ from typing import Any
 from anabranch.compiler.models.blocks import block_of, ordered_blocks, remedy_of
 from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.inference import infer
-from anabranch.compiler.models.sharing import members_sharing_state
+from anabranch.compiler.models.sharing_members import members_sharing_state
 from anabranch.compiler.models.users_functions import users_functions
 from anabranch.compiler.reading.facts import Facts
 from anabranch.operators.library_operator import LibraryOperator
