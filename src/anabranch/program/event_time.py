@@ -23,6 +23,8 @@ BEGINNING = -(2**62)
 """The watermark of a stream of which nothing has come."""
 END = 2**62
 """The watermark of a stream that has ended: above every time."""
+LAST = 2**61
+"""The last time there may be; the first is -LAST. A window around any, its lateness too, is far from both ends."""
 
 _GRAINS = {
     "timestamp": datetime.timedelta(microseconds=1),
@@ -255,7 +257,13 @@ class Timetable:
         self._left: list[tuple[Any, int, Any]] = []  # of those that are due, the first one last
 
     def add(self, due: int, since: Any, key: Any) -> None:
-        """A key waits for a time, which must be later than that of the last that was due."""
+        """A key waits for a time, which must not be before that of the last that was due."""
+        if self._left and due == self._due:
+            self._added += 1
+            self._left.append((since, self._added, key))
+            if len(self._left) > 1 and self._left[-2][0] < since:
+                self._left.sort(reverse=True)
+            return
         waiting = self._waiting.get(due)
         if waiting is None:
             waiting = self._waiting[due] = []
