@@ -45,7 +45,7 @@ class Timers:
     @property
     def pending(self) -> list[Any]:
         """The times that timers are set for."""
-        return [self._scale.value(asked) for _, asked in self._owner.timer_times if _UNKNOWN < asked < END]
+        return [self._scale.value(asked) for _, asked in self._owner.timer_times if _UNKNOWN <= asked < END]
 
     def at(self, time: Any) -> None:
         """Set a timer. There is one for each time, however often it is set.
