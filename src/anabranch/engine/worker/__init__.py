@@ -8,6 +8,7 @@ packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth; follow_task.py   copies of what they write, on other hosts
 batch.py           tuples as rows or columns, whichever is asked for
 column_steps.py    functions that read single columns, and needed_columns.py   what nobody reads
+equal_values.py    tuples that are equal in what such a function reads
 batch_function_steps.py   functions of whole batches
 key_slots.py       keys of a batch as dense numbers, and folds over them: what running_columns.py, window_columns.py,
                    clock_columns.py, join_columns.py and top_columns.py compute such operators of all keys at once with
