@@ -65,6 +65,6 @@ def _refuse(window: str, attribute: str, kind: pa.DataType, value: Any, edge: in
     is_number = scale.kind == "number"
     shown, named = (edge, kind) if is_number else (scale.value(edge), scale.kind)
     raise ValueError(
-        f"{window}: the window of {attribute}={value!r} {what} {named} there is, {shown}, so agg.window_{bound}() has no "
-        "value; do without that, or filter such tuples out before (on_error='skip' drops and counts them)"
+        f"{window}: the window of {attribute}={value!r} {what} {named} there is, {shown}, so agg.window_{bound}() has "
+        "no value; do without that, or filter such tuples out before (on_error='skip' drops and counts them)"
     )

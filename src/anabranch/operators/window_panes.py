@@ -37,7 +37,8 @@ def write_panes(draft: CodeDraft, sees_to: list[str], attribute: str) -> None:
     places = 1  # the first is the number of the pane
     for at, aggregation in enumerate(draft.aggregations):
         if aggregation.bound:
-            bounds = {"start": "ORIGIN + index * EVERY", "end": "ORIGIN + (index * EVERY + SIZE)", "emission": "'close'"}
+            bounds = {"start": "ORIGIN + index * EVERY", "emission": "'close'"}
+            bounds["end"] = "ORIGIN + (index * EVERY + SIZE)"
             bounds["time"] = "VALUE(index * STEP + WIDTH - 1)"
             results.append(bounds[aggregation.bound])
             continue
