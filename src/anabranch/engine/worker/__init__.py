@@ -25,6 +25,7 @@ retraced_ahead.py                  … with the calls of elastic operators made 
 timing.py, measuring.py  what single keys cost
 watching.py        what was declared, watched on the first tuples
 sampling.py        what tasks take down of keys that are run again
+samples.py         … and how that is kept and travels
 output_files.py    output that tasks write themselves
 output_mergers.py  ordered output, written in parallel
 explained_code.py  what tasks run for each operator, for people

@@ -25,7 +25,8 @@ from anabranch.engine.worker.batch import Batch, ColumnBatch
 from anabranch.engine.worker.batches import BatchSteps, Keeper, StateTable, keys_of
 from anabranch.engine.worker.join_columns import JoinColumns, has_join_columns
 from anabranch.engine.worker.key_slots import Timeline
-from anabranch.engine.worker.sampling import TIME, StepSampler
+from anabranch.engine.worker.samples import TIME
+from anabranch.engine.worker.sampling import StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, Stopwatch, timed_rows
 from anabranch.engine.worker.trails import LAST, emission_index
