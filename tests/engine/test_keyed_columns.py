@@ -12,9 +12,18 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import agg
 from anabranch.api.session import from_epochs
-from anabranch.engine.worker import clock_columns, join_columns, running_columns, top_columns, window_columns
+from anabranch.engine.worker import (
+    clock_columns,
+    join_columns,
+    running_columns,
+    session_columns,
+    top_columns,
+    window_columns,
+)
 from anabranch.errors import AnabranchError
 from anabranch.program.options import OVER_COLUMNS
+from anabranch.state.files import LocalFiles
+from anabranch.state.reader import CheckpointReader
 from anabranch.testing import ParallelRun
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # cases are seeds: nothing to shrink
@@ -81,13 +90,13 @@ def outcome(run):
         return type(error).__name__, str(error).partition(" raised ")[2].partition("The epoch failed")[0]
 
 
-def in_parallel(stream, folder, ways, **more):
+def in_parallel(stream, folder, ways, ends=True, **more):
     """Run from one checkpoint, each epoch with other channels and other things over columns."""
     written = {}
     for number, (channels, columns, seed) in enumerate(ways):
         run = ParallelRun(stream, folder, channels=channels, seed=seed, written=written, columns=columns, **more)
         run.run_epochs(number, number)
-        if number == len(ways) - 1:
+        if ends and number == len(ways) - 1:
             run.end()
     return run.output
 
@@ -99,7 +108,7 @@ ways = st.lists(st.tuples(st.integers(1, 3), some, st.integers(0, 99)), min_size
 @pytest.fixture
 def taken(monkeypatch):
     """How often a batch was taken over columns."""
-    counts = {"running": 0, "windows": 0, "clock": 0, "joins": 0, "top": 0}
+    counts = {"running": 0, "windows": 0, "sessions": 0, "clock": 0, "joins": 0, "top": 0}
 
     def count(what, kind, method):
         original = getattr(kind, method)
@@ -113,6 +122,7 @@ def taken(monkeypatch):
 
     count("running", running_columns.RunningStep, "_taken")
     count("windows", window_columns.WindowColumns, "taken")
+    count("sessions", session_columns.SessionColumns, "taken")
     count("clock", clock_columns.ClockColumns, "fold")
     count("joins", join_columns.JoinColumns, "taken")
     count("top", top_columns.TopStep, "_taken")
@@ -182,6 +192,52 @@ def test_windows(tmp_path_factory, ways, by, span, names, bounds, lateness, null
         stream = stream.aggregate(by="time", window=ab.event_time("time", 4), n=agg.count(), last=agg.max("time"))
     folder = str(tmp_path_factory.mktemp("checkpoint"))
     assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
+
+
+def state_of(stream, folder):
+    """What a checkpoint holds of an operator, by key."""
+    reader = CheckpointReader(LocalFiles(f"{folder}/anabranch"))
+    return {repr(key): repr(list(fields.values())) for key, fields in reader.items(stream._node.name)}
+
+
+@settings(max_examples=2 * EXAMPLES, deadline=None, phases=PHASES)
+@given(
+    ways=ways,
+    by=st.sampled_from(KEYS),
+    gap=st.sampled_from([0.2, 2, 5, 40]),
+    names=st.lists(st.sampled_from(FOLDED), min_size=1, max_size=4, unique=True)
+    | st.lists(st.sampled_from(sorted(AGGREGATIONS)), min_size=1, max_size=3, unique=True),
+    bounds=st.sets(st.sampled_from(sorted(BOUNDS))),
+    lateness=st.sampled_from([1, 12, 13, 20]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    huge=st.sampled_from([0.0, 0.0, 0.02]),
+    spread=st.sampled_from([1, 5]),
+    whole=st.booleans(),
+    ends=st.booleans(),
+    seed=st.integers(0, 10_000),
+)
+def test_sessions(tmp_path_factory, ways, by, gap, names, bounds, lateness, nulls, huge, spread, whole, ends, seed):
+    chance = random.Random(seed)
+    epochs = [
+        list(rows(chance, chance.choice([1, 30, 120]), 80 * at, nulls=nulls, huge=huge, spread=spread))
+        for at in range(len(ways))
+    ]
+    source = from_epochs(epochs, COLUMNS, name="rows")
+    chosen = {name: AGGREGATIONS[name] for name in names} | {name: BOUNDS[name] for name in bounds}
+    if whole:  # times as whole numbers
+        source = source.map(lambda t: (*t, int(t.at.timestamp() * 10)), schema=f"{COLUMNS}, moment long")
+        timed, gap, attribute = source.event_time("moment", lateness=lateness * 10), max(1, int(gap * 10)), "moment"
+    else:
+        timed, attribute = source.event_time("at", lateness=lateness), "at"
+    stream = timed.aggregate(by=by, window=ab.sessions(attribute, gap), **chosen)
+    places = [str(tmp_path_factory.mktemp("checkpoint")) for _ in range(2)]
+    plain = [(1, set(), 0)] * len(ways)
+    expected = outcome(lambda: in_parallel(stream, places[0], plain, ends=ends))
+    assert outcome(lambda: in_parallel(stream, places[1], ways, ends=ends)) == expected
+    if ends:
+        assert outcome(lambda: stream.run_sequential(ends=True)) == expected
+    if isinstance(expected, list):
+        assert state_of(stream, places[1]) == state_of(stream, places[0])
 
 
 def joined(sources, by, sizes, lateness=3):
@@ -318,6 +374,9 @@ def test_aggregates_are_computed_over_columns(tmp_path, taken):
     programs = {
         "running": source.aggregate(by="k", window=ab.running(), **{name: AGGREGATIONS[name] for name in USUAL}),
         "windows": windows(source, ["k", "s"], (6, 2), FOLDED, lateness=20, **BOUNDS),
+        "sessions": source.event_time("at", lateness=20).aggregate(
+            by=["k", "s"], window=ab.sessions("at", 2), **{name: AGGREGATIONS[name] for name in FOLDED}, **BOUNDS
+        ),
         "clock": source.aggregate(by="k", window=ab.time(5), **{name: AGGREGATIONS[name] for name in USUAL}),
         "top": source.top(3, ["n", "name"], by="k", descending=[True, False], rank="place"),
         "joins": joined((source, source.filter(lambda t: t.n > 4)), ("k", "k2"), (1, 1)),

@@ -45,10 +45,10 @@ from anabranch.operators.window_bounds import representable
 from anabranch.operators.windows import EventTime
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed, Node
-from anabranch.program.schema import to_values
+from anabranch.program.schema import Schema, to_values
 
 # Times are kept this far from the ends of 64 bits; timestamps also within the years that Python has.
-_TIME_LIMIT = 2**60
+TIME_LIMIT = 2**60
 _STAMPS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _KINDS = ("count", "sum", "avg", "min", "max", "bound start", "bound end", "bound time", "bound emission")
 _BOUNDS = ("bound start", "bound end", "bound time")
@@ -63,13 +63,23 @@ def has_window_columns(node: Node) -> bool:
     policy = shape.window.policy
     if not isinstance(policy, EventTime) or not logic.timed or logic.by_clock or not shape.is_plain or not shape.key:
         return False
-    kind = schema.type_of(policy.attribute)
-    if not (is_number(kind) or kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC"))):
+    if not has_time(schema, policy.attribute):
         return False
     is_paned = any(field.name == "panes" for field in logic.fields)
-    if not (0 < shape.step <= shape.width < _TIME_LIMIT) or (shape.width != shape.step) is not is_paned:
+    if not (0 < shape.step <= shape.width < TIME_LIMIT) or (shape.width != shape.step) is not is_paned:
         return False
-    for name, attribute, _ in shape.measures:
+    return are_foldable(shape.measures, schema)
+
+
+def has_time(schema: Schema, attribute: str) -> bool:
+    """Whether a column has times that are computed with here."""
+    kind = schema.type_of(attribute)
+    return is_number(kind) or kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC"))
+
+
+def are_foldable(measures: Sequence[tuple[str, str | None, int]], schema: Schema) -> bool:
+    """Whether aggregations are folds of types that are computed with here."""
+    for name, attribute, _ in measures:
         found = None if attribute is None else schema.type_of(attribute)
         if name not in _KINDS or (name in ("sum", "avg") and not is_number(found)):
             return False
@@ -140,7 +150,7 @@ class WindowColumns:
         if array is None or array.null_count:
             return None
         times = TimeScale.of(array.type, "").numbers(array)
-        if not -_TIME_LIMIT < int(times.min()) <= int(times.max()) < _TIME_LIMIT:
+        if not -TIME_LIMIT < int(times.min()) <= int(times.max()) < TIME_LIMIT:
             return None
         positions = np.array(batch.positions, dtype=np.int64)
         gone = self._gone(self._timeline.at(positions))
@@ -256,7 +266,11 @@ class _Working:
         since_all = since_when(self._held.instances, begun, arrival.trails, windows._epoch)
         since = since_all[runs_of]
         order = np.lexsort([*(since[:, at] for at in reversed(range(since.shape[1]))), due])
-        columns = self._columns(slots[order], numbers[order], [each.taken(order) for each in totals])
+        begins_at = numbers[order] * shape.step
+        columns = result_columns(
+            *(windows._node.schema, shape, self._keys, slots[order], begins_at, due[order]),
+            [each.taken(order) for each in totals],
+        )
         if columns is None:
             return None
         timeline = windows._timeline
@@ -264,15 +278,15 @@ class _Working:
         self._leave(group_slots, group_panes, firsts, folds, last, since_all)
         return Closed(columns, timeline.places[fires], due[order], since[order])
 
-    def _folds(self, group: np.ndarray) -> list[_Fold] | None:
+    def _folds(self, group: np.ndarray) -> list[Fold] | None:
         """Each aggregation for each pane; None if numbers may leave 64 bits."""
         schema = self._batch.schema
         waiting = iter(self._masks)
         place = 1 if self._windows._is_paned else 0
-        made: list[_Fold] = []
+        made: list[Fold] = []
         for name, attribute, test in self._shape.measures:
             if name.startswith("bound"):
-                made.append(_Fold(name))
+                made.append(Fold(name))
                 continue
             mask = next(waiting)[self._tuples] if test >= 0 else None
             array = None
@@ -282,45 +296,19 @@ class _Working:
                     return None
                 array = found.take(pa.array(self._tuples))
             before = [(values[place], values[place + 1]) for values in self._held.values]
-            fold = _Fold.of(name, array, mask, before, len(self._tuples))
+            fold = Fold.of(name, array, mask, before, len(self._tuples))
             if fold is None:
                 return None
             made.append(fold.over(np.arange(len(group)), group, int(group.max()) + 1))
             place += 2
         return made
 
-    def _columns(self, slots: np.ndarray, numbers: np.ndarray, totals: Sequence[_Fold]) -> list[pa.Array] | None:
-        """The results."""
-        schema, shape = self._windows._node.schema, self._shape
-        keys = [self._keys] if len(shape.key) == 1 else list(zip(*self._keys, strict=True))
-        taken = pa.array(slots)
-        columns = [pa.array(values, schema.arrow.field(at).type).take(taken) for at, values in enumerate(keys)]
-        for at, fold in enumerate(totals, start=len(columns)):
-            kind = schema.arrow.field(at).type
-            if not fold.name.startswith("bound"):
-                columns.append(fold.results().cast(kind))
-                continue
-            if fold.name == "bound emission":
-                columns.append(pa.repeat(CLOSE, len(numbers)))
-                continue
-            more = {"bound start": 0, "bound end": shape.width, "bound time": shape.width - 1}[fold.name]
-            times = numbers * shape.step + more
-            low, high = (
-                _STAMPS
-                if pa.types.is_timestamp(kind)
-                else (-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1)
-            )
-            if len(times) and not (low <= int(times.min()) and int(times.max()) <= high):
-                return None
-            columns.append(pa.array(times).cast(kind))
-        return columns
-
     def _leave(
         self,
         slots: np.ndarray,
         panes: np.ndarray,
         firsts: np.ndarray,
-        folds: Sequence[_Fold],
+        folds: Sequence[Fold],
         last: int,
         since: np.ndarray,
     ) -> None:
@@ -361,8 +349,38 @@ class _Working:
                 instance.timer_since = tuple(since[waiting].tolist())
 
 
+def result_columns(
+    schema: Schema,
+    shape: Shape,
+    keys: Sequence[Any],
+    slots: np.ndarray,
+    begins: np.ndarray,
+    ends: np.ndarray,
+    totals: Sequence[Fold],
+) -> list[pa.Array] | None:
+    """The results of windows of some keys; None if a time is beyond what its column can have."""
+    parts = [keys] if len(shape.key) == 1 else list(zip(*keys, strict=True))
+    taken = pa.array(slots)
+    columns = [pa.array(values, schema.arrow.field(at).type).take(taken) for at, values in enumerate(parts)]
+    for at, fold in enumerate(totals, start=len(columns)):
+        kind = schema.arrow.field(at).type
+        if not fold.name.startswith("bound"):
+            columns.append(fold.results().cast(kind))
+            continue
+        if fold.name == "bound emission":
+            columns.append(pa.repeat(CLOSE, len(slots)))
+            continue
+        times = {"bound start": begins, "bound end": ends, "bound time": ends - 1}[fold.name]
+        is_stamp = pa.types.is_timestamp(kind)
+        low, high = _STAMPS if is_stamp else (-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1)
+        if len(times) and not (low <= int(times.min()) and int(times.max()) <= high):
+            return None
+        columns.append(pa.array(times).cast(kind))
+    return columns
+
+
 @dataclasses.dataclass
-class _Fold:
+class Fold:
     """One aggregation: a number for each of some rows, and how many of the tuples behind it count."""
 
     name: str
@@ -373,7 +391,7 @@ class _Fold:
     @classmethod
     def of(
         cls, name: str, array: pa.Array | None, mask: np.ndarray | None, before: list[tuple[Any, Any]], count: int
-    ) -> _Fold | None:
+    ) -> Fold | None:
         """For what the state had, then for tuples; None if sums may leave 64 bits."""
         firsts, seconds = [first for first, _ in before], [second for _, second in before]
         valid = None
@@ -400,7 +418,7 @@ class _Fold:
         counts = np.concatenate([np.array(some, dtype=np.int64), present.astype(np.int64)])
         return cls(name, values, counts, numbers)
 
-    def over(self, rows: np.ndarray, group: np.ndarray, count: int) -> _Fold:
+    def over(self, rows: np.ndarray, group: np.ndarray, count: int) -> Fold:
         """For groups of rows: which rows, and the group of each."""
         if self.counts is None:
             return self
@@ -417,7 +435,7 @@ class _Fold:
         found = best.reduceat(values, starts) if len(starts) else np.empty(0, dtype=np.int64)
         return dataclasses.replace(self, values=found, counts=counts)
 
-    def taken(self, order: np.ndarray) -> _Fold:
+    def taken(self, order: np.ndarray) -> Fold:
         values = None if self.values is None else self.values[order]
         return dataclasses.replace(self, values=values, counts=None if self.counts is None else self.counts[order])
 
