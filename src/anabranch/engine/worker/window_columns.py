@@ -42,6 +42,7 @@ from anabranch.operators.aggregation import Aggregate, Shape
 from anabranch.operators.epoch_context import count_anomaly
 from anabranch.operators.library_operator import LATE
 from anabranch.operators.shared_windows import CLOSE
+from anabranch.operators.window_bounds import representable
 from anabranch.operators.windows import EventTime
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed, Node
@@ -51,6 +52,7 @@ from anabranch.program.schema import Schema, to_values
 TIME_LIMIT = 2**60
 _STAMPS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _KINDS = ("count", "sum", "avg", "min", "max", "bound start", "bound end", "bound time", "bound emission")
+_BOUNDS = ("bound start", "bound end", "bound time")
 
 
 def has_window_columns(node: Node) -> bool:
@@ -122,6 +124,16 @@ class WindowColumns:
         self._is_paned = self._many > 1
         self._field = "panes" if self._is_paned else "windows"
         self._timeline = timeline
+        policy = self._shape.window.policy
+        assert isinstance(policy, EventTime)
+        is_told = any(name in _BOUNDS for name, _, _ in self._shape.measures)
+        self._bounds = representable(node.inputs[0].schema.type_of(policy.attribute)) if is_told else None
+
+    def _has_bounds(self, panes: np.ndarray) -> bool:
+        """Whether the column can hold the bounds of all windows of some panes."""
+        assert self._bounds is not None
+        first, last = (int(panes.min()) - self._many + 1) * self._shape.step, int(panes.max()) * self._shape.step
+        return self._bounds[0] <= first and last + self._shape.width <= self._bounds[1]
 
     def _gone(self, now: Any) -> Any:
         """The last window that is closed when time has come so far."""
@@ -144,6 +156,8 @@ class WindowColumns:
         positions = np.array(batch.positions, dtype=np.int64)
         gone = self._gone(self._timeline.at(positions))
         panes = times // self._shape.step
+        if self._bounds is not None and not self._has_bounds(panes):
+            return None
         late = panes <= gone
         if self._is_paned and bool(((panes - self._many < gone) & ~late).any()):
             return None  # late for some of its windows
