@@ -8,6 +8,7 @@ ARGS ?=
 
 VENV := .venv
 STAMP := $(VENV)/.installed
+CLASSES := $(VENV)/.classes-archived
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
@@ -29,19 +30,25 @@ $(STAMP): pyproject.toml
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+# The classes that every JVM of the tests loads, ready to be mapped: tests/cheap_jvm.py. Tests run without it, too.
+$(CLASSES): $(STAMP) tests/cheap_jvm.py
+	@echo "Archiving Spark's classes for the JVMs of the tests"
+	@$(RUN) -m tests.cheap_jvm $(VENV)/spark-classes.jsa >/dev/null 2>&1 || echo "without: the tests take longer"
+	@touch $@
+
 # Two processes: tests/conftest.py says what goes into which. ARGS="-n 0" runs all in one.
 PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
 
-test: $(STAMP) ## all tests, in two processes
+test: $(CLASSES) ## all tests, in two processes
 	$(RUN) -m pytest $(PARALLEL) $(ARGS)
 
 test-pure: $(STAMP) ## the tests that start no JVM
 	$(RUN) -m pytest $(PARALLEL) -m "not spark and not cluster and not faults" $(ARGS)
 
-test-cluster: $(STAMP) ## the tests that start a standalone Spark cluster
+test-cluster: $(CLASSES) ## the tests that start a standalone Spark cluster
 	$(RUN) -m pytest -m cluster $(ARGS)
 
-test-nightly: $(STAMP) ## thousands of random programs and schedules of drivers, and the swarms of both simulators
+test-nightly: $(CLASSES) ## thousands of random programs and schedules of drivers, and the swarms of both simulators
 	ANABRANCH_PROGRAMS=5000 $(RUN) -m pytest --timeout 0 tests/test_graphs.py tests/test_parallel_equals_sequential.py $(ARGS)
 	ANABRANCH_BODIES=20000 $(RUN) -m pytest --timeout 0 tests/compiler/test_bodies.py $(ARGS)
 	ANABRANCH_ENGINEERS=1 $(RUN) -m pytest --timeout 0 tests/compiler/test_engineers.py $(ARGS)

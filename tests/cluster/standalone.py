@@ -130,7 +130,6 @@ class StandaloneCluster:
         return [worker for worker in self._workers if worker is not None and worker.runs]
 
     def start(self) -> None:
-        (self.directory / "configuration").mkdir()
         # Port 0: the system chooses one that is free, without a moment in which another may take it.
         place = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         self._master = self._start("master", self._spark_class("org.apache.spark.deploy.master.Master", *place))
@@ -206,6 +205,7 @@ class StandaloneCluster:
             **kept,
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_HOME": str(_SPARK_HOME),
+            # No such directory: Spark's own settings; and an archive of classes fits only without one.
             "SPARK_CONF_DIR": str(self.directory / "configuration"),
             "SPARK_LOCAL_DIRS": str(self.directory / "scratch"),
             "SPARK_LOCAL_IP": "127.0.0.1",

@@ -257,7 +257,6 @@ def test_what_is_only_passed_on_is_not_looked_at():
         lambda t: (locals(),),
         lambda t: (t.missing,),
         lambda t: ([t := 1], t)[:1],
-        lambda t, u=1: (t.a,),
         lambda *t: (t.a,),
         lambda t, *, u: (t.a,),
         lambda t: {"a": t.a},

@@ -1,23 +1,34 @@
-"""What explain says of a query is what Spark ran: stages, tasks, shuffles from Spark's own status; and the names."""
+"""What explain says of a query is what Spark ran: stages, tasks, shuffles from Spark's own status; and the names.
 
+All examples are among the programs; those of one kind are outputs of one query, which costs one query's jobs.
+"""
+
+import dataclasses
 import functools
 import json
+from collections.abc import Callable
 
+import pyarrow.parquet as pq
 import pytest
 
 import anabranch as ab
 from anabranch import agg, count, tumbling
+from anabranch.engine.driver import output_ways
 from anabranch.errors import ProgramError
 from examples import (
+    airline,
     finance,
     network_breakins,
     network_servers,
     opmon,
     pagerank,
     radio_imaging,
+    ten_jobs,
     twitter_cep,
     twitter_nlp,
 )
+from examples.nexmark import queries
+from examples.nexmark.events import EVENTS, generate
 from tests.examples.checks import built, exact
 
 pytestmark = pytest.mark.spark
@@ -34,8 +45,8 @@ class Count(ab.Operator):
         yield t.but(x=self.seen)
 
 
-def rows(session, name="source", at=0):
-    return session.from_rows(ROWS[at:], COLUMNS, name=name)
+def rows(session, name="source", at=0, **more):
+    return session.from_rows(ROWS[at:], COLUMNS, name=name, **more)
 
 
 def isolated(session):
@@ -64,24 +75,97 @@ def several(session):
     return joined.sort(["k", "x"], window=count(2), name="sorted")
 
 
-def kernel(module, schemas, size, session, **more):
-    return built(functools.partial(module.program, **more), schemas, module.generate(size, seed=5), session=session)
+def kernel(module, schemas, made, session, **more):
+    return built(functools.partial(module.program, **more), schemas, made, session=session)
+
+
+def kernels(session):
+    """The kernels without loops."""
+    several = {
+        "opmon": (opmon, opmon.USAGE, 200),
+        "finance": (finance, finance.LINES, 200),
+        "nlp": (twitter_nlp, twitter_nlp.TWEETS, 40),
+        "cep": (twitter_cep, twitter_cep.LINES, 150),
+        "servers": (network_servers, network_servers.ENTRIES, 200),
+        "breakins": (network_breakins, network_breakins.LINES, 200),
+    }
+    found = {
+        name: kernel(module, schemas, module.generate(size, seed=5), session)
+        for name, (module, schemas, size) in several.items()
+    }
+    names = ("number", "month", "minute", "plane", "carrier", "late", "flown")  # the real flights are not everywhere
+    flights = [(n, 1 + n // 40, n * 9, f"N{n % 7}", "AA" if n % 3 else "DL", n % 5 - 1, 5) for n in range(120)]
+    made = {"flights": [dict(zip(names, each, strict=True)) for each in flights]}
+    return {**found, "airline": kernel(airline, airline.FLIGHTS, made, session)}
+
+
+def jobs(session):
+    """The ten jobs that people write first."""
+    found = {name: make() for name, make in ten_jobs.JOBS.items()}
+    for each in found.values():
+        each._session = session
+    return found
+
+
+def nexmark(session):
+    """All queries, of one source."""
+    source = session.from_rows(generate(150, seed=5, per_second=20, disorder=15), EVENTS)
+    return {name: queries.run(name, source) for name in queries.QUERIES}
+
+
+def ranks(session):
+    """State in columns: a join, running aggregates, the best of each key."""
+    source = rows(session, rows_per_epoch=30)
+    joined = source.join(source.select("k", other="x"), by="k", window=count(3), name="joined")
+    sums = joined.aggregate(by="k", window=ab.running(), other=agg.sum("other"), name="sums")
+    return sums.top(2, "other", by="k", name="best")
+
+
+def in_parts(session):
+    """A hot key may be worked on by several channels, for a shuffle more."""
+    return rows(session).aggregate(by="k", window=tumbling(4), x=agg.sum("x"), name="sums")
+
+
+def untouched(session):
+    """Nothing but what is read, which whoever reads it writes."""
+    return rows(session, rows_per_epoch=30).filter(lambda t: t.x != 3, name="most")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A program, the options it runs with, and who is to put its outputs in order."""
+
+    program: Callable
+    options: dict = dataclasses.field(default_factory=dict)
+    merged: str = "in the driver"
+    is_small: bool = False
+    """Whether an epoch of a few bytes counts as large: the driver then hands its work to tasks after the first."""
 
 
 PROGRAMS = {
-    "opmon": functools.partial(kernel, opmon, opmon.USAGE, 300),
-    "finance": functools.partial(kernel, finance, finance.LINES, 300),
-    "twitter_nlp": functools.partial(kernel, twitter_nlp, twitter_nlp.TWEETS, 60),
-    "twitter_cep": functools.partial(kernel, twitter_cep, twitter_cep.LINES, 200),
-    "pagerank": functools.partial(kernel, pagerank, pagerank.BLOCKS, 30, tolerance=0.2),
-    "network_servers": functools.partial(kernel, network_servers, network_servers.ENTRIES, 300),
-    "network_breakins": functools.partial(kernel, network_breakins, network_breakins.LINES, 300),
-    "radio_imaging": functools.partial(
-        kernel, radio_imaging, radio_imaging.COORDINATES, 2, count=2, min_workers=2, max_workers=2
+    "kernels": Case(kernels, {"channels": 2}),
+    "jobs": Case(jobs, {"channels": 2}),
+    "nexmark": Case(nexmark, {"channels": 2}),
+    "pagerank": Case(
+        lambda session: kernel(pagerank, pagerank.BLOCKS, pagerank.generate(30, seed=5), session, tolerance=0.2)
     ),
-    "isolated": isolated,
-    "colocated": colocated,
-    "several": several,
+    "radio_imaging": Case(
+        lambda session: kernel(
+            radio_imaging,
+            radio_imaging.COORDINATES,
+            radio_imaging.generate(2, seed=5),
+            session,
+            count=2,
+            min_workers=2,
+            max_workers=2,
+        )
+    ),
+    "isolated": Case(isolated, {"order": "none"}, "not at all: written where it is made"),
+    "colocated": Case(colocated, {"mergers": 2}, "by mergers"),
+    "several": Case(several, {"bundles": 16}),
+    "ranks": Case(ranks, {}, "by mergers", is_small=True),
+    "in parts": Case(in_parts, {"splitHotKeys": "on"}),
+    "untouched": Case(untouched, {}, "by those who read its source", is_small=True),
 }
 
 
@@ -96,28 +180,40 @@ def spark_jobs(spark, query):
 
 def explained(query, capsys):
     capsys.readouterr()
-    query.explain("json")
+    query.explain("json", extended=True)
     return json.loads(capsys.readouterr().out)
 
 
+def start(streams, directory, options):
+    """A query with an output for each stream, as files."""
+    first, *others = (
+        stream.writeStream.format("parquet").option("path", str(directory / name)) for name, stream in streams.items()
+    )
+    order = {"order": options.pop("order")} if "order" in options else {}
+    for other in others:
+        first.also(other)
+    first.options(checkpointLocation=str(directory / "checkpoint"), **order, **options)
+    return first.trigger(availableNow=True).start()
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_explain_says_is_what_spark_ran(spark, tmp_path, capsys, name):
-    stream = PROGRAMS[name](ab.session(spark))
-    writer = stream.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).option("channels", 3)
-    mergers = 2 if name in ("colocated", "opmon") else 0
-    if mergers:
-        query = (
-            writer.option("mergers", mergers).format("parquet").trigger(availableNow=True).start(str(tmp_path / "out"))
-        )
-    else:
-        query = writer.format("memory").queryName(f"explained_{name}").trigger(availableNow=True).start()
+def test_what_explain_says_is_what_spark_ran(spark, tmp_path, capsys, monkeypatch, name):
+    case = PROGRAMS[name]
+    if case.is_small:
+        monkeypatch.setattr(output_ways, "MERGED_BYTES", 1)
+        monkeypatch.setattr(output_ways, "PIECES_BYTES", 1)
+    made = case.program(ab.session(spark))
+    streams = made if isinstance(made, dict) else {"out": made}
+    query = start(streams, tmp_path, {"channels": 3, **case.options})
     query.awaitTermination()
     said = explained(query, capsys)
-    jobs = spark_jobs(spark, query)
+    ran = spark_jobs(spark, query)
+    mergers = {"by mergers": 2}.get(case.merged, 0)
     tasks = [depth["tasks"] for depth in said["depths"]] + [mergers] * bool(mergers)
-    # Where tuples are fed back there are several epochs; the sources of the last may have had other pieces.
-    assert jobs and all(len(job) - 1 == said["shuffles"] and job[1:] == tasks[1:] for job in jobs), (jobs, tasks)
-    assert jobs[-1] == tasks
+    assert ran and ran[-1] == tasks and len(tasks) - 1 == said["shuffles"]
+    if not case.is_small:
+        # Where tuples are fed back there are several epochs; the sources of the last may have had other pieces.
+        assert all(job[1:] == tasks[1:] for job in ran), (ran, tasks)
     progress = query.lastProgress
     regions = {stage["region"]: stage["channels"] for stage in said["stages"] if stage["region"] is not None}
     assert regions == dict(progress["channels"])
@@ -129,10 +225,16 @@ def test_what_explain_says_is_what_spark_ran(spark, tmp_path, capsys, name):
                 query.rescale(region.name, 2)
         else:
             query.rescale(region.name, 2)
-    steps = sorted(operator for stage in said["stages"] for operator in stage["operators"])
-    assert steps == sorted(node.name for stage in query.plan.layout.stages for node in query.plan.layout.nodes(stage))
-    assert said["mergers"] == mergers and {each["merged"] for each in said["outputs"]} == {
-        "by mergers" if mergers else "in the driver"
-    }
-    if not mergers:
-        assert exact(stream.schema.rows(query.sink.table().columns)) == exact(stream.run_sequential())
+    steps = sorted((operator, stage["number"]) for stage in said["stages"] for operator in stage["operators"])
+    running = query._runner.current.running().layout
+    assert steps == sorted((node.name, stage.number) for stage in running.stages for node in running.nodes(stage))
+    assert steps == sorted((code["operator"], code["stage"]) for code in said["code"])
+    assert said["mergers"] == mergers and {each["merged"] for each in said["outputs"]} == {case.merged}
+    assert all(bool(each["through_driver"]) == (case.merged == "in the driver") for each in said["outputs"])
+    for output, stream in streams.items():
+        parts = sorted((tmp_path / output).glob("part-*"))
+        found = [row for part in parts for row in stream.schema.rows(pq.read_table(part).columns)]
+        meant = stream.run_sequential()
+        if "order" in case.options:
+            found, meant = sorted(found), sorted(meant)
+        assert exact(found) == exact(meant), output

@@ -7,6 +7,7 @@ whole_object.py    operators in one channel, taken over whole
 doors.py           code that reaches what is not the operator's own
 inline.py          methods of keyed operators over columns
 over_columns.py    functions of a tuple over the columns they read
+equal_calls.py     functions that only compute, so that equal values need one call
 number_tests.py    predicates that compare whole numbers, over whole columns
 keyed_reads.py     which columns keyed operators read
 """

@@ -6,8 +6,9 @@ A stateless function that uses its tuple only by column need not be given one: w
 Python values, what it only passes on stays as it is, and no object is made per tuple. The expression is the user's own,
 compiled with its file and lines, with the user's globals and closure.
 
-Only functions where that is sure to mean the same are rewritten: one parameter, used by nothing but ``t.column``,
-``t["column"]`` or ``t[0]``, whose body is an expression or ends in returns, with the source that was compiled at hand.
+Only functions where that is sure to mean the same are rewritten: one parameter without a default, used by nothing but
+``t.column``, ``t["column"]`` or ``t[0]``, whose body is an expression or ends in returns, with the source that was
+compiled at hand.
 
 **Fields of structs** (``t.bid["price"]``) are read as columns of their own where no struct of the batch is null, since
 then the subscript cannot raise; and whether a value is null (``t.bid is not None``) is asked of the column. Fields that
@@ -27,11 +28,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from anabranch.compiler.rewriting.equal_calls import OWN_PREFIX, EqualCalls, equal_calls
 from anabranch.compiler.rewriting.inline import FRAME_NAMES, names_bound, shown
 from anabranch.program.schema import Schema
 from anabranch.program.source_code import NoSource, tree_of
-
-_PREFIX = "_anabranch_"
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class ColumnCode:
         The columns of the output that the code gives. Of a filter, none: the code gives True or False.
     source : str
         The code, for people.
+    equal : EqualCalls, optional
+        What must hold for calls with equal values to be made once; its parameters are those of the code.
     """
 
     code: types.CodeType | None
@@ -66,6 +68,7 @@ class ColumnCode:
     copied: dict[int, Read]
     computed: tuple[int, ...]
     source: str = ""
+    equal: EqualCalls | None = None
 
     @property
     def structs(self) -> frozenset[Read]:
@@ -79,9 +82,12 @@ class ColumnCode:
             return None
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         closure = tuple(cells[name] for name in self.code.co_freevars)
-        return types.FunctionType(
-            self.code, function.__globals__, function.__name__, (StopIteration, StoppedError), closure
-        )
+        defaults = (*(function.__defaults__ or ()), StopIteration, StoppedError)
+        return types.FunctionType(self.code, function.__globals__, function.__name__, defaults, closure)
+
+    def unit_of(self, at: int) -> int | None:
+        """How closely the code looks at a time that it reads, in microseconds; None: at all of it."""
+        return None if self.equal is None else self.equal.coarse.get(f"{OWN_PREFIX}c{at}")
 
 
 class StoppedError(Exception):
@@ -98,6 +104,7 @@ class _Function:
 
     code: types.CodeType
     filename: str  # which code objects do not compare
+    defaults: int
     function: types.FunctionType = field(compare=False)
 
 
@@ -112,11 +119,11 @@ def over_columns(
     """
     if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
         return None
-    if function.__defaults__ or function.__kwdefaults__ or inspect.iscoroutinefunction(function):
+    if function.__kwdefaults__ or inspect.iscoroutinefunction(function):
         return None
     if inspect.isgeneratorfunction(function):
         return None
-    code = _Function(function.__code__, function.__code__.co_filename, function)
+    code = _Function(function.__code__, function.__code__.co_filename, len(function.__defaults__ or ()), function)
     return _rewritten(code, inputs.arrow, None if outputs is None else outputs.arrow, with_fields, is_value)
 
 
@@ -149,6 +156,7 @@ class _Rewriter(ast.NodeTransformer):
         self._is_value = is_value
         self._reads: dict[Read, str] = {}
         self._row = ""
+        self._further: list[str] = []  # parameters that have defaults
 
     def rewritten(self) -> ColumnCode:
         found = tree_of(self._function)
@@ -156,14 +164,11 @@ class _Rewriter(ast.NodeTransformer):
             raise _CannotRewriteError("its source is not available")
         tree = copy.deepcopy(found)
         arguments = tree.args
-        if (
-            len(arguments.posonlyargs + arguments.args) != 1
-            or arguments.vararg
-            or arguments.kwarg
-            or arguments.kwonlyargs
-        ):
-            raise _CannotRewriteError("it does not have one parameter")
-        self._row = (arguments.posonlyargs + arguments.args)[0].arg
+        parameters = [each.arg for each in arguments.posonlyargs + arguments.args]
+        further = len(self._function.__defaults__ or ())
+        if len(parameters) != further + 1 or arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
+            raise _CannotRewriteError("it does not have one parameter that is no default")
+        self._row, *self._further = parameters
         if self._function.__name__ != self._function.__code__.co_name:
             raise _CannotRewriteError("it was renamed")
         self._check(tree)
@@ -189,7 +194,8 @@ class _Rewriter(ast.NodeTransformer):
         if not body:
             return ColumnCode(None, (), copied, computed)
         code, source = self._compiled(tree, body)
-        return ColumnCode(code, tuple(self._reads), copied, computed, source)
+        equal = equal_calls(body, self._reads.values())
+        return ColumnCode(code, tuple(self._reads), copied, computed, source, equal)
 
     def _check(self, tree: ast.AST) -> None:
         for node in ast.walk(tree):
@@ -198,9 +204,9 @@ class _Rewriter(ast.NodeTransformer):
             if node is not tree and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 raise _CannotRewriteError("it has a function of its own")
             named = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
-            if named.startswith(_PREFIX) or named in FRAME_NAMES:
+            if named.startswith(OWN_PREFIX) or named in FRAME_NAMES:
                 raise _CannotRewriteError("it may look at its own frame, or has a name of ours")
-            if any(name == self._row or name.startswith(_PREFIX) for name in names_bound(node)):
+            if any(name == self._row or name.startswith(OWN_PREFIX) for name in names_bound(node)):
                 raise _CannotRewriteError("it binds the name of the tuple, or one of ours, anew")
             if isinstance(node, ast.Name) and node.id == self._row and not isinstance(node.ctx, ast.Load):
                 raise _CannotRewriteError("it binds the name of the tuple anew")
@@ -312,7 +318,7 @@ class _Rewriter(ast.NodeTransformer):
         return kind
 
     def _named(self, read: Read, node: ast.AST) -> ast.AST:
-        name = self._reads.setdefault(read, f"{_PREFIX}c{len(self._reads)}")
+        name = self._reads.setdefault(read, f"{OWN_PREFIX}c{len(self._reads)}")
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
     def _visit_reading(self, node: ast.expr) -> ast.AST:
@@ -344,12 +350,13 @@ class _Rewriter(ast.NodeTransformer):
     def _compiled(self, tree: ast.Lambda | ast.FunctionDef, body: list[ast.stmt]) -> tuple[types.CodeType, str]:
         """The code of a function of what is read, inside one that has the names of the closure; and its source."""
         before = self._function.__code__
+        given = [f"{name}=0" for name in (*self._further, f"{OWN_PREFIX}stop", f"{OWN_PREFIX}stopped")]
         module = ast.parse(
             f"def around({', '.join(before.co_freevars)}):\n"
             # Not by their plain names, which the user's globals may give another meaning.
-            f"    def inner({', '.join([*self._reads.values(), f'{_PREFIX}stop=0', f'{_PREFIX}stopped=0'])}):\n"
+            f"    def inner({', '.join([*self._reads.values(), *given])}):\n"
             f"        try: pass\n"
-            f"        except {_PREFIX}stop as {_PREFIX}found: raise {_PREFIX}stopped from {_PREFIX}found\n"
+            f"        except {OWN_PREFIX}stop as {OWN_PREFIX}found: raise {OWN_PREFIX}stopped from {OWN_PREFIX}found\n"
         )
         inner = module.body[0].body[0]  # type: ignore[attr-defined]
         inner.body[0].body = body

@@ -16,7 +16,8 @@ from anabranch.engine.thread_settings import ThreadSettings
 from anabranch.engine.verifying.comparing import first_difference, merged
 from anabranch.engine.verifying.difference_files import DifferenceRecord
 from anabranch.engine.verifying.plain_operators import PlainCode
-from anabranch.engine.worker.sampling import Sampling, StepSample, not_sampled
+from anabranch.engine.worker.samples import StepSample
+from anabranch.engine.worker.sampling import Sampling, not_sampled
 from anabranch.engine.worker.tasks import Program
 from anabranch.errors import StateError, VerifyError
 from anabranch.operators.epoch_context import EpochContext, running

@@ -114,7 +114,7 @@ class BatchSteps:
         emitting = watch.around_emitting if watch is not None else _as_it_is
         if isinstance(logic, Filter):
             step = self._guard(_run_filter, timed(logic.function))
-            return step if watch is not None else column_step(node, self._epoch, step, "filters" in self._columns)
+            return step if watch is not None else column_step(node, self._epoch, step, self._columns)
         called = getattr(logic, "function", None)
         if isinstance(called, BatchFunction) and watch is None:
             run = _run_map if isinstance(logic, Map) else _run_flat_map
@@ -125,7 +125,7 @@ class BatchSteps:
             step = self._guard(_run_map, timed(logic.function), keep)
             if isinstance(logic.function, StaticEnrich) and "enrich" in self._columns and watch is None:
                 return enrich_step(node, step)
-            return step if watch is not None else column_step(node, self._epoch, step)
+            return step if watch is not None else column_step(node, self._epoch, step, self._columns)
         if isinstance(logic, FlatMap):
             return self._flat_map_step(node, watch, self._guard(_run_flat_map, emitting(logic.function), keep))
         if self._elastic is not None and settings_of(logic) is not None:  # accumulators

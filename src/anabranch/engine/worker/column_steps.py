@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.rewriting.number_tests import NumberTest, number_test, test_columns
 from anabranch.compiler.rewriting.over_columns import ColumnCode, Read, StoppedError, over_columns
 from anabranch.engine.worker.batch import Batch, ColumnBatch, field_of
+from anabranch.engine.worker.equal_values import EqualValues, equal_values
 from anabranch.errors import AnabranchError
 from anabranch.operators.chosen_columns import Select
 from anabranch.operators.key_columns import Field, KeyColumns, WithoutColumns
@@ -113,16 +115,13 @@ def _selection(given: Sequence[Any], inputs: Schema, outputs: Schema, with_field
     return ColumnPlan(tuple(parts), copied, frozenset(structs))
 
 
-def column_step(node: Node, epoch: int, otherwise: Step, with_tests: bool = False) -> Step:
-    """The step of a map or a filter; `otherwise` is what calls it as it is.
-
-    `with_tests`: a filter that only compares numbers, or times, is asked of whole columns.
-    """
+def column_step(node: Node, epoch: int, otherwise: Step, columns: Collection[str]) -> Step:
+    """The step of a map or a filter; `otherwise` is what calls it as it is, `columns` what is done over columns."""
     fields, plain = column_plan(node), column_plan(node, with_fields=False)
     step = otherwise
     if fields is not None or plain is not None:
-        step = _ColumnStep([plan for plan in (fields, plain) if plan is not None], epoch, otherwise)
-    if with_tests and isinstance(node.logic, Filter):
+        step = _ColumnStep([plan for plan in (fields, plain) if plan is not None], epoch, otherwise, "calls" in columns)
+    if "filters" in columns and isinstance(node.logic, Filter):
         test = number_test(node.logic.function, node.inputs[0].schema)
         return step if test is None else _tested(test, step)
     return step
@@ -145,10 +144,11 @@ def _tested(test: NumberTest, otherwise: Step) -> Step:
 class _ColumnStep:
     """A rewritten map or filter: of several plans, the first that holds for a batch."""
 
-    def __init__(self, plans: Sequence[ColumnPlan], epoch: int, otherwise: Step) -> None:
+    def __init__(self, plans: Sequence[ColumnPlan], epoch: int, otherwise: Step, once: bool) -> None:
         self._plans = plans
         self._epoch = epoch
         self._otherwise = otherwise
+        self._once = once  # whether functions are called once for equal values
 
     def __call__(self, batch: Batch, node: Node) -> Batch:
         plan = self._plan(batch)
@@ -165,10 +165,18 @@ class _ColumnStep:
                 return self._otherwise(batch, node)  # which tells for what tuple
         if isinstance(node.logic, Filter):
             (part,) = plan.parts
-            return batch.kept(self._called(part, batch, node))
+            equal = self._equal(part, batch)
+            held = self._called(part, batch, node, equal)
+            return batch.kept(held if equal is None else np.array(held, dtype=bool)[equal.codes])
         columns: dict[int, Sequence[Any]] = {}
         for part in plan.parts:
-            columns |= self._columns(part, self._called(part, batch, node), batch, node)
+            equal = self._equal(part, batch)
+            made = self._columns(part, self._called(part, batch, node, equal), batch, node, equal)
+            if equal is None:
+                columns |= made
+            else:
+                types = node.schema.arrow.types
+                copied |= {at: equal.spread(pa.array(column, types[at])) for at, column in made.items()}
         places = range(len(node.schema.names))
         return ColumnBatch(
             node.schema, batch.positions, [copied.get(at) for at in places], [columns.get(at) for at in places]
@@ -181,9 +189,12 @@ class _ColumnStep:
                     return plan
         return None
 
-    def _called(self, part: _Part, batch: ColumnBatch, node: Node) -> list[Any]:
+    def _equal(self, part: _Part, batch: ColumnBatch) -> EqualValues | None:
+        return equal_values(part.code, part.function, batch) if self._once and part.function is not None else None
+
+    def _called(self, part: _Part, batch: ColumnBatch, node: Node, equal: EqualValues | None) -> list[Any]:
         made: list[Any] = []
-        columns = [_read(batch, read) for read in part.code.reads]
+        columns = [_read(batch, read) for read in part.code.reads] if equal is None else equal.columns
         assert part.function is not None
         try:
             if columns:
@@ -195,10 +206,13 @@ class _ColumnStep:
         except Exception as problem:
             raised = problem.__cause__ if isinstance(problem, StoppedError) else problem
             assert raised is not None
-            raise operator_failed(node, batch.rows[len(made)], raised, self._epoch) from raised
+            place = len(made) if equal is None else equal.firsts[len(made)]
+            raise operator_failed(node, batch.rows[place], raised, self._epoch) from raised
         return made
 
-    def _columns(self, part: _Part, made: list[Any], batch: ColumnBatch, node: Node) -> dict[int, Sequence[Any]]:
+    def _columns(
+        self, part: _Part, made: list[Any], batch: ColumnBatch, node: Node, equal: EqualValues | None
+    ) -> dict[int, Sequence[Any]]:
         """The columns that were made, as exact values."""
         columns: list[Sequence[Any]] = [[] for _ in part.columns]
         if made:
@@ -207,7 +221,8 @@ class _ColumnStep:
             pairs = zip(part.columns, columns, strict=True)
             return {at: node.schema.exact_column(at, column) for at, column in pairs}
         except MisfitError as problem:
-            raise operator_failed(node, batch.rows[problem.at], problem, self._epoch) from None
+            place = problem.at if equal is None else equal.firsts[problem.at]
+            raise operator_failed(node, batch.rows[place], problem, self._epoch) from None
 
 
 def _is_whole(batch: ColumnBatch, read: Read) -> bool:

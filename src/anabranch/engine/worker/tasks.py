@@ -46,7 +46,8 @@ from anabranch.engine.worker.needed_columns import sent_on
 from anabranch.engine.worker.output_files import OutputFiles, Target
 from anabranch.engine.worker.packets import Positions, piece_of, unpack
 from anabranch.engine.worker.retracing import Failure, RetracedStage
-from anabranch.engine.worker.sampling import Sampling, StageSampler, StepSample
+from anabranch.engine.worker.samples import StepSample
+from anabranch.engine.worker.sampling import Sampling, StageSampler
 from anabranch.engine.worker.stage import StageRun
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving, by_range
 from anabranch.engine.worker.trails import Trails, decoded, distinct, filled, joined, order_of
