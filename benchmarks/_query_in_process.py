@@ -170,7 +170,7 @@ class LocalQuery:
         rows = RowFiles(self._sources)
         for name, (node, epochs) in rows.rows.items():
             files = LocalFiles(f"{self._location}/anabranch/sources/{name}")
-            write_rows(files, node, epochs, self.run.checkpoint.query or "")
+            write_rows(files, node, epochs, self.run.checkpoint.query or "", self.run.checkpoint.owner.check)
 
     def batches(self, last: int | None = None) -> None:
         """What Spark does: run the batch that was planned and not committed, then plan the next, to the end."""

@@ -65,6 +65,18 @@ def test_what_was_done_long_ago_or_by_a_region_that_is_slower_now_proves_nothing
     assert [policy.propose(overloaded(3 + at, 16, 3600)).channels for at in range(3)] == [16, 16, 16]
 
 
+def test_a_smaller_number_that_does_no_more_after_all_is_left_again() -> None:
+    """A neighbour took the host meanwhile: eight do less now than nine did, so nine have not proved worse."""
+    policy = BackToProven(Wishes(9))
+    policy.propose(calm(1, 8, 7000))
+    assert [policy.propose(overloaded(2 + at, 9, 5000)).channels for at in range(2)] == [9, 8]
+    assert [policy.propose(overloaded(4 + at, 8, 4500)).channels for at in range(2)] == [8, 9]
+    policy = BackToProven(Wishes(9))
+    policy.propose(calm(1, 8, 7000))
+    assert [policy.propose(overloaded(2 + at, 9, 5000)).channels for at in range(2)] == [9, 8]
+    assert [policy.propose(overloaded(4 + at, 8, 6800)).channels for at in range(4)] == [8] * 4
+
+
 def test_overload_is_no_time_for_steps_down_that_nothing_was_measured_for() -> None:
     policy = BackToProven(Wishes(1))
     assert policy.propose(overloaded(1, 32, 4000)).channels == 16

@@ -156,6 +156,22 @@ def test_noise_between_epochs_is_reported_as_error_of_the_rate() -> None:
     assert 0.005 < seen(world(0.1), ONE, epochs=41)["a"].relative_error < 0.03
 
 
+def test_epochs_that_agree_by_chance_are_no_certainty_where_there_are_few() -> None:
+    """Of three epochs two had a straggler: their median deviation is nothing, and says nothing."""
+
+    def epoch(number: int, seconds: float) -> EpochMeasurement:
+        regions = (("a", seconds),)
+        return EpochMeasurement(number, 10.0 * number, seconds + 0.1, 100, 100, regions, 0.0, 0.1, 1.0, waited_s=9.0)
+
+    def told(*seconds: float) -> float:
+        epochs = [epoch(number, each) for number, each in enumerate([*seconds, 1.0])]
+        return observe(1, epochs, ONE)["a"].relative_error
+
+    assert told(4.0, 4.0, 1.0) > 0.5
+    assert told(4.0, 4.0, 4.0) == pytest.approx(0, abs=1e-9)
+    assert told(*[1.0] * 7, 4.0) == pytest.approx(0, abs=1e-9), "one pause of many does not count"
+
+
 def test_a_measurement_that_cannot_be_is_refused() -> None:
     world = EpochWorld(always(100), {"a": 1000.0})
     epochs = [world.step(ONE) for _ in range(6)]

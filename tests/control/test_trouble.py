@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from anabranch.control import Observation, PaperPolicy, Policy
 from anabranch.control.elastic_options import ElasticOptions
 from anabranch.control.measurement_quality import MeasurementQuality
+from anabranch.papers.fluid.compound_traces import families_together
 from anabranch.papers.fluid.traces import (
     BOUNDS,
     FULL,
@@ -29,7 +30,7 @@ from anabranch.papers.fluid.traces import (
     reversals_of,
     slower,
 )
-from benchmarks.control import OSCILLATING
+from benchmarks.control import REVERSALS_MAX
 
 SEED = 7000
 FAMILIES = families()
@@ -50,7 +51,7 @@ def test_in_no_family_it_hurts(trace: Trace) -> None:
     found = ours(trace)
     if trace.steady_from is not None:
         assert found.handled_steady >= 0.9
-        assert found.reversals_steady <= OSCILLATING
+        assert found.reversals_steady <= REVERSALS_MAX
     paper = follow(PaperPolicy(BOUNDS), trace, SEED)
     assert found.handled >= 0.95 * paper.handled
 
@@ -82,7 +83,17 @@ def test_a_collapse_is_searched_for_its_edge(most: int, left: float, load: float
     assume(left * most < 0.95 * 2 ** (most.bit_length() - 1))
     found = ours(Trace("collapse", always(load), collapse(most, left)))
     assert found.handled_steady >= 0.9
-    assert found.reversals_steady <= OSCILLATING
+    assert found.reversals_steady <= REVERSALS_MAX
+
+
+@pytest.mark.parametrize("trace", families_together(), ids=lambda trace: trace.name)
+def test_troubles_together_do_not_hurt_either(trace: Trace) -> None:
+    found = ours(trace)
+    if trace.steady_from is not None and "wanders" not in trace.name and "leave" not in trace.name:
+        # What has not been tried for 200 periods may have become better unseen: patience has its price there.
+        assert found.handled_steady >= 0.9
+        assert found.reversals_steady <= REVERSALS_MAX
+    assert found.handled >= 0.95 * follow(PaperPolicy(BOUNDS), trace, SEED).handled
 
 
 @random_worlds
@@ -106,7 +117,7 @@ def test_late_and_noisy_measurements_are_seen_through(
     trace = Trace("late", always(load), linear(), noise=noise, told_error=None if told else 0.0, lag=lag)
     found = ours(trace, SEED + seed)
     assert found.handled_steady >= 0.95
-    assert found.reversals_steady <= OSCILLATING
+    assert found.reversals_steady <= REVERSALS_MAX
 
 
 @random_worlds
@@ -154,13 +165,13 @@ def test_a_restarted_policy_decides_as_the_one_that_went_on() -> None:
 def test_a_late_answer_shows_how_late_it_is(lag: int) -> None:
     quality = MeasurementQuality()
     quality.moved(0.5)
-    quality.begin()
-    quality.take(1000.0, 0.0)
+    quality.begin(0.0)
+    quality.take(1000.0)
     quality.moved(2.0)
     late = []
     for period in range(lag + 2):
-        quality.begin()
-        late.append(quality.take(2000.0 if period >= lag else 1000.0, 0.0))
+        quality.begin(0.0)
+        late.append(quality.take(2000.0 if period >= lag else 1000.0))
     assert quality.lag == lag
     assert late == [*[False] * lag, lag > 0, False]
 
@@ -168,9 +179,9 @@ def test_a_late_answer_shows_how_late_it_is(lag: int) -> None:
 def test_an_answer_that_comes_earlier_than_was_thought_is_believed() -> None:
     quality = MeasurementQuality(lag=2, latest=1000.0)
     quality.moved(2.0)
-    quality.begin()
-    assert quality.settling and quality.early(2000.0, 0.0) and not quality.early(1010.0, 0.0)
-    assert not quality.take(2000.0, 0.0)
+    quality.begin(0.0)
+    assert quality.settling and quality.early(2000.0) and not quality.early(1010.0)
+    assert not quality.take(2000.0)
     assert quality.lag == 0
 
 
@@ -178,8 +189,8 @@ def test_a_small_move_says_nothing_about_the_lag() -> None:
     quality = MeasurementQuality(latest=1000.0)
     quality.moved(1.2)
     for capacity in (1000.0, 1500.0):
-        quality.begin()
-        quality.take(capacity, 0.0)
+        quality.begin(0.0)
+        quality.take(capacity)
     assert quality.lag is None
 
 
@@ -188,8 +199,8 @@ def test_without_an_answer_nothing_is_known_about_the_lag() -> None:
     quality.moved(2.0)
     unanswered = []
     for _ in range(5):
-        quality.begin()
-        quality.take(1000.0, 0.0)
+        quality.begin(0.0)
+        quality.take(1000.0)
         unanswered.append(quality.unanswered)
     assert quality.lag is None and unanswered == [True, True, True, False, False]
 
@@ -197,7 +208,8 @@ def test_without_an_answer_nothing_is_known_about_the_lag() -> None:
 def test_noise_that_nobody_told_is_seen() -> None:
     quality = MeasurementQuality()
     for capacity in (1000.0, 1100.0, 950.0, 1050.0, 900.0, 1020.0):
-        quality.begin()
-        quality.take(capacity, 0.0)
-    assert 0.05 < quality.error(0.0) < 0.2
-    assert quality.error(0.3) == 0.3
+        quality.begin(0.0)
+        quality.take(capacity)
+    assert 0.05 < quality.error < 0.2
+    quality.begin(0.6)
+    assert 0.2 < quality.error < 0.6, "what is told counts as well, by squares over periods"

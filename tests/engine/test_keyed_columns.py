@@ -12,15 +12,25 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import agg
 from anabranch.api.session import from_epochs
-from anabranch.engine.worker import clock_columns, join_columns, running_columns, top_columns, window_columns
+from anabranch.engine.worker import (
+    clock_columns,
+    join_columns,
+    running_columns,
+    session_columns,
+    top_columns,
+    window_columns,
+)
 from anabranch.errors import AnabranchError
 from anabranch.program.options import OVER_COLUMNS
+from anabranch.state.files import LocalFiles
+from anabranch.state.reader import CheckpointReader
 from anabranch.testing import ParallelRun
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # cases are seeds: nothing to shrink
 EXAMPLES = int(os.environ.get("ANABRANCH_PROGRAMS", "100")) // 5
 COLUMNS = "k long, s string, at timestamp, n long, small int, name string, x double, d decimal(20, 2), extra string"
 START = datetime.datetime(2024, 3, 1, tzinfo=datetime.UTC)
+NULL_KEYS = 0.3  # as many nulls, also where they are keys
 HUGE = [2**63 - 1, -(2**63), 2**62, -(2**62), 2**61]
 
 low = lambda t: t.n < 3  # noqa: E731
@@ -60,10 +70,11 @@ def rows(chance, count, begin, *, nulls=0.0, huge=0.0, spread=1):
     for number in range(count):
         at = START + datetime.timedelta(seconds=(begin + number) * spread * 0.3 + chance.uniform(-6, 6))
         n = chance.choice(HUGE) if chance.random() < huge else chance.randrange(-4, 9)
+        word = chance.choice(["", "a", "é", "\U0001f600"])
         x = chance.choice([0.1, -0.0, 0.0, 1e16, float("nan"), -1.5])
         yield (
             maybe(chance.randrange(6)) if nulls and chance.random() < 0.1 else chance.randrange(6),
-            chance.choice(["", "a", "é", "\U0001f600"]),
+            maybe(word) if nulls == NULL_KEYS else word,
             at,
             maybe(n),
             maybe(chance.randrange(-1, 2)) if nulls else chance.randrange(-1, 2),
@@ -81,13 +92,13 @@ def outcome(run):
         return type(error).__name__, str(error).partition(" raised ")[2].partition("The epoch failed")[0]
 
 
-def in_parallel(stream, folder, ways, **more):
+def in_parallel(stream, folder, ways, ends=True, **more):
     """Run from one checkpoint, each epoch with other channels and other things over columns."""
     written = {}
     for number, (channels, columns, seed) in enumerate(ways):
         run = ParallelRun(stream, folder, channels=channels, seed=seed, written=written, columns=columns, **more)
         run.run_epochs(number, number)
-        if number == len(ways) - 1:
+        if ends and number == len(ways) - 1:
             run.end()
     return run.output
 
@@ -99,7 +110,7 @@ ways = st.lists(st.tuples(st.integers(1, 3), some, st.integers(0, 99)), min_size
 @pytest.fixture
 def taken(monkeypatch):
     """How often a batch was taken over columns."""
-    counts = {"running": 0, "windows": 0, "clock": 0, "joins": 0, "top": 0}
+    counts = {"running": 0, "windows": 0, "sessions": 0, "clock": 0, "joins": 0, "top": 0}
 
     def count(what, kind, method):
         original = getattr(kind, method)
@@ -113,6 +124,7 @@ def taken(monkeypatch):
 
     count("running", running_columns.RunningStep, "_taken")
     count("windows", window_columns.WindowColumns, "taken")
+    count("sessions", session_columns.SessionColumns, "taken")
     count("clock", clock_columns.ClockColumns, "fold")
     count("joins", join_columns.JoinColumns, "taken")
     count("top", top_columns.TopStep, "_taken")
@@ -125,7 +137,7 @@ def taken(monkeypatch):
     by=st.sampled_from(KEYS),
     names=st.lists(st.sampled_from(USUAL), min_size=1, max_size=5, unique=True)
     | st.lists(st.sampled_from(sorted(AGGREGATIONS)), min_size=1, max_size=3, unique=True),
-    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
     huge=st.sampled_from([0.0, 0.0, 0.02]),
     null_key=st.sampled_from(["keep", "drop"]),
     seed=st.integers(0, 10_000),
@@ -164,7 +176,7 @@ def windows(stream, by, span, names, lateness=3, **more):
     | st.lists(st.sampled_from(sorted(AGGREGATIONS)), min_size=1, max_size=3, unique=True),
     bounds=st.sets(st.sampled_from(sorted(BOUNDS))),
     lateness=st.sampled_from([1, 6, 20]),
-    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
     huge=st.sampled_from([0.0, 0.0, 0.02]),
     spread=st.sampled_from([1, 5]),
     again=st.booleans(),
@@ -182,6 +194,52 @@ def test_windows(tmp_path_factory, ways, by, span, names, bounds, lateness, null
         stream = stream.aggregate(by="time", window=ab.event_time("time", 4), n=agg.count(), last=agg.max("time"))
     folder = str(tmp_path_factory.mktemp("checkpoint"))
     assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
+
+
+def state_of(stream, folder):
+    """What a checkpoint holds of an operator, by key."""
+    reader = CheckpointReader(LocalFiles(f"{folder}/anabranch"))
+    return {repr(key): repr(list(fields.values())) for key, fields in reader.items(stream._node.name)}
+
+
+@settings(max_examples=2 * EXAMPLES, deadline=None, phases=PHASES)
+@given(
+    ways=ways,
+    by=st.sampled_from(KEYS),
+    gap=st.sampled_from([0.2, 2, 5, 40]),
+    names=st.lists(st.sampled_from(FOLDED), min_size=1, max_size=4, unique=True)
+    | st.lists(st.sampled_from(sorted(AGGREGATIONS)), min_size=1, max_size=3, unique=True),
+    bounds=st.sets(st.sampled_from(sorted(BOUNDS))),
+    lateness=st.sampled_from([1, 12, 13, 20]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
+    huge=st.sampled_from([0.0, 0.0, 0.02]),
+    spread=st.sampled_from([1, 5]),
+    whole=st.booleans(),
+    ends=st.booleans(),
+    seed=st.integers(0, 10_000),
+)
+def test_sessions(tmp_path_factory, ways, by, gap, names, bounds, lateness, nulls, huge, spread, whole, ends, seed):
+    chance = random.Random(seed)
+    epochs = [
+        list(rows(chance, chance.choice([1, 30, 120]), 80 * at, nulls=nulls, huge=huge, spread=spread))
+        for at in range(len(ways))
+    ]
+    source = from_epochs(epochs, COLUMNS, name="rows")
+    chosen = {name: AGGREGATIONS[name] for name in names} | {name: BOUNDS[name] for name in bounds}
+    if whole:  # times as whole numbers
+        source = source.map(lambda t: (*t, int(t.at.timestamp() * 10)), schema=f"{COLUMNS}, moment long")
+        timed, gap, attribute = source.event_time("moment", lateness=lateness * 10), max(1, int(gap * 10)), "moment"
+    else:
+        timed, attribute = source.event_time("at", lateness=lateness), "at"
+    stream = timed.aggregate(by=by, window=ab.sessions(attribute, gap), **chosen)
+    places = [str(tmp_path_factory.mktemp("checkpoint")) for _ in range(2)]
+    plain = [(1, set(), 0)] * len(ways)
+    expected = outcome(lambda: in_parallel(stream, places[0], plain, ends=ends))
+    assert outcome(lambda: in_parallel(stream, places[1], ways, ends=ends)) == expected
+    if ends:
+        assert outcome(lambda: stream.run_sequential(ends=True)) == expected
+    if isinstance(expected, list):
+        assert state_of(stream, places[1]) == state_of(stream, places[0])
 
 
 def joined(sources, by, sizes, lateness=3):
@@ -227,7 +285,7 @@ def test_joins(tmp_path_factory, ways, by, sizes, lateness, nulls, spread, one, 
     count=st.sampled_from([1, 1, 2, 5]),
     order=st.lists(st.sampled_from(["n", "at", "name", "small", "x"]), min_size=1, max_size=3, unique=True),
     form=st.sampled_from([{}, {}, {"rank": "place"}, {"change": "what"}]),
-    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
     huge=st.sampled_from([0.0, 0.0, 0.02]),
     null_key=st.sampled_from(["keep", "drop"]),
     seed=st.integers(0, 10_000),
@@ -291,7 +349,7 @@ def test_filters_and_tables(tmp_path_factory, columns, test, how, computed, null
     | st.lists(st.sampled_from(sorted(AGGREGATIONS)), min_size=1, max_size=3, unique=True),
     bounds=st.sets(st.sampled_from(["begin", "end"])),
     size=st.sampled_from([1, 3]),
-    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
     huge=st.sampled_from([0.0, 0.0, 0.02]),
     seed=st.integers(0, 10_000),
 )
@@ -318,6 +376,9 @@ def test_aggregates_are_computed_over_columns(tmp_path, taken):
     programs = {
         "running": source.aggregate(by="k", window=ab.running(), **{name: AGGREGATIONS[name] for name in USUAL}),
         "windows": windows(source, ["k", "s"], (6, 2), FOLDED, lateness=20, **BOUNDS),
+        "sessions": source.event_time("at", lateness=20).aggregate(
+            by=["k", "s"], window=ab.sessions("at", 2), **{name: AGGREGATIONS[name] for name in FOLDED}, **BOUNDS
+        ),
         "clock": source.aggregate(by="k", window=ab.time(5), **{name: AGGREGATIONS[name] for name in USUAL}),
         "top": source.top(3, ["n", "name"], by="k", descending=[True, False], rank="place"),
         "joins": joined((source, source.filter(lambda t: t.n > 4)), ("k", "k2"), (1, 1)),
@@ -330,3 +391,28 @@ def test_aggregates_are_computed_over_columns(tmp_path, taken):
             before = taken[what]
             assert outcome(lambda: in_parallel(stream, folder, [(2, columns, 1)] * 3)) == expected  # noqa: B023
             assert (taken[what] > before) is bool(columns)
+
+
+@pytest.mark.parametrize("what", ["running", "windows", "sessions"])
+@pytest.mark.parametrize("by", [["s"], ["k", "s"], ["s", "n"]])
+def test_a_null_is_a_key_like_others(tmp_path, taken, what, by):
+    """Over columns and tuple by tuple: the same rows, state and counts of null keys."""
+    epochs = [list(rows(random.Random(at), 90, 90 * at, nulls=NULL_KEYS)) for at in range(3)]
+    timed = from_epochs(epochs, COLUMNS, name="rows").event_time("at", lateness=20)
+    window = {"running": ab.running(), "windows": ab.event_time("at", 5), "sessions": ab.sessions("at", 2)}[what]
+    stream = timed.aggregate(by=by, window=window, many=agg.count(), most=agg.max("name"), sum=agg.sum("small"))
+    found = []
+    for columns in (set(), {what}):
+        folder = str(tmp_path / f"{len(columns)}")
+        written, anomalies = {}, []
+        for number in range(len(epochs)):
+            run = ParallelRun(stream, folder, channels=2, written=written, columns=columns)
+            run.run_epochs(number, number)
+            anomalies += [each.anomalies for each in run.progress]
+        state = state_of(stream, folder)
+        run.end()
+        found.append(([repr(row) for row in run.output], state, anomalies))
+    assert taken[what] > 0
+    assert found[0] == found[1]
+    assert "null_key" in repr(found[0][2]) and len(found[0][1]) > 4
+    assert found[1][0] == outcome(lambda: stream.run_sequential(ends=True))

@@ -42,9 +42,9 @@ class Plan:
     notes: str
     happens: tuple[tuple[str, int, str], ...] = ()
 
-    def streams(self, session: ab.Session | None = None, epochs: list[list[Any]] | None = None) -> list[ab.Stream]:
-        """The program over its input, or over other epochs."""
-        found = PROGRAMS[self.program](rows_of(self.seed, self.epochs, self.rows) if epochs is None else epochs)
+    def streams(self, session: ab.Session | None = None) -> list[ab.Stream]:
+        """The program over its input."""
+        found = PROGRAMS[self.program](rows_of(self.seed, self.epochs, self.rows))
         for stream in found:
             stream._session = session
         return found

@@ -12,7 +12,7 @@ import anabranch as ab
 from anabranch import faults
 from anabranch.api.session import from_epochs
 from anabranch.engine.sequential import SequentialRun
-from anabranch.errors import InputError, ProgramError, SchemaError
+from anabranch.errors import CheckpointError, InputError, ProgramError, SchemaError
 from anabranch.testing import ParallelRun, run_parallel
 
 EXAMPLES = int(os.environ.get("ANABRANCH_TABLES_EXAMPLES", "10"))
@@ -36,6 +36,38 @@ class Versions:
 def enriched(epochs, table, how="left"):
     found = from_epochs(epochs, COLUMNS).enrich(table, by="k", how=how)
     return found.aggregate(by="k", window=ab.count(1), x=ab.agg.sum("x"), price=ab.agg.sum("price"))
+
+
+@pytest.mark.parametrize("damage", ["deleted", "empty", "flipped", "a directory"])
+def test_a_version_that_is_damaged_is_made_again_if_the_table_still_has_it(tmp_path, damage):
+    epochs = [[(1, 2), (2, 3)], [(1, 4)], [(2, 5)]]
+    table = Versions([{1: 10.0, 2: 20.0}, {1: 11.0}])
+    stream = enriched(epochs, ab.table(table, schema=PRICES, refresh=0))
+
+    def dies(point, facts):
+        if point == "sink written" and facts["epoch"] == 1:
+            raise Crash
+
+    faults.install(dies)
+    with pytest.raises(Crash):
+        ParallelRun(stream, str(tmp_path), channels=2).run_epochs()
+    faults.install(None)
+    (path,) = tmp_path.glob("anabranch/tables/*/*.arrow")
+    data = path.read_bytes()
+    path.unlink()
+    if damage == "a directory":
+        path.mkdir()
+    elif damage != "deleted":
+        path.write_bytes(b"" if damage == "empty" else bytes([data[0] ^ 1]) + data[1:])
+    table.now = 1
+    with pytest.raises(CheckpointError, match=rf"{path.name}.*([Rr]estore it from a copy)"):
+        ParallelRun(stream, str(tmp_path), channels=2).run_epochs(1)
+    if damage == "a directory":
+        path.rmdir()
+    table.now = 0
+    run = ParallelRun(stream, str(tmp_path), channels=2)
+    run.run_epochs(1)
+    assert run.output == stream.run_sequential()[2:] and path.read_bytes() == data
 
 
 class Crash(BaseException):

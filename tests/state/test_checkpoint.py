@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch import faults
+from anabranch.api.session import from_epochs
 from anabranch.control.controller import ControllerMemory
 from anabranch.control.epoch_size import EpochSizeMemory
 from anabranch.engine.driver.program_description import describe_program
@@ -328,6 +329,20 @@ def test_a_new_checkpoint_is_bound_and_the_same_program_may_return(checkpoint):
     checkpoint.bind(description(source().filter(bool).process(Sum(), by="k", name="sum")))
     assert content(checkpoint) == ["owners/000000000001.json", "program.json"]
     assert checkpoint.files.read("program.json") == before
+
+
+def test_sources_stay_those_that_spark_has_numbered_in_their_order(checkpoint):
+    def program(*names, way=1):
+        first, *others = [from_epochs([[("a", 1)]], "k string, x long", name=name) for name in names][::way]
+        for each in others:
+            first = first.union(each)
+        return description(first.process(Sum(), by="k", name="sum"))
+
+    checkpoint.bind(program("one", "two"))
+    assert checkpoint.check(program("one", "two", way=-1)) == []  # what counts is the order in which they are declared
+    for names in (("two", "one"), ("one",), ("one", "three"), ("one", "two", "three")):
+        with pytest.raises(CheckpointError, match=f"sources were one, two and are now {', '.join(names)}: declare the"):
+            checkpoint.check(program(*names), allow_state_loss=True)
 
 
 def test_checking_a_new_checkpoint_writes_nothing(checkpoint):

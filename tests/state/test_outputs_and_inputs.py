@@ -37,7 +37,7 @@ def write(files: LocalFiles, epochs: list[list[tuple]], query: str = "q") -> lis
 
     node = from_epochs(epochs, COLUMNS, name="rows")._node
     (named,) = RowFiles([node]).rows.values()
-    write_rows(files, *named, query)
+    write_rows(files, *named, query, lambda: None)
     names = [name for name in files.names("") if name.endswith(".parquet")]
     return [[repr(tuple(r)) for r in node.schema.rows(pq.read_table(files.path(name)).columns)] for name in names]
 
@@ -114,6 +114,33 @@ def test_an_index_that_is_lost_is_made_again_and_a_damaged_or_foreign_one_is_ref
     files.write(INDEX, index)
     with pytest.raises(CheckpointError, match="belongs to another query"):
         write(files, cut(rows, 2), "another")
+
+
+def test_files_that_an_older_index_does_not_know_are_not_cut_anew(tmp_path):
+    """A driver that was frozen while it wrote its shorter list wakes up: Spark has read what its successor wrote."""
+    files = LocalFiles(str(tmp_path))
+    rows = [row(n) for n in range(9)]
+    write(files, cut(rows[:3], 2))
+    older = files.read(INDEX)
+    before = write(files, cut(rows[:5], 2))
+    files.write(INDEX, older)
+    assert write(files, cut(rows, 2)) == [*before, *text([rows[5:6], rows[6:8], rows[8:]])]
+    files.write(INDEX, older)
+    with pytest.raises(CheckpointError, match=r"_rows.json does not know 000000002.parquet, .* the list was changed"):
+        write(files, cut([*rows[:3], row(20)], 2))
+
+
+def test_a_driver_that_was_fenced_writes_no_rows(tmp_path):
+    files = LocalFiles(str(tmp_path))
+    node = from_epochs([[row(1)], [row(2)]], COLUMNS, name="rows")._node
+    (named,) = RowFiles([node]).rows.values()
+
+    def fenced() -> None:
+        raise CheckpointError("another driver has taken over")
+
+    with pytest.raises(CheckpointError, match="taken over"):
+        write_rows(files, *named, "q", fenced)
+    assert files.names("") == []
 
 
 # -- output ---------------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ class StreamingQuery:
         self._executors = started.executors
         self._plans = started.plans
         self.changes = started.changes
+        self._explain = started.explain
 
     @property
     def plan(self) -> Plan:
@@ -186,9 +187,11 @@ class StreamingQuery:
     # -- ours -------------------------------------------------------------------------------------------
 
     def _explained(self, problem: Exception) -> Exception:
-        """Our own error, if one was the cause, instead of Spark's wrapping of it."""
+        """Our own error, if one was the cause or can tell it, instead of Spark's."""
         failure: AnabranchError | None = self._runner.failure
-        return failure if failure is not None else problem
+        if failure is not None or isinstance(problem, AnabranchError):
+            return failure or problem
+        return self._explain(problem)
 
     def __repr__(self) -> str:
         return f"StreamingQuery({json.dumps({'id': self.id, 'name': self.name, 'active': self.isActive})})"

@@ -53,7 +53,7 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.control.bounds import Bounds
-from anabranch.control.capacity_memory import CapacityMemory
+from anabranch.control.capacity_memory import Capacity, CapacityMemory
 from anabranch.control.decision import Proposal
 from anabranch.control.default_options import DefaultOptions
 from anabranch.control.giving_back import REMOTE_PATIENCE_FACTOR, given_back
@@ -74,6 +74,7 @@ BUSY_MOST_MIN = 0.2  # no saturated region is said to be less busy than this
 EXACT_MISFIT = 0.005  # what was measured follows a law, exactly
 LAWLESS_MISFIT = 0.02  # what was measured follows no law that we know
 SEARCH_RATIO = 1.15  # two numbers this close are not told apart
+ERRORS_PER_GAIN = 2.0  # standard errors that what pays must be beyond
 CLOSE = 3  # so many channels apart the way from above is short
 NOISIER_FACTOR = 2.0  # noise that turns out to be so many times what it was thought to be…
 NOISIER_MIN = 0.02  # …and at least this puts a verdict in doubt
@@ -114,9 +115,9 @@ class DefaultPolicy:
         if memory.channels != observation.channels:  # first period, or somebody else rescaled
             self._arrive(observation.channels)
             memory.climbing = False
-        self._quality.begin()
+        self._quality.begin(observation.relative_error)
         saturated = observation.busy_share >= self.options.saturated_share and not observation.remote
-        early = saturated and self._quality.early(observation.capacity, observation.relative_error)
+        early = saturated and self._quality.early(observation.capacity)
         if self._quality.settling and not early:
             return self._hold(observation, "settle", "what is measured is still of the time before the last change")
         self._learn(observation)
@@ -155,7 +156,7 @@ class DefaultPolicy:
         del self._recent[:-RECENT_MAX]
         capacity = observation.capacity
         if capacity is not None and observation.busy_share >= options.saturated_share and not observation.remote:
-            if self._quality.take(capacity, observation.relative_error):
+            if self._quality.take(capacity):
                 # What was said since the move was of the time before it, and so was what followed from it.
                 self._capacities.forget(observation.channels)
                 self._forget_ceiling(observation.channels)
@@ -184,7 +185,7 @@ class DefaultPolicy:
             if observation.congestion > self.options.congestion_floor:
                 return self._hold(observation, "hold", "congestion is not confirmed")
             self._memory.draining = self._memory.trial_again = self._memory.waiting_periods = 0
-            self._memory.low = self._memory.high = None
+            self._memory.stop_search()
             return self._contract(observation, "not congested")
         if observation.busy_share < self.options.saturated_share:
             return self._doubt(observation)
@@ -214,13 +215,12 @@ class DefaultPolicy:
             wanted = 1.0 + TRIAL_GAIN_SHARE * (channels / memory.trial_channels - 1.0)
             if throughput < wanted * memory.trial_throughput:
                 target, memory.trial_channels = memory.trial_channels, None
-                memory.trial_again = observation.period + options.ceiling_periods
+                memory.put_off_trial(observation.period, options.ceiling_periods)
                 return Proposal(target, "return", f"{cause}; {channels} channels have not changed it")
-            memory.trial_channels = None
-            if memory.waiting_periods > EXPLORE_PERIODS:
-                # So busy it was when it had more to do than it could: that is what saturated looks like here.
-                memory.busy_most *= max(observation.busy_share, BUSY_MOST_MIN)
-                return self._expand(observation)
+            memory.trial_channels, memory.trial_periods = None, 0
+            # So busy it was when it had more to do than it could: that is what saturated looks like here.
+            memory.busy_most *= max(observation.busy_share, BUSY_MOST_MIN)
+            return self._expand(observation)
         memory.waiting_periods += 1
         latest = recent[-options.patience :]
         busy = sum(period.busy_share for period in latest) / len(latest)
@@ -243,7 +243,7 @@ class DefaultPolicy:
             self._look_again(observation)
         if memory.ceiling is not None or self._capacities.get(channels) is None:
             return None
-        if memory.low is not None:
+        if memory.low is not None or memory.back is not None:
             return self._search(observation)
         laws = self._laws(observation)
         if laws is None:
@@ -256,7 +256,7 @@ class DefaultPolicy:
                 memory.hesitant = memory.judged_periods > 0
                 return None
         memory.judged_periods += 1
-        error = self._quality.error(observation.relative_error)
+        error = self._quality.error
         # Where all that was measured follows a law, there is no noise to wait for.
         exact = error == 0 and laws.misfit <= EXACT_MISFIT
         sure = (exact or hesitant or memory.judged_periods >= options.gain_periods) and not self._quality.unanswered
@@ -269,7 +269,7 @@ class DefaultPolicy:
             observation, 0.0 if laws.misfit > LAWLESS_MISFIT + 3 * error else STEP_GAIN_MIN + 2 * error
         )
         if low is not None and (laws.misfit > LAWLESS_MISFIT + 3 * error or not faster):
-            memory.low, memory.high = low, channels
+            memory.low, memory.high, memory.back, memory.from_rest = low, channels, None, False
             return self._middle(observation)
         if not faster:
             # Fewer channels would only be thriftier, and that must be beyond doubt.
@@ -287,7 +287,7 @@ class DefaultPolicy:
         """Withdraw a ceiling, once, that would not be put with the noise that is known by now."""
         memory, channels = self._memory, observation.channels
         measured = self._capacities.fresh(observation.period)
-        error = self._quality.error(observation.relative_error)
+        error = self._quality.error
         if memory.ceiling_looked_at or error < max(NOISIER_FACTOR * memory.ceiling_error, NOISIER_MIN):
             return
         if len(measured) < 2 or any(known.channels > channels for known in measured):
@@ -312,22 +312,34 @@ class DefaultPolicy:
     def _search(self, observation: Observation) -> Proposal | None:
         """Between a number that pays and one that does not, where no law helps: halve the distance."""
         memory, channels = self._memory, observation.channels
-        here, below = self._capacities.get(channels), self._capacities.get(memory.low or 0)
-        if here is None or below is None or not below.channels < channels:
-            memory.low = memory.high = None
+        other = memory.low if memory.back is None else memory.back
+        here, known = self._capacities.get(channels), self._capacities.get(other or 0)
+        if here is None or known is None or known.channels == channels:
+            memory.stop_search()
             return None
         memory.judged_periods += 1
-        certain = self._quality.error(observation.relative_error) == 0
-        if not certain and memory.judged_periods < self.options.gain_periods:
-            return self._hold(observation, "judge", f"is {channels} better than {below.channels}? Once more")
-        if here.throughput >= (1 + STEP_GAIN_MIN) * below.throughput:
+        error = self._quality.error
+        if error > 0 and memory.judged_periods < self.options.gain_periods:
+            return self._hold(observation, "judge", f"is {channels} better than {known.channels}? Once more")
+        pays = self._pays(here, known)
+        if memory.back is not None:
+            peak, memory.back = memory.back, None
+            memory.low, memory.high = (channels, peak) if pays else (peak, peak)
+        elif not pays:
+            memory.high = channels
+        else:
             memory.low = channels
             if memory.high is None:  # no ceiling any more
-                memory.low = None
+                memory.stop_search()
                 return None
-        else:
-            memory.high = channels
+            if memory.from_rest:  # from above: what pays is the end of it, and nobody has to go up again
+                memory.high = channels
         return self._middle(observation)
+
+    def _pays(self, here: Capacity, known: Capacity) -> bool:
+        """Whether a number does more than another, by a step's worth and beyond noise."""
+        chance = self._quality.error * (1 / here.samples + 1 / known.samples) ** 0.5
+        return here.throughput >= (1 + max(STEP_GAIN_MIN, ERRORS_PER_GAIN * chance)) * known.throughput
 
     def _middle(self, observation: Observation) -> Proposal:
         memory = self._memory
@@ -338,13 +350,29 @@ class DefaultPolicy:
             is_close = high - low <= CLOSE and memory.ceiling_periods > 0
             middle = high - 1 if is_close else (low + high) // 2
             return Proposal(middle, "search", f"{low} channels pay and {high} do not: what lies between")
-        memory.low = memory.high = None
+        below = self._between(low, observation)
+        if below is not None:
+            memory.low, memory.high, memory.back = None, None, low
+            return Proposal(below, "search", f"{low} channels are a peak, perhaps that of {below}")
+        memory.stop_search()
         self._put_ceiling(low + 1, observation)
         branch = "return" if low < observation.channels else "limit"
-        return Proposal(low, branch, f"{high} channels do less than {low}")
+        return Proposal(low, branch, f"more than {low} channels do not pay")
+
+    def _between(self, peak: int, observation: Observation) -> int | None:
+        """What was passed by on the way up to a peak, if it may do more: no law is better than linear."""
+        here = self._capacities.get(peak)
+        fewer = [known for known in self._capacities.fresh(observation.period) if known.channels < peak]
+        below = max(fewer, key=lambda known: known.channels, default=None)
+        if here is None or below is None or peak - below.channels < 2 or peak <= SEARCH_RATIO * below.channels:
+            return None
+        most = below.throughput * (peak - 1) / below.channels
+        if most < here.throughput * (1 + STEP_GAIN_MIN + ERRORS_PER_GAIN * self._quality.error):
+            return None
+        return (below.channels + peak) // 2
 
     def _laws(self, observation: Observation) -> ScalingLaws | None:
-        known = tuple(self._capacities.fresh(observation.period)), self._quality.error(observation.relative_error)
+        known = tuple(self._capacities.fresh(observation.period)), self._quality.error
         if self._fitted is None or self._fitted[0] != known:
             self._fitted = known, fit(*known)
         return self._fitted[1]
@@ -359,7 +387,7 @@ class DefaultPolicy:
             memory.ceiling_periods = min(longest, max(options.ceiling_periods, 2 * memory.ceiling_periods))
         memory.ceiling = channels
         memory.ceiling_until = observation.period + memory.ceiling_periods
-        memory.ceiling_error = self._quality.error(observation.relative_error)
+        memory.ceiling_error = self._quality.error
 
     def _expand(self, observation: Observation) -> Proposal:
         memory = self._memory
@@ -374,7 +402,7 @@ class DefaultPolicy:
         target = min(wanted, allowed)
         if memory.careful:
             memory.careful = False
-            memory.low, memory.high = channels, None
+            memory.low, memory.high, memory.back, memory.from_rest = channels, None, None, True
         memory.note_unsteadiness(observation.period, self.options.patience)
         memory.climbing = True
         memory.climbing_periods = 0
@@ -434,7 +462,7 @@ class DefaultPolicy:
         return max(sum(seen) / len(seen) if seen else observation.throughput, CAPACITY_MIN)
 
     def _contract(self, observation: Observation, calm: str, branch: str = "hold") -> Proposal:
-        error = observation.relative_error or self._quality.error(0.0)
+        error = self._quality.told or self._quality.error
         return given_back(self._memory, self.options, self._recent, observation, error, calm, branch)
 
     # -- a restarted driver continues ----------------------------------------------------------------------

@@ -118,6 +118,8 @@ class LevelsInTurn:
             reason = f"measured in turn, more than {memory.cap} channels did less"
             proposal = Proposal(observation.channels, "limit", reason)
         if observation.channels != memory.channels or proposal.channels != observation.channels:
+            if memory.rested >= 2 * LATEST_PERIODS:  # what it left was chosen long ago; what comes now is chosen anew
+                memory.first = {}
             self._stop()
             memory.channels = observation.channels
         memory.rested += 1

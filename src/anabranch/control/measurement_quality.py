@@ -9,7 +9,8 @@ and what was measured in them says nothing about the new number of channels:
                before  └ not of 8 channels
 
 *Noisy.* The spread between two periods at the same number of channels. A source that says its error is 0 may just not
-know it.
+know it; and one that tells another error each time, as stragglers make it do, is as uncertain in the periods that
+happen to agree: what is told is averaged over periods, by squares.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class MeasurementQuality:
     """Periods by which measurements are late; None: no move has been answered yet."""
     noise: float | None = None
     """Standard deviation of a capacity, relative; None: not seen yet."""
+    told: float | None = None
+    """Relative error as it is told, by squares over the latest periods; None: nothing was told yet."""
     before: float | None = None
     """Capacity before the last move up; None: answered, or not known."""
     latest: float | None = None
@@ -52,9 +55,10 @@ class MeasurementQuality:
         """Whether the answer to the last move may still be on its way."""
         return self.lag is None and self.before is not None and self.periods <= LAG_PERIODS_MAX
 
-    def error(self, told: float) -> float:
+    @property
+    def error(self) -> float:
         """The relative error of a capacity: what is told, or what is seen if that is more."""
-        return max(told, self.noise or 0.0)
+        return max(self.told or 0.0, self.noise or 0.0)
 
     def moved(self, ratio: float) -> None:
         """The number of channels has changed to so many times what it was; small moves have no clear answer."""
@@ -62,17 +66,19 @@ class MeasurementQuality:
         self.latest = None
         self.periods = self.taken = 0
 
-    def begin(self) -> None:
-        """A period has passed since the last move."""
+    def begin(self, told: float) -> None:
+        """A period has passed since the last move; its error is told to be so much."""
+        known = told**2 if self.told is None else self.told**2
+        self.told = (known + NOISE_STEP * (told**2 - known)) ** 0.5
         if not self.settling and self.taken < self.periods:
             self.before = None  # the region had time left: an answer was there, or nobody asked
         self.periods += 1
 
-    def take(self, capacity: float, told: float) -> bool:
+    def take(self, capacity: float) -> bool:
         """Take a capacity of this period; True if those measured here before turn out to have been late."""
         late = False
         self.taken = self.periods
-        if self._answers(capacity, told):
+        if self._answers(capacity):
             assert self.before is not None
             # Something else than before the move was an answer, clear or not: what differs from it is another thing.
             is_first = self.latest is None or abs(self.latest - self.before) <= RESPONSE_SHARE * self.before
@@ -88,12 +94,12 @@ class MeasurementQuality:
         self.latest = capacity if capacity > 0 else None
         return late
 
-    def early(self, capacity: float | None, told: float) -> bool:
+    def early(self, capacity: float | None) -> bool:
         """Whether a capacity answers the last move although it was not expected to do so yet."""
-        return capacity is not None and self._answers(capacity, told)
+        return capacity is not None and self._answers(capacity)
 
-    def _answers(self, capacity: float, told: float) -> bool:
-        clearly = RESPONSE_SHARE + 2 * self.error(told)
+    def _answers(self, capacity: float) -> bool:
+        clearly = RESPONSE_SHARE + 2 * self.error
         return self.before is not None and abs(capacity - self.before) > clearly * self.before
 
     def to_dict(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from anabranch.control.observation import Observation
 
 LOADS_MAX = 4  # periods over which the load is averaged…
 SAME_LOAD_DEVIATION = 0.25  # …unless it has changed by so much: a step, not noise
+TRIAL_PERIODS_MAX_FACTOR = 16
 NEEDED_AGAIN_MAX = 8  # channels are kept at most 128 times as long as usual
 SOON_FACTOR = 2  # times patience: channels that are needed again within so many periods should have been kept
 
@@ -66,10 +67,16 @@ class PolicyMemory:
     """…and the throughput they had."""
     trial_again: int = 0
     """Period from which on such a trial is allowed: the last one has failed."""
+    trial_periods: int = 0
+    """For how long the last trial that failed has put the next one off."""
     low: int | None = None
     """While the middle is searched: the most channels known to pay…"""
     high: int | None = None
     """…and the fewest known not to."""
+    from_rest: bool = False
+    """Whether what is searched lies above a number that the region had come to rest at."""
+    back: int | None = None
+    """While what lies below a peak is tried: the peak, to be gone back to if it is none the better."""
     careful: bool = False
     """Whether the next move up is a level at most: a ceiling has ended, and may still be there."""
     calm_periods: int = 0
@@ -86,6 +93,15 @@ class PolicyMemory:
     """Periods in which a backlog has been shrinking."""
     loads: list[list[float]] = field(default_factory=list)
     """The load of the latest periods: tuples per second, and the weight of the estimate."""
+
+    def put_off_trial(self, period: int, periods: int) -> None:
+        """A trial has failed: the next one in so many periods, and in twice as many each time."""
+        self.trial_periods = min(max(periods, 2 * self.trial_periods), TRIAL_PERIODS_MAX_FACTOR * periods)
+        self.trial_again = period + self.trial_periods
+
+    def stop_search(self) -> None:
+        self.low = self.high = self.back = None
+        self.from_rest = False
 
     def weigh_congestion(self, congestion: float, options: DefaultOptions) -> bool:
         """Whether the region is congested, beyond noise and beyond the threshold."""

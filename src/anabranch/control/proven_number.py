@@ -10,7 +10,9 @@ A region that collapses beyond some number of channels may never have been satur
 were handled there with room to spare, then one more channel was added. No capacity is known of the good number then, so
 no law can say that it was better; but what it did is known. A number at which tuples begin to wait for less than it was
 proven for has become slower, and everything with it: all is forgotten, because in overload nobody goes down by memories
-of another region. Nor by laws alone: what fits three measurements may say that one channel would do.
+of another region. And if the smaller number, gone back to, does no more than the larger one did, then something else
+had happened in between (a neighbour took the host): nothing keeps the region below that number any more. Nor by laws
+alone: what fits three measurements may say that one channel would do.
 """
 
 from __future__ import annotations
@@ -52,6 +54,8 @@ class BackToProven:
         self._measured: dict[int, tuple[float, int]] = {}  # channels → capacity while saturated, period
         self._worse = 0
         self._ceiling: int | None = None
+        self._ceiling_did = 0.0  # tuples per second, at the number that has proved worse
+        self._void = 0  # periods that spoke against the ceiling
         self._ceiling_until = 0
         self._ceiling_periods = 0
 
@@ -66,12 +70,14 @@ class BackToProven:
         channels, period = observation.channels, observation.period
         if self._ceiling is not None and period > self._ceiling_until:
             self._ceiling = None
+        self._look_again(observation)
         proven = self._better(observation)
         self._worse = 0 if proven is None else self._worse + 1
         # Where the policy goes down by itself there is nothing to be confirmed, only a better number to go to.
         if proven is not None and (self._worse >= CONFIRMING_PERIODS or proposal.channels < channels):
             self._ceiling_periods = min(2 * self._ceiling_periods or CEILING_PERIODS, CEILING_PERIODS_MAX)
             self._ceiling, self._ceiling_until = channels, period + self._ceiling_periods
+            self._ceiling_did, self._void = observation.throughput, 0
             did = self._proven[proven][0]
             reason = f"{proven} channels did {did:.0f}/s lately, {channels} do {observation.throughput:.0f}/s"
             return Proposal(proven, "return", reason)
@@ -79,6 +85,16 @@ class BackToProven:
             held = max(channels, self.bounds.channels_min)
             return Proposal(held, "limit", f"{self._ceiling} channels have proved worse; {proposal.reason}")
         return self._not_too_far_down(observation, proposal)
+
+    def _look_again(self, observation: Observation) -> None:
+        """Withdraw the ceiling if what the region went back to does no more than what lies above it did."""
+        capacity = observation.capacity
+        if self._ceiling is None or capacity is None or not _overloaded(observation):
+            return
+        self._void = self._void + 1 if capacity <= self._ceiling_did else 0
+        if self._void >= CONFIRMING_PERIODS:
+            self._ceiling, self._ceiling_periods = None, 0
+            self._proven.clear()
 
     def _not_too_far_down(self, observation: Observation, proposal: Proposal) -> Proposal:
         channels, capacity = observation.channels, observation.capacity
@@ -118,6 +134,7 @@ class BackToProven:
             "proven": [[channels, *known] for channels, known in self._proven.items()],
             "proven_worse": self._worse,
             "proven_ceiling": [self._ceiling, self._ceiling_until, self._ceiling_periods],
+            "proven_void": [self._ceiling_did, self._void],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -126,6 +143,7 @@ class BackToProven:
         self._measured = {channels: (capacity, at) for channels, capacity, at in state.get("proven_measured", [])}
         self._worse = state.get("proven_worse", 0)
         self._ceiling, self._ceiling_until, self._ceiling_periods = state.get("proven_ceiling", [None, 0, 0])
+        self._ceiling_did, self._void = state.get("proven_void", [0.0, 0])
 
 
 def _overloaded(observation: Observation) -> bool:

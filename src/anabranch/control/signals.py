@@ -47,7 +47,8 @@ good as the best.
 left out. Congestion and shares are medians over the epochs, rates are means without the extreme fifths, so
 that a garbage collection pause in one epoch of a period does not decide. A period with fewer than
 EPOCHS_MIN such epochs is not valid. The standard error of the rates, from the spread of the epochs, goes
-along to the controller.
+along to the controller. It is robust as well, but only where there are epochs enough to tell what is extreme: of
+three, two that agree by chance (both had a straggler) would pass for certainty, so there all of them count.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
+from statistics import median, stdev
 
 from anabranch.control.observation import Observation
 
@@ -65,6 +66,7 @@ SHARE_MIN = 0.1
 BESIDE_SHARE_MIN = 0.8  # of regions side by side, those that take so much of the slowest one's time are to blame
 REMOTE_CONGESTION_MIN = 0.05
 TRIMMED_SHARE = 0.2
+ROBUST_EPOCHS_MIN = 5  # of fewer nobody can say which are extreme
 PAUSE_SHARE_MAX = 0.1  # a shorter pause between epochs is Spark's bookkeeping
 OVERHEADS_PER_EPOCH_MIN = 2.0
 
@@ -294,9 +296,12 @@ def _trimmed_mean(values: Sequence[float]) -> float:
 
 
 def _relative_error(rates: Sequence[float]) -> float:
-    """Standard error of the mean rate, relative; from the median deviation, so one pause does not count."""
+    """Standard error of the mean rate, relative; from the median deviation, so one pause of many does not count."""
     if len(rates) < 2:
         return 0.0
     middle = median(rates)
-    deviation = 1.4826 * median(abs(rate - middle) for rate in rates)  # of a normal distribution: sigma
+    if len(rates) < ROBUST_EPOCHS_MIN:
+        deviation = stdev(rates)
+    else:
+        deviation = 1.4826 * median(abs(rate - middle) for rate in rates)  # of a normal distribution: sigma
     return deviation / middle / math.sqrt(len(rates)) if middle > 0 else 0.0

@@ -23,11 +23,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.errors import AnabranchError, CheckpointError, InputError
+from anabranch.errors import AnabranchError, InputError
 from anabranch.program.changing_table import ChangingTable, Lookup, TableShape
 from anabranch.program.graph import Node
 from anabranch.program.showing import told
 from anabranch.state.checkpoint import Checkpoint
+from anabranch.state.envelope import damaged
 from anabranch.state.files import LocalFiles
 from anabranch.state.manifest_facts import TableFact
 
@@ -48,9 +49,16 @@ class TableVersion:
         data = self.data
         if data is None:
             assert self.path is not None
-            with open(self.path, "rb") as file:
-                data = file.read()
-        return self.shape.lookup(_rows(data, self.fact, self.shape))
+            try:
+                with open(self.path, "rb") as file:
+                    data = file.read()
+            except OSError as problem:
+                raise damaged(self.path, problem) from None
+        wrong = _damage_of(data, self.fact)
+        if wrong:
+            raise damaged(self.path or self.fact.name, wrong)
+        table = pa.ipc.open_stream(pa.BufferReader(data)).read_all()
+        return self.shape.lookup(self.shape.schema.rows(table.columns))
 
 
 class Lookups:
@@ -76,11 +84,12 @@ class Lookups:
             return self._found[key]
 
 
-def _rows(data: bytes, fact: TableFact, shape: TableShape) -> Sequence[Any]:
-    if len(data) != fact.bytes or zlib.crc32(data) != fact.checksum:
-        raise CheckpointError(f"the table {fact.name} in the checkpoint is damaged: its checksum does not fit")
-    table = pa.ipc.open_stream(pa.BufferReader(data)).read_all()
-    return shape.schema.rows(table.columns)
+def _damage_of(data: bytes | None, fact: TableFact) -> str:
+    """What is wrong with a version's file; empty if nothing is."""
+    if data is None:
+        return "it is missing"
+    is_whole = len(data) == fact.bytes and zlib.crc32(data) == fact.checksum
+    return "" if is_whole else "its checksum does not fit"
 
 
 class Follower:
@@ -147,6 +156,7 @@ class TableVersions:
         self._followers = {node.name: Follower(node) for node in nodes if node.table is not None}
         self._checkpoint = checkpoint
         self._is_open = shared and isinstance(checkpoint.files, LocalFiles)
+        self._sound: set[str] = set()  # files that this driver has written, or found to be whole
 
     def looked_at(
         self, clock_ms: int, committed: Mapping[str, TableFact], recorded: Mapping[str, TableFact]
@@ -167,28 +177,51 @@ class TableVersions:
         return found
 
     def _kept(self, name: str, shape: TableShape, rows: Sequence[Any], before: TableFact | None) -> TableFact:
-        columns = list(zip(*rows, strict=True)) if rows else [() for _ in shape.schema.names]
-        table = pa.Table.from_arrays(shape.schema.arrays(columns), schema=shape.schema.arrow)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        data = sink.getvalue().to_pybytes()
-        digest = hashlib.sha256(data).hexdigest()[:24]
-        fact = TableFact(f"tables/{name}/{digest}.arrow", len(rows), len(data), zlib.crc32(data))
-        if fact != before:
+        fact, data = _as_file(name, shape, rows)
+        if fact != before or fact.name not in self._sound:
             self._checkpoint.files.write(fact.name, data)
+            self._sound.add(fact.name)
         return fact
 
     def versions(self, facts: Mapping[str, TableFact]) -> tuple[TableVersion, ...]:
         """What tasks are given."""
-        return tuple(self._version(follower.table.shape, facts[name]) for name, follower in self._followers.items())
+        self._sound &= {fact.name for fact in facts.values()}
+        return tuple(self._version(name, follower.table, facts[name]) for name, follower in self._followers.items())
 
-    def _version(self, shape: TableShape, fact: TableFact) -> TableVersion:
+    def _version(self, name: str, table: ChangingTable, fact: TableFact) -> TableVersion:
         files = self._checkpoint.files
+        if fact.name not in self._sound:
+            self._make_sound(name, table, fact)
         if self._is_open:
             assert isinstance(files, LocalFiles)
-            return TableVersion(shape, fact, str(files.path(fact.name)))
+            return TableVersion(table.shape, fact, str(files.path(fact.name)))
         data = files.read(fact.name)
         if data is None:
-            raise CheckpointError(f"the table {files.root}/{fact.name} is missing from the checkpoint")
-        return TableVersion(shape, fact, None, bytes(data))
+            raise damaged(f"{files.root}/{fact.name}", "it is missing")
+        return TableVersion(table.shape, fact, None, bytes(data))
+
+    def _make_sound(self, name: str, table: ChangingTable, fact: TableFact) -> None:
+        """See that a version of an earlier driver is whole; if it is not, the table may still be that version."""
+        files = self._checkpoint.files
+        problem = _damage_of(files.read(fact.name), fact)
+        if problem:
+            try:
+                again, data = _as_file(name, table.shape, table.read())
+            except Exception:  # it is gone, or cannot be read: then it is no help
+                again, data = None, b""
+            if again != fact:
+                raise damaged(f"{files.root}/{fact.name}", f"{problem}, and the table has another version now")
+            files.write(fact.name, data)
+        self._sound.add(fact.name)
+
+
+def _as_file(name: str, shape: TableShape, rows: Sequence[Any]) -> tuple[TableFact, bytes]:
+    """A version of a table, and the content of its file."""
+    columns = list(zip(*rows, strict=True)) if rows else [() for _ in shape.schema.names]
+    table = pa.Table.from_arrays(shape.schema.arrays(columns), schema=shape.schema.arrow)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data = sink.getvalue().to_pybytes()
+    digest = hashlib.sha256(data).hexdigest()[:24]
+    return TableFact(f"tables/{name}/{digest}.arrow", len(rows), len(data), zlib.crc32(data)), data

@@ -18,11 +18,13 @@ from anabranch.errors import ProgramError
 from anabranch.operators.agg import PartialResults
 from anabranch.operators.aggregation import CodeDraft
 from anabranch.operators.library_operator import LATE
+from anabranch.operators.window_bounds import within_bounds
 from anabranch.operators.windows import Sessions
 from anabranch.program.event_time import TimeScale
 from anabranch.program.model import Selectivity
 
-_ACCUMULATORS = 4  # where they begin
+ACCUMULATORS = 4
+"""Where they begin in what a session holds: two places for each aggregation."""
 
 
 def write_sessions(draft: CodeDraft, scale: TimeScale) -> None:
@@ -46,6 +48,7 @@ def write_sessions(draft: CodeDraft, scale: TimeScale) -> None:
         *draft.prelude(),
         *draft.attribute(policy),
         f"at = NUMBER({draft.column(policy.attribute)})",
+        *within_bounds(draft, policy.attribute, "at", "at + GAP", "at + GAP - 1"),
         "sessions = self.sessions",
         "near = [held for held in sessions if at - held[1] < GAP and held[0] - at < GAP]",
         "fresh = not near",
@@ -97,7 +100,7 @@ def _accumulators(draft: CodeDraft) -> tuple[list[str], list[str], list[str], li
             bounds["time"] = "VALUE(held[1] + GAP - 1)"
             results.append(bounds[aggregation.bound])
             continue
-        first, second = _ACCUMULATORS + 2 * at, _ACCUMULATORS + 2 * at + 1
+        first, second = ACCUMULATORS + 2 * at, ACCUMULATORS + 2 * at + 1
         words = draft.words(at, f"held[{first}]", f"held[{second}]")
         begin += aggregation.begin.format(**words).splitlines()
         add += aggregation.add.format(**words).splitlines()

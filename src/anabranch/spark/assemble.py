@@ -8,6 +8,7 @@ All that can be wrong is found before the first file is written.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -37,6 +38,7 @@ from anabranch.spark.read_limits import SparkReadLimits, sizing_of
 from anabranch.spark.row_files import RowFiles
 from anabranch.spark.slots import is_local, slots_now, task_slots
 from anabranch.spark.source import OrderedSources, local_directories
+from anabranch.spark.spark_failures import explain_failure, start_query
 from anabranch.spark.spark_job import SparkCompactions, SparkExecutor
 from anabranch.spark.standbys import SparkStandbys
 from anabranch.spark.stopping import interruptible
@@ -78,6 +80,8 @@ class StartedQuery:
     """What is run, in each form that was wanted so far."""
     changes: list[str]
     """How the program differs from the one that the checkpoint had, in words."""
+    explain: Callable[[Exception], Exception]
+    """The error of ours that tells why Spark's own part failed, if it can be told."""
 
 
 class _Running:
@@ -147,7 +151,7 @@ def start(
     rows = RowFiles(inputs)
     changes = held.bind(description, options.allow_state_loss)
     assert held.query is not None
-    written = rows.written(spark, f"{location}/anabranch/sources", held.query)
+    written = rows.written(spark, f"{location}/anabranch/sources", held.query, held.owner.check)
     sources = OrderedSources(spark, inputs, written, None if sizing is None else sizing.limits)
     read_limits = _read_limits(spark, sources, sizing)
     direct = DirectFiles(spark, inputs, sources.leaves, options.file_reading)
@@ -199,7 +203,7 @@ def start(
         writer = writer.queryName(wanted.name)
     if wanted.trigger:
         writer = writer.trigger(**wanted.trigger)
-    query = writer.start()
+    query = start_query(writer, held, location)
     direct.attach(query)
     if read_limits is not None:
         read_limits.attach(query)
@@ -208,7 +212,8 @@ def start(
     running.started(query, drain)
     if program.loops or closes:
         drain.start()
-    return StartedQuery(query, runner, drain, executors, plans, changes)
+    explain = functools.partial(explain_failure, held=held, location=location)
+    return StartedQuery(query, runner, drain, executors, plans, changes, explain)
 
 
 def _no_copies(version: StateVersion) -> None:

@@ -14,7 +14,7 @@ import dataclasses
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -65,22 +65,23 @@ class RowFiles:
                     count += len(rows)
                 self.rows[node.name] = (node, epochs)
 
-    def written(self, spark: SparkSession, place: str, query: str) -> dict[str, str]:
-        """Write what is not there; source → the directory of its files."""
+    def written(self, spark: SparkSession, place: str, query: str, check: Callable[[], None]) -> dict[str, str]:
+        """Write what is not there; source → the directory of its files. `check` raises if another driver took over."""
         found = {}
         for name, (node, epochs) in self.rows.items():
             found[name] = f"{place}/{name}"
-            write_rows(open_files(spark, found[name]), node, epochs, query)
+            write_rows(open_files(spark, found[name]), node, epochs, query, check)
         return found
 
 
-def write_rows(files: Files, node: Node, epochs: Sequence[Sequence[tuple[Any, ...]]], query: str) -> None:
+def write_rows(
+    files: Files, node: Node, epochs: Sequence[Sequence[tuple[Any, ...]]], query: str, check: Callable[[], None]
+) -> None:
     """Bring the files of a source up to its list."""
-    known = _read_index(files, query)
     listed = [row for rows in epochs for row in rows]
-    if known is None:
-        known = _found_again(files, node, listed)
     names = set(files.names(""))
+    indexed = _read_index(files, query)
+    known = _found_again(files, node, listed, indexed, names)
     first = 0
     for number, file in enumerate(known):
         rows = listed[first : first + file.rows]
@@ -90,29 +91,36 @@ def write_rows(files: Files, node: Node, epochs: Sequence[Sequence[tuple[Any, ..
     added = list(known)
     for rows in _remaining(epochs, [file.rows for file in known]):
         data = _encoded(node, rows)
+        check()
         files.write(_name(len(added)), data, modified=_date(len(added)))
         added.append(RowFile(len(rows), _digest(rows), len(data), zlib.crc32(data)))
-    if added != known or INDEX not in names:
+    if added != indexed or INDEX not in names:
+        check()
         body = to_json([dataclasses.asdict(each) for each in added]).encode()
         files.write(INDEX, seal(_KIND, query, body))
 
 
-def _read_index(files: Files, query: str) -> list[RowFile] | None:
-    """The files that were written; None if nothing says so any more, or none were."""
+def _read_index(files: Files, query: str) -> list[RowFile]:
+    """The files that are known to be written; none if nothing says so any more."""
     data = files.read(INDEX)
     if data is None:
-        return None
+        return []
     try:
         return [RowFile(**each) for each in json.loads(unseal(data, _KIND, query, f"{files.root}/{INDEX}"))]
     except (ValueError, TypeError) as problem:
         raise damaged(f"{files.root}/{INDEX}", problem) from None
 
 
-def _found_again(files: Files, node: Node, listed: Sequence[tuple[Any, ...]]) -> list[RowFile]:
-    """What files there are, without an index: a driver died before it wrote one. Each must hold what the list has."""
-    found: list[RowFile] = []
-    first = 0
-    names = files.names("")
+def _found_again(
+    files: Files, node: Node, listed: Sequence[tuple[Any, ...]], known: Sequence[RowFile], names: set[str]
+) -> list[RowFile]:
+    """The files that the index knows, and those behind them. Each of these must hold what the list has there.
+
+    A driver died before it wrote the index; or one that was frozen in between woke up, and put its older index in the
+    place of its successor's. Spark may have read those files, so they are not cut anew.
+    """
+    found = list(known)
+    first = sum(file.rows for file in known)
     while _name(len(found)) in names:
         name = _name(len(found))
         data = files.read(name) or b""
@@ -124,7 +132,7 @@ def _found_again(files: Files, node: Node, listed: Sequence[tuple[Any, ...]]) ->
             same = False
         if not same:
             raise CheckpointError(
-                f"{files.root}/{INDEX} is missing, and {name} does not hold the rows that source {node.title} has "
+                f"{files.root}/{INDEX} does not know {name}, which does not hold the rows that source {node.title} has "
                 "there now: it is damaged, or the list was changed. Restore both from a copy, or start anew with "
                 "another checkpointLocation and output path."
             )

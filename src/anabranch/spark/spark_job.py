@@ -29,6 +29,7 @@ from anabranch.spark.direct_files import DirectFiles
 from anabranch.spark.placement import ChannelPlacement, here, located
 from anabranch.spark.slots import is_local
 from anabranch.spark.source import OrderedSources
+from anabranch.spark.worker_garbage import task_begins
 from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
 
@@ -50,6 +51,7 @@ def _numbered(
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None, "outside a Spark task"
+        task_begins()
         return run(batches, context.partitionId(), *([here(context)] if told_where else []))
 
     return task
@@ -165,6 +167,7 @@ def _from_shuffle(task: ChannelTask | MergerTask, number: int, pairs: Iterator[_
 
 
 def _keyed(rows: Iterator[Row]) -> Iterator[_Pair]:
+    task_begins()
     for number, order, payload in rows:
         yield (number, order), payload
 

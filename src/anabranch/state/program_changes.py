@@ -38,7 +38,16 @@ def compare(old: DescribedProgram, new: DescribedProgram) -> list[ProgramChange]
         changes.append(ProgramChange(text + (": it begins without state" if after[name].key else ""), "fine"))
     for name in sorted(before.keys() & after.keys()):
         changes += _compare_operator(name, before[name], after[name])
-    return changes
+    return changes + _compare_sources(old, new)
+
+
+def _compare_sources(old: DescribedProgram, new: DescribedProgram) -> list[ProgramChange]:
+    """Spark notes what it has read by the number of a source: under another's number it would skip or repeat input."""
+    before, after = ([each.name for each in program.operators if each.kind == "source"] for program in (old, new))
+    if not before or before == after:
+        return []
+    text = f"its sources were {', '.join(before)} and are now {', '.join(after)}: declare the same ones, in that order"
+    return [ProgramChange(text, "refused")]
 
 
 def _compare_operator(name: str, was: DescribedOperator, now: DescribedOperator) -> list[ProgramChange]:

@@ -260,16 +260,12 @@ class Table:
             wanted.update(key for key in keys if key not in self.live)
         return wanted
 
-    def route_hashes(self, keys: Sequence[Any]) -> np.ndarray:
-        """The hashes that the tuples of these keys are routed by."""
-        return self._key.route_hashes(self._key.hashes(keys), lambda: keys)
-
-    def strange_key(self, keys: Sequence[Any]) -> Any:
-        """One of the keys that belongs to another channel; None: there is none."""
-        if self._owns is None:
-            return None
-        others = np.flatnonzero(~np.asarray(self._owns(self._key.hashes(keys), lambda: keys), dtype=bool))
-        return keys[int(others[0])] if len(others) else None
+    def routes(self, keys: Sequence[Any]) -> tuple[np.ndarray, Any]:
+        """The hashes that tuples of these keys are routed by, and one that another channel owns; None: all are ours."""
+        hashes = self._key.hashes(keys)
+        owned = np.ones(len(keys), dtype=bool) if self._owns is None else self._owns(hashes, lambda: keys)
+        others = np.flatnonzero(~np.asarray(owned, dtype=bool))
+        return self._key.route_hashes(hashes, lambda: keys), keys[int(others[0])] if len(others) else None
 
     def _find(self, keys: list[Any]) -> dict[Any, tuple[Any, ...]]:
         found: dict[Any, tuple[Any, ...]] = {}

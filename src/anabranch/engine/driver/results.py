@@ -11,7 +11,7 @@ from anabranch.engine.worker.exchange import FAILURE, HEADER, MET, REPORT, RESUL
 from anabranch.engine.worker.output_mergers import merged
 from anabranch.engine.worker.packets import Positions, piece_of, unpack
 from anabranch.engine.worker.retracing import Failure
-from anabranch.engine.worker.sampling import StepSample
+from anabranch.engine.worker.samples import StepSample
 from anabranch.errors import AnabranchError, MissingSegments, OutputTooLarge, error_from_json
 
 

@@ -12,13 +12,15 @@ a task has seen, there is a difference.
 
 from __future__ import annotations
 
+import array
 import dataclasses
 import heapq
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.engine.verifying.plain_operators import PlainCode, PlainOperator
-from anabranch.engine.worker.sampling import Event, StepSample
+from anabranch.engine.worker.samples import Event, Events, StepSample
 from anabranch.errors import StateError
 from anabranch.state.codec import comparable
 
@@ -51,7 +53,7 @@ class OperatorSample:
     """What all tasks of an epoch did with the keys of an operator that were taken."""
 
     operator: str
-    events: Sequence[Event]
+    events: Events
     made_between: Mapping[tuple[int, tuple[int, ...]], Mapping[Any, list[tuple[Any, ...]]]]
     """What happened between tuples → key → what it made of that."""
     states: Mapping[Any, tuple[bytes, bytes]]
@@ -59,47 +61,57 @@ class OperatorSample:
     @property
     def tuples(self) -> int:
         """How many tuples there are."""
-        return sum(each.place >= 0 for each in self.events)
+        return sum(place >= 0 for place in self.events.places)
 
 
 def merged(samples: Sequence[StepSample]) -> OperatorSample:
     """The samples of the tasks of one operator, in the order of one thread as far as it is known."""
-    parts: list[list[Event]] = []
     made: dict[tuple[int, tuple[int, ...]], dict[Any, list[tuple[Any, ...]]]] = {}
     states: dict[Any, tuple[bytes, bytes]] = {}
     for sample in samples:
-        timeline = []
-        for event in sample.events:
-            if event.place < 0 and event.outputs is not None:
-                made.setdefault((event.place, event.trail), {}).setdefault(event.key, []).extend(event.outputs)
-            else:
-                timeline.append(event)
-        parts.append(timeline)
         states.update(sample.states)
-    if all(sample.ordered for sample in samples):
-        events = list(heapq.merge(*parts, key=lambda event: event.trail))
-    else:
-        events = [event for part in parts for event in part]
+    parts = [_without_made(sample.events, made) for sample in samples]
+    events = Events.together(parts)
+    if len(parts) > 1 and all(sample.ordered for sample in samples):
+        ends = list(itertools.accumulate(map(len, parts), initial=0))
+        numbers = [range(*both) for both in itertools.pairwise(ends)]
+        events = events.picked(list(heapq.merge(*numbers, key=events.trails.__getitem__)))
     return OperatorSample(samples[0].operator, _once(events), made, states)
 
 
-def _once(events: Sequence[Event]) -> list[Event]:
+def _without_made(events: Events, made: dict[Any, dict[Any, list[tuple[Any, ...]]]]) -> Events:
+    """Events but for what keys made of what happened between tuples, which is put into `made`."""
+    if not events.happened_between:
+        return events
+    timeline = Events()
+    for event in events:
+        if event.place < 0 and event.outputs is not None:
+            made.setdefault((event.place, event.trail), {}).setdefault(event.key, []).extend(event.outputs)
+        else:
+            timeline.add(event)
+    return timeline
+
+
+def _once(events: Events) -> Events:
     """Every channel sees every punctuation and tick: it happened once."""
+    if not events.happened_between:
+        return events
     seen: set[tuple[int, tuple[int, ...]]] = set()
-    found = []
+    found = Events()
     for event in events:
         if event.place < 0:
             if (event.place, event.trail) in seen:
                 continue
             seen.add((event.place, event.trail))
-        found.append(event)
+        found.add(event)
     return found
 
 
 def first_difference(code: PlainCode, sample: OperatorSample) -> Difference | None:
     """Run an operator over what was taken of it; what differs first, or None."""
     before = {key: states[0] for key, states in sample.states.items()}
-    rows = [(event.key, event.row) for event in sample.events if event.place >= 0 and event.row is not None]
+    of_all = zip(sample.events.places, sample.events.keys, sample.events.rows, strict=True)
+    rows = [(key, row) for place, key, row in of_all if place >= 0 and row is not None]
     plain = code.begun(before, rows)
     found = _run_differs(code, plain, sample)
     where = None if found is not None else plain.kept_elsewhere()
@@ -119,14 +131,15 @@ def first_difference(code: PlainCode, sample: OperatorSample) -> Difference | No
 
 def _reordered(sample: OperatorSample) -> OperatorSample:
     """The same with its keys in another order, each with its own tuples in order; without keys all the other way."""
-    if any(event.place < 0 or event.outputs is None for event in sample.events):
+    events = sample.events
+    if events.happened_between or None in events.outputs:
         return sample
     if not sample.states:
-        return dataclasses.replace(sample, events=list(reversed(sample.events)))
-    by_key: dict[Any, list[Event]] = {}
-    for event in sample.events:
-        by_key.setdefault(event.key, []).append(event)
-    return dataclasses.replace(sample, events=[event for key in reversed(by_key) for event in by_key[key]])
+        return dataclasses.replace(sample, events=events.picked(range(len(events))[::-1]))
+    by_key: dict[Any, list[int]] = {}
+    for at, key in enumerate(events.keys):
+        by_key.setdefault(key, []).append(at)
+    return dataclasses.replace(sample, events=events.picked([at for key in reversed(by_key) for at in by_key[key]]))
 
 
 def _run_differs(code: PlainCode, plain: PlainOperator, sample: OperatorSample) -> Difference | None:
@@ -139,20 +152,22 @@ def _outputs_differ(plain: PlainOperator, sample: OperatorSample) -> Difference 
     made: list[tuple[Any, ...]] = []
     ends: list[tuple[int, int]] = []  # events with outputs of their own, and how many there are so far
     problem: Difference | None = None
-    for at, event in enumerate(sample.events):
+    events = sample.events
+    of_all = zip(events.places, events.keys, events.rows, events.outputs, strict=True)
+    for at, (place, key, row, outputs) in enumerate(of_all):
         try:
-            if event.place < 0:
-                problem = _between_differs(plain, sample, at, event)
+            if place < 0:
+                problem = _between_differs(plain, sample, at, events[at])
             else:
-                assert event.row is not None
-                made += plain.take(event.place, event.key, event.row)
-                if event.outputs is not None:
+                assert row is not None
+                made += plain.take(place, key, row)
+                if outputs is not None:
                     ends.append((at, len(made)))
         except Exception as error:
-            problem = Difference("error", event.key, at, event.outputs, f"raises {type(error).__name__}: {error}")
+            problem = Difference("error", key, at, outputs, f"raises {type(error).__name__}: {error}")
         if problem is not None:
             break
-    found = [output for at, _ in ends for output in sample.events[at].outputs or ()]
+    found = [output for at, _ in ends for output in events.outputs[at] or ()]
     if _counts(sample, ends) and _same_tuples(found, _fitted(plain, made)):
         return problem
     begin = 0
@@ -172,7 +187,7 @@ def _counts(sample: OperatorSample, ends: Sequence[tuple[int, int]]) -> bool:
     """Whether each event has as many outputs as it should."""
     begin = 0
     for at, end in ends:
-        if len(sample.events[at].outputs or ()) != end - begin:
+        if len(sample.events.outputs[at] or ()) != end - begin:
             return False
         begin = end
     return True
@@ -218,8 +233,23 @@ def _states_differ(code: PlainCode, plain: PlainOperator, sample: OperatorSample
 
 
 def _same_tuples(found: list[tuple[Any, ...]], expected: list[tuple[Any, ...]]) -> bool:
-    """Whether tuples of one schema are the same: as texts, which tell -0.0 from 0.0; that is quickest."""
+    """Whether tuples of one schema are the same; -0.0 is not 0.0."""
+    if len(found) == len(expected) and len({*map(len, found), *map(len, expected)}) == 1:
+        columns = zip(zip(*found, strict=True), zip(*expected, strict=True), strict=True)
+        if all(_same_columns(mine, theirs) for mine, theirs in columns):
+            return True
     return repr(found) == repr(expected) or same(found, expected)
+
+
+def _same_columns(mine: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
+    """Whether columns are surely the same: quickly, where each has values of one plain type."""
+    kinds = {*map(type, mine), *map(type, theirs)}
+    if kinds == {float}:
+        return array.array("d", mine).tobytes() == array.array("d", theirs).tobytes()
+    return len(kinds - {type(None)}) <= 1 and kinds <= _EQUAL_IS_SAME and mine == theirs
+
+
+_EQUAL_IS_SAME = frozenset({int, str, bool, bytes, type(None)})
 
 
 def same(found: Any, expected: Any) -> bool:

@@ -13,11 +13,11 @@ from typing import Any
 
 from anabranch.engine.verifying.comparing import Difference, OperatorSample
 from anabranch.engine.verifying.plain_operators import PlainCode
-from anabranch.engine.worker.sampling import PUNCTUATION, TICK, TIME, Event, StepSample
+from anabranch.engine.worker.samples import PUNCTUATION, TICK, TIME, Event, Events, StepSample
 from anabranch.errors import StateError
 
 _SHOWN_TUPLES = 1000
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +94,7 @@ class DifferenceRecord:
         for event in taken.events:
             if event.place < 0 and event.outputs is not None:
                 made.setdefault((event.place, event.trail), {}).setdefault(event.key, []).extend(event.outputs)
-        timeline = [event for event in taken.events if event.place >= 0 or event.outputs is None]
+        timeline = Events(event for event in taken.events if event.place >= 0 or event.outputs is None)
         return OperatorSample(self.operator, timeline, made, taken.states)
 
     def text(self, tuples: int = 20) -> str:
@@ -119,7 +119,7 @@ def _packed(sample: OperatorSample) -> bytes:
     events = [dataclasses.replace(e, outputs=None) if e.place < 0 else e for e in sample.events]
     for (place, trail), by_key in sample.made_between.items():
         events += [Event(place, key, None, trail, outputs) for key, outputs in by_key.items()]
-    return StepSample(sample.operator, True, events, dict(sample.states)).to_bytes()
+    return StepSample(sample.operator, True, Events(events), dict(sample.states)).to_bytes()
 
 
 def _shown_row(code: PlainCode, event: Event) -> str:

@@ -23,7 +23,7 @@ from anabranch.compiler.rewriting.computed_key import BehindKeyColumn
 from anabranch.compiler.rewriting.managed_state import ManagedDicts
 from anabranch.compiler.rewriting.whole_object import WholeObject
 from anabranch.engine.worker.batches import Keeper
-from anabranch.engine.worker.sampling import PUNCTUATION, TICK, TIME
+from anabranch.engine.worker.samples import PUNCTUATION, TICK, TIME
 from anabranch.operators.epoch_context import moment
 from anabranch.program.belongings import Belongings
 from anabranch.program.calling import Instances, emitted, route_of
@@ -401,18 +401,20 @@ class _WithInstances:
         self._classes = UserClasses(node)
         self._states = states
         self._keep = Keeper(node.schema)
+        self._inputs = [(n.schema.row_class, node.logic.method_of(place)) for place, n in enumerate(node.inputs)]
+        # Nobody waits, and no time is asked for: what takes a tuple is one call.
+        self._is_plain = not (node.logic.waiting or node.logic.timed or node.logic.takes_time)
         self._live: dict[Any, Any] = {}
         self._waiting: dict[Any, None] = {}
         self._orders = itertools.count()
         self._since: dict[Any, int] = {}  # of keys that wait for a time
-        self._now = 0
         self.begin_again()
 
     def begin_again(self) -> None:
         names, field = self._instances.names, self._logic.waiting
         values = {key: tuple(decode_state(state, self._classes)) for key, state in self._states.items()}
         self._live = {key: self._instances.restored(each) for key, each in values.items()}
-        self._waiting, self._since = {}, {}
+        self._waiting, self._since, self._now = {}, {}, 0
         # The order in which they began to wait; from then on it is that of their tuples.
         if field:
             waits = [key for key, each in values.items() if each[names.index(field)]]
@@ -425,11 +427,13 @@ class _WithInstances:
                 self._since[key] = next(self._orders)
 
     def take(self, place: int, key: Any, row: tuple[Any, ...]) -> Outputs:
-        found = self._node.inputs[place].schema.row_class(row)
+        row_class, method = self._inputs[place]
+        if self._is_plain:
+            return self._kept(getattr(self._live[key], method)(row_class(row)))
         if self._logic.timed:
             moment().reached, moment().fired = self._now, None
         arguments = (self._now,) if self._logic.takes_time else ()
-        return self._called(key, self._logic.method_of(place), found, *arguments)
+        return self._called(key, method, row_class(row), *arguments)
 
     def happen(self, place: int, *arguments: Any) -> list[tuple[Any, Outputs]]:
         if place == TIME:
@@ -441,8 +445,10 @@ class _WithInstances:
     def fitted(self, made: Outputs) -> Outputs:
         if not made or not self._keep.tuples_last:
             return made
-        values = [self._node.schema.unpack(each) for each in made]
-        return list(zip(*self._node.schema.exact_columns(values), strict=True))
+        schema = self._node.schema
+        if set(map(type, made)) != {tuple} or set(map(len, made)) != {len(schema.names)}:
+            made = [tuple(schema.unpack(each)) for each in made]
+        return list(zip(*schema.exact_columns(made), strict=True))
 
     def _fired(self) -> Iterator[tuple[Any, Outputs]]:
         """What keys make of times that have come, one after the other: by their times, then since when they wait."""
@@ -454,14 +460,12 @@ class _WithInstances:
             moment().reached, moment().fired = self._now, time
             yield key, self._called(key, self._logic.timed, time)
             again = self._live[key].timer_due
-            if again is not None and time < again <= self._now:
+            if again is not None and time <= again <= self._now:
                 heapq.heappush(due, (again, since, key))
 
     def _called(self, key: Any, method: str, *arguments: Any) -> Outputs:
         instance = self._live[key]
-        found = getattr(instance, method)(*arguments)
-        keep, lasts = self._keep, self._keep.tuples_last
-        made = [output if lasts and type(output) is tuple else tuple(keep(output)) for output in emitted(found)]
+        made = self._kept(getattr(instance, method)(*arguments))
         if self._logic.waiting and getattr(instance, self._logic.waiting):
             self._waiting.setdefault(key)
         else:
@@ -472,6 +476,10 @@ class _WithInstances:
             else:
                 self._since.setdefault(key, next(self._orders))
         return made
+
+    def _kept(self, found: Any) -> Outputs:
+        keep, lasts = self._keep, self._keep.tuples_last
+        return [output if lasts and type(output) is tuple else tuple(keep(output)) for output in emitted(found)]
 
     def states(self) -> dict[Any, State]:
         # As data: objects of the user's are of this copy's classes, and those of the tasks of others.

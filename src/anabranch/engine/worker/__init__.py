@@ -11,7 +11,8 @@ column_steps.py    functions that read single columns, and needed_columns.py   w
 equal_values.py    tuples that are equal in what such a function reads
 batch_function_steps.py   functions of whole batches
 key_slots.py       keys of a batch as dense numbers, and folds over them: what running_columns.py, window_columns.py,
-                   clock_columns.py, join_columns.py and top_columns.py compute such operators of all keys at once with
+                   session_columns.py, clock_columns.py, join_columns.py and top_columns.py compute such operators of
+                   all keys at once with
 enrich_columns.py  tables asked for whole batches
 elastic_steps.py   what an elastic operator does with a batch; unordered_step.py   the same where nobody minds order
 accumulating_step.py   what elastic accumulators do with a batch
@@ -25,6 +26,7 @@ retraced_ahead.py                  … with the calls of elastic operators made 
 timing.py, measuring.py  what single keys cost
 watching.py        what was declared, watched on the first tuples
 sampling.py        what tasks take down of keys that are run again
+samples.py         … and how that is kept and travels
 output_files.py    output that tasks write themselves
 output_mergers.py  ordered output, written in parallel
 explained_code.py  what tasks run for each operator, for people

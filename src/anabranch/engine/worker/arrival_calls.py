@@ -15,7 +15,8 @@ from anabranch.compiler.layout.stages import Step
 from anabranch.engine.worker.advances import EventTimes
 from anabranch.engine.worker.batches import BatchSteps, Keeper, StateTable, keys_of
 from anabranch.engine.worker.clock_columns import clock_columns
-from anabranch.engine.worker.sampling import PUNCTUATION, TICK, StepSampler
+from anabranch.engine.worker.samples import PUNCTUATION, TICK
+from anabranch.engine.worker.sampling import StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, Stopwatch, timed_rows
 from anabranch.engine.worker.trails import LAST, Trails, emission_index

@@ -21,6 +21,7 @@ from anabranch.engine.worker.batches import Keeper
 from anabranch.engine.worker.column_steps import ColumnPlan, column_plan
 from anabranch.engine.worker.join_columns import has_join_columns
 from anabranch.engine.worker.needed_columns import needed_of, sent_on
+from anabranch.engine.worker.session_columns import has_session_columns
 from anabranch.engine.worker.window_columns import has_window_columns
 from anabranch.program.elastic import settings_of
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Source
@@ -170,6 +171,8 @@ def _keyed(node: Node, logic: Keyed, columns: Collection[str]) -> tuple[str, tup
     at_once = "of the library: all keys of a batch at once, where keys and values allow it"
     if "windows" in columns and has_window_columns(node):
         return f"{at_once} (windows)", ()
+    if "sessions" in columns and has_session_columns(node):
+        return f"{at_once} (sessions)", ()
     if "joins" in columns and has_join_columns(node):
         return f"{at_once} (joins)", ()
     function = getattr(type(logic.prototype), logic.method)

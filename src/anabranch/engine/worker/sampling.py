@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,19 +20,17 @@ import numpy as np
 from anabranch.compiler.layout.stages import Layout, Stage, Step
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import keys_of
+from anabranch.engine.worker.samples import TIME, Event, StepSample
 from anabranch.errors import ProgramError, StateError
-from anabranch.program.calling import canonical_key, emitted
+from anabranch.program.calling import emitted
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Punctuate, Route
 from anabranch.program.hashing import with_part
-from anabranch.state.codec import decode, encode
 from anabranch.state.shared_fields import encode_state
 
 if TYPE_CHECKING:
     from anabranch.engine.worker.stage_flow import Arrival, Flow
     from anabranch.state.table import Table
 
-# What happened, where no tuple came by an input: inputs count from 0.
-PUNCTUATION, TICK, TIME = -1, -2, -3
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _SAMPLED = (Filter, Map, FlatMap, Keyed, Route, Punctuate)
 
@@ -83,95 +80,25 @@ class Sampling:
         return with_part(hashes, self.epoch) < np.uint64(self.share * 2**64)
 
 
-@dataclasses.dataclass(slots=True)
-class Event:
-    """A tuple, a punctuation or a tick, and what a key made of it."""
-
-    place: int
-    """The input that a tuple came by; else `PUNCTUATION`, `TICK`, or `TIME`: how far time has come."""
-    key: Any
-    row: tuple[Any, ...] | None
-    """The tuple; of a tick its time, of time how far it has come."""
-    trail: tuple[int, ...]
-    outputs: list[tuple[Any, ...]] | None
-    """None: together with those of the tuple that follows; or something that happened between tuples, of no key."""
-
-
-@dataclasses.dataclass
-class StepSample:
-    """What a step of a task did with the keys that were taken.
-
-    Attributes
-    ----------
-    operator : str
-    ordered : bool
-        Whether trails say how the events of several tasks follow each other.
-    events : list of Event
-        In their order.
-    states : dict
-        Key → its state before and after, encoded.
-    """
-
-    operator: str
-    ordered: bool
-    events: list[Event] = dataclasses.field(default_factory=list)
-    states: dict[Any, tuple[bytes, bytes]] = dataclasses.field(default_factory=dict)
-
-    def to_bytes(self) -> bytes:
-        """As it travels: in flat lists, which are packed without a call for each."""
-        numbers = {key: number for number, key in enumerate(self.states)}
-        rows, trails = [each.row for each in self.events], [each.trail for each in self.events]
-        outputs = [each.outputs for each in self.events]
-        made = [output for found in outputs if found for output in found]
-        return encode(
-            [
-                self.operator,
-                self.ordered,
-                [each.place for each in self.events],
-                [numbers.get(each.key, -1) for each in self.events],
-                [-1 if row is None else len(row) for row in rows],
-                list(chain.from_iterable(row for row in rows if row)),
-                list(map(len, trails)),
-                list(chain.from_iterable(trails)),
-                [-1 if found is None else len(found) for found in outputs],
-                list(map(len, made)),
-                list(chain.from_iterable(made)),
-                list(self.states),
-                [before for before, _ in self.states.values()],
-                [after for _, after in self.states.values()],
-            ]
-        )
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> StepSample:
-        """What travelled."""
-        operator, ordered, places, numbers, *packed, keys, before, after = decode(data)
-        widths, values, lengths, digits, counts, made_widths, made_values = packed
-        keys = [canonical_key(key) for key in keys]
-        rows, trails, made = _cut(values, widths), _cut(digits, lengths), _cut(made_values, made_widths)
-        at = 0
-        events = []
-        for place, number, row, trail, count in zip(places, numbers, rows, trails, counts, strict=True):
-            outputs = None if count < 0 else made[at : at + count]
-            at += max(count, 0)
-            events.append(Event(place, keys[number] if number >= 0 else None, row, trail, outputs))
-        return cls(operator, ordered, events, dict(zip(keys, zip(before, after, strict=True), strict=True)))
-
-
-def _cut(values: list[Any], widths: list[int]) -> list[Any]:
-    """Tuples of these widths; None for a width below 0."""
-    found: list[Any] = []
-    at = 0
-    for width in widths:
-        found.append(None if width < 0 else tuple(values[at : at + width]))
-        at += max(width, 0)
-    return found
-
-
 def _array(positions: Any) -> np.ndarray:
     if isinstance(positions, range):
         return np.arange(positions.start, positions.stop)
     return np.fromiter(positions, np.int64, len(positions))
+
+
+def _outputs_of(
+    positions: np.ndarray, made_at: np.ndarray, made: list[tuple[Any, ...]]
+) -> list[list[tuple[Any, ...]] | None]:
+    """What was made of each tuple, by its position; None: it goes with the next."""
+    if len(made) == len(positions) and (made_at == positions).all() and (positions[1:] != positions[:-1]).all():
+        return [[output] for output in made]
+    outputs: dict[int, list[tuple[Any, ...]]] = {}
+    for position, output in zip(made_at.tolist(), made, strict=True):
+        outputs.setdefault(position, []).append(output)
+    places = positions.tolist()
+    # What several tuples with one position became cannot be told apart: it goes with the last of them.
+    lasts = [place != after for place, after in zip(places, [*places[1:], None], strict=True)]
+    return [outputs.get(place, []) if is_last else None for place, is_last in zip(places, lasts, strict=True)]
 
 
 class StageSampler:
@@ -225,9 +152,8 @@ class StepSampler:
         keys = self._arrived = self._keys(batch, 0)
         if not keys:
             return np.empty(0, dtype=np.int64)
-        self._refuse_strange(keys, batch, keys)
         # All at once, and nothing is kept of keys that are not taken: most are not.
-        chosen = np.flatnonzero(self._takes(keys))
+        chosen = np.flatnonzero(self._judged(keys, batch, keys))
         self._take_down(list({keys[at] for at in chosen.tolist()} - self._before.keys()))
         return chosen
 
@@ -243,18 +169,14 @@ class StepSampler:
             made = [(int(out.batch.ways[at]),) for at in theirs.tolist()]
         else:
             made = out.batch.picked(theirs.tolist())
-        outputs: dict[int, list[tuple[Any, ...]]] = {}
-        for position, output in zip(made_at[theirs].tolist(), made, strict=True):
-            outputs.setdefault(position, []).append(output)
-        keys = self._arrived if self._keyed else None
-        trails = zip(*(digit[positions].tolist() for digit in arrived.trails), strict=True)
-        places = positions.tolist()
-        rows = batch.picked(chosen.tolist())
-        for at, (number, row, trail) in enumerate(zip(chosen.tolist(), rows, trails, strict=True)):
-            # What several tuples with one position became cannot be told apart: it goes with the last of them.
-            is_last = at + 1 == len(places) or places[at + 1] != places[at]
-            found = outputs.get(places[at], []) if is_last else None
-            self._sample.events.append(Event(0, None if keys is None else keys[number], row, trail, found))
+        numbers = chosen.tolist()
+        self._sample.events.extend(
+            [0] * len(numbers),
+            [self._arrived[number] for number in numbers] if self._keyed else [None] * len(numbers),
+            batch.picked(numbers),
+            list(zip(*(digit[positions].tolist() for digit in arrived.trails), strict=True)),
+            _outputs_of(positions, made_at[theirs], made),
+        )
 
     def _some(self, batch: Batch) -> np.ndarray:
         """Tuples that stand together, with all that share a position with them."""
@@ -285,11 +207,11 @@ class StepSampler:
     def due(self, keys: Iterable[Any], value: int) -> None:
         """Keys that may be called without a tuple, and how far time had come when the epoch began."""
         self._meet(list(keys), None)
-        self._sample.events.append(Event(TIME, None, (value,), (), None))
+        self._sample.events.add(Event(TIME, None, (value,), (), None))
 
     def happened(self, place: int, position: int, *arguments: int) -> None:
         """A punctuation, a tick, an advance of time, with its arguments, whatever keys make of it."""
-        self._sample.events.append(Event(place, None, arguments, self._trail(position), None))
+        self._sample.events.add(Event(place, None, arguments, self._trail(position), None))
 
     def around(self, method: Callable[..., Any], place: int, position: int, key: Any, row: Any) -> Callable[..., Any]:
         """A method that takes down what it emits; the method itself for a key that is not taken."""
@@ -297,7 +219,7 @@ class StepSampler:
             return method
         outputs: list[tuple[Any, ...]] = []
         tuple_row = None if row is None else tuple(tuple.__iter__(row))
-        self._sample.events.append(Event(place, key, tuple_row, self._trail(position), outputs))
+        self._sample.events.add(Event(place, key, tuple_row, self._trail(position), outputs))
 
         def called(*arguments: Any) -> Iterator[Any]:
             for output in emitted(method(*arguments)):
@@ -321,15 +243,14 @@ class StepSampler:
         new = [key for key in set(keys) if key not in self._taken]
         if not new:
             return
-        self._refuse_strange(new, batch, keys)
-        taken = self._takes(new).tolist()
+        taken = self._judged(new, batch, keys).tolist()
         self._taken.update(zip(new, taken, strict=True))
         self._take_down([key for key, is_taken in zip(new, taken, strict=True) if is_taken])
 
-    def _refuse_strange(self, keys: list[Any], batch: Batch | None, of_tuples: list[Any]) -> None:
-        """ProgramError for keys that another channel owns."""
+    def _judged(self, keys: list[Any], batch: Batch | None, of_tuples: list[Any]) -> np.ndarray:
+        """Which keys are taken, as a mask; ProgramError for keys that another channel owns."""
         assert self._table is not None
-        strange = self._table.strange_key(keys)
+        hashes, strange = self._table.routes(keys)
         if strange is not None:
             row = "" if batch is None else f"\nfor the tuple {batch.rows[of_tuples.index(strange)]!r}"
             raise ProgramError(
@@ -337,13 +258,7 @@ class StepSampler:
                 f"operator before it does not pass on the key's column unchanged, though that was declared or found. "
                 f"Correct forwards in its declaration.{row}"
             )
-
-    def _takes(self, keys: list[Any]) -> np.ndarray:
-        """Which keys are taken, as a mask."""
-        assert self._table is not None
-        if self._is_single:
-            return self._sampling.takes(np.zeros(len(keys), dtype=np.uint64))
-        return self._sampling.takes(self._table.route_hashes(keys))
+        return self._sampling.takes(np.zeros(len(keys), dtype=np.uint64) if self._is_single else hashes)
 
     def _take_down(self, keys: list[Any]) -> None:
         """The state of keys that are taken, before anything happens to it."""
@@ -362,9 +277,9 @@ class StepSampler:
         """What was taken; None: nothing."""
         if isinstance(self._node.logic, Keyed) and self._node.logic.timed:
             # What happened between tuples was taken down behind them.
-            self._sample.events.sort(key=lambda event: event.trail)
+            self._sample.events = self._sample.events.in_order_of_trails()
         if self._table is not None:
             live, values = self._table.live, self._table.instances.values
             for key, before in self._before.items():
                 self._sample.states[key] = (before, self._encoded(values(live[key])))
-        return self._sample if self._sample.events or self._sample.states else None
+        return self._sample if len(self._sample.events) or self._sample.states else None

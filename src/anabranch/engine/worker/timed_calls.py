@@ -25,7 +25,9 @@ from anabranch.engine.worker.batch import Batch, ColumnBatch
 from anabranch.engine.worker.batches import BatchSteps, Keeper, StateTable, keys_of
 from anabranch.engine.worker.join_columns import JoinColumns, has_join_columns
 from anabranch.engine.worker.key_slots import Timeline
-from anabranch.engine.worker.sampling import TIME, StepSampler
+from anabranch.engine.worker.samples import TIME
+from anabranch.engine.worker.sampling import StepSampler
+from anabranch.engine.worker.session_columns import SessionColumns, has_session_columns
 from anabranch.engine.worker.stage_flow import Arrival, Flow
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, Stopwatch, timed_rows
 from anabranch.engine.worker.trails import LAST, emission_index
@@ -34,8 +36,15 @@ from anabranch.errors import AnabranchError, ProgramError
 from anabranch.operators.epoch_context import moment
 from anabranch.program.calling import emitted, operator_failed
 from anabranch.program.event_time import END, LeastWatermark, Timetable
-from anabranch.program.graph import Keyed
+from anabranch.program.graph import Keyed, Node
 from anabranch.state.broadcast_state import BroadcastState
+
+# What computes operators of a kind for all keys at once: what switches it, and which operators it can take.
+_AT_ONCE: tuple[tuple[str, Callable[[Node], bool], Any], ...] = (
+    ("windows", has_window_columns, WindowColumns),
+    ("sessions", has_session_columns, SessionColumns),
+    ("joins", has_join_columns, JoinColumns),
+)
 
 
 class TimedCalls:
@@ -54,8 +63,9 @@ class TimedCalls:
         broadcast: BroadcastState | None = None,
         columns: Collection[str] = (),
     ) -> None:
-        self._has_windows = sampler is None and "windows" in columns and has_window_columns(step.node)
-        self._has_join = sampler is None and "joins" in columns and has_join_columns(step.node)
+        self._at_once: type[WindowColumns] | type[SessionColumns] | type[JoinColumns] | None = None
+        if sampler is None:
+            self._at_once = next((kind for name, has, kind in _AT_ONCE if name in columns and has(step.node)), None)
         assert isinstance(step.node.logic, Keyed)
         self._sampler = sampler
         self._broadcast = broadcast
@@ -92,19 +102,20 @@ class TimedCalls:
 
     def run(self, arrival: Arrival) -> Flow:
         """What the operator emits, and the advances of its own watermark."""
-        flow = self._all_at_once(arrival) if self._has_windows or self._has_join else None
+        flow = None if self._at_once is None else self._all_at_once(arrival, self._at_once)
         if flow is not None:
             return flow
         self.take(arrival)
         return self.flow(arrival)
 
-    def _all_at_once(self, arrival: Arrival) -> Flow | None:
+    def _all_at_once(
+        self, arrival: Arrival, kind: type[WindowColumns] | type[SessionColumns] | type[JoinColumns]
+    ) -> Flow | None:
         """The same, computed for all keys at once; None if tuples must be taken one by one."""
         begun = self._watch.clock() if self._watch is not None else 0.0
         clock = self._clock if self._logic.by_clock else None
         timeline = Timeline.of(self._watermark, self._events(arrival), clock)
-        place = (self._node, self._table, self._epoch, timeline)
-        found = (WindowColumns(*place) if self._has_windows else JoinColumns(*place)).taken(arrival)
+        found = kind(self._node, self._table, self._epoch, timeline).taken(arrival)
         if found is None:
             return None
         self._watermark, self._advances = timeline.watermark, timeline.advances
@@ -328,7 +339,7 @@ class TimedCalls:
             again = instance.timer_due
             if again is None:
                 instance.timer_since = None
-            elif again <= due:
+            elif again < due:
                 raise ProgramError(f"operator {self._node.title}: called for the time {due}, it waits for {again}")
             elif again <= self._last_time:
                 self._known[key] = again, instance.timer_since

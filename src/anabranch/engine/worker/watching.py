@@ -131,7 +131,7 @@ class _StepWatch:
             return
         first = batch if len(batch) <= self.left else batch.part(0, self.left)
         keys = keys_of(first, tuple(batch.schema.names.index(name) for name in self._node.key))
-        strange = self._table.strange_key(list(set(keys)))
+        _, strange = self._table.routes(list(set(keys)))
         if strange is not None:
             raise ProgramError(
                 f"operator {self._node.title}, epoch {self._epoch}: it is given the tuple "

@@ -27,9 +27,10 @@ from anabranch.engine.worker.key_slots import (
     Numbers,
     Timeline,
     fits_sum,
+    group_slots,
     is_number,
     is_ordered,
-    key_slots,
+    note_null_keys,
     numbers_of,
     since_when,
     starting,
@@ -41,15 +42,17 @@ from anabranch.operators.aggregation import Aggregate, Shape
 from anabranch.operators.epoch_context import count_anomaly
 from anabranch.operators.library_operator import LATE
 from anabranch.operators.shared_windows import CLOSE
+from anabranch.operators.window_bounds import representable
 from anabranch.operators.windows import EventTime
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed, Node
-from anabranch.program.schema import to_values
+from anabranch.program.schema import Schema, to_values
 
 # Times are kept this far from the ends of 64 bits; timestamps also within the years that Python has.
-_TIME_LIMIT = 2**60
+TIME_LIMIT = 2**60
 _STAMPS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _KINDS = ("count", "sum", "avg", "min", "max", "bound start", "bound end", "bound time", "bound emission")
+_BOUNDS = ("bound start", "bound end", "bound time")
 
 
 def has_window_columns(node: Node) -> bool:
@@ -61,13 +64,23 @@ def has_window_columns(node: Node) -> bool:
     policy = shape.window.policy
     if not isinstance(policy, EventTime) or not logic.timed or logic.by_clock or not shape.is_plain or not shape.key:
         return False
-    kind = schema.type_of(policy.attribute)
-    if not (is_number(kind) or kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC"))):
+    if not has_time(schema, policy.attribute):
         return False
     is_paned = any(field.name == "panes" for field in logic.fields)
-    if not (0 < shape.step <= shape.width < _TIME_LIMIT) or (shape.width != shape.step) is not is_paned:
+    if not (0 < shape.step <= shape.width < TIME_LIMIT) or (shape.width != shape.step) is not is_paned:
         return False
-    for name, attribute, _ in shape.measures:
+    return are_foldable(shape.measures, schema)
+
+
+def has_time(schema: Schema, attribute: str) -> bool:
+    """Whether a column has times that are computed with here."""
+    kind = schema.type_of(attribute)
+    return is_number(kind) or kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC"))
+
+
+def are_foldable(measures: Sequence[tuple[str, str | None, int]], schema: Schema) -> bool:
+    """Whether aggregations are folds of types that are computed with here."""
+    for name, attribute, _ in measures:
         found = None if attribute is None else schema.type_of(attribute)
         if name not in _KINDS or (name in ("sum", "avg") and not is_number(found)):
             return False
@@ -111,6 +124,16 @@ class WindowColumns:
         self._is_paned = self._many > 1
         self._field = "panes" if self._is_paned else "windows"
         self._timeline = timeline
+        policy = self._shape.window.policy
+        assert isinstance(policy, EventTime)
+        is_told = any(name in _BOUNDS for name, _, _ in self._shape.measures)
+        self._bounds = representable(node.inputs[0].schema.type_of(policy.attribute)) if is_told else None
+
+    def _has_bounds(self, panes: np.ndarray) -> bool:
+        """Whether the column can hold the bounds of all windows of some panes."""
+        assert self._bounds is not None
+        first, last = (int(panes.min()) - self._many + 1) * self._shape.step, int(panes.max()) * self._shape.step
+        return self._bounds[0] <= first and last + self._shape.width <= self._bounds[1]
 
     def _gone(self, now: Any) -> Any:
         """The last window that is closed when time has come so far."""
@@ -128,15 +151,18 @@ class WindowColumns:
         if array is None or array.null_count:
             return None
         times = TimeScale.of(array.type, "").numbers(array)
-        if not -_TIME_LIMIT < int(times.min()) <= int(times.max()) < _TIME_LIMIT:
+        if not -TIME_LIMIT < int(times.min()) <= int(times.max()) < TIME_LIMIT:
             return None
         positions = np.array(batch.positions, dtype=np.int64)
         gone = self._gone(self._timeline.at(positions))
         panes = times // self._shape.step
+        if self._bounds is not None and not self._has_bounds(panes):
+            return None
         late = panes <= gone
         if self._is_paned and bool(((panes - self._many < gone) & ~late).any()):
             return None  # late for some of its windows
-        slots = key_slots(batch, [schema.names.index(name) for name in self._shape.key])
+        keys = [schema.names.index(name) for name in self._shape.key]
+        slots = group_slots(batch, keys, self._shape.null_key)
         functions = [self._kind.functions[test][1] for _, _, test in self._shape.measures if test >= 0]
         masks = None if slots is None else tests_of(functions, schema, batch)
         if slots is None or masks is None:
@@ -148,6 +174,7 @@ class WindowColumns:
         made = working.closed(arrival, positions)
         if made is None:
             return None
+        note_null_keys(self._kind.operator_name, batch, keys, self._shape.null_key)
         if late.any():
             count_anomaly(self._kind.operator_name, LATE, int(late.sum()))
         return made
@@ -242,7 +269,11 @@ class _Working:
         since_all = since_when(self._held.instances, begun, arrival.trails, windows._epoch)
         since = since_all[runs_of]
         order = np.lexsort([*(since[:, at] for at in reversed(range(since.shape[1]))), due])
-        columns = self._columns(slots[order], numbers[order], [each.taken(order) for each in totals])
+        begins_at = numbers[order] * shape.step
+        columns = result_columns(
+            *(windows._node.schema, shape, self._keys, slots[order], begins_at, due[order]),
+            [each.taken(order) for each in totals],
+        )
         if columns is None:
             return None
         timeline = windows._timeline
@@ -250,15 +281,15 @@ class _Working:
         self._leave(group_slots, group_panes, firsts, folds, last, since_all)
         return Closed(columns, timeline.places[fires], due[order], since[order])
 
-    def _folds(self, group: np.ndarray) -> list[_Fold] | None:
+    def _folds(self, group: np.ndarray) -> list[Fold] | None:
         """Each aggregation for each pane; None if numbers may leave 64 bits."""
         schema = self._batch.schema
         waiting = iter(self._masks)
         place = 1 if self._windows._is_paned else 0
-        made: list[_Fold] = []
+        made: list[Fold] = []
         for name, attribute, test in self._shape.measures:
             if name.startswith("bound"):
-                made.append(_Fold(name))
+                made.append(Fold(name))
                 continue
             mask = next(waiting)[self._tuples] if test >= 0 else None
             array = None
@@ -268,45 +299,19 @@ class _Working:
                     return None
                 array = found.take(pa.array(self._tuples))
             before = [(values[place], values[place + 1]) for values in self._held.values]
-            fold = _Fold.of(name, array, mask, before, len(self._tuples))
+            fold = Fold.of(name, array, mask, before, len(self._tuples))
             if fold is None:
                 return None
             made.append(fold.over(np.arange(len(group)), group, int(group.max()) + 1))
             place += 2
         return made
 
-    def _columns(self, slots: np.ndarray, numbers: np.ndarray, totals: Sequence[_Fold]) -> list[pa.Array] | None:
-        """The results."""
-        schema, shape = self._windows._node.schema, self._shape
-        keys = [self._keys] if len(shape.key) == 1 else list(zip(*self._keys, strict=True))
-        taken = pa.array(slots)
-        columns = [pa.array(values, schema.arrow.field(at).type).take(taken) for at, values in enumerate(keys)]
-        for at, fold in enumerate(totals, start=len(columns)):
-            kind = schema.arrow.field(at).type
-            if not fold.name.startswith("bound"):
-                columns.append(fold.results().cast(kind))
-                continue
-            if fold.name == "bound emission":
-                columns.append(pa.repeat(CLOSE, len(numbers)))
-                continue
-            more = {"bound start": 0, "bound end": shape.width, "bound time": shape.width - 1}[fold.name]
-            times = numbers * shape.step + more
-            low, high = (
-                _STAMPS
-                if pa.types.is_timestamp(kind)
-                else (-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1)
-            )
-            if len(times) and not (low <= int(times.min()) and int(times.max()) <= high):
-                return None
-            columns.append(pa.array(times).cast(kind))
-        return columns
-
     def _leave(
         self,
         slots: np.ndarray,
         panes: np.ndarray,
         firsts: np.ndarray,
-        folds: Sequence[_Fold],
+        folds: Sequence[Fold],
         last: int,
         since: np.ndarray,
     ) -> None:
@@ -347,8 +352,38 @@ class _Working:
                 instance.timer_since = tuple(since[waiting].tolist())
 
 
+def result_columns(
+    schema: Schema,
+    shape: Shape,
+    keys: Sequence[Any],
+    slots: np.ndarray,
+    begins: np.ndarray,
+    ends: np.ndarray,
+    totals: Sequence[Fold],
+) -> list[pa.Array] | None:
+    """The results of windows of some keys; None if a time is beyond what its column can have."""
+    parts = [keys] if len(shape.key) == 1 else list(zip(*keys, strict=True))
+    taken = pa.array(slots)
+    columns = [pa.array(values, schema.arrow.field(at).type).take(taken) for at, values in enumerate(parts)]
+    for at, fold in enumerate(totals, start=len(columns)):
+        kind = schema.arrow.field(at).type
+        if not fold.name.startswith("bound"):
+            columns.append(fold.results().cast(kind))
+            continue
+        if fold.name == "bound emission":
+            columns.append(pa.repeat(CLOSE, len(slots)))
+            continue
+        times = {"bound start": begins, "bound end": ends, "bound time": ends - 1}[fold.name]
+        is_stamp = pa.types.is_timestamp(kind)
+        low, high = _STAMPS if is_stamp else (-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1)
+        if len(times) and not (low <= int(times.min()) and int(times.max()) <= high):
+            return None
+        columns.append(pa.array(times).cast(kind))
+    return columns
+
+
 @dataclasses.dataclass
-class _Fold:
+class Fold:
     """One aggregation: a number for each of some rows, and how many of the tuples behind it count."""
 
     name: str
@@ -359,7 +394,7 @@ class _Fold:
     @classmethod
     def of(
         cls, name: str, array: pa.Array | None, mask: np.ndarray | None, before: list[tuple[Any, Any]], count: int
-    ) -> _Fold | None:
+    ) -> Fold | None:
         """For what the state had, then for tuples; None if sums may leave 64 bits."""
         firsts, seconds = [first for first, _ in before], [second for _, second in before]
         valid = None
@@ -386,7 +421,7 @@ class _Fold:
         counts = np.concatenate([np.array(some, dtype=np.int64), present.astype(np.int64)])
         return cls(name, values, counts, numbers)
 
-    def over(self, rows: np.ndarray, group: np.ndarray, count: int) -> _Fold:
+    def over(self, rows: np.ndarray, group: np.ndarray, count: int) -> Fold:
         """For groups of rows: which rows, and the group of each."""
         if self.counts is None:
             return self
@@ -403,7 +438,7 @@ class _Fold:
         found = best.reduceat(values, starts) if len(starts) else np.empty(0, dtype=np.int64)
         return dataclasses.replace(self, values=found, counts=counts)
 
-    def taken(self, order: np.ndarray) -> _Fold:
+    def taken(self, order: np.ndarray) -> Fold:
         values = None if self.values is None else self.values[order]
         return dataclasses.replace(self, values=values, counts=None if self.counts is None else self.counts[order])
 

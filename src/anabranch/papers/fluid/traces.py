@@ -28,6 +28,7 @@ SETTLING = 60  # periods that a controller may take to settle after the last cha
 
 Rate = Callable[[int], float]
 Capacity = Callable[[int, int], float]
+Telling = Callable[[Observation], Observation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class Trace:
     """Whether what is not handled is kept, and arrivals are told."""
     steady_from: int | None = 1
     """Period from which on neither load nor capacity changes; None: they always do."""
+    told: Telling | None = None
+    """How what was measured is told wrongly, or not at all (`valid`); None: as it was measured."""
     periods: int = PERIODS
 
     def best(self, period: int) -> float:
@@ -85,18 +88,17 @@ def follow(policy: Policy, trace: Trace, seed: int) -> Outcome:
         kept = available - done if trace.backlog else 0.0
         blocked = 1.0 - done / available if available > 0 else 0.0
         blocked += trace.noise / 5 * _standard(draw)
-        past.append(
-            Observation(
-                period=period,
-                channels=n,
-                throughput=done,
-                congestion=min(1.0, max(0.0, blocked)),
-                busy_share=min(1.0, trace.busy_most * done / capacity) if capacity > 0 else 1.0,
-                offered=load if trace.backlog else None,
-                relative_error=trace.noise if trace.told_error is None else trace.told_error,
-                valid=done > 0,
-            )
+        measured = Observation(
+            period=period,
+            channels=n,
+            throughput=done,
+            congestion=min(1.0, max(0.0, blocked)),
+            busy_share=min(1.0, trace.busy_most * done / capacity) if capacity > 0 else 1.0,
+            offered=load if trace.backlog else None,
+            relative_error=trace.noise if trace.told_error is None else trace.told_error,
+            valid=done > 0,
         )
+        past.append(trace.told(measured) if trace.told is not None else measured)
         channels.append(n)
         handled.append(done)
         best.append(min(trace.best(period), available))
