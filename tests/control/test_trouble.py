@@ -181,7 +181,7 @@ def test_an_answer_that_comes_earlier_than_was_thought_is_believed() -> None:
     quality.moved(2.0)
     quality.begin(0.0)
     assert quality.settling and quality.early(2000.0) and not quality.early(1010.0)
-    assert not quality.take(2000.0, 0.0)
+    assert not quality.take(2000.0)
     assert quality.lag == 0
 
 
@@ -190,7 +190,7 @@ def test_a_small_move_says_nothing_about_the_lag() -> None:
     quality.moved(1.2)
     for capacity in (1000.0, 1500.0):
         quality.begin(0.0)
-        quality.take(capacity, 0.0)
+        quality.take(capacity)
     assert quality.lag is None
 
 
@@ -209,6 +209,7 @@ def test_noise_that_nobody_told_is_seen() -> None:
     quality = MeasurementQuality()
     for capacity in (1000.0, 1100.0, 950.0, 1050.0, 900.0, 1020.0):
         quality.begin(0.0)
-        quality.take(capacity, 0.0)
-    assert 0.05 < quality.error(0.0) < 0.2
-    assert quality.error(0.3) == 0.3
+        quality.take(capacity)
+    assert 0.05 < quality.error < 0.2
+    quality.begin(0.6)
+    assert 0.2 < quality.error < 0.6, "what is told counts as well, by squares over periods"

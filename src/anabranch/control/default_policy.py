@@ -462,7 +462,7 @@ class DefaultPolicy:
         return max(sum(seen) / len(seen) if seen else observation.throughput, CAPACITY_MIN)
 
     def _contract(self, observation: Observation, calm: str, branch: str = "hold") -> Proposal:
-        error = self._quality.error
+        error = self._quality.told or self._quality.error
         return given_back(self._memory, self.options, self._recent, observation, error, calm, branch)
 
     # -- a restarted driver continues ----------------------------------------------------------------------

@@ -294,17 +294,20 @@ def collect(attribute: str) -> Aggregation:
 
 
 def distinct(attribute: str) -> Aggregation:
-    """How many different values there are, exactly: they are all kept until the window closes. Nulls do not count."""
-    parts = lambda kind, _: PartialResults((("list({s})", pa.list_(kind)),), "{s}.update({p0})")  # noqa: E731
+    """How many different values there are, exactly: they are all kept until the window closes. Nulls do not count.
+
+    Of floats, all NaN are one value, and so are 0.0 and -0.0, as in SQL.
+    """
+    # NaN, which is not even equal to itself, is kept as None, which no other value is.
     return Aggregation(
         "distinct",
         attribute,
         "{s} = set()",
-        _IF_PRESENT + "{s}.add({v})",
+        _IF_PRESENT + "{s}.add({v} if {v} == {v} else None)",
         "len({s})",
-        lambda kind: None if _ordered(kind) is None or pa.types.is_floating(kind) else pa.int64(),
-        "values that can be compared, but no floats",
-        combine=lambda kind, _: None if pa.types.is_floating(kind) else parts(kind, _),
+        lambda kind: None if _ordered(kind) is None else pa.int64(),
+        "values that can be compared",
+        combine=lambda kind, _: PartialResults((("list({s})", pa.list_(kind)),), "{s}.update({p0})"),
     )
 
 

@@ -40,11 +40,12 @@ class Changes(LibraryOperator):
         if self.is_deleted(t):
             self.held = None
             return None if held is None else (*held, DELETE)
-        self.held = tuple(t)
+        row = tuple(t)
+        if held is not None and is_same(row, held):
+            return None  # what was told stays: 0.0, though -0.0 is the same
+        self.held = row
         if held is None:
             return (*t, INSERT)
-        if is_same(self.held, held):
-            return None
         return [(*held, BEFORE), (*t, UPDATE)] if self.tells_before else (*t, UPDATE)
 
 

@@ -23,5 +23,6 @@ belongings.py     what user code keeps, put back            elsewhere.py   what 
 whole_copies.py   copies with globals of their own          likeness.py   whether a copy is like its original
 table_columns.py  columns of others' tables
 travelling.py     a program on its way to workers          source_code.py   the syntax tree of a function
+context_variables.py   those that user code names, on their way with it
 showing.py        values and errors as text, also those that cannot show themselves
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextvars
 import enum
 import functools
 import pickle
@@ -15,6 +16,7 @@ from typing import Any
 import cloudpickle
 
 from anabranch.errors import StateError
+from anabranch.program.context_variables import default_of, made_variable
 from anabranch.program.kept_cache import kept_cache
 from anabranch.program.not_a_number import NanNumbers, NumberedNans
 from anabranch.program.object_parts import (
@@ -188,6 +190,8 @@ class _Pickler(cloudpickle.Pickler):
             return kind, (), obj.default_factory, None, iter(entries_of(obj)), _set_factory
         if kind in DICT_VIEWS:  # cloudpickle would make another dict for it
             return view_of_dict, (dict_behind(obj), DICT_VIEWS[kind])
+        if kind is contextvars.ContextVar:  # made anew: its value is a matter of the thread
+            return made_variable, (obj.name, default_of(obj))
         if kind is ISO_CALENDAR:
             return iso_calendar_of, (tuple(obj),)
         if kind is functools._lru_cache_wrapper and self._keeps_caches:
