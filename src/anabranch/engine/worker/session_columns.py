@@ -96,7 +96,7 @@ class SessionColumns:
             return None
         keys = [schema.names.index(name) for name in self._shape.key]
         slots = group_slots(batch, keys, self._shape.null_key)
-        functions = [self._kind.functions[test][1] for _, _, test in self._shape.measures if test >= 0]
+        functions = [self._kind.functions[test].function for _, _, test in self._shape.measures if test >= 0]
         masks = None if slots is None else tests_of(functions, schema, batch)
         if slots is None or masks is None:
             return None
