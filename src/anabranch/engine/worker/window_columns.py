@@ -27,9 +27,10 @@ from anabranch.engine.worker.key_slots import (
     Numbers,
     Timeline,
     fits_sum,
+    group_slots,
     is_number,
     is_ordered,
-    key_slots,
+    note_null_keys,
     numbers_of,
     since_when,
     starting,
@@ -160,8 +161,9 @@ class WindowColumns:
         late = panes <= gone
         if self._is_paned and bool(((panes - self._many < gone) & ~late).any()):
             return None  # late for some of its windows
-        slots = key_slots(batch, [schema.names.index(name) for name in self._shape.key])
-        functions = [self._kind.functions[test][1] for _, _, test in self._shape.measures if test >= 0]
+        keys = [schema.names.index(name) for name in self._shape.key]
+        slots = group_slots(batch, keys, self._shape.null_key)
+        functions = [self._kind.functions[test].function for _, _, test in self._shape.measures if test >= 0]
         masks = None if slots is None else tests_of(functions, schema, batch)
         if slots is None or masks is None:
             return None
@@ -172,6 +174,7 @@ class WindowColumns:
         made = working.closed(arrival, positions)
         if made is None:
             return None
+        note_null_keys(self._kind.operator_name, batch, keys, self._shape.null_key)
         if late.any():
             count_anomaly(self._kind.operator_name, LATE, int(late.sum()))
         return made
