@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import ProgramError, SchemaError
+from anabranch.operators.library_operator import UserFunction
 from anabranch.program.annotated_rows import seeing
 from anabranch.program.ddl import parse_ddl
 from anabranch.program.schema import Schema
@@ -133,6 +134,18 @@ class Aggregation:
             for place in range(1, len(functions) - self.is_filtered, 2):
                 functions[place] = seeing(functions[place], None, schema)
         return dataclasses.replace(self, functions=tuple(functions))
+
+    def user_functions(self, at: int) -> list[UserFunction]:
+        """The user's functions, as the aggregation that is the operator's number `at` calls them."""
+        called = f"a function of agg.{self.name}"
+        held, value = f"accumulator {at}", "tuple" if self.attribute is None else f"column {self.attribute}"
+        calls: list[tuple[tuple[str, ...], str]] = [(("tuple",), "")]  # a predicate
+        if self.name == "custom":  # create, add, result, remove
+            calls = [((), held), ((held, value), held), ((held,), ""), ((held, value), held)]
+        made = [UserFunction(called, function, *call) for function, call in zip(self.functions, calls, strict=False)]
+        if self.is_filtered:
+            made[len(self.functions) - 1 :] = [UserFunction(called, self.functions[-1])]
+        return made
 
     def output_type(self, found: pa.DataType | None) -> pa.DataType:
         """The type of the result; SchemaError if the attribute's type does not fit."""

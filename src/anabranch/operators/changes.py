@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import SchemaError
-from anabranch.operators.library_operator import Guard, LibraryOperator, configured, fields, guard
+from anabranch.operators.library_operator import Guard, LibraryOperator, UserFunction, configured, fields, guard
 from anabranch.operators.running_windows import is_same
 from anabranch.program.graph import Keyed
 from anabranch.program.model import Selectivity
@@ -69,7 +69,7 @@ def changes_logic(
         name,
         selectivity=Selectivity.ANY if before else Selectivity.AT_MOST_ONE,
         forwards=key,
-        functions=[] if deleted is None else [("what tells a deletion", deleted)],
+        functions=[] if deleted is None else [UserFunction("what tells a deletion", deleted)],
         description="what each tuple does to the row of its key",
         guard=guard(schema, key, null_key),
         is_deleted=_is_never if deleted is None else deleted,

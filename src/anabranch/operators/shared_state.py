@@ -82,6 +82,9 @@ class Members(LibraryOperator):
             found[-1].__dict__.update(member.configuration)
         return found
 
+    def users_code(self) -> list[tuple[str, Any]]:
+        return [(type(each).__name__, each) for each in self.operators_within()]
+
     def process(self, t: Any) -> Any:
         number = tuple.__getitem__(t, 0)
         member = self.members[number]

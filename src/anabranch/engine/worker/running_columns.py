@@ -135,7 +135,7 @@ class RunningStep:
         slots = group_slots(batch, keys, shape.null_key)
         if slots is None:
             return None
-        functions = [self._kind.functions[test][1] for _, _, test in shape.measures if test >= 0]
+        functions = [self._kind.functions[test].function for _, _, test in shape.measures if test >= 0]
         masks = tests_of(functions, schema, batch)
         places = [None if name is None else schema.names.index(name) for _, name, _ in shape.measures]
         arrays = [None if place is None else batch.untouched(place) for place in places]

@@ -70,6 +70,7 @@ class StageRun:
         self.broadcasts: dict[str, bytes] = {}
         """Operator → its broadcast state, behind the epoch."""
         self._steps = [layout.steps[number] for number in stage.steps]
+        self._last_readers = {layout.edges[s.inputs[0]].source: s.number for s in self._steps if s.inputs}
         self._epoch = epoch
         self._clock_ms = clock_ms
         self._tables = tables
@@ -180,6 +181,8 @@ class StageRun:
     def _passed_on(self, made: Mapping[int, Flow], step: Step) -> Flow:
         edge = self._layout.edges[step.inputs[0]]
         flow = made[edge.source]
+        if self._last_readers[edge.source] != step.number:
+            flow = dataclasses.replace(flow, batch=flow.batch.apart())
         # A union of punctuated streams may lie between the two: it is no step, but removes their punctuations.
         return flow if edge.punctuated or flow.marks is None else dataclasses.replace(flow, marks=None)
 

@@ -163,7 +163,7 @@ class WindowColumns:
             return None  # late for some of its windows
         keys = [schema.names.index(name) for name in self._shape.key]
         slots = group_slots(batch, keys, self._shape.null_key)
-        functions = [self._kind.functions[test][1] for _, _, test in self._shape.measures if test >= 0]
+        functions = [self._kind.functions[test].function for _, _, test in self._shape.measures if test >= 0]
         masks = None if slots is None else tests_of(functions, schema, batch)
         if slots is None or masks is None:
             return None
