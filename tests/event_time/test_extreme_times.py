@@ -145,6 +145,18 @@ def test_a_window_that_no_column_can_hold_is_told_with_its_name():
     assert said.split("raised")[1] in raised(lambda: run_parallel(weeks))
 
 
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_sessions_that_end_behind_the_last_number_are_refused_too(policy):
+    rows = [[(1, 5), (1, 7), (2, 2**31 - 3)]]
+    stream = of("int", rows).event_time("at")
+    sessions = stream.aggregate(by="k", window=ab.sessions("at", 5), end=ab.agg.window_end(), on_error=policy)
+    if policy == "skip":
+        assert sessions.run_sequential(ends=True) == [(1, 12)] == run_parallel(sessions, ends=True)
+    else:
+        assert "ends behind the last int32" in raised(sessions.run_sequential)
+        assert "ends behind the last int32" in raised(lambda: run_parallel(sessions))
+
+
 def test_a_duration_that_is_too_long_is_refused():
     stream = from_epochs([[(1, 3)]], "k long, at long")
     assert "below 2**60" in raised(lambda: stream.event_time("at", 2**60))

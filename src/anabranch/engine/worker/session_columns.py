@@ -32,6 +32,7 @@ from anabranch.engine.worker.stage_flow import Arrival
 from anabranch.engine.worker.window_columns import TIME_LIMIT, Closed, Fold, are_foldable, has_time, result_columns
 from anabranch.operators.aggregation import Aggregate, Shape
 from anabranch.operators.session_windows import ACCUMULATORS
+from anabranch.operators.window_bounds import representable
 from anabranch.operators.windows import Sessions
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed, Node
@@ -53,7 +54,8 @@ def has_session_columns(node: Node) -> bool:
 
 
 def _gap(logic: Keyed) -> int:
-    gap: int = type(logic.prototype).process.__globals__["GAP"]
+    # Around an operator with an error policy there is another method, of which it is not known: 0, one by one.
+    gap: int = type(logic.prototype).process.__globals__.get("GAP", 0)
     return gap
 
 
@@ -93,6 +95,9 @@ class SessionColumns:
         positions = np.array(batch.positions, dtype=np.int64)
         reached = self._timeline.at(positions)
         if not -TIME_LIMIT < int(times.min()) <= int(times.max()) < TIME_LIMIT or bool((times < reached).any()):
+            return None
+        is_told = any(name in ("bound end", "bound time") for name, _, _ in self._shape.measures)
+        if is_told and int(times.max()) + self._gap > representable(array.type)[1]:
             return None
         keys = [schema.names.index(name) for name in self._shape.key]
         slots = group_slots(batch, keys, self._shape.null_key)
