@@ -45,6 +45,8 @@ HOLDERS = {
     ),
 }
 FRESH = ("", "[]")
+#: No detours: what a cache gives cannot be watched where code is not followed (docs/compiler.md).
+CANNOT_BE_WATCHED = ("", "a cache")
 _PLAIN = [each for each in WRAPPINGS if "_stack(" not in each]
 
 _OPERATOR = "class Op(ab.Operator):\n    held = ab.state({begin})\n\n    def process(self, t):\n{process}\n"
@@ -178,7 +180,9 @@ def programs(seed: int, detours: bool = True) -> Iterator[HandedOver]:
     for pair, (defined, put) in PAIRS.items():
         for holder, (top, given) in {**HOLDERS, "": FRESH}.items():
             wrapped = (
-                choice.choice(_PLAIN).replace("X", given) if detours and holder and choice.random() < 0.5 else given
+                choice.choice(_PLAIN).replace("X", given)
+                if detours and holder not in CANNOT_BE_WATCHED and choice.random() < 0.5
+                else given
             )
             yield HandedOver(
                 f"{pair}, from {holder or 'nowhere'} by {wrapped}", _text(defined, put, top, wrapped), not holder
