@@ -21,7 +21,6 @@ from experiments.kernels import (
 from experiments.reproduction import Figures, Line, Panel, Reproduction, Table
 from experiments.statements import at_least, close, compares, holds, near
 
-
 SEEDS = 5
 
 
