@@ -52,8 +52,9 @@ test-nightly: $(CLASSES) ## thousands of random programs and schedules of driver
 	ANABRANCH_PROGRAMS=5000 $(RUN) -m pytest --timeout 0 tests/test_graphs.py tests/test_parallel_equals_sequential.py $(ARGS)
 	ANABRANCH_BODIES=20000 $(RUN) -m pytest --timeout 0 tests/compiler/test_bodies.py $(ARGS)
 	ANABRANCH_ENGINEERS=1 $(RUN) -m pytest --timeout 0 tests/compiler/test_engineers.py $(ARGS)
-	ANABRANCH_PLANTED=12 ANABRANCH_FUZZED=1000 ANABRANCH_FUNCTIONS=8000 $(RUN) -m pytest --timeout 0 \
-		tests/compiler/test_soundness.py tests/compiler/test_fuzzed.py tests/compiler/test_over_columns.py $(ARGS)
+	ANABRANCH_PLANTED=12 ANABRANCH_FUZZED=1000 ANABRANCH_FUNCTIONS=8000 ANABRANCH_HANDED_OVER=20 \
+		$(RUN) -m pytest --timeout 0 tests/compiler/test_soundness.py tests/compiler/test_fuzzed.py \
+		tests/compiler/test_over_columns.py tests/compiler/test_handed_over.py $(ARGS)
 	ANABRANCH_PROGRAMS=2000 $(RUN) -m pytest --timeout 0 tests/engine/test_error_policy.py tests/engine/test_first_error.py \
 		tests/engine/test_keyed_columns.py tests/engine/test_order_needs.py tests/engine/test_partitioned_source.py \
 		tests/event_time/test_errors_in_time.py $(ARGS)

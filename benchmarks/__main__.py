@@ -8,14 +8,15 @@ import json
 import pkgutil
 import subprocess
 import sys
+import time
 from typing import Any
 
 import benchmarks
 from benchmarks import _machine
 
 PREFIX = "figure: "
-ONLY_BY_NAME = {"peers"}
-"""What ``all`` leaves out: it installs other systems."""
+ONLY_BY_NAME = {"peers", "resources"}
+"""What ``all`` leaves out: the first installs other systems, the second starts a cluster of four executors."""
 
 
 def names() -> list[str]:
@@ -42,10 +43,11 @@ def run_all(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
     """
     figures: dict[str, Any] = {}
     failed: list[str] = []
+    took: dict[str, float] = {}
     for name in (each for each in names() if each not in ONLY_BY_NAME):
         print(f"== {name} ==", flush=True)
         command = [sys.executable, "-m", "benchmarks", name, *arguments]
-        last = ""
+        last, begun = "", time.monotonic()
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             for line in process.stdout:
@@ -55,6 +57,9 @@ def run_all(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
             figures[name] = json.loads(last.removeprefix(PREFIX))
         else:
             failed.append(name)
+        took[name] = time.monotonic() - begun
+    slowest = sorted(took.items(), key=lambda each: -each[1])
+    print(f"{sum(took.values()) / 60:.1f} minutes: {', '.join(f'{name} {each:.0f} s' for name, each in slowest)}")
     return figures, failed
 
 

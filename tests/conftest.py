@@ -27,11 +27,16 @@ SESSION, PROCESSES = "session", "processes"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests with the session come first, then those that start clusters and drivers of their own, then the rest."""
+    """The tests with the session come first, then those that start clusters and drivers of their own, then the rest.
+
+    Of these, files with random cases first: they take long, and what is short fills the end of both processes.
+    """
 
     def rank(item: pytest.Item) -> int:
         if item.get_closest_marker("cluster") or "spark" not in getattr(item, "fixturenames", ()):
-            return 1 if item.get_closest_marker("cluster") or item.get_closest_marker("spark") else 2
+            if item.get_closest_marker("cluster") or item.get_closest_marker("spark"):
+                return 1
+            return 2 if has_random_cases(item.path) else 3
         return 0
 
     items.sort(key=rank)
@@ -51,6 +56,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             return group_of(nodeid.partition("::")[0])
 
     return ByJvm(config, log)
+
+
+@functools.cache
+def has_random_cases(file: Path) -> bool:
+    """Whether a file of tests makes up cases, by hypothesis or by itself."""
+    text = file.read_text()
+    return "from hypothesis" in text or "random.Random(" in text or "ANABRANCH_" in text
 
 
 @functools.cache

@@ -4,6 +4,7 @@ A rule is a function, so that the end of this file can plant what it must find.
 """
 
 import ast
+import functools
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,7 +30,9 @@ def table(page: str, head: str) -> list[list[str]]:
     return found[2:]
 
 
-def names_in(source: str) -> set[str]:
+# Each rule asks every file again: parsing all of them takes seconds.
+@functools.cache
+def names_in(source: str) -> frozenset[str]:
     """What a module defines: classes, functions, methods, names that are assigned to."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
@@ -38,7 +41,7 @@ def names_in(source: str) -> set[str]:
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             found |= {target.id for target in targets if isinstance(target, ast.Name)}
-    return found
+    return frozenset(found)
 
 
 def undefined(page: str, package: Path) -> list[str]:
@@ -60,7 +63,8 @@ def come_back(page: str, sources: Iterable[str]) -> list[str]:
     return [name for name, _ in table(page, "name") if name.strip("`") in defined]
 
 
-def outside_names(source: str) -> set[str]:
+@functools.cache
+def outside_names(source: str) -> frozenset[str]:
     """Names of a module that others see: classes, functions, parameters, attributes, what it and its classes assign."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
@@ -74,12 +78,13 @@ def outside_names(source: str) -> set[str]:
             for each in node.body:
                 targets = each.targets if isinstance(each, ast.Assign) else [getattr(each, "target", None)]
                 found |= {target.id for target in targets if isinstance(target, ast.Name)}
-    return {name for name in found if not name.startswith("__")}
+    return frozenset(name for name in found if not name.startswith("__"))
 
 
-def parts_of(name: str) -> set[str]:
+@functools.cache
+def parts_of(name: str) -> frozenset[str]:
     """The words of a name: of `SplitReport` and `split_report` split and report."""
-    return {part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+    return frozenset(part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name))
 
 
 def astray(page: str, sources: dict[str, str]) -> list[str]:

@@ -5,6 +5,7 @@ breach and see the rule find it.
 """
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -120,11 +121,18 @@ class Import:
     line: int
 
 
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` of an expression that is nothing else; to write every expression out takes minutes."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return f"{dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else "?"
+
+
 def type_checking_only(tree: ast.Module) -> set[ast.AST]:
     """The nodes that exist for the type checker and never run."""
     skipped: set[ast.AST] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        if isinstance(node, ast.If) and dotted(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
             for statement in node.body:
                 skipped.update(ast.walk(statement))
     return skipped
@@ -252,7 +260,7 @@ def hash_breaches(source: str, module: str) -> list[str]:
     def visit(node: ast.AST, function: str) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             function = node.name
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "hash" and function != "__hash__":
+        if isinstance(node, ast.Call) and dotted(node.func) == "hash" and function != "__hash__":
             breaches.append(f"line {node.lineno}: hash() is not stable; use anabranch.partitioning's")
         for child in ast.iter_child_nodes(node):
             visit(child, function)
@@ -462,7 +470,7 @@ def crash_point_breaches(source: str, module: str) -> list[str]:
     """Points that no crash test can name: `reach` with a text that `faults.POINTS` does not have."""
     breaches = []
     for node in running_nodes(source):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("reach", "faults.reach"):
+        if isinstance(node, ast.Call) and dotted(node.func) in ("reach", "faults.reach"):
             point = node.args[0] if node.args else None
             if not isinstance(point, ast.Constant):
                 breaches.append(f"line {node.lineno}: a crash point is a text, so that a search finds it")
@@ -531,10 +539,12 @@ RULES = {
 }
 
 
+@functools.cache
 def sources() -> dict[str, str]:
     return {module: path.read_text(encoding="utf-8") for path, module in modules()}
 
 
+@functools.cache
 def found_by_rule(rule: str) -> set[str]:
     """What breaks a rule of the house as a whole, before exceptions."""
     if rule == "cycles":
@@ -574,7 +584,7 @@ def test_every_crash_point_is_reached_somewhere() -> None:
         node.args[0].value
         for source in sources().values()
         for node in running_nodes(source)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("reach", "faults.reach")
+        if isinstance(node, ast.Call) and dotted(node.func) in ("reach", "faults.reach")
         if isinstance(node.args[0], ast.Constant)
     }
     assert reached == set(POINTS)

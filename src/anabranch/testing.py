@@ -40,6 +40,7 @@ from anabranch.engine.driver.switching import Forms, SwitchingRunner
 from anabranch.engine.driver.waiting import Surroundings
 from anabranch.engine.job import Job
 from anabranch.engine.sequential import input_row, run_epochs
+from anabranch.engine.thread_settings import own_context
 from anabranch.engine.verifying.comparing import Difference, first_difference
 from anabranch.engine.verifying.difference_files import DifferenceRecord
 from anabranch.engine.verifying.plain_operators import PlainCode
@@ -232,7 +233,7 @@ class ParallelRun:
         clock = self._clock if clocks_ms else None
         digest = no_digest if batches is None else batches.digest
         around = surroundings if surroundings is not None else Surroundings()
-        backend = Backend(self._execute, self._compact, used, around, epoch_time_ms=clock, batch_digest=digest)
+        backend = Backend(self._executed, self._compact, used, around, epoch_time_ms=clock, batch_digest=digest)
 
         def runner_of(program: Program) -> EpochRunner:
             observer = Observer(self.progress.append)
@@ -293,6 +294,10 @@ class ParallelRun:
         return self._clocks_ms[-1 if last else min(number, len(self._clocks_ms) - 1)]
 
     # -- an executor ----------------------------------------------------------------------------------------
+
+    def _executed(self, rows: Mapping[str, Sequence[Any]] | None, job: Job) -> pa.Table:
+        # What holds where tasks run is the same as where the run was made, and afterwards what it was here.
+        return own_context().run(self._execute, rows, job)
 
     def _execute(self, rows: Mapping[str, Sequence[Any]] | None, job: Job) -> pa.Table:
         random = np.random.default_rng([self._seed, job.split.epoch])

@@ -30,6 +30,7 @@ PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # cases are seeds: nothi
 EXAMPLES = int(os.environ.get("ANABRANCH_PROGRAMS", "100")) // 5
 COLUMNS = "k long, s string, at timestamp, n long, small int, name string, x double, d decimal(20, 2), extra string"
 START = datetime.datetime(2024, 3, 1, tzinfo=datetime.UTC)
+NULL_KEYS = 0.3  # as many nulls, also where they are keys
 HUGE = [2**63 - 1, -(2**63), 2**62, -(2**62), 2**61]
 
 low = lambda t: t.n < 3  # noqa: E731
@@ -69,10 +70,11 @@ def rows(chance, count, begin, *, nulls=0.0, huge=0.0, spread=1):
     for number in range(count):
         at = START + datetime.timedelta(seconds=(begin + number) * spread * 0.3 + chance.uniform(-6, 6))
         n = chance.choice(HUGE) if chance.random() < huge else chance.randrange(-4, 9)
+        word = chance.choice(["", "a", "é", "\U0001f600"])
         x = chance.choice([0.1, -0.0, 0.0, 1e16, float("nan"), -1.5])
         yield (
             maybe(chance.randrange(6)) if nulls and chance.random() < 0.1 else chance.randrange(6),
-            chance.choice(["", "a", "é", "\U0001f600"]),
+            maybe(word) if nulls == NULL_KEYS else word,
             at,
             maybe(n),
             maybe(chance.randrange(-1, 2)) if nulls else chance.randrange(-1, 2),
@@ -135,7 +137,7 @@ def taken(monkeypatch):
     by=st.sampled_from(KEYS),
     names=st.lists(st.sampled_from(USUAL), min_size=1, max_size=5, unique=True)
     | st.lists(st.sampled_from(sorted(AGGREGATIONS)), min_size=1, max_size=3, unique=True),
-    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
     huge=st.sampled_from([0.0, 0.0, 0.02]),
     null_key=st.sampled_from(["keep", "drop"]),
     seed=st.integers(0, 10_000),
@@ -174,7 +176,7 @@ def windows(stream, by, span, names, lateness=3, **more):
     | st.lists(st.sampled_from(sorted(AGGREGATIONS)), min_size=1, max_size=3, unique=True),
     bounds=st.sets(st.sampled_from(sorted(BOUNDS))),
     lateness=st.sampled_from([1, 6, 20]),
-    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
     huge=st.sampled_from([0.0, 0.0, 0.02]),
     spread=st.sampled_from([1, 5]),
     again=st.booleans(),
@@ -209,7 +211,7 @@ def state_of(stream, folder):
     | st.lists(st.sampled_from(sorted(AGGREGATIONS)), min_size=1, max_size=3, unique=True),
     bounds=st.sets(st.sampled_from(sorted(BOUNDS))),
     lateness=st.sampled_from([1, 12, 13, 20]),
-    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
     huge=st.sampled_from([0.0, 0.0, 0.02]),
     spread=st.sampled_from([1, 5]),
     whole=st.booleans(),
@@ -283,7 +285,7 @@ def test_joins(tmp_path_factory, ways, by, sizes, lateness, nulls, spread, one, 
     count=st.sampled_from([1, 1, 2, 5]),
     order=st.lists(st.sampled_from(["n", "at", "name", "small", "x"]), min_size=1, max_size=3, unique=True),
     form=st.sampled_from([{}, {}, {"rank": "place"}, {"change": "what"}]),
-    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
     huge=st.sampled_from([0.0, 0.0, 0.02]),
     null_key=st.sampled_from(["keep", "drop"]),
     seed=st.integers(0, 10_000),
@@ -347,7 +349,7 @@ def test_filters_and_tables(tmp_path_factory, columns, test, how, computed, null
     | st.lists(st.sampled_from(sorted(AGGREGATIONS)), min_size=1, max_size=3, unique=True),
     bounds=st.sets(st.sampled_from(["begin", "end"])),
     size=st.sampled_from([1, 3]),
-    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
     huge=st.sampled_from([0.0, 0.0, 0.02]),
     seed=st.integers(0, 10_000),
 )
@@ -389,3 +391,28 @@ def test_aggregates_are_computed_over_columns(tmp_path, taken):
             before = taken[what]
             assert outcome(lambda: in_parallel(stream, folder, [(2, columns, 1)] * 3)) == expected  # noqa: B023
             assert (taken[what] > before) is bool(columns)
+
+
+@pytest.mark.parametrize("what", ["running", "windows", "sessions"])
+@pytest.mark.parametrize("by", [["s"], ["k", "s"], ["s", "n"]])
+def test_a_null_is_a_key_like_others(tmp_path, taken, what, by):
+    """Over columns and tuple by tuple: the same rows, state and counts of null keys."""
+    epochs = [list(rows(random.Random(at), 90, 90 * at, nulls=NULL_KEYS)) for at in range(3)]
+    timed = from_epochs(epochs, COLUMNS, name="rows").event_time("at", lateness=20)
+    window = {"running": ab.running(), "windows": ab.event_time("at", 5), "sessions": ab.sessions("at", 2)}[what]
+    stream = timed.aggregate(by=by, window=window, many=agg.count(), most=agg.max("name"), sum=agg.sum("small"))
+    found = []
+    for columns in (set(), {what}):
+        folder = str(tmp_path / f"{len(columns)}")
+        written, anomalies = {}, []
+        for number in range(len(epochs)):
+            run = ParallelRun(stream, folder, channels=2, written=written, columns=columns)
+            run.run_epochs(number, number)
+            anomalies += [each.anomalies for each in run.progress]
+        state = state_of(stream, folder)
+        run.end()
+        found.append(([repr(row) for row in run.output], state, anomalies))
+    assert taken[what] > 0
+    assert found[0] == found[1]
+    assert "null_key" in repr(found[0][2]) and len(found[0][1]) > 4
+    assert found[1][0] == outcome(lambda: stream.run_sequential(ends=True))

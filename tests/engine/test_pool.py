@@ -16,11 +16,11 @@ from anabranch.engine.pool.dispatch import Pool
 from anabranch.engine.pool.elastic_call import BACKOFF_MAX_S, CallTimeout, backoff_s
 from anabranch.engine.pool.loop_crew import EventLoop, LoopCrew
 from anabranch.engine.pool.metering import Latencies, Meter
-from anabranch.engine.pool.pool_run import CallFailed, LoopBlocked
+from anabranch.engine.pool.pool_run import CallFailed
 from anabranch.engine.pool.process_crew import ProcessCrew, WorkerDied
 from anabranch.engine.pool.thread_crew import ThreadCrew
 from anabranch.engine.pool.work import CallExited, Chunk
-from anabranch.program.elastic import Concurrency
+from anabranch.program.elastic import Concurrency, LoopBlocked
 
 CASES = int(os.environ.get("ANABRANCH_POOL_CASES", "12"))
 LOOP = EventLoop()
@@ -233,7 +233,7 @@ def test_retries_wait_longer_each_time_and_not_all_as_long() -> None:
 
 
 def test_an_async_function_that_blocks_the_loop_is_told_apart(monkeypatch) -> None:
-    monkeypatch.setattr("anabranch.engine.pool.pool_run._GRACE_S", 0.1)
+    monkeypatch.setattr("anabranch.engine.pool.loop_crew.BLOCKED_S", 0.1)
 
     async def one(row):
         time.sleep(0.6)

@@ -104,15 +104,17 @@ class DriverProcess:
             looked = now
 
     def freeze(self) -> None:
-        """Stop all of it: the workers, the JVM, the driver."""
+        """Stop all of it: the workers, the JVM, the driver; and wait until it stands, which takes a moment."""
         for each in (*descendants(self._process.pid), self._process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGSTOP)
+        self.until_still()
 
     def thaw(self) -> None:
         for each in (*descendants(self._process.pid), self._process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGCONT)
+        self._wait(lambda: not self.is_frozen)
 
     def kill(self) -> None:
         """Kill the driver. Its JVM notices, a little later."""

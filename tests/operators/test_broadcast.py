@@ -190,13 +190,16 @@ def test_what_may_not_be_is_refused_alike(kind, error, text):
 
 @pytest.mark.parametrize(
     ("kind", "text", "told"),
-    [(WritesOfAKey, "the state of a key", "assigns self.seen"), (NotData, "cannot keep", "which is not data")],
+    [
+        (WritesOfAKey, "the state of a key", "on_broadcast: assigns self.seen"),
+        (NotData, "cannot keep", "self.rules gets an iterator"),
+    ],
 )
 def test_what_the_code_shows_is_refused_before_it_runs(kind, text, told):
     stream = simple(kind(), [(1, "a", 2)], [("a", 0)])
     with pytest.raises(StateError, match=text):
         stream.run_sequential()
-    with pytest.raises(ProgramError, match=f"on_broadcast: .*{told}"):
+    with pytest.raises(ProgramError, match=told):
         run_parallel(stream)
 
 

@@ -1,6 +1,5 @@
 """A program on its way to the workers: the text of its code goes along."""
 
-import decimal
 import linecache
 import pickle
 import subprocess
@@ -8,6 +7,7 @@ import sys
 import textwrap
 
 import anabranch as ab
+from anabranch.engine.thread_settings import ThreadSettings
 from anabranch.program.source_code import NoSource, tree_of
 from anabranch.program.travelling import give_sources, packed, sources_of
 
@@ -25,7 +25,7 @@ def from_a_cell(text: str, name: str = "<a cell 1>"):
 def test_a_notebook_s_function_has_its_source_in_another_process(tmp_path):
     stream = ab.from_rows([], "a long, b long").map(from_a_cell(CELL), schema="a long, b long")
     node = stream._node
-    (tmp_path / "program").write_bytes(packed(node, [node], decimal.getcontext()))
+    (tmp_path / "program").write_bytes(packed(node, [node], ThreadSettings.here()))
     child = """
         import sys
         from anabranch.engine.worker.column_steps import column_plan

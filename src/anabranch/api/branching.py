@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.api.building import put
 from anabranch.errors import ProgramError
-from anabranch.operators.library_operator import configured
+from anabranch.operators.library_operator import UserFunction, configured
 from anabranch.operators.routing import FirstOf, Unmarked
 from anabranch.program.annotated_rows import seeing
 from anabranch.program.graph import FlatMap, Location, Logic, Port, Punctuate, Route, Spread, Union, caller_location
@@ -68,7 +68,7 @@ def split(
     ways = len(predicates) + 1
 
     def make(called: str) -> tuple[Logic, Schema]:
-        functions = [(f"predicate {at}", predicate) for at, predicate in enumerate(predicates)]
+        functions = [UserFunction(f"predicate {at}", predicate) for at, predicate in enumerate(predicates)]
         choice = configured(FirstOf, called, functions=functions, predicates=tuple(predicates))
         return Route(choice, ways), stream.schema
 
@@ -128,7 +128,7 @@ def punctuate(
         return made
 
     def unmarked(called: str) -> tuple[Logic, Schema]:
-        functions = [("the predicate", predicate)]
+        functions = [UserFunction("the predicate", predicate)]
         kept = configured(
             Unmarked,
             called,

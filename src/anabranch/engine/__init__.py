@@ -10,6 +10,7 @@ job.py          the tasks of an epoch, as data
 reports.py      what tasks tell the driver
 query_options.py  what the options of a query say, typed
 clock.py        the clocks that driver and tasks look at
+thread_settings.py   what holds in the thread that starts a query, and so wherever its operators run
 worker/         what runs in tasks
 driver/         what runs between them: the epoch's course, its commit, adaptation
 verifying/      running a sample of keys again, as one thread would

@@ -15,7 +15,7 @@ from anabranch.operators.epoch_context import moment
 from anabranch.operators.guarding import LETTERS, Guarding, HeldBefore, as_written, may_give_up
 from anabranch.program.belongings import Belongings
 from anabranch.program.calling import exact, failing, operator_failed
-from anabranch.program.elastic import ElasticFunction, OpenFailed
+from anabranch.program.elastic import ElasticFunction, LoopBlocked, OpenFailed
 from anabranch.program.graph import DeadLetters, Keyed, Node, Process
 from anabranch.program.schema import Row
 
@@ -48,6 +48,8 @@ class Failures:
                 return call(row)
             except OpenFailed as problem:
                 raise operator_failed(node, row, problem) from problem.problem
+            except LoopBlocked as problem:
+                raise operator_failed(node, row, problem) from problem
             except AnabranchError:
                 raise
             except Exception as problem:

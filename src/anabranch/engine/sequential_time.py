@@ -21,7 +21,7 @@ class WaitingKeys:
         self.watermark = LeastWatermark(names, {}, ())
         self._timetable = Timetable()
         self._orders = itertools.count()
-        self._since: dict[Any, tuple[int, int]] = {}  # since when, and for which time
+        self._since: dict[Any, tuple[int, int | None]] = {}  # since when, and for which time; None while it is called
 
     def go_on_from(self, before: WaitingKeys, names: Mapping[str, str]) -> None:
         """Take over what another held, its watermarks under other names."""
@@ -43,6 +43,7 @@ class WaitingKeys:
         while (found := self._timetable.next(self.watermark.value)) is not None:
             due, order, key = found
             if self._since.get(key) == (order, due):  # else it waits for another time now, or not at all
+                self._since[key] = order, None
                 yield due, key
 
 

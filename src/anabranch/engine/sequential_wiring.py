@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.engine.sequential_failures import Failures
 from anabranch.engine.sequential_time import Idleness
-from anabranch.program.calling import all_exact, emitted, next_tuple
+from anabranch.program.calling import all_exact, emitted, exact, next_tuple
 from anabranch.program.event_time import watermarks_behind
 from anabranch.program.graph import Node
 from anabranch.program.schema import Row
@@ -62,7 +62,13 @@ class Wiring:
         self._advancing[source.id].append(take)
 
     def emit(self, node: Node, row: Row) -> None:
-        for consume in self._consumers[node.id]:
+        """A tuple goes to all readers; what one does to its lists, maps and structs, the others do not see."""
+        readers = self._consumers[node.id]
+        if len(readers) > 1 and node.schema.has_changeable:
+            for consume in readers[:-1]:
+                consume(exact(node.schema, row))
+            readers = readers[-1:]
+        for consume in readers:
             consume(row)
 
     def punctuate(self, node: Node) -> None:

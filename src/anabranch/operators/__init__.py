@@ -4,6 +4,7 @@ library_operator.py   what they have in common: models, fields, policies for bad
 agg.py, windows.py    what users name: aggregations and windows
 aggregation.py        windows over keys; sliding.py, event_windows.py, shared_windows.py, session_windows.py,
                       window_panes.py, running_windows.py, combining.py are its variants
+window_bounds.py      bounds of windows that no column can hold
 joins.py, timed_joins.py, aligning.py, sorting.py, pattern_matching.py, routing.py
 batch_functions.py    functions of many tuples at once
 accumulation.py       sums over all tuples, in blocks

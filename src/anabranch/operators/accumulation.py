@@ -19,7 +19,7 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anabranch.operators.library_operator import LibraryOperator, configured, fields
+from anabranch.operators.library_operator import LibraryOperator, UserFunction, configured, fields
 from anabranch.program.calling import emitted
 from anabranch.program.elastic import Concurrency
 from anabranch.program.graph import Keyed
@@ -61,6 +61,10 @@ class Accumulate(LibraryOperator):
     part: Values | None
     stretch: Values | None
     total: Values | None
+
+    def users_code(self) -> list[tuple[str, Any]]:
+        made = [(f"the factory of {name}", first) for name, first in zip(self.names, self.firsts, strict=True)]
+        return [*super().users_code(), (type(self.user).__name__, self.user), *made]
 
     def take(self, t: Any) -> list[Any]:
         """One tuple, as one thread takes it."""
@@ -132,7 +136,9 @@ def accumulate_logic(
         commutative=commutative,
         concurrency=concurrency,
         description=f"{', '.join(names)}: one copy per {block:,} positions, merged every {every:,}, {order}",
-        functions=tuple((f"the merge of {each}", combine) for each, _, combine in accumulators),
+        functions=tuple(
+            UserFunction(f"the merge of {each}", combine, (each, each), each) for each, _, combine in accumulators
+        ),
         load="CL",
     )
     return Keyed(prototype, "take", fields(count=0, part=None, stretch=None, total=None))

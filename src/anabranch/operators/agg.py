@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import ProgramError, SchemaError
+from anabranch.operators.library_operator import UserFunction
 from anabranch.program.annotated_rows import seeing
 from anabranch.program.ddl import parse_ddl
 from anabranch.program.schema import Schema
@@ -133,6 +134,18 @@ class Aggregation:
             for place in range(1, len(functions) - self.is_filtered, 2):
                 functions[place] = seeing(functions[place], None, schema)
         return dataclasses.replace(self, functions=tuple(functions))
+
+    def user_functions(self, at: int) -> list[UserFunction]:
+        """The user's functions, as the aggregation that is the operator's number `at` calls them."""
+        called = f"a function of agg.{self.name}"
+        held, value = f"accumulator {at}", "tuple" if self.attribute is None else f"column {self.attribute}"
+        calls: list[tuple[tuple[str, ...], str]] = [(("tuple",), "")]  # a predicate
+        if self.name == "custom":  # create, add, result, remove
+            calls = [((), held), ((held, value), held), ((held,), ""), ((held, value), held)]
+        made = [UserFunction(called, function, *call) for function, call in zip(self.functions, calls, strict=False)]
+        if self.is_filtered:
+            made[len(self.functions) - 1 :] = [UserFunction(called, self.functions[-1])]
+        return made
 
     def output_type(self, found: pa.DataType | None) -> pa.DataType:
         """The type of the result; SchemaError if the attribute's type does not fit."""
@@ -281,17 +294,20 @@ def collect(attribute: str) -> Aggregation:
 
 
 def distinct(attribute: str) -> Aggregation:
-    """How many different values there are, exactly: they are all kept until the window closes. Nulls do not count."""
-    parts = lambda kind, _: PartialResults((("list({s})", pa.list_(kind)),), "{s}.update({p0})")  # noqa: E731
+    """How many different values there are, exactly: they are all kept until the window closes. Nulls do not count.
+
+    Of floats, all NaN are one value, and so are 0.0 and -0.0, as in SQL.
+    """
+    # NaN, which is not even equal to itself, is kept as None, which no other value is.
     return Aggregation(
         "distinct",
         attribute,
         "{s} = set()",
-        _IF_PRESENT + "{s}.add({v})",
+        _IF_PRESENT + "{s}.add({v} if {v} == {v} else None)",
         "len({s})",
-        lambda kind: None if _ordered(kind) is None or pa.types.is_floating(kind) else pa.int64(),
-        "values that can be compared, but no floats",
-        combine=lambda kind, _: None if pa.types.is_floating(kind) else parts(kind, _),
+        lambda kind: None if _ordered(kind) is None else pa.int64(),
+        "values that can be compared",
+        combine=lambda kind, _: PartialResults((("list({s})", pa.list_(kind)),), "{s}.update({p0})"),
     )
 
 

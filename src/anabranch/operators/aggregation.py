@@ -31,6 +31,7 @@ from anabranch.operators.library_operator import (
     NULL_KEY,
     NULL_KEYS,
     LibraryOperator,
+    UserFunction,
     configured,
     fields,
 )
@@ -271,13 +272,11 @@ class CodeDraft:
         if self.waiting:
             self.state["opened"] = None
         functions = [
-            (f"a function of agg.{aggregation.name}", function)
-            for aggregation in self.aggregations
-            for function in aggregation.functions
+            each for at, aggregation in enumerate(self.aggregations) for each in aggregation.user_functions(at)
         ]
         deleted = getattr(self.window, "deleted", None)
         if deleted is not None:
-            functions.append(("what tells a deletion", deleted))
+            functions.append(UserFunction("what tells a deletion", deleted))
         prototype = configured(
             kind,
             name,

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import ProgramError
-from anabranch.operators.library_operator import LibraryOperator, configured
+from anabranch.operators.library_operator import LibraryOperator, UserFunction, configured
 from anabranch.program.graph import FlatMap, Map
 from anabranch.program.model import Selectivity
 from anabranch.program.schema import Schema, ShapeError
@@ -133,7 +133,7 @@ def batch_logic(
         BatchFunction,
         name,
         selectivity=Selectivity.ANY if rows else Selectivity.ONE,
-        functions=[("a function of batches", function)],
+        functions=[UserFunction("a function of batches", function)],
         function=function,
         form=form,
         rows_column=rows or "",

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import SchemaError
-from anabranch.operators.library_operator import Guard, LibraryOperator, configured, fields, guard
+from anabranch.operators.library_operator import Guard, LibraryOperator, UserFunction, configured, fields, guard
 from anabranch.operators.running_windows import is_same
 from anabranch.program.graph import Keyed
 from anabranch.program.model import Selectivity
@@ -40,11 +40,12 @@ class Changes(LibraryOperator):
         if self.is_deleted(t):
             self.held = None
             return None if held is None else (*held, DELETE)
-        self.held = tuple(t)
+        row = tuple(t)
+        if held is not None and is_same(row, held):
+            return None  # what was told stays: 0.0, though -0.0 is the same
+        self.held = row
         if held is None:
             return (*t, INSERT)
-        if is_same(self.held, held):
-            return None
         return [(*held, BEFORE), (*t, UPDATE)] if self.tells_before else (*t, UPDATE)
 
 
@@ -68,7 +69,7 @@ def changes_logic(
         name,
         selectivity=Selectivity.ANY if before else Selectivity.AT_MOST_ONE,
         forwards=key,
-        functions=[] if deleted is None else [("what tells a deletion", deleted)],
+        functions=[] if deleted is None else [UserFunction("what tells a deletion", deleted)],
         description="what each tuple does to the row of its key",
         guard=guard(schema, key, null_key),
         is_deleted=_is_never if deleted is None else deleted,

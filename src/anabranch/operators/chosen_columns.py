@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anabranch.operators.library_operator import LibraryOperator, configured
+from anabranch.operators.library_operator import LibraryOperator, UserFunction, configured
 from anabranch.program.graph import Map
 from anabranch.program.model import Selectivity
 from anabranch.program.schema import Schema
@@ -50,7 +50,7 @@ def select_logic(
         name,
         selectivity=Selectivity.ONE,
         forwards=forwards,
-        functions=[("a function of its columns", function) for function in functions],
+        functions=[UserFunction("a function of its columns", function) for function in functions],
         chosen=tuple(chosen),
         **more,
     )

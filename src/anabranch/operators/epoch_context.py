@@ -32,6 +32,8 @@ class Moment:
     """The watermark, or the clock: a whole number."""
     fired: int | None = None
     """The time that it is called for; None if it takes a tuple."""
+    asked: int = 0
+    """The time of the timer that it is called for, which may have passed long before."""
     key: Any = None
     """The key that is called though it takes no tuple."""
 

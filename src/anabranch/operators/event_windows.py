@@ -12,9 +12,13 @@ from __future__ import annotations
 import decimal
 from typing import Any
 
+import pyarrow as pa
+
 from anabranch.operators.aggregation import CodeDraft
 from anabranch.operators.library_operator import LATE, PARTLY_LATE
+from anabranch.operators.window_bounds import within_bounds
 from anabranch.operators.windows import EventTime, Sliding, amount, measure
+from anabranch.program.event_time import TimeScale
 from anabranch.program.model import Selectivity
 
 
@@ -41,7 +45,7 @@ def write_event_windows(draft: CodeDraft) -> None:
     for at, aggregation in enumerate(draft.aggregations):
         if aggregation.bound:
             end = " + SIZE" if aggregation.bound == "end" else ""
-            results.append(f"ORIGIN + index * EVERY{end}")
+            results.append(f"ORIGIN + (index * EVERY{end})")
             continue
         words = draft.words(at, f"held[{places}]", f"held[{places + 1}]")
         places += 2
@@ -50,7 +54,7 @@ def write_event_windows(draft: CodeDraft) -> None:
         results.append(aggregation.result.format(**words))
     value = draft.column(attribute)
     emit = "(" + "".join(f"{each}, " for each in [*map(draft.column, draft.key), *results]) + ")"
-    first = f"INDEX({value} - SIZE - ORIGIN, EVERY) + 1" if every != policy.size else "last"
+    first = f"INDEX({value} - ORIGIN - SIZE, EVERY) + 1" if every != policy.size else "last"
     draft.methods["process(self, t)"] = [
         *draft.prelude(),
         *draft.attribute(policy),
@@ -58,13 +62,14 @@ def write_event_windows(draft: CodeDraft) -> None:
         f"first = {first}",
         "newest = self.newest",
         "if newest is not None:",
-        "    gone = INDEX(newest - LATENESS - SIZE - ORIGIN, EVERY)",
+        "    gone = INDEX(newest - ORIGIN - LATENESS - SIZE, EVERY)",
         "    if first <= gone:",
         "        if last <= gone:",
         f"            NOTE(self.operator_name, {LATE!r})",
         "            return None",
         f"        NOTE(self.operator_name, {PARTLY_LATE!r})",
         "        first = gone + 1",
+        *_within_bounds(draft, attribute, every),
         "windows = self.windows",
         "for index in range(first, last + 1):",
         "    held = windows.get(index)",
@@ -76,7 +81,7 @@ def write_event_windows(draft: CodeDraft) -> None:
         f"if newest is not None and not {value} > newest:",
         "    return None",
         f"self.newest = {value}",
-        f"gone = INDEX({value} - LATENESS - SIZE - ORIGIN, EVERY)",
+        f"gone = INDEX({value} - ORIGIN - LATENESS - SIZE, EVERY)",
         "if min(windows) > gone:",
         "    return None",
         "closed = []",
@@ -87,6 +92,16 @@ def write_event_windows(draft: CodeDraft) -> None:
         f"    closed.append({emit})",
         "return closed",
     ]
+
+
+def _within_bounds(draft: CodeDraft, attribute: str, every: Any) -> list[str]:
+    kind = draft.schema.type_of(attribute)
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return []
+    scale, policy = TimeScale.of(kind, attribute), draft.window.policy
+    step, width = scale.span(every), scale.span(policy.size)  # type: ignore[union-attr]
+    end = f"last * {step} + {width}"
+    return within_bounds(draft, attribute, f"first * {step}", end, f"{end} - 1")
 
 
 def _index(distance: Any, every: Any) -> int:

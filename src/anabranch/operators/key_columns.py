@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.operators.library_operator import LibraryOperator, configured
+from anabranch.operators.library_operator import LibraryOperator, UserFunction, configured
 from anabranch.program.graph import Keyed, Map
 from anabranch.program.model import Selectivity
 from anabranch.program.schema import Schema
@@ -87,7 +87,7 @@ def key_columns_logic(
     name: str,
 ) -> tuple[Map, Schema]:
     """The operator that adds the columns of a key; `functions` are those of the user among them."""
-    read = [("the function of its key", function) for function in functions]
+    read = [UserFunction("the function of its key", function) for function in functions]
     made = configured(
         KeyColumns, name, selectivity=Selectivity.ONE, forwards=schema.names, functions=read, parts=tuple(parts)
     )

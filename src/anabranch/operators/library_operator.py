@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from anabranch.errors import ProgramError
 from anabranch.operators.epoch_context import count_anomaly
@@ -25,6 +25,27 @@ PARTLY_LATE = "partly_late"
 NULL_KEYS = ("keep", "drop", "fail")
 
 
+class UserFunction(NamedTuple):
+    """A function of the user's that an operator of the library calls, and how: the compiler reads it as it is called.
+
+    Attributes
+    ----------
+    what : str
+        What it is, in words.
+    function : callable
+    takes : tuple of str
+        What it is called with: ``tuple`` (of the input), ``left``, ``right`` (of one of two inputs, or None), a column
+        (``column x``), ``matched a b`` (lists of tuples by these names), or what was given under that name.
+    gives : str
+        The name under which what it returns is kept, and given to those that take it; empty: it goes no further.
+    """
+
+    what: str
+    function: Callable[..., Any]
+    takes: tuple[str, ...] = ("tuple",)
+    gives: str = ""
+
+
 class LibraryOperator:
     """The base of the library's operators with state.
 
@@ -32,8 +53,8 @@ class LibraryOperator:
     ----------
     operator_name : str
         Under which it counts what it meets.
-    functions : tuple of (str, callable)
-        The user's functions that it calls, by what they are: the compiler reads them.
+    functions : tuple of UserFunction
+        The user's functions that it calls.
     description : str
         What it does, in the words of the program, for plans.
     load : Load
@@ -41,9 +62,13 @@ class LibraryOperator:
     """
 
     operator_name: str = ""
-    functions: tuple[tuple[str, Callable[..., Any]], ...] = ()
+    functions: tuple[UserFunction, ...] = ()
     description: str = ""
     load: Load = Load()
+
+    def users_code(self) -> list[tuple[str, Any]]:
+        """What it holds of the user's, and what that is: it is part of its class, where nobody would look for it."""
+        return [(each.what, each.function) for each in self.functions]
 
     def note(self, what: str, number: int = 1) -> None:
         """Count something that is not as it should be."""
@@ -59,7 +84,7 @@ def configured(
     *,
     selectivity: Selectivity = Selectivity.ANY,
     forwards: Sequence[str] = (),
-    functions: Sequence[tuple[str, Callable[..., Any]]] = (),
+    functions: Sequence[UserFunction] = (),
     **configuration: Any,
 ) -> Kind:
     """An operator with a configuration, as the attributes of a class of its own."""

@@ -21,7 +21,15 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import ProgramError, SchemaError
-from anabranch.operators.library_operator import BACKWARDS, Guard, LibraryOperator, configured, fields, guard
+from anabranch.operators.library_operator import (
+    BACKWARDS,
+    Guard,
+    LibraryOperator,
+    UserFunction,
+    configured,
+    fields,
+    guard,
+)
 from anabranch.operators.windows import Count, Delta, amount
 from anabranch.program.annotated_rows import seeing
 from anabranch.program.graph import Keyed
@@ -278,9 +286,17 @@ def match_logic(
         raise SchemaError("the columns of what emit returns are unknown; give schema='…'")
     else:
         columns = Schema.of(output)
-    functions = [(f"the condition of the step {each.name!r}", each.condition) for each in steps]
+    matched = f"matched {' '.join(names)}"
+    functions = [
+        UserFunction(
+            f"the condition of the step {each.name!r}",
+            each.condition,
+            ("tuple", matched) if each.sees_matched else ("tuple",),
+        )
+        for each in steps
+    ]
     if emit is not None:
-        functions.append(("its emit function", emit))
+        functions.append(UserFunction("its emit function", emit, (matched,)))
     prototype = configured(
         Match,
         name,

@@ -18,6 +18,7 @@ from anabranch.errors import ProgramError
 from anabranch.operators.agg import PartialResults
 from anabranch.operators.aggregation import CodeDraft
 from anabranch.operators.library_operator import LATE
+from anabranch.operators.window_bounds import within_bounds
 from anabranch.operators.windows import Sessions
 from anabranch.program.event_time import TimeScale
 from anabranch.program.model import Selectivity
@@ -47,6 +48,7 @@ def write_sessions(draft: CodeDraft, scale: TimeScale) -> None:
         *draft.prelude(),
         *draft.attribute(policy),
         f"at = NUMBER({draft.column(policy.attribute)})",
+        *within_bounds(draft, policy.attribute, "at", "at + GAP", "at + GAP - 1"),
         "sessions = self.sessions",
         "near = [held for held in sessions if at - held[1] < GAP and held[0] - at < GAP]",
         "fresh = not near",

@@ -82,6 +82,9 @@ class Members(LibraryOperator):
             found[-1].__dict__.update(member.configuration)
         return found
 
+    def users_code(self) -> list[tuple[str, Any]]:
+        return [(type(each).__name__, each) for each in self.operators_within()]
+
     def process(self, t: Any) -> Any:
         number = tuple.__getitem__(t, 0)
         member = self.members[number]
@@ -137,15 +140,13 @@ class TimedMembers(Members):
     """The same, of which some have timers."""
 
     def fire(self, due: int) -> Any:
-        """Call those that have a timer then: one member after the other, each all that it has."""
-        for number in self._waiting_for(due):
-            yield from self._called(number, self.members[number].timed, due)
-        self._wait()
+        """Call the first member that has a timer then, for the first of those."""
+        number = self._waiting_for(due)[0]
+        yield from self._called(number, self.members[number].timed, due)
 
     def give_up(self, due: int) -> None:
         """A call for a time has failed and changed nothing: it is not made again."""
-        for number in self._waiting_for(due):
-            self._called(number, "give_up", due)
+        self._called(self._waiting_for(due)[0], "give_up", due)
 
 
 class Picked(LibraryOperator):

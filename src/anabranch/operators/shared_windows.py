@@ -18,6 +18,7 @@ from anabranch.errors import ProgramError
 from anabranch.operators.aggregation import CodeDraft
 from anabranch.operators.event_windows import _decimal_index, _index
 from anabranch.operators.library_operator import LATE, PARTLY_LATE
+from anabranch.operators.window_bounds import within_bounds, within_times
 from anabranch.operators.window_panes import has_panes, write_panes
 from anabranch.operators.windows import EventTime, Sliding, amount, measure
 from anabranch.program.event_time import TimeScale
@@ -57,7 +58,7 @@ def write_shared_windows(draft: CodeDraft, scale: TimeScale) -> None:
     is_simple = not policy.lateness and not policy.early
     if is_simple and has_panes(draft):
         draft.names["FIRST"] = operator.itemgetter(0)
-        write_panes(draft, draft.attribute(policy), draft.column(attribute))
+        write_panes(draft, [*draft.attribute(policy), *within_times(draft, attribute)], attribute)
         return
     begin: list[str] = []
     add: list[str] = []
@@ -69,7 +70,7 @@ def write_shared_windows(draft: CodeDraft, scale: TimeScale) -> None:
         elif aggregation.bound == "time":
             results.append("VALUE(index * STEP + WIDTH - 1)")
         elif aggregation.bound:
-            results.append(f"ORIGIN + index * EVERY{' + SIZE' if aggregation.bound == 'end' else ''}")
+            results.append(f"ORIGIN + (index * EVERY{' + SIZE' if aggregation.bound == 'end' else ''})")
         else:
             words = draft.words(at, f"held[{places}]", f"held[{places + 1}]")
             places += 2
@@ -77,7 +78,7 @@ def write_shared_windows(draft: CodeDraft, scale: TimeScale) -> None:
             add += aggregation.add.format(**words).splitlines()
             results.append(aggregation.result.format(**words))
     value = draft.column(attribute)
-    first = f"INDEX({value} - SIZE - ORIGIN, EVERY) + 1" if every != policy.size else "last"
+    first = f"INDEX({value} - ORIGIN - SIZE, EVERY) + 1" if every != policy.size else "last"
     fresh_key = draft.keep_key()
     late = [f"NOTE(self.operator_name, {LATE!r})", draft.leave_late()]
     closed = "now - WIDTH" if is_simple else "now - WIDTH - STAY"
@@ -91,6 +92,7 @@ def write_shared_windows(draft: CodeDraft, scale: TimeScale) -> None:
     whole = [
         *draft.prelude(),
         *draft.attribute(policy),
+        *within_times(draft, attribute),
         f"last = INDEX({value} - ORIGIN, EVERY)",
         f"first = {first}",
         f"gone = ({closed}) // STEP",
@@ -99,6 +101,7 @@ def write_shared_windows(draft: CodeDraft, scale: TimeScale) -> None:
         *(f"        {line}" for line in late),
         f"    NOTE(self.operator_name, {PARTLY_LATE!r})",
         "    first = gone + 1",
+        *within_bounds(draft, attribute, "first * STEP", "last * STEP + WIDTH", "last * STEP + WIDTH - 1"),
         "windows = self.windows",
         *([] if is_simple else ["results = None"]),
         "for index in range(first, last + 1):",
@@ -115,9 +118,11 @@ def write_shared_windows(draft: CodeDraft, scale: TimeScale) -> None:
         whole = [
             *draft.prelude(),
             *draft.attribute(policy),
+            *within_times(draft, attribute),
             f"index = INDEX({value} - ORIGIN, EVERY)" if is_decimal else f"index = ({value} - ORIGIN) // EVERY",
             "if index * STEP + WIDTH <= now:",
             *(f"    {line}" for line in late),
+            *within_bounds(draft, attribute, "index * STEP", "index * STEP + WIDTH", "index * STEP + WIDTH - 1"),
             "windows = self.windows",
             "held = windows.get(index)",
             "fresh = held is None",

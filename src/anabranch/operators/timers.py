@@ -1,7 +1,9 @@
 """Timers of an operator's keys: after ``self.timers.at(time)`` ``on_timer(self, time)`` is called when that has come.
 
 A key's timers are its state: a sorted list of (when it is due, the time that was asked for). The two differ only for
-times that had passed already: those are due at the next advance. The first is what the key waits for (`timer_due`).
+times that had passed already: those are due at the next advance, as if they were for the first time behind the
+watermark. The first is what the key waits for (`timer_due`). Each timer is a call of its own; several may be due at one
+time, and one that sets a later time which has come already is due at the time that it was due itself.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any
 from anabranch.errors import ProgramError
 from anabranch.operators.epoch_context import moment
 from anabranch.program.calling import emitted
-from anabranch.program.event_time import BEGINNING, END, TimeScale
+from anabranch.program.event_time import BEGINNING, END, LAST, TimeScale
 
 TIMER_FIELDS = ("timer_due", "timer_since", "timer_times")
 """The state of a key that has timers."""
@@ -33,13 +35,17 @@ class Timers:
 
     @property
     def now(self) -> Any:
-        """How far time has come: the watermark or, by the clock, the time of the epoch."""
-        return self._scale.value(moment().reached)
+        """How far time has come: the watermark or, by the clock, the time of the epoch.
+
+        None before a watermark has a value; at the end of the input, when all time has come, the last time there is.
+        """
+        reached = moment().reached
+        return None if reached <= BEGINNING else self._scale.value(min(reached, LAST))
 
     @property
     def pending(self) -> list[Any]:
         """The times that timers are set for."""
-        return [self._scale.value(asked) for _, asked in self._owner.timer_times if _UNKNOWN < asked < END]
+        return [self._scale.value(asked) for _, asked in self._owner.timer_times if _UNKNOWN <= asked < END]
 
     def at(self, time: Any) -> None:
         """Set a timer. There is one for each time, however often it is set.
@@ -52,8 +58,12 @@ class Timers:
         now = moment()
         if now.reached >= END:
             return
-        due = asked if asked > (now.reached if now.fired is None else now.fired) else now.reached + 1
-        self._set(due, asked)
+        if asked > now.reached:
+            self._set(asked, asked)
+        elif now.fired is not None and asked > now.asked:  # it catches up: in this advance
+            self._set(max(asked, now.fired), asked)
+        else:
+            self._set(now.reached + 1, asked)
 
     def after(self, duration: Any) -> None:
         """Set a timer for so long after `now`; for timestamps, and by the clock, a number means seconds.
@@ -104,28 +114,34 @@ class TimedOperator:
         return self.process(t)  # type: ignore[attr-defined]
 
     def fire_timers(self, due: int) -> Any:
-        """Call what is due."""
-        asked = [each for when, each in self.timer_times if when == due]
-        self.timer_times = self.timer_times[len(asked) :]
+        """Call the first that is due."""
+        asked = self._taken()
+        if asked is None:
+            return
+        moment().asked = asked
+        called = self.on_end() if asked == END else self.on_timer(self.timer_scale.value(asked))
+        for each in emitted(called):
+            yield each
+            moment().asked = asked  # others may have been called since
+
+    def _taken(self) -> int | None:
+        """The first timer, which is removed; None if it was set before there was a watermark: it is set anew now."""
+        (_, asked), *self.timer_times = self.timer_times
         self.timer_due = self.timer_times[0][0] if self.timer_times else None
-        for each in asked:
-            if each < _UNKNOWN:  # so long after the first watermark, which has come now
-                self.timers._at(moment().reached + each - BEGINNING)
-                continue
-            called = self.on_end() if each == END else self.on_timer(self.timer_scale.value(each))
-            yield from emitted(called)
+        if asked >= _UNKNOWN:
+            return asked
+        reached = moment().reached
+        if reached < END:  # so long after the first watermark, which has come now
+            asked += reached - BEGINNING
+            self.timers._set(max(asked, reached + 1), asked)
+        return None
 
     def give_up(self, due: int | None = None) -> None:
         """A call for a time, or for a punctuation, has failed and changed nothing: it is not made again."""
         if due is None:
             self.punctuation_open = False
             return
-        gone = [each for when, each in self.timer_times if when == due]
-        self.timer_times = self.timer_times[len(gone) :]
-        self.timer_due = self.timer_times[0][0] if self.timer_times else None
-        for each in gone:
-            if each < _UNKNOWN:
-                self.timers._at(moment().reached + each - BEGINNING)
+        self._taken()
 
     def take_until_punctuation(self, t: Any) -> Any:
         """Take a tuple, for an operator that wants to be called at the next punctuation."""

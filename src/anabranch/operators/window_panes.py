@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from anabranch.operators.aggregation import CodeDraft
 from anabranch.operators.library_operator import LATE, PARTLY_LATE
+from anabranch.operators.window_bounds import within_bounds
 
 
 def has_panes(draft: CodeDraft) -> bool:
@@ -23,8 +24,9 @@ def has_panes(draft: CodeDraft) -> bool:
     return all(each.bound or draft.partial_results(each) is not None for each in draft.aggregations)
 
 
-def write_panes(draft: CodeDraft, attribute: list[str], value: str) -> None:
-    """Write the code of windows in panes; `attribute` is the code that sees to a missing time, `value` has it."""
+def write_panes(draft: CodeDraft, sees_to: list[str], attribute: str) -> None:
+    """Write the code of windows in panes; `sees_to` is the code that sees to a missing time."""
+    value = draft.column(attribute)
     draft.state |= {"panes": dict, "count": 0}
     del draft.state["windows"]
     draft.names["MANY"] = draft.names["WIDTH"] // draft.names["STEP"]
@@ -35,7 +37,8 @@ def write_panes(draft: CodeDraft, attribute: list[str], value: str) -> None:
     places = 1  # the first is the number of the pane
     for at, aggregation in enumerate(draft.aggregations):
         if aggregation.bound:
-            bounds = {"start": "ORIGIN + index * EVERY", "end": "ORIGIN + index * EVERY + SIZE", "emission": "'close'"}
+            bounds = {"start": "ORIGIN + index * EVERY", "emission": "'close'"}
+            bounds["end"] = "ORIGIN + (index * EVERY + SIZE)"
             bounds["time"] = "VALUE(index * STEP + WIDTH - 1)"
             results.append(bounds[aggregation.bound])
             continue
@@ -53,7 +56,7 @@ def write_panes(draft: CodeDraft, attribute: list[str], value: str) -> None:
         results.append(aggregation.result.format(**words))
     draft.methods["process(self, t, now)"] = [
         *draft.prelude(),
-        *attribute,
+        *sees_to,
         f"pane = INDEX({value} - ORIGIN, EVERY)",
         "gone = (now - WIDTH) // STEP",
         "first = pane - MANY + 1",
@@ -63,6 +66,7 @@ def write_panes(draft: CodeDraft, attribute: list[str], value: str) -> None:
         f"        {draft.leave_late()}",
         f"    NOTE(self.operator_name, {PARTLY_LATE!r})",
         "    first = gone + 1",
+        *within_bounds(draft, attribute, "first * STEP", "pane * STEP + WIDTH", "pane * STEP + WIDTH - 1"),
         "held = self.panes.get(pane)",
         "fresh = held is None",
         "if fresh:",

@@ -18,10 +18,11 @@ object_parts.py   what objects of the user's hold           object_reach.py   wh
 object_pieces.py  of the library, kept in one piece         kept_cache.py   cached functions, with their results
 set_tables.py     the order of a set, kept                  not_a_number.py   which NaN is which
 object_graph.py   such an object, kept whole as data        object_filling.py   objects put together from what was kept
-array_parts.py    arrays that show each other's cells
+array_parts.py    arrays that show each other's cells       array_types.py   types of arrays, as text
 belongings.py     what user code keeps, put back            elsewhere.py   what it names in other modules, watched
 whole_copies.py   copies with globals of their own          likeness.py   whether a copy is like its original
 table_columns.py  columns of others' tables
 travelling.py     a program on its way to workers          source_code.py   the syntax tree of a function
+context_variables.py   those that user code names, on their way with it
 showing.py        values and errors as text, also those that cannot show themselves
 """

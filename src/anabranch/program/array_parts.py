@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from anabranch.errors import StateError
+from anabranch.program.array_types import is_kept_type, type_text
 from anabranch.program.object_filling import Reference
 
 
@@ -27,7 +28,7 @@ def tie_arrays(nodes: list[Any], objects: list[Any]) -> None:
                 raise _refused(each, whole)  # the copy has an array with cells of its own in that place
             offset = each.__array_interface__["data"][0] - begins
             fixed = [] if each.flags.writeable else ["fixed"]
-            shown = [Reference(number), each.dtype.str, list(each.shape), list(each.strides), offset, *fixed]
+            shown = [Reference(number), type_text(each.dtype), list(each.shape), list(each.strides), offset, *fixed]
             nodes[other] = [None, "part of an array", shown]
 
 
@@ -61,10 +62,10 @@ def _covering(group: list[tuple[int, np.ndarray]], nodes: list[Any], objects: li
     owner = group[0][1]
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
-    if not _covers(owner, low, high) or owner.dtype.hasobject or owner.dtype.names is not None:
+    if not _covers(owner, low, high) or not is_kept_type(owner.dtype):
         raise _refused(group[0][1], group[1][1])
     order: Literal["C", "F"] = "C" if owner.flags.c_contiguous else "F"
-    nodes.append([None, "ndarray", [owner.dtype.str, list(owner.shape), owner.tobytes(order=order), order]])
+    nodes.append([None, "ndarray", [type_text(owner.dtype), list(owner.shape), owner.tobytes(order=order), order]])
     objects.append(owner)
     return len(nodes) - 1, owner
 

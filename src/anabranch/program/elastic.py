@@ -9,7 +9,9 @@ The function stays a function of one tuple: whoever runs a program on one thread
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +20,7 @@ from anabranch.errors import AnabranchError, ProgramError
 KINDS = ("threads", "processes")
 CONTROLLERS = ("default", "paper")
 LOCKED = "locked"
+LONGEST_S = 86_400
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +82,16 @@ class OpenFailed(AnabranchError):  # noqa: N818 - what happened, told in the err
         self.problem = problem
 
 
+class LoopBlocked(AnabranchError):  # noqa: N818 - what happened, told in the error of the operator
+    """An async function holds up the event loop, and with it every other call: the epoch fails, as for `open()`."""
+
+    def __init__(self, timeout: float) -> None:
+        super().__init__(
+            f"the call did not end within timeout={timeout:g} seconds and could not be cancelled: an async function "
+            "must not block. Await what takes time, or write a plain function, which gets threads"
+        )
+
+
 class ElasticFunction:
     """A function of the user's with how its calls are made. Subclasses can be called with a tuple."""
 
@@ -89,10 +102,22 @@ class ElasticFunction:
     @property
     def owner(self) -> Any:
         """The object whose `open` and `close` are called, if it has them."""
-        return getattr(self.function, "__self__", self.function)
+        return owner_of(self.function)
 
     def close(self) -> None:
         """Give back what `open` got, if it was opened."""
+
+
+def owner_of(function: Any) -> Any:
+    """The object that a method is of, also one of which arguments are given already; else the function itself."""
+    called = _without_arguments(function)
+    return getattr(called, "__self__", function)
+
+
+def _without_arguments(function: Any) -> Any:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
 
 
 def user_function(function: Any) -> Any:
@@ -111,6 +136,7 @@ def settings_of(logic: Any) -> Concurrency | None:
 
 def is_async(function: Any) -> bool:
     """Whether calls of a function are awaited: a coroutine, or an asynchronous generator."""
+    function = _without_arguments(function)
     called = function if inspect.isroutine(function) else getattr(type(function), "__call__", function)  # noqa: B004
     called = getattr(called, "__func__", called)
     return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
@@ -137,7 +163,7 @@ def concurrency_of(
         raise ProgramError(f"state={state!r}; expected {LOCKED!r}: the function keeps state under a lock of its own")
     if state == LOCKED and workers == "processes":
         raise ProgramError("state='locked' and workers='processes': a lock does not reach other processes; use threads")
-    owner = getattr(function, "__self__", function)
+    owner = owner_of(function)
     for name in ("open", "close"):
         if is_async(getattr(owner, name, None)) and not is_async(function):
             raise ProgramError(f"{name}() is async, and the calls are not: there is no event loop to await it on")
@@ -148,27 +174,33 @@ def concurrency_of(
     else:
         kind = workers or "threads"
     for name, number, least in (("min_workers", min_workers, 0), ("max_workers", max_workers, 1)):
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < least):
+        if number is not None and not (_is_whole(number) and number >= least):
             raise ProgramError(f"{name}={number!r}: expected a whole number from {least} on")
-    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+    if not (_is_whole(retries) and retries >= 0):
         raise ProgramError(f"retries={retries!r}: expected a whole number from 0 on")
     for name, seconds in (("timeout", timeout), ("period", period)):
-        if seconds is not None and not (
-            isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and seconds > 0
-        ):
-            raise ProgramError(f"{name}={seconds!r}: expected a positive number of seconds")
+        is_number = isinstance(seconds, numbers.Real) and not isinstance(seconds, bool)
+        if seconds is not None and not (is_number and 0 < seconds <= LONGEST_S):
+            raise ProgramError(
+                f"{name}={seconds!r}: expected a positive number of seconds, {LONGEST_S} (a day) at most"
+                + ("; without timeout=… a call may take as long as it takes" if name == "timeout" else "")
+            )
     # Who watches over a call cannot be the one who makes it.
     least = 1 if kind != "threads" or timeout is not None else 0
     lowest = max(least, min_workers or 0)
     if max_workers is not None and lowest > max_workers:
         raise ProgramError(f"min_workers={min_workers}, max_workers={max_workers}: the least is more than the most")
     return Concurrency(
-        lowest,
-        max_workers,
-        timeout,
-        retries,
+        int(lowest),
+        None if max_workers is None else int(max_workers),
+        None if timeout is None else float(timeout),
+        int(retries),
         kind=kind,
-        period_s=period,
+        period_s=float(period),
         controller=controller,
         keeps_state=state == LOCKED,
     )
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, numbers.Integral) and not isinstance(number, bool)

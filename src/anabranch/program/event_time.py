@@ -23,6 +23,10 @@ BEGINNING = -(2**62)
 """The watermark of a stream of which nothing has come."""
 END = 2**62
 """The watermark of a stream that has ended: above every time."""
+LAST = 2**61
+"""The last time there may be; the first is -LAST."""
+_LONGEST = 2**60
+"""Durations are below this, so that a window of any time, or a watermark, is between the two ends."""
 
 _GRAINS = {
     "timestamp": datetime.timedelta(microseconds=1),
@@ -80,6 +84,8 @@ class TimeScale:
         if self.kind == "number":
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"expected a whole number as a time, found {value!r}")
+            if not -LAST <= value <= LAST:
+                raise ValueError(beyond(value))
             return value
         is_moment = isinstance(value, datetime.datetime)
         fits = isinstance(value, datetime.date) and is_moment == (self.kind != "date")
@@ -117,6 +123,8 @@ class TimeScale:
         if whole != int(whole):
             found = "whole days" if self.kind == "date" else "a whole number"
             raise SchemaError(f"expected {found} as a duration, found {size!r}")
+        if not -_LONGEST < whole < _LONGEST:
+            raise SchemaError(f"expected a duration below 2**60 of {self.unit}, found {size!r}")
         return int(whole)
 
     def numbers(self, column: pa.Array) -> np.ndarray:
@@ -126,6 +134,14 @@ class TimeScale:
         elif pa.types.is_date(column.type):
             column = column.cast(pa.date32()).cast(pa.int32())
         return column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+
+
+def beyond(value: Any) -> str:
+    """What is said of a whole number that is no time."""
+    return (
+        f"expected a time between -2**61 and 2**61, found {value!r}; times count from zero in a unit of your choice: "
+        "choose one that keeps them between, or filter such tuples out before (on_error='skip' drops and counts them)"
+    )
 
 
 def event_time_of(logic: Watermark, value: Any) -> int | None:
@@ -255,7 +271,13 @@ class Timetable:
         self._left: list[tuple[Any, int, Any]] = []  # of those that are due, the first one last
 
     def add(self, due: int, since: Any, key: Any) -> None:
-        """A key waits for a time, which must be later than that of the last that was due."""
+        """A key waits for a time, which must not be before that of the last that was due."""
+        if self._left and due == self._due:
+            self._added += 1
+            self._left.append((since, self._added, key))
+            if len(self._left) > 1 and self._left[-2][0] < since:
+                self._left.sort(reverse=True)
+            return
         waiting = self._waiting.get(due)
         if waiting is None:
             waiting = self._waiting[due] = []

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.errors import StateError
+from anabranch.program.array_types import type_of_text
 from anabranch.program.not_a_number import NumberedNans
 from anabranch.program.object_parts import (
     Path,
@@ -160,7 +161,7 @@ Values = Callable[[Any], Any]
 
 def _array(contents: list[Any], value_of: Values) -> np.ndarray:
     kind, shape, cells, order = contents[:4]
-    return np.frombuffer(cells, np.dtype(kind)).reshape(shape, order=order).copy(order="K")
+    return np.frombuffer(cells, type_of_text(kind)).reshape(shape, order=order).copy(order="K")
 
 
 def _part_of_array(contents: list[Any], value_of: Values) -> np.ndarray:
@@ -168,7 +169,7 @@ def _part_of_array(contents: list[Any], value_of: Values) -> np.ndarray:
     whole, kind, shape, strides, offset = contents[:5]
     cells: np.ndarray = value_of(whole)
     cells = cells if cells.flags.c_contiguous else cells.T
-    return np.ndarray(tuple(shape), np.dtype(kind), cells, offset, tuple(strides))
+    return np.ndarray(tuple(shape), type_of_text(kind), cells, offset, tuple(strides))
 
 
 def _partial(contents: list[Any], value_of: Values) -> Any:
@@ -288,7 +289,7 @@ def _refilled(value: Any, kind: str, contents: Any, value_of: Callable[[Any], An
         filled_bytes(value, contents)
     elif kind == "ndarray":
         if value.flags.writeable:
-            value[...] = np.frombuffer(contents[2], np.dtype(contents[0])).reshape(contents[1], order=contents[3])
+            value[...] = np.frombuffer(contents[2], type_of_text(contents[0])).reshape(contents[1], order=contents[3])
         if contents[4:]:
             value.flags.writeable = False
     elif kind == "instance":

@@ -33,6 +33,7 @@ import numpy as np
 
 from anabranch.errors import StateError
 from anabranch.program.array_parts import refuse_overlaps, tie_arrays
+from anabranch.program.array_types import is_kept_type, type_text
 from anabranch.program.belongings import Belongings
 from anabranch.program.elsewhere import Elsewhere, named_elsewhere
 from anabranch.program.likeness import unlike
@@ -244,10 +245,10 @@ class Live:
             return "view", place(value.obj, path)
         if kind in PIECES:
             return PIECES[kind][0], PIECES[kind][1](value)
-        if kind is np.ndarray and not value.dtype.hasobject and value.dtype.names is None:
+        if kind is np.ndarray and is_kept_type(value.dtype):
             order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
             fixed = [] if value.flags.writeable else ["fixed"]
-            return "ndarray", [value.dtype.str, list(value.shape), value.tobytes(order=order), order, *fixed]
+            return "ndarray", [type_text(value.dtype), list(value.shape), value.tobytes(order=order), order, *fixed]
         if isinstance(value, Row):
             return "row", [list(value._fields), all_of(tuple.__iter__(value))]
         if isinstance(value, enum.Enum):

@@ -209,6 +209,8 @@ def children(value: Any, as_copied: bool = False) -> Iterator[tuple[Step, Any]]:
                 yield ("attribute", name), each
             if is_own_class(kind, as_copied):
                 yield ("class", None), kind
+            if kind.__module__.startswith("anabranch.") and hasattr(kind, "users_code"):
+                yield from ((("called", what), each) for what, each in value.users_code())
 
 
 # Of the library's descriptors, what they hold; and small objects that hold what only the interpreter can tell.
@@ -470,6 +472,8 @@ def shown_path(path: Path) -> str:
             text += f" (its default {name})"
         elif kind == "class":
             text = f"type({text})"
+        elif kind == "called":
+            text = name
         elif kind == "metaclass":
             text += ".__class__"
     return text

@@ -225,6 +225,11 @@ class Schema:
         return self.row_class(found)
 
     @cached_property
+    def has_changeable(self) -> bool:
+        """Whether tuples have lists, maps or structs, which whoever is given them could change in place."""
+        return any(pa.types.is_nested(field.type) for field in self.arrow)
+
+    @cached_property
     def _plain_types(self) -> list[tuple[type | None, tuple[int, int] | None]]:
         """Of each column, the Python type whose values are exact as they are, but for limits; None: look closer."""
         kinds = {bool, int, float, str, bytes}

@@ -1,9 +1,9 @@
 """A program on its way to the workers, with the settings its code was written under.
 
 Code of the user's is sent with the globals it names, as they are when the query starts: a worker that imported the
-module anew would have those of the file, and not what a script has set since. The decimal context of the thread that
-starts the query goes along for the same reason. What no copy can be made of (a lock, a connection) stays a matter of
-the worker's own import, and so do the other globals of that program.
+module anew would have those of the file, and not what a script has set since. What holds in the thread that starts the
+query goes along for the same reason, its decimal context for one (`engine/thread_settings.py`). What no copy can be
+made of (a lock, a connection) stays a matter of the worker's own import, and so do the other globals of that program.
 
 The text of the files that code of the user's is from goes along as well: what is rewritten in a worker is rewritten
 from its source, and a worker does not have a notebook's cells, nor the script on another host.
@@ -11,10 +11,9 @@ from its source, and a worker does not have a notebook's cells, nor the script o
 
 from __future__ import annotations
 
-import decimal
 import linecache
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from anabranch.errors import ProgramError, StateError
 from anabranch.program.graph import Node
@@ -25,12 +24,28 @@ from anabranch.program.whole_copies import loaded, pickled_whole
 _LONGEST_SOURCE = 1_000_000  # characters of a file: longer ones are generated, or data
 
 
-def packed(program: Any, nodes: Iterable[Node], context: decimal.Context) -> bytes:
-    """A program as bytes; `nodes` are its operators, `context` is the decimal one that they run under."""
+class Settings(Protocol):
+    """What holds in a thread, and reaches the workers with the program."""
+
+    def naming(self, target: Any) -> Settings:
+        """With what code of the user's names of it."""
+
+    def check_named(self) -> None:
+        """ProgramError if something is named that only travels with the globals of the code."""
+
+    def hold(self) -> None:
+        """Have this thread hold to them."""
+
+
+def packed(program: Any, nodes: Iterable[Node], settings: Settings) -> bytes:
+    """A program as bytes; `nodes` are its operators, `settings` is what holds in the thread that they run for."""
     names = [node.title for node in nodes]
     logics = [node.logic for node in nodes]
+    settings = settings.naming(logics)
     try:
-        found, _ = pickled_whole((program, context, sources_of(logics)), logics)
+        found, has_own_globals = pickled_whole((program, settings, sources_of(logics)), logics)
+        if not has_own_globals:
+            settings.check_named()
         return found
     except StateError as problem:
         for node in nodes:
@@ -42,11 +57,11 @@ def packed(program: Any, nodes: Iterable[Node], context: decimal.Context) -> byt
         raise ProgramError(f"the program with the operators {', '.join(names)}: {problem}") from problem
 
 
-def unpacked(data: bytes) -> tuple[Any, decimal.Context]:
-    """The program, and the decimal context it runs under."""
-    program, context, sources = loaded(data)
+def unpacked(data: bytes) -> tuple[Any, Settings]:
+    """The program, and what is to hold where it runs."""
+    program, settings, sources = loaded(data)
     give_sources(sources)
-    return program, context
+    return program, settings
 
 
 def sources_of(target: Any) -> dict[str, str]:
@@ -69,11 +84,3 @@ def give_sources(sources: Mapping[str, str]) -> None:
         if linecache.getlines(name) != lines:
             # Without a time of change: the entry is not compared with a file.
             linecache.cache[name] = (len(text), None, lines, name)
-
-
-def run_under(context: decimal.Context) -> None:
-    """Make the decimal context of this thread equal to another, if it is not."""
-    if repr(decimal.getcontext()).split("flags=")[0] != repr(context).split("flags=")[0] or (
-        decimal.getcontext().traps != context.traps
-    ):
-        decimal.setcontext(context.copy())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextvars
 import enum
 import functools
 import pickle
@@ -15,6 +16,7 @@ from typing import Any
 import cloudpickle
 
 from anabranch.errors import StateError
+from anabranch.program.context_variables import default_of, made_variable
 from anabranch.program.kept_cache import kept_cache
 from anabranch.program.not_a_number import NanNumbers, NumberedNans
 from anabranch.program.object_parts import (
@@ -177,6 +179,9 @@ class _Pickler(cloudpickle.Pickler):
         kind = type(obj)
         if kind is functools.cached_property:  # it holds a lock
             return _cached_property, (obj.func, obj.attrname)
+        if kind is types.FunctionType and obj.__code__ is _DISPATCH:  # it holds a cache of weak references
+            attributes = {name: each for name, each in vars(obj).items() if name not in _OF_DISPATCH}
+            return _blank_dispatch, (), ([*obj.registry.items()], attributes), None, None, _fill_dispatch
         if kind is memoryview:  # cloudpickle would make bytes of it, and a tuple of a calendar date
             return _view_of, (whole_of_view(obj),)
         if (
@@ -185,10 +190,15 @@ class _Pickler(cloudpickle.Pickler):
             return kind, (), obj.default_factory, None, iter(entries_of(obj)), _set_factory
         if kind in DICT_VIEWS:  # cloudpickle would make another dict for it
             return view_of_dict, (dict_behind(obj), DICT_VIEWS[kind])
+        if kind is contextvars.ContextVar:  # made anew: its value is a matter of the thread
+            return made_variable, (obj.name, default_of(obj))
         if kind is ISO_CALENDAR:
             return iso_calendar_of, (tuple(obj),)
         if kind is functools._lru_cache_wrapper and self._keeps_caches:
             return kept_cache(obj)
+        if kind is functools._lru_cache_wrapper and not is_library(obj.__module__):  # by its name nobody may find it
+            parameters = obj.cache_parameters()
+            return _cached, (obj.__wrapped__, parameters["maxsize"], parameters["typed"])
         if _is_copied_plainly(kind):
             state = dict(attributes_of(obj)), [child for _, child in held_by_container(obj)]
             return _blank, (kind,), state, None, None, _fill_blank
@@ -204,6 +214,30 @@ class _Pickler(cloudpickle.Pickler):
 
 def _set_factory(made: collections.defaultdict[Any, Any], factory: Any) -> None:
     made.default_factory = factory
+
+
+def _cached(function: Any, maxsize: int | None, typed: bool) -> Any:
+    return functools.lru_cache(maxsize, typed)(function)
+
+
+_DISPATCH = functools.singledispatch(abs).__code__  # type: ignore[attr-defined]
+_OF_DISPATCH = ("register", "dispatch", "registry", "_clear_cache")
+
+
+def _blank_dispatch() -> Any:
+    return functools.singledispatch(_without_implementation)
+
+
+def _without_implementation(_: Any) -> None:
+    """Stands in a function that goes by the class of its argument until it has its implementations."""
+
+
+def _fill_dispatch(made: Any, state: tuple[list[tuple[type, Any]], dict[str, Any]]) -> None:
+    implementations, attributes = state
+    for kind, each in implementations:
+        made.register(kind, each)
+    vars(made).update(attributes)
+    functools.update_wrapper(made, implementations[0][1], updated=())
 
 
 def _view_of(whole: bytes | bytearray) -> memoryview:

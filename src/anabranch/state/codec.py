@@ -27,6 +27,7 @@ import msgpack
 import numpy as np
 
 from anabranch.errors import StateError
+from anabranch.program.array_types import is_kept_type, type_of_text, type_text
 from anabranch.program.not_a_number import NanNumbers, NumberedNans
 from anabranch.program.object_filling import Reference
 from anabranch.program.object_graph import ObjectGraph
@@ -99,7 +100,7 @@ def _array_notes(value: np.ndarray) -> list[str]:
 
 
 def _array(kind: str, shape: list[int], cells: bytes, order: Literal["C", "F"] = "C", fixed: str = "") -> np.ndarray:
-    made = np.frombuffer(cells, dtype=np.dtype(kind)).reshape(shape, order=order).copy(order="A")
+    made = np.frombuffer(cells, dtype=type_of_text(kind)).reshape(shape, order=order).copy(order="A")
     made.flags.writeable = not fixed
     return made
 
@@ -163,7 +164,7 @@ _EXTENSIONS: dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] 
     17: (fractions.Fraction, lambda v: [v.numerator, v.denominator], lambda p: fractions.Fraction(*p)),
     18: (
         np.ndarray,
-        lambda v: [v.dtype.str, list(v.shape), v.tobytes(order=_order(v)), *_array_notes(v)],
+        lambda v: [type_text(v.dtype), list(v.shape), v.tobytes(order=_order(v)), *_array_notes(v)],
         lambda p: _array(*p),
     ),
     19: (np.generic, lambda v: [v.dtype.str, v.tobytes()], lambda p: np.frombuffer(p[1], np.dtype(p[0]))[0]),
@@ -231,7 +232,7 @@ class _Packer:
         elif number == _PIECE:
             name, parts = PIECES[type(value)]
             return msgpack.ExtType(_PIECE, self.pack([name, parts(value)]))
-        if number in (18, 19) and (value.dtype.hasobject or value.dtype.names is not None):
+        if (number == 18 and not is_kept_type(value.dtype)) or (number == 19 and value.dtype.kind in "OV"):
             raise StateError(f"cannot keep numpy values of the type {value.dtype} as state; keep a list")
         if number in (2, 3):
             return self._set(number, value)

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.errors import StateError
 from anabranch.program.schema import to_values
 
 ARROW_TYPES: dict[type, pa.DataType] = {
@@ -37,6 +38,7 @@ _TUPLES = b"tuples"
 _NUMBERS = b"numbers"
 _HELD = b"held "
 _SET = b"set"
+_VALUES_MAX = 2**31 - 1  # of a column of lists: Arrow counts them with 32 bits
 
 
 class UnfitError(Exception):
@@ -134,7 +136,13 @@ def key_column(keys: Sequence[Any]) -> tuple[pa.Array, bytes] | None:
 
 def lists(lengths: np.ndarray, values: pa.Array, missing: np.ndarray | None = None) -> pa.ListArray:
     """A column of lists, which stand one behind the other in `values`."""
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    ends = np.cumsum(lengths, dtype=np.int64)
+    if len(ends) and int(ends[-1]) > _VALUES_MAX:
+        raise StateError(
+            f"the keys of one channel hold {int(ends[-1])} values in a field, and {_VALUES_MAX} is the most that fit; "
+            "run with more channels (option channels), or keep less for each key"
+        )
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
     mask = None if missing is None else pa.array(missing)
     return pa.ListArray.from_arrays(pa.array(offsets), values, mask=mask)
 

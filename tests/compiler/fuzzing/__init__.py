@@ -6,4 +6,5 @@ generated.py    operators made of such pieces, which are safe or not by construc
 detours.py      other ways to one and the same object
 mutations.py    changes of an operator's code that leave what it does: aliases, wrappings, closures, inheritance
 sources.py      the operators of the corpus and its mutants, as programs to try and to change
+handed_over.py  operators of several functions, one of which leaves an object that another changes
 """

@@ -8,20 +8,14 @@ import inspect
 import types
 from typing import Any
 
-from anabranch.compiler.models.built_in import (
-    ORDERING_REASONS,
-    block_of,
-    built_in_model,
-    ordered_blocks,
-    remedy_of,
-    together,
-    told_unfollowed,
-)
+from anabranch.compiler.models.blocks import block_of, ordered_blocks, remedy_of, told_unfollowed
+from anabranch.compiler.models.built_in import ORDERING_REASONS, built_in_model, together
 from anabranch.compiler.models.elastic_models import elastic_model, is_elastic
 from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.inference import infer
 from anabranch.compiler.reading.facts import TRUSTED, Identity, Kind
 from anabranch.compiler.reading.kinds import static_attribute
+from anabranch.compiler.reading.read_operator import Beside
 from anabranch.compiler.rewriting.managed_state import rewrite
 from anabranch.errors import ProgramError
 from anabranch.operators.timers import TIMER_FIELDS
@@ -78,10 +72,13 @@ def analyse_with_facts(node: Node) -> tuple[Model, Inference | None]:
     _check_method(node, target, method)
     schema = node.inputs[0].schema if node.inputs else None
     schema = getattr(getattr(node.logic, "prototype", None), "schema_as_written", schema)
-    found = infer(target, method, schema, node.schema, mode, fields, node.location)
+    beside = _methods_beside(node, target)
+    found = infer(target, method, schema, node.schema, mode, fields, node.location, beside=beside)
     model = _from_code(node, found, target, method, mode)
-    others = _called_between(node, target, fields)
-    model = _told_to_all(node, model, target, others)
+    if beside:
+        beside = (Beside(target, str(method), schema), *beside)
+    others = _called_between(node, target, fields, beside)
+    model = _told_to_all(node, model, target, others, beside)
     if isinstance(node.logic, Keyed) and (node.logic.timed or node.logic.punctuated):
         model = _emitting_between(node, model, others)
     model = _declare(node, model, found, declaration_of(target))
@@ -144,16 +141,39 @@ _TAKING = ("take_until_end", "take_until_punctuation")
 _BETWEEN = ("on_timer", "on_end", "on_punctuation")
 
 
-def _called_between(node: Node, target: Any, fields: tuple[Any, ...]) -> list[Inference]:
-    """What was read of the methods that are called between tuples: when a time has come, at punctuations."""
+def _methods_beside(node: Node, target: Any) -> tuple[Beside, ...]:
+    """The methods beside the one that takes tuples, which change the same state."""
     logic = node.logic
-    if not isinstance(logic, Keyed) or not (logic.timed or logic.punctuated):
-        return []
-    defined = [name for name in _BETWEEN if not is_ours(_file_of(static_attribute(type(target), name)))]
+    if not isinstance(logic, Keyed):
+        return ()
+    found = [Beside(target, logic.broadcast.method, node.inputs[-1].schema)] if logic.broadcast is not None else []
+    if logic.timed or logic.punctuated:
+        defined = [name for name in _BETWEEN if not is_ours(_file_of(static_attribute(type(target), name)))]
+        found += [Beside(target, name, None, name == "on_timer") for name in defined]
+    return tuple(found)
+
+
+def _called_between(node: Node, target: Any, fields: tuple[Any, ...], methods: tuple[Beside, ...]) -> list[Inference]:
+    """What was read of the methods that are called between tuples: when a time has come, at punctuations."""
     return [
-        infer(target, name, None, node.schema, "process", fields, node.location, takes_tuple=name == "on_timer")
-        for name in defined
+        infer(
+            target,
+            each.method,
+            None,
+            node.schema,
+            "process",
+            fields,
+            node.location,
+            each.takes_tuple,
+            _without(methods, each),
+        )
+        for each in methods
+        if each.method in _BETWEEN
     ]
+
+
+def _without(methods: tuple[Beside, ...], one: Beside) -> tuple[Beside, ...]:
+    return tuple(each for each in methods if each is not one)
 
 
 def _broadcast_fields(logic: Keyed) -> tuple[StateField, ...]:
@@ -161,12 +181,13 @@ def _broadcast_fields(logic: Keyed) -> tuple[StateField, ...]:
     return tuple(StateField(field.name, field.default, field.factory) for field in fields)
 
 
-def _told_to_all(node: Node, model: Model, target: Any, others: list[Inference]) -> Model:
+def _told_to_all(node: Node, model: Model, target: Any, others: list[Inference], methods: tuple[Beside, ...]) -> Model:
     """The model of an operator that takes a broadcast stream, too; what was read of that is added to `others`."""
     if not isinstance(node.logic, Keyed) or node.logic.broadcast is None:
         return model
     method, fields = node.logic.broadcast.method, _broadcast_fields(node.logic)
-    found = infer(target, method, node.inputs[-1].schema, node.schema, "process", fields, node.location)
+    beside = tuple(each for each in methods if each.method != method)
+    found = infer(target, method, node.inputs[-1].schema, node.schema, "process", fields, node.location, True, beside)
     others.append(found)
     facts = ordered_blocks(found)
     blocks = model.blocks + tuple(block_of(fact, f"{method}: ") for fact in facts if fact.kind not in TRUSTED)

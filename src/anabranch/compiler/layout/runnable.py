@@ -43,15 +43,14 @@ def runnable(operator: PlannedOperator, copies: Mapping[int, Node]) -> Node:
     if isinstance(logic, Feedback):
         return dataclasses.replace(node, logic=Feedback(logic.name), inputs=inputs)
     _refuse_what_is_not_kept(operator)
+    _refuse_what_functions_keep(operator)
     single = is_single(operator)
     if isinstance(logic, Keyed) and not single:
         assert operator.model.key is not None
         key = node.key or operator.model.key.columns
     elif isinstance(node.logic, Keyed):
         if node.key:
-            keeps = any(not isinstance(block, Block) or block.keeps for block in operator.model.blocks)
-            more = "it has more state than what is kept for its key"
-            raise ProgramError(_explained(operator, more if keeps else "another run would give something else"))
+            raise _more_is_kept(operator, "it has more state than what is kept for its key")
     elif isinstance(node.logic, Process) and not single:
         logic = FlatMap(getattr(node.logic.operator, node.logic.method))
     elif operator.model.state.value is not State.STATELESS:
@@ -67,8 +66,7 @@ def runnable(operator: PlannedOperator, copies: Mapping[int, Node]) -> Node:
 def _watched_code(logic: Logic) -> Any:
     """The user's part of an operator: functions that the library calls, or all of it."""
     target = logic.prototype if isinstance(logic, Keyed) else getattr(logic, "function", logic)
-    functions = getattr(target, "functions", None) if isinstance(target, LibraryOperator) else None
-    return target if functions is None else [function for _, function in functions]
+    return [each for _, each in target.users_code()] if isinstance(target, LibraryOperator) else target
 
 
 def _refuse_doors(operator: PlannedOperator, target: Any) -> None:
@@ -92,6 +90,18 @@ def _refuse_what_is_not_kept(operator: PlannedOperator) -> None:
             "Keep what it is made of as plain values (numbers, texts, lists, dicts, objects of your own classes), and "
             "make it anew from them for each tuple, in a local variable."
         )
+
+
+def _refuse_what_functions_keep(operator: PlannedOperator) -> None:
+    """Refuse an operator of the library if functions that it calls keep something: nobody keeps that for them."""
+    target = getattr(operator.node.logic, "prototype", getattr(operator.node.logic, "function", None))
+    if isinstance(target, LibraryOperator) and any(isinstance(block, Block) for block in operator.model.blocks):
+        raise _more_is_kept(operator, "a function that it calls keeps something")
+
+
+def _more_is_kept(operator: PlannedOperator, what: str) -> ProgramError:
+    keeps = any(not isinstance(block, Block) or block.keeps for block in operator.model.blocks)
+    return ProgramError(_explained(operator, what if keeps else "another run would give something else"))
 
 
 def _taken_over(operator: PlannedOperator) -> Keyed:

@@ -18,7 +18,7 @@ from anabranch.compiler.models.forwarding import find_forwarding
 from anabranch.compiler.models.key_proof import find_key
 from anabranch.compiler.models.selectivity import find_selectivity
 from anabranch.compiler.reading.facts import BLOCKING, Facts, Kind
-from anabranch.compiler.reading.read_operator import read
+from anabranch.compiler.reading.read_operator import Beside, read
 from anabranch.compiler.reading.reading_state import KEYED_TYPES, Reading
 from anabranch.compiler.reading.values import ROW_TYPES, TUPLE, NoneType, is_scalar_type
 from anabranch.program.elsewhere import held_elsewhere
@@ -37,6 +37,7 @@ def infer(
     fields: tuple[StateField, ...] = (),
     fallback: Location | None = None,
     takes_tuple: bool = True,
+    beside: tuple[Beside, ...] = (),
 ) -> Inference:
     """What an operator does, from its code.
 
@@ -54,13 +55,15 @@ def infer(
         Attributes that are declared as state of a key (case 1).
     takes_tuple : bool
         False for a function that is called without arguments: what makes an accumulator.
+    beside : tuple of Beside
+        Other methods, which find in the fields what this one leaves there, and leave there what it finds.
     """
     keyed: dict[int, str] = {}
     guessed = {} if fields else _own_dicts(target)
     first = _read_with_guess(target, method, schema, guessed, fallback) if guessed else None
     if first is not None:
         keyed = {identity: name for identity, (name, _) in guessed.items()}
-    reading = first or read(target, method, schema, fields, dict(keyed), fallback, takes_tuple=takes_tuple)
+    reading = first or read(target, method, schema, fields, dict(keyed), fallback, None, takes_tuple, beside)
     for _ in range(4):
         written = reading.facts.of(Kind.WRITE)
         more = _dicts_written(reading.facts, fields, target)
@@ -68,7 +71,7 @@ def infer(
             break
         keyed.update({identity: name for identity, name in more.items() if identity not in keyed})
         known = {identity: reading.facts.objects[identity] for identity in keyed if identity in reading.facts.objects}
-        reading = read(target, method, schema, fields, dict(keyed), fallback, known, takes_tuple)
+        reading = read(target, method, schema, fields, dict(keyed), fallback, known, takes_tuple, beside)
     facts = reading.facts
     found = Inference(facts, facts.of(*BLOCKING, Kind.WRITE), reading=reading)
     if keyed and not facts.of(Kind.WRITE):

@@ -28,6 +28,7 @@ syntax node. The files, each importing only those above it:
     outliving.py           what a call leaves behind, and whether it could be kept
     statements.py          if, for, try, with: the walk along the paths
     read_operator.py       the front door: `read` puts the tables together and reads one operator
+    read_functions.py      functions that an operator of the library calls, read together
 
-The entrance for the rest of the compiler is `read_operator.read`.
+The entrances for the rest of the compiler are `read_operator.read` and `read_functions.read_functions`.
 """

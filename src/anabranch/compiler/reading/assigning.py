@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 
-from anabranch.compiler.reading.attributes import assign_attribute, attribute_of
+from anabranch.compiler.reading.attributes import assign_attribute, attribute_of, has_fields
 from anabranch.compiler.reading.displays import iterate_over, make_object, tuple_parts
 from anabranch.compiler.reading.names import assign_name, look_up
 from anabranch.compiler.reading.operations import METHODS, binary_operation, followed, inside_of, special_method
@@ -153,7 +153,7 @@ def _read_delete(reading: Reading, node: ast.Delete) -> None:
             delete_item(reading, reading.evaluate(target.value), reading.evaluate(target.slice), target)
         elif isinstance(target, ast.Attribute):
             owner, name = reading.evaluate(target.value), mangled(target.attr, reading.frame.node)
-            if any(found is reading.operator and name in reading.fields for found in owner.concrete or ()):
+            if name in reading.fields and any(has_fields(reading, found) for found in owner.concrete or ()):
                 reading.unknown(target, f"deletes the state {name}: assign a value instead")
             else:
                 assign_attribute(reading, owner, name, NOTHING, target, how=f"deletes .{name}")

@@ -103,6 +103,11 @@ def _is_input(reading: Reading, value: Value) -> bool:
     return TUPLE in value.objects
 
 
+def has_fields(reading: Reading, found: Any) -> bool:
+    """Whether declared state is attributes of this object: the operator, or another that has the same state."""
+    return found is reading.operator or any(found is each for each in reading.sharing)
+
+
 def _bound(reading: Reading, receiver: Value, name: str, function: Any = None) -> Value:
     method = BoundMethod(receiver, name, function)
     return Value(types=frozenset({Callback}), objects=receiver.objects, concrete=(method,))
@@ -179,7 +184,7 @@ def _attribute_of_instance(reading: Reading, value: Value, found: Any, name: str
     blocked = interceptor_of(kind, ("__getattr__", "__getattribute__"))
     if blocked:
         return reading.unknown(node, f"reads {path} through {kind.__name__}.{blocked}")
-    if found is reading.operator and name in reading.fields:
+    if name in reading.fields and has_fields(reading, found):
         return reading.kept(name)
     if name == "__class__":
         return reading.shared(kind, f"{value.path}.__class__")
@@ -223,6 +228,8 @@ def _member(reading: Reading, value: Value, kind: type, member: Any, name: str, 
         return reading.shared(member.__func__, path)
     if isinstance(member, classmethod):
         return _bound(reading, reading.shared(kind, kind.__name__), name, member.__func__)
+    if isinstance(member, functools.singledispatchmethod):
+        return _bound(reading, value, name, member.dispatcher)
     if isinstance(member, types.MemberDescriptorType):  # a slot
         try:
             owner = value.only
@@ -383,7 +390,7 @@ def assign_attribute(
     if target.types == ROW_TYPES:
         return  # raises: tuples have no settable attributes
     for found in target.concrete or ():
-        if found is reading.operator and name in reading.fields:
+        if name in reading.fields and has_fields(reading, found):
             reading.keep(name, value, node)
             continue
         kind = type(found)

@@ -285,7 +285,7 @@ def _call_bound(
         made = changed_record(reading, found.receiver, found.name, arguments, keywords, node, extra)
         if made is not None:
             return made
-    if not isinstance(found.function, types.FunctionType):
+    if not isinstance(found.function, types.FunctionType) or found.function.__code__ is _DISPATCH:
         return reading.call(
             reading.shared(found.function, found.name), [found.receiver, *arguments], keywords, node, extra
         )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import types
 from typing import Any
 
-from anabranch.compiler.reading.values import Text, Types, Value
+from anabranch.compiler.reading.values import Callback, Iterator, Text, Types, Value
 from anabranch.program.graph import Location
 
 
@@ -31,6 +32,8 @@ BLOCKING = (Kind.UNKNOWN, Kind.INDEX, Kind.IMPURE, Kind.CHANCE, Kind.TUPLE, Kind
 TRUSTED = frozenset({Kind.ALIAS, Kind.INDEX, Kind.IMPURE, Kind.UNKNOWN})
 # What says that something is kept, though not for how long or for whom; the others only could not be followed.
 KEEPING = frozenset({Kind.WRITE, Kind.WHOLE, Kind.NOT_DATA, Kind.ALIAS, Kind.TUPLE, Kind.INDEX})
+#: What is no data, for people.
+KEPT_NAMES = {Iterator: "an iterator", Callback: "a function", types.FunctionType: "a function"}
 #: An object, by its `id`; or a variable or attribute: the `id` of what holds it, and its name.
 Identity = int | tuple[int, str]
 

@@ -121,7 +121,7 @@ def local_function(reading: Reading, node: Any) -> Value:
 
 
 def _read_await(reading: Reading, node: ast.Await) -> Value:
-    return reading.unknown(node, "awaits")
+    return join(reading.evaluate(node.value), reading.unknown(node, "awaits"))
 
 
 #: The expressions that are read here.

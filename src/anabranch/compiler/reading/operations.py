@@ -252,6 +252,7 @@ def _identity(reading: Reading, left: Value, right: Value, node: ast.AST) -> Non
         if side.types is not None and all(kind in (NoneType, bool) or is_plain_enum(kind) for kind in side.types):
             return  # there is one object for each of these values
     reading.impure(node, "compares objects by identity, which differs from process to process")
+    reading.compared.append((left.objects | right.objects, reading.place(node)))
     if all(side.types is not None and side.types & SCALARS - {NoneType, bool} for side in (left, right)):
         reading.facts.by_identity.setdefault("compares numbers or texts with `is`", reading.place(node))
 

@@ -11,6 +11,7 @@ import collections
 import dataclasses
 import functools
 import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch.compiler.reading import (
@@ -26,7 +27,7 @@ from anabranch.compiler.reading import (
     statements,
     subscripts,
 )
-from anabranch.compiler.reading.facts import Kind
+from anabranch.compiler.reading.facts import Facts, Kind
 from anabranch.compiler.reading.kinds import is_plain_class, is_record, static_attribute
 from anabranch.compiler.reading.outliving import look_at_what_outlives
 from anabranch.compiler.reading.reading_state import Handlers, Reading, TooLargeError
@@ -53,7 +54,7 @@ from anabranch.program.source_code import NoSource, tree_of
 _MOST_PASSES = 8
 INTERNAL = "the compiler failed on it"
 
-_HANDLERS = Handlers(
+HANDLERS = Handlers(
     expressions={
         **names.EXPRESSIONS,
         **attributes.EXPRESSIONS,
@@ -70,12 +71,13 @@ _HANDLERS = Handlers(
 )
 
 
-def _read_until_settled(reading: Reading, target: Any, method: str | None, fields: tuple[StateField, ...]) -> None:
-    """Read the call of `target` (or of its method) with one tuple, until nothing new is learned."""
+def read_until_settled(reading: Reading, fields: tuple[StateField, ...], once: Callable[[], None]) -> None:
+    """Read what `once` reads of the user's, again and again, until nothing new is learned."""
     try:
         for _ in range(_MOST_PASSES):
             before = reading.heap.version
-            _read_once(reading, target, method, fields)
+            _begin_pass(reading, fields)
+            once()
             if before == reading.heap.version or not (reading.lazy or reading.fields or reading.keyed):
                 break
         else:
@@ -84,6 +86,7 @@ def _read_until_settled(reading: Reading, target: Any, method: str | None, field
             text = f"{how}: an error that was caught may have its own special methods, or hold what has"
             reading.facts.add(Kind.UNKNOWN, text, location)
         _look_for_aliases(reading)
+        _look_for_identity_of_kept(reading)
         _look_for_what_is_not_data(reading)
         look_at_what_outlives(reading)
     except TooLargeError:
@@ -95,7 +98,7 @@ def _read_until_settled(reading: Reading, target: Any, method: str | None, field
         reading.unknown(None, f"{INTERNAL}: {type(problem).__name__}: {problem}")
 
 
-def _read_once(reading: Reading, target: Any, method: str | None, fields: tuple[StateField, ...]) -> None:
+def _begin_pass(reading: Reading, fields: tuple[StateField, ...]) -> None:
     reading.passes += 1
     reading.facts.emissions.clear()
     reading.returns.clear()
@@ -104,17 +107,19 @@ def _read_once(reading: Reading, target: Any, method: str | None, fields: tuple[
     reading.flow.variables.clear()
     reading.flow.least = reading.flow.most = 0
     reading.flow.alive = True
-    row = Value(types=ROW_TYPES, objects=frozenset({TUPLE}), text=Text("t"))
     for field in fields:
-        if field.factory is not None:
-            made = reading.call(reading.shared(field.factory, f"the factory of {field.name}"), [], {}, reading.start)
-        else:
-            made = reading.shared(field.default, f"the default of {field.name}")
-        reading.keep(field.name, made, reading.start)
+        _keep_first(reading, field)
     for identity, name in reading.keyed.items():
         held = reading.facts.objects.get(identity)
         if isinstance(held, dict) and held:
             reading.keep(name, Value(types=frozenset(map(type, held.values()))), reading.start)
+
+
+def _read_once(reading: Reading, target: Any, method: str | None, beside: Sequence[Beside]) -> None:
+    """Read one call with one tuple; before it the other methods, for what they may leave in the state."""
+    for other in beside:
+        _read_beside(reading, other)
+    row = Value(types=ROW_TYPES, objects=frozenset({TUPLE}), text=Text("t"))
     path = "self" if not isinstance(target, (types.FunctionType, type)) else target.__name__
     reading.operator_reached = False
     value = reading.shared(target, path)
@@ -125,6 +130,43 @@ def _read_once(reading: Reading, target: Any, method: str | None, fields: tuple[
         arguments = []
     reading.result = reading.call(value, arguments, {}, reading.start)
     _hand_over_result(reading)
+
+
+def _keep_first(reading: Reading, field: StateField) -> None:
+    if field.factory is not None:
+        made = reading.call(reading.shared(field.factory, f"the factory of {field.name}"), [], {}, reading.start)
+    else:
+        made = reading.shared(field.default, f"the default of {field.name}")
+    reading.keep(field.name, made, reading.start)
+
+
+@dataclasses.dataclass(frozen=True)
+class Beside:
+    """Another method with the same state, called with a tuple of these columns (or a time), or with nothing."""
+
+    target: Any
+    method: str
+    schema: Schema | None
+    takes_tuple: bool = True
+
+
+def _read_beside(reading: Reading, other: Beside) -> None:
+    """Read what another method may put into the state; what else there is to say is said where it is read itself."""
+    facts, schema = reading.facts, reading.schema
+    reading.facts, reading.schema = Facts(objects=facts.objects), other.schema
+    operator, reading.operator = reading.operator, other.target
+    reading.operator_reached = False
+    method = attributes.attribute_of(reading, reading.shared(other.target, "self"), other.method, reading.start)
+    row = Value(types=ROW_TYPES, objects=frozenset({TUPLE}), text=Text("t"))
+    reading.call(method, [row] if other.takes_tuple else [], {}, reading.start)
+    reading.facts, reading.schema = facts, schema
+    reading.operator = operator
+    reading.returns.clear()
+    reading.outliving.clear()
+    reading.active.clear()
+    reading.flow.variables.clear()
+    reading.flow.least = reading.flow.most = 0
+    reading.flow.alive = True
 
 
 def _hand_over_result(reading: Reading) -> None:
@@ -178,6 +220,16 @@ def _look_for_aliases(reading: Reading) -> None:
             fields = {place for place in kept.stored_at if place[0] == "field"}
             if len(places) + bool(fields) > 1 or any(place[2] for place in places):
                 _aliased(reading, field, field)
+
+
+def _look_for_identity_of_kept(reading: Reading) -> None:
+    """What state holds is equal after a restart, but another object than what it was compared with by identity."""
+    fields = {Kept(field) for field in reading.fields}
+    held = reading.heap.reach({*fields, *(each for field in reading.fields for each in reading.kept(field).objects)})
+    for objects, location in reading.compared if fields else ():
+        if objects & held:
+            text = "compares what it keeps by identity: what is kept is equal later, but not the same object"
+            reading.facts.add(Kind.CHANCE, text, location)
 
 
 def _look_for_what_is_not_data(reading: Reading) -> None:
@@ -280,14 +332,16 @@ def read(
     fallback: Location | None = None,
     objects: dict[int, Any] | None = None,
     takes_tuple: bool = True,
+    beside: Sequence[Beside] = (),
 ) -> Reading:
-    """Read an operator once, with these dicts taken for state."""
-    reading = Reading(_HANDLERS, schema, keyed or {}, {field.name: field for field in fields})
+    """Read an operator, with these dicts taken for state; `beside` are its other methods, which share its fields."""
+    reading = Reading(HANDLERS, schema, keyed or {}, {field.name: field for field in fields})
     reading.facts.objects.update(objects or {})
     reading.takes_tuple = takes_tuple
     function = top_function(target, method)
     owner = target.__self__ if isinstance(target, types.MethodType) else target
     reading.operator = owner
+    reading.sharing = (owner, *(each.target for each in beside))
     if function is not None:
         reading.frame.file = function.__code__.co_filename
         tree = tree_of(function)
@@ -304,7 +358,7 @@ def read(
         reading.frame.file = fallback.file
         reading.start = reading.tree = ast.Constant(None, lineno=fallback.line, col_offset=0)
     _refuse_threads(reading, owner)
-    _read_until_settled(reading, target, method, fields)
+    read_until_settled(reading, fields, lambda: _read_once(reading, target, method, beside))
     return reading
 
 

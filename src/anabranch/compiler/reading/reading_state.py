@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.reading import known
-from anabranch.compiler.reading.facts import Access, Emission, Facts, Identity, Kind
+from anabranch.compiler.reading.facts import KEPT_NAMES, Access, Emission, Facts, Identity, Kind
 from anabranch.compiler.reading.frames import ActiveCall, ControlFlow, Frame, GeneratorMade
 from anabranch.compiler.reading.heap import Heap
 from anabranch.compiler.reading.kinds import is_plain_data, is_record, objects_inside
@@ -133,6 +133,7 @@ class Reading:
         self.lazy = False
         #: The object that is the operator; where its code starts, and its tree if there is one.
         self.operator: Any = None
+        self.sharing: tuple[Any, ...] = ()  # it, and others that have the same state
         self.operator_reached = False
         self.start: Any = ast.Constant(None, lineno=0, col_offset=0)
         self.tree: Any = None
@@ -149,6 +150,7 @@ class Reading:
         self.branch_depth = 0
         self.emits_from_generator = False
         self.generators: dict[Site, GeneratorMade] = {}
+        self.compared: list[tuple[Objects, Location]] = []  # by identity
         #: Where errors that were caught are used; whether one is made that is more than a text.
         self.caught_used: list[tuple[Location, str]] = []
         self.makes_odd_errors = False
@@ -160,7 +162,7 @@ class Reading:
         self.sent: Value = NOTHING
         self._element_cache: dict[int, Value] = {}
         self._plain: dict[int, bool] = {}
-        self._columns: dict[str, Value] = {}
+        self._columns: dict[tuple[int, str], Value] = {}
 
     # -- reporting ----------------------------------------------------------------------------------------
 
@@ -316,9 +318,9 @@ class Reading:
 
     def column(self, name: str) -> Value:
         """A column of the input tuple."""
-        kept = self._columns.get(name)
+        kept = self._columns.get((id(self.schema), name))
         if kept is None:
-            kept = self._columns[name] = self._column(name)
+            kept = self._columns[id(self.schema), name] = self._column(name)
         return kept
 
     def _column(self, name: str) -> Value:
@@ -493,8 +495,5 @@ class Reading:
             self.unknown(node, f"keeps a value of unknown type in {field}")
         for kind in value.types or ():
             if kind in (Iterator, Callback, types.FunctionType, types.MethodType):
-                text = f"keeps {_KEPT_NAMES.get(kind, kind.__name__)} in {field}, which is not data"
+                text = f"keeps {KEPT_NAMES.get(kind, kind.__name__)} in {field}, which is not data"
                 self.facts.add(Kind.NOT_DATA, text, self.place(node))
-
-
-_KEPT_NAMES = {Iterator: "an iterator", Callback: "a function", types.FunctionType: "a function"}

@@ -29,6 +29,7 @@ from anabranch.compiler.reading.values import (
     PLAIN_VALUE,
     Value,
     combined_text,
+    join,
 )
 
 _MOST_ROUNDS = 14
@@ -206,7 +207,18 @@ def _loop(reading: Reading, node: Any, begin: Any, test: ast.expr | None) -> Non
 
 
 def _read_asyncfor(reading: Reading, node: ast.AsyncFor) -> None:
-    reading.not_followed(node)
+    value = join(reading.evaluate(node.iter), reading.not_followed(node))
+    _loop(reading, node, lambda: assign(reading, node.target, value, node), None)
+
+
+def _read_asyncwith(reading: Reading, node: ast.AsyncWith) -> None:
+    for item in node.items:
+        value = join(reading.evaluate(item.context_expr), reading.not_followed(node))
+        if item.optional_vars is not None:
+            assign(reading, item.optional_vars, value, node)
+    before = reading.flow.copy()
+    reading.run(node.body)
+    reading.flow = reading.flow.joined(before)  # what it raises may be taken
 
 
 def _read_try(reading: Reading, node: ast.Try) -> None:
@@ -316,4 +328,5 @@ STATEMENTS: StatementHandlers = {
     ast.Try: _read_try,
     ast.TryStar: _read_try,
     ast.With: _read_with,
+    ast.AsyncWith: _read_asyncwith,
 }

@@ -222,7 +222,8 @@ def call_tree(
 ) -> Value:
     """Read the body of a function with these arguments."""
     if isinstance(tree, ast.AsyncFunctionDef):
-        return reading.unknown(node, f"calls {tree.name}, which is asynchronous")
+        # When it runs is not followed, but what it does is: as if it were awaited at once.
+        reading.unknown(node, f"calls {tree.name}, which is asynchronous")
     bound = _bind(reading, tree, function, arguments, keywords, node, extra)
     if bound is None:
         return NOTHING  # raises: the arguments do not fit

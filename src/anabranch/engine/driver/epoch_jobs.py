@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import decimal
 import hashlib
 import re
 import sys
@@ -18,6 +17,7 @@ from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.setup import Backend, EpochSettings, Storage
 from anabranch.engine.job import Job
 from anabranch.engine.table_versions import TableVersion
+from anabranch.engine.thread_settings import ThreadSettings
 from anabranch.engine.worker.advances import EventTimes
 from anabranch.engine.worker.output_mergers import MergerTask
 from anabranch.engine.worker.retracing import with_all_order
@@ -50,8 +50,8 @@ class _Packed:
     digest: str
 
     @classmethod
-    def of(cls, program: Program, context: decimal.Context) -> _Packed:
-        data = packed(program, [step.node for step in program.layout.steps], context)
+    def of(cls, program: Program, settings: ThreadSettings) -> _Packed:
+        data = packed(program, [step.node for step in program.layout.steps], settings)
         return cls(program.layout, data, hashlib.sha256(data).hexdigest())
 
 
@@ -65,8 +65,8 @@ class EpochJobs:
         self._watch = settings.watch
         self._columns = settings.columns
         self._ways = OutputWays(program.layout, backend.sinks, settings.mergers)
-        self._context = settings.context
-        self._packed = _Packed.of(program, self._context)
+        self._thread = settings.thread
+        self._packed = _Packed.of(program, self._thread)
         self._retracing: _Packed | None = None  # made when it is needed
 
     @property
@@ -116,7 +116,7 @@ class EpochJobs:
         """The error that one thread would have met; None if it does not come again."""
         if self._retracing is None:
             program = dataclasses.replace(self._program, layout=with_all_order(self._program.layout))
-            self._retracing = _Packed.of(program, self._context)
+            self._retracing = _Packed.of(program, self._thread)
         try:
             return self._run(batch, *epoch, retracing=self._retracing).first_error()
         except Exception:  # the one that is known says enough

@@ -72,7 +72,7 @@ class EpochRunner:
         nodes = [step.node for step in program.layout.steps]
         self._tables = TableVersions(nodes, storage.checkpoint, storage.shared)
         self._feedback = FeedbackStore(program, storage.checkpoint)
-        self._verifier = Verifier(program, settings.verify, storage.checkpoint.files, settings.context)
+        self._verifier = Verifier(program, settings.verify, storage.checkpoint.files, settings.thread)
         self._requests = RescaleRequests(storage.checkpoint.files, storage.checkpoint.query or "")
         self._lock = threading.Lock()
         self._source_tasks: int | None = None  # in the last epoch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import decimal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
@@ -16,6 +15,7 @@ from anabranch.engine.driver.epoch_sizing import EpochSizing
 from anabranch.engine.driver.sink import Sink
 from anabranch.engine.driver.waiting import Surroundings
 from anabranch.engine.job import Executor
+from anabranch.engine.thread_settings import ThreadSettings
 from anabranch.engine.verifying.verifier import VerifySettings
 from anabranch.engine.worker.tasks import CompactTask
 from anabranch.program.options import OVER_COLUMNS, Interval
@@ -47,8 +47,8 @@ class EpochSettings:
     """For which tuples dicts of the user's refuse what is not their key's: ``sample``, ``all`` or ``off``."""
     columns: frozenset[str] = frozenset(OVER_COLUMNS)
     """What runs over whole columns where it can."""
-    context: decimal.Context = dataclasses.field(default_factory=lambda: decimal.getcontext().copy())
-    """The decimal context of the thread that starts the query: other threads, which make jobs later, have their own."""
+    thread: ThreadSettings = dataclasses.field(default_factory=ThreadSettings.here)
+    """What holds in the thread that starts the query: other threads, which make jobs later, have their own."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ the loop they were made in. It is a loop of another thread, because a notebook's
 from __future__ import annotations
 
 import inspect
+import logging
 import random
 import threading
 import time
@@ -17,13 +18,21 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.pool.work import CallExited
-from anabranch.program.elastic import Concurrency, ElasticFunction, OpenFailed, is_async
+from anabranch.engine.thread_settings import own_context
+from anabranch.program.elastic import Concurrency, ElasticFunction, LoopBlocked, OpenFailed, is_async
+from anabranch.program.showing import told
 
 if TYPE_CHECKING:
     from anabranch.engine.pool.loop_crew import EventLoop
 
 _OPENED = "_anabranch_opened"
 BACKOFF_MAX_S = 30.0
+CLEANING_UP_S = 1.0
+"""How long an async call that was cancelled may go on, before it is left alone."""
+BLOCKED_S = 2.0
+"""How long a loop may not answer, before somebody is said to block it."""
+_LEFT_ALONE: set[Any] = set()
+_log = logging.getLogger("anabranch")
 
 
 class CallTimeout(TimeoutError):  # noqa: N818 - what happened, told in the error of the operator
@@ -31,6 +40,10 @@ class CallTimeout(TimeoutError):  # noqa: N818 - what happened, told in the erro
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"the call took longer than timeout={seconds:g} seconds")
+
+
+class LoopSilent(TimeoutError):  # noqa: N818 - what happened
+    """An event loop has not done in time what it was asked for."""
 
 
 class CallCancelled(RuntimeError):  # noqa: N818 - what happened, told in the error of the operator
@@ -67,6 +80,9 @@ class ElasticCall(ElasticFunction):
                     raise
                 except BaseException as problem:
                     raise CallExited(problem) from None
+            except LoopBlocked:
+                self._loop = None  # nothing more is heard of it
+                raise
             except Exception:
                 if attempt > self.settings.retries:
                     raise
@@ -78,7 +94,12 @@ class ElasticCall(ElasticFunction):
     def _attempt(self, row: Any) -> Any:
         timeout = self.settings.timeout_s
         if is_async(self.function):
-            return self._on_loop(awaited(self.function, row, timeout))
+            try:
+                limit = None if timeout is None else timeout + CLEANING_UP_S + BLOCKED_S
+                return self._on_loop(awaited(self.function, row, timeout), limit)
+            except LoopSilent:
+                assert timeout is not None
+                raise LoopBlocked(timeout) from None
         if timeout is None:
             return collected(self.function(row))
         return _within(lambda: collected(self.function(row)), timeout)
@@ -98,7 +119,7 @@ class ElasticCall(ElasticFunction):
         if getattr(owner, _OPENED, False):
             delattr(owner, _OPENED)
             if hasattr(owner, "close"):
-                self._called_here(owner.close)
+                closed(owner, lambda: self._called_here(owner.close))
         if self._loop is not None:
             self._loop.stop()
             self._loop = None
@@ -109,12 +130,20 @@ class ElasticCall(ElasticFunction):
         else:
             function()
 
-    def _on_loop(self, call: Coroutine[Any, Any, Any]) -> Any:
+    def _on_loop(self, call: Coroutine[Any, Any, Any], limit_s: float | None = None) -> Any:
         # Not above: workers load this module, and few have use for a loop.
         from anabranch.engine.pool.loop_crew import EventLoop
 
         self._loop = self._loop or EventLoop()
-        return self._loop.run(call)
+        return self._loop.run(call, limit_s)
+
+
+def closed(owner: Any, close: Callable[[], Any]) -> None:
+    """Call a `close()`. What it raises is told in the log, whoever calls it: mostly there is nothing left to fail."""
+    try:
+        close()
+    except Exception as problem:
+        _log.warning("close() of %s raised %s", type(owner).__name__, told(problem), exc_info=problem)
 
 
 def collected(result: Any) -> Any:
@@ -130,22 +159,57 @@ async def outcome_of(function: Callable[[], Any]) -> None:
 
 
 async def awaited(function: Callable[[Any], Any], row: Any, timeout_s: float | None) -> Any:
-    """The result of an async function for a tuple: of a coroutine, or all that an asynchronous generator yields."""
+    """The result of an async function for a tuple: of a coroutine, or all that an asynchronous generator yields.
+
+    A call that takes too long is cancelled, and has a while to clean up; after that it is left alone. Whatever it
+    gives or raises by then, it took too long.
+    """
     import asyncio  # not above: workers load this module, and few have use for it
 
-    limit = asyncio.timeout(timeout_s)
+    if timeout_s is None:
+        try:
+            return await _made(function, row)
+        except asyncio.CancelledError:
+            raise CallCancelled from None
+    call = asyncio.ensure_future(outcome(_made(function, row)))
     try:
-        async with limit:
-            made = function(row)
-            if inspect.isasyncgen(made):
-                return [each async for each in made]
-            return await made
-    except TimeoutError:
-        if timeout_s is None or not limit.expired():  # one of the function's own
-            raise
-        raise CallTimeout(timeout_s) from None
-    except asyncio.CancelledError:
+        ended, _ = await asyncio.wait({call}, timeout=timeout_s)
+        if not ended:
+            call.cancel()
+            _LEFT_ALONE.add(call)  # a loop does not hold on to its tasks
+            call.add_done_callback(_LEFT_ALONE.discard)
+            await asyncio.wait({call}, timeout=CLEANING_UP_S)
+            raise CallTimeout(timeout_s)
+    except asyncio.CancelledError:  # nobody waits for it any more
+        call.cancel()
         raise CallCancelled from None
+    if call.cancelled():
+        raise CallCancelled
+    result, problem = call.result()
+    if problem is not None:
+        raise problem
+    return result
+
+
+async def _made(function: Callable[[Any], Any], row: Any) -> Any:
+    made = function(row)
+    if inspect.isasyncgen(made):
+        return [each async for each in made]
+    return await made
+
+
+async def outcome(call: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
+    """What a call gives or raises: a task that raises SystemExit would end the loop."""
+    import asyncio
+
+    try:
+        return await call, None
+    except asyncio.CancelledError:
+        raise
+    except Exception as problem:
+        return None, problem
+    except BaseException as problem:
+        return None, CallExited(problem)
 
 
 def _within(call: Callable[[], Any], seconds: float) -> Any:
@@ -159,7 +223,7 @@ def _within(call: Callable[[], Any], seconds: float) -> Any:
         except BaseException as problem:
             problems.append(problem)
 
-    thread = threading.Thread(target=run, daemon=True)
+    thread = threading.Thread(target=own_context().run, args=(run,), daemon=True)
     thread.start()
     thread.join(seconds)
     if problems:

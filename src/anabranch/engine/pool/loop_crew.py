@@ -11,6 +11,7 @@ or cleans up for a while, concerns nobody any more.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import functools
 import queue
@@ -20,8 +21,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from anabranch.engine.pool.elastic_call import CallCancelled
-from anabranch.engine.pool.work import CallExited, Chunk
+from anabranch.engine.pool.elastic_call import BLOCKED_S, CallCancelled, LoopSilent, outcome
+from anabranch.engine.pool.work import Chunk
 
 
 class EventLoop:
@@ -44,7 +45,13 @@ class EventLoop:
 
     def run(self, call: Coroutine[Any, Any, Any], timeout_s: float | None = None) -> Any:
         """What a coroutine gives that runs there."""
-        result, problem = asyncio.run_coroutine_threadsafe(_outcome(call), self.get()).result(timeout_s)
+        running = asyncio.run_coroutine_threadsafe(outcome(call), self.get())
+        try:
+            result, problem = running.result(timeout_s)
+        except TimeoutError:
+            raise LoopSilent from None
+        except concurrent.futures.CancelledError:
+            raise CallCancelled from None
         if problem is not None:
             raise problem
         return result
@@ -65,18 +72,6 @@ def _run(loop: asyncio.AbstractEventLoop, is_over: threading.Event) -> None:
     loop.close()
 
 
-async def _outcome(call: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
-    """What a call gives or raises: SystemExit, if it were raised here, would end the loop and tell nobody."""
-    try:
-        return await call, None
-    except Exception as problem:
-        return None, problem
-    except asyncio.CancelledError:
-        return None, CallCancelled()
-    except BaseException as problem:
-        return None, CallExited(problem)
-
-
 class LoopCrew:
     """Calls of async functions.
 
@@ -95,6 +90,7 @@ class LoopCrew:
         self._level = 0
         self._flying: dict[Chunk, asyncio.Task[None]] = {}
         self._told = False
+        self._asked_at: float | None = None
 
     @property
     def busy(self) -> int:
@@ -117,12 +113,26 @@ class LoopCrew:
         self._tell()
 
     def abandon(self, chunk: Chunk) -> bool:
-        """Calls are cancelled by their own timeout; one that blocks the loop cannot be."""
+        """Calls are given up by their own timeout, unless one of them blocks the loop: is anybody there?"""
+        if self._asked_at is None:
+            self._asked_at = time.perf_counter()
+            self._loop.call_soon_threadsafe(self._answer)
         return False
+
+    @property
+    def is_blocked(self) -> bool:
+        asked_at = self._asked_at
+        return asked_at is not None and time.perf_counter() - asked_at > BLOCKED_S
+
+    def _answer(self) -> None:
+        self._asked_at = None
 
     def drop(self, done: queue.SimpleQueue[Chunk]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._cancel, done)
+
+    def give_up_left(self) -> None:
+        """Those that were dropped are gone."""
 
     def close(self) -> None:
         with contextlib.suppress(RuntimeError):
@@ -151,7 +161,7 @@ class LoopCrew:
             except IndexError:  # nothing waits
                 return
             chunk.taken = chunk.began = time.perf_counter()
-            task = self._flying[chunk] = self._loop.create_task(self._run(chunk))
+            task = self._flying[chunk] = self._loop.create_task(self._run(chunk), context=chunk.context)
             # Not at the end of the coroutine: one that is cancelled before its first step never gets there.
             task.add_done_callback(functools.partial(self._ended, chunk))
 

@@ -16,6 +16,7 @@ import contextlib
 import fcntl
 import os
 import struct
+import time
 from pathlib import Path
 
 _ENTRY = struct.Struct("<qdi")
@@ -27,6 +28,7 @@ _TURN_S = 5.0
 """Who has not been heard of for so long has lost its turn."""
 _TURN = struct.Struct("<d64s")
 _RATIO_MAX = 4.0
+_GONE_S = 3600.0
 
 
 class Neighbours:
@@ -61,10 +63,22 @@ class Neighbours:
         if self._has_turn and now - self._turn_told > _TURN_S / 10:
             self.take_turn(now)  # still here
         with contextlib.suppress(OSError):  # alone, then
+            if self._file >= 0 and not os.fstat(self._file).st_nlink:  # swept away: it was quiet for long
+                os.close(self._file)
+                self._file = -1
             if self._file < 0:
                 self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._file = os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600)
             os.pwrite(self._file, _ENTRY.pack(self._calls, now, level), 0)
+
+    @staticmethod
+    def sweep(directory: Path) -> None:
+        """Remove what pools left behind that were killed: whatever nobody wrote to for so long."""
+        with contextlib.suppress(OSError):
+            for path in directory.iterdir():
+                with contextlib.suppress(OSError):
+                    if time.time() - path.stat().st_mtime > _GONE_S:
+                        path.unlink()
 
     def begin(self) -> None:
         """A period begins."""

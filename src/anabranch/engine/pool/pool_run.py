@@ -21,19 +21,17 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.pool.elastic_call import CallTimeout, backoff_s
 from anabranch.engine.pool.work import Chunk, Failed, run_chunk
-from anabranch.program.elastic import OpenFailed
+from anabranch.program.elastic import LoopBlocked, OpenFailed
 from anabranch.program.schema import MisfitError, ShapeError
 from anabranch.program.showing import shown
 
 if TYPE_CHECKING:
     from anabranch.engine.pool.dispatch import Pool
 
-_GRACE_S = 2.0
-"""How long after its timeout a call that must stop by itself may take."""
 QUIET_S = 60.0
 """If no call ends for so long, that is told in the log."""
 _log = logging.getLogger("anabranch")
-FINAL = (ShapeError, MisfitError, OpenFailed)
+FINAL = (ShapeError, MisfitError, OpenFailed, LoopBlocked)
 """What another attempt would not change: the call succeeded, and gave something that is no tuple of the output; or
 there was nobody to make it."""
 
@@ -147,6 +145,7 @@ class PoolRun:
                 yield finished.first, finished.rows, finished.results
         self._make_again(now)
         self._give_up_overdue(now)
+        self._crew.give_up_left()
         if self._failure is not None:
             while self._open and self._open[-1].first > self._failure.index:  # nothing behind it matters
                 self._open.pop()
@@ -329,25 +328,15 @@ class PoolRun:
                 stand_in.taken, stand_in.began, stand_in.seconds = chunk.taken, chunk.began, now - chunk.began
                 stand_in.fail(CallTimeout(timeout))
                 stand_in.whole = chunk.whole
-                if chunk.whole is None:  # whoever waits for the chunk waits for what stands in for it
+                if chunk.whole is None and chunk in self._open:  # who waits for it waits for what stands in for it
                     self._open[self._open.index(chunk)] = stand_in
                 self._take(stand_in, now)
-            elif now - chunk.began > timeout + _GRACE_S and self._crew.is_slow_to_hand_over:
+            elif self._crew.is_blocked:
                 raise CallFailed(chunk.first, chunk.rows[0], LoopBlocked(timeout))
         most = 2 * (self._settings.max_workers or self._pool._level) + 16
         if self._crew.hanging > most:
             first = self._open[0] if self._open else next(iter(self._running))
             raise CallFailed(first.first, first.rows[0], _too_many_hang(self._crew.hanging, timeout))
-
-
-class LoopBlocked(RuntimeError):  # noqa: N818 - what happened, told in the error of the operator
-    """An async function holds up the event loop, and with it every other call."""
-
-    def __init__(self, timeout: float) -> None:
-        super().__init__(
-            f"the call did not end within timeout={timeout:g} seconds and could not be cancelled: an async function "
-            "must not block. Await what takes time, or write a plain function, which gets threads"
-        )
 
 
 def _too_many_hang(count: int, timeout: float) -> Exception:

@@ -6,19 +6,19 @@ call that takes too long can be stopped here: the process is ended, and the work
 
 from __future__ import annotations
 
-import contextlib
 import pickle
-import subprocess
-import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
 
-from anabranch.engine.pool.process_worker import packed, receive, send, unpacked
+from anabranch.engine.pool.companion import Companion
+from anabranch.engine.pool.process_worker import packed, unpacked
 from anabranch.engine.pool.thread_crew import ThreadCrew, Worker
-from anabranch.engine.pool.work import Chunk
-from anabranch.program.elastic import OpenFailed
+from anabranch.engine.pool.work import CLOSING_S, Chunk
+from anabranch.engine.thread_settings import ThreadSettings
+from anabranch.program.whole_copies import pickled_whole
 
 
 class WorkerDied(Exception):  # noqa: N818 - what happened, told in the error of the operator
@@ -31,27 +31,31 @@ class ProcessCrew(ThreadCrew):
     Parameters
     ----------
     calls : object
-        What processes call: it is sent to each of them.
+        What processes call: it is sent to each of them, with what holds in this thread.
     values : callable
         A row as it can travel.
     """
 
     def __init__(self, calls: Any, values: Callable[[Any], Any], name: str = "elastic") -> None:
         super().__init__(calls.many, name)
-        self._sent = cloudpickle.dumps(calls)
+        self._sent, _ = pickled_whole((calls, ThreadSettings.here().naming(calls)), calls)
         self._values = values
 
     def _prepare(self, worker: Worker) -> None:
-        if worker.companion is None or worker.companion.poll() is not None:
-            worker.companion = self._started()
+        if worker.companion is None or not worker.companion.is_there:
+            if worker.companion is not None:
+                worker.companion.let_go()
+                worker.companion.end(0)
+            worker.companion = Companion(self._sent)  # before it is ready: it may have to be killed while it opens
+            worker.companion.make_ready()
 
     def _work_off(self, worker: Worker, chunk: Chunk) -> None:
         try:
-            process = worker.companion
-            send(process.stdin, pickle.dumps(packed([self._values(row) for row in chunk.rows])))
-            answers = cloudpickle.loads(receive(process.stdout))
+            companion = worker.companion
+            question = pickle.dumps(packed([self._values(row) for row in chunk.rows]))
+            answers = cloudpickle.loads(companion.asked(question))
         except (EOFError, OSError):
-            code = worker.companion.wait()
+            code = companion.status()
             problem = WorkerDied(f"the worker process ended in the middle of the call, with status {code}")
             for _ in chunk.rows:
                 chunk.fail(problem)
@@ -61,32 +65,15 @@ class ProcessCrew(ThreadCrew):
                 chunk.results.append(unpacked(result))
             else:
                 chunk.fail(result)
-                if isinstance(result, OpenFailed):  # whoever comes next may try it anew
-                    process.kill()
-                    process.wait()
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "anabranch.engine.pool.process_worker"]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment())
-        assert process.stdin is not None and process.stdout is not None
-        with contextlib.suppress(OSError, EOFError):  # whoever sends it rows will notice
-            send(process.stdin, pickle.dumps((sys.path, self._sent)))
-            receive(process.stdout)  # it is ready
-        return process
 
     def _interrupt(self, worker: Worker) -> None:
         if worker.companion is not None:
             worker.companion.kill()
 
-    def _dismiss(self, worker: Worker) -> None:
-        if worker.companion is not None:
-            with contextlib.suppress(OSError):
-                worker.companion.stdin.close()
-
-
-def _environment() -> dict[str, str]:
-    """Where this package is found, whatever this process did to find it."""
-    import os
-
-    places = [path for path in sys.path if path]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
+    def _dismiss_all(self, workers: list[Worker]) -> None:
+        companions = [worker.companion for worker in workers if worker.companion is not None]
+        for each in companions:
+            each.let_go()
+        until = time.perf_counter() + CLOSING_S
+        for each in companions:
+            each.end(max(0.0, until - time.perf_counter()))

@@ -1,18 +1,23 @@
-"""What runs in a process of a pool: takes rows from its standard input, makes the calls, answers with the results.
+"""What runs in a process of a pool: takes rows from a pipe, makes the calls, answers by another with the results.
 
-Messages are a length in 8 bytes and a pickle. The first is the function with the directories modules are found in; then
+Messages are a length in 8 bytes and a pickle. The first is the function, what is to hold where it is called
+(`engine/thread_settings.py`), and the directories modules are found in; then
 each is a list of rows, answered by (True, result) or (False, what was raised) for each. Rows and results travel as
 state is kept (`state/codec.py`): a set is gone through in the same order there and here, and a NaN is the same one.
-When the input ends, so does the process: nothing of it outlives the worker it belongs to.
+When there are no more, or whoever asks has ended, so does the process: nothing of it outlives whom it belongs to.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pickle
+import select
+import signal
 import struct
 import sys
+import threading
 from typing import IO, Any
 
 _LENGTH = struct.Struct(">Q")
@@ -82,24 +87,64 @@ def portable(problem: BaseException) -> BaseException:
     return made
 
 
+def end_with(life: int) -> None:
+    """End this process, and those that it starts, when a pipe closes that nobody writes to.
+
+    The system sends a signal, also to code that holds the interpreter's lock and never comes back; a thread waits as
+    well, for systems that do not.
+    """
+    with contextlib.suppress(OSError):
+        signal.signal(signal.SIGIO, signal.SIG_DFL)
+        fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+
+    def wait() -> None:
+        while not select.select([life], [], [])[0]:
+            pass
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=wait, name="elastic-life", daemon=True).start()
+
+
 def main() -> None:
-    """Serve calls until the input ends."""
-    arriving, leaving = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what user code prints must not come between the answers
+    """Serve calls until there are no more questions."""
+    questions, answers_to, life = map(int, sys.argv[1:4])
+    for each in (questions, answers_to, life):
+        os.set_inheritable(each, False)  # not those of processes that user code starts
+    end_with(life)
+    with os.fdopen(questions, "rb") as arriving, os.fdopen(answers_to, "wb") as leaving:
+        _serve(arriving, leaving)
+
+
+def _open(calls: Any) -> BaseException | None:
+    """Let what is called get what it needs; what was raised."""
+    from anabranch.program.elastic import OpenFailed
+
+    try:
+        calls.open()
+    except BaseException as found:
+        return OpenFailed(portable(found))
+    return None
+
+
+def _serve(arriving: IO[bytes], leaving: IO[bytes]) -> None:
     import cloudpickle
 
     from anabranch.program.elastic import OpenFailed
+    from anabranch.program.whole_copies import loaded
 
     calls: Any = None
     problem: BaseException | None = None
     with contextlib.suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
-        path, function = pickle.loads(receive(arriving))
+        path, work = pickle.loads(receive(arriving))
         sys.path[:] = path
         try:
-            calls = cloudpickle.loads(function)
-            calls.open()
+            calls, settings = loaded(work)
+            settings.hold()
         except BaseException as found:
             problem = OpenFailed(portable(found))
+        if problem is None:
+            problem = _open(calls)
         send(leaving, b"ready")
         while True:
             rows = unpacked(pickle.loads(receive(arriving)))
@@ -112,12 +157,12 @@ def main() -> None:
                         raise problem
                     calls.many([row], results)
                     answers.append((True, packed(results[0])))
-                except KeyboardInterrupt:
-                    raise
                 except BaseException as found:
                     answers.append((False, portable(found) if problem is None else found))
             send(leaving, cloudpickle.dumps(answers))
-    if calls is not None:
+            if problem is not None and calls is not None:  # whoever comes next may find somebody there
+                problem = _open(calls)
+    if calls is not None and problem is None:
         calls.close()
 
 

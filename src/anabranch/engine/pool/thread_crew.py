@@ -12,6 +12,7 @@ Each waits on a lock of its own, so that work wakes one worker, and one that may
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -20,6 +21,10 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.engine.pool.work import Chunk, run_chunk
+
+LEFT_S = 1.0
+"""How long calls of a run that is over may hold their workers: one may never return."""
+_log = logging.getLogger("anabranch")
 
 
 class Worker:
@@ -38,6 +43,7 @@ class ThreadCrew:
     """Threads that work on the chunks of one queue."""
 
     is_slow_to_hand_over = False
+    is_blocked = False
 
     def __init__(self, many: Callable[[Any, list[Any]], None], name: str = "elastic") -> None:
         self._many = many
@@ -51,6 +57,7 @@ class ThreadCrew:
         self._spare: list[Worker] = []
         self._lost: dict[Chunk, Worker] = {}
         self._in_hand: dict[Chunk, Worker] = {}
+        self._left: dict[Chunk, float] = {}  # in hand, for a run that is over
         self._closed = False
 
     @property
@@ -80,7 +87,13 @@ class ThreadCrew:
         with self._lock:
             self._level = level
             while len(self._workers) < level:
-                self._workers.append(self._new(len(self._workers)))
+                try:
+                    self._workers.append(self._new(len(self._workers)))
+                except RuntimeError as problem:  # the system has no more threads
+                    if not self._workers:
+                        raise
+                    _log.warning("%s: %d workers instead of %d: %s", self._name, len(self._workers), level, problem)
+                    break
             for worker in [w for w in self._suspended if w.number is not None and w.number < level]:
                 self._suspended.discard(worker)
                 worker.signal.release()
@@ -109,6 +122,18 @@ class ThreadCrew:
     def drop(self, done: queue.SimpleQueue[Chunk]) -> None:
         with self._lock:
             self._work = deque(chunk for chunk in self._work if chunk.done is not done)
+            now = time.perf_counter()
+            self._left |= {chunk: now for chunk in self._in_hand if chunk.done is done}
+
+    def give_up_left(self) -> None:
+        if not self._left:
+            return
+        with self._lock:
+            until = time.perf_counter() - LEFT_S
+            self._left = {chunk: at for chunk, at in self._left.items() if chunk in self._in_hand}
+            overdue = [chunk for chunk, at in self._left.items() if at < until]
+        for chunk in overdue:
+            self.abandon(chunk)
 
     def close(self) -> None:
         with self._lock:
@@ -116,7 +141,7 @@ class ThreadCrew:
             everyone = [*self._workers, *self._spare]
         for worker in everyone:
             worker.signal.release()
-            self._dismiss(worker)
+        self._dismiss_all(everyone)
 
     # -- what subclasses do otherwise -----------------------------------------------------------------------
 
@@ -129,7 +154,7 @@ class ThreadCrew:
     def _interrupt(self, worker: Worker) -> None:
         """A thread cannot be stopped: it is left alone."""
 
-    def _dismiss(self, worker: Worker) -> None:
+    def _dismiss_all(self, workers: list[Worker]) -> None:
         """The crew is closed."""
 
     # -- a worker -------------------------------------------------------------------------------------------
@@ -152,7 +177,7 @@ class ThreadCrew:
             try:
                 self._prepare(worker)
                 chunk.began = begun = time.perf_counter()
-                self._work_off(worker, chunk)
+                chunk.context.run(self._work_off, worker, chunk)
             except BaseException as problem:  # no process can be started, say: whoever waits must hear of it
                 for _ in chunk.rows[len(chunk.results) :]:
                     chunk.fail(problem)

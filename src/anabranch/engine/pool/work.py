@@ -9,7 +9,11 @@ import queue
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from anabranch.engine.thread_settings import own_context
 from anabranch.program.showing import shown
+
+CLOSING_S = 5.0
+"""How long whoever gives back what `open` got may take, before nobody waits for it any more."""
 
 
 class Failed:
@@ -34,6 +38,8 @@ class Chunk:
         Where the worker puts the chunk when the calls have ended.
     taken, began, seconds : float
         When a worker took it, when the first call began, and how long all took.
+    context : Context
+        What holds in the thread that hands it out, and is to hold where its calls are made: the decimal context, say.
     attempt : int
         Which attempt at the call it is; retries travel alone.
     whole : Chunk or None
@@ -50,6 +56,7 @@ class Chunk:
         "abandoned",
         "attempt",
         "began",
+        "context",
         "done",
         "first",
         "has_failed",
@@ -69,6 +76,7 @@ class Chunk:
         self.done = done
         self.taken = 0.0
         self.began = 0.0
+        self.context = own_context()
         self.seconds = 0.0
         self.attempt = attempt
         self.whole: Chunk | None = None
@@ -103,6 +111,13 @@ class Crew(Protocol):
 
     def drop(self, done: queue.SimpleQueue[Chunk]) -> None:
         """Forget the work of a run, known by where it awaits its chunks: perhaps later, and never that of another."""
+
+    def give_up_left(self) -> None:
+        """Give up calls in hand of runs that were dropped a while ago: one may never return, and its worker with it."""
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether nobody works any more, because one call holds up all others."""
 
     @property
     def busy(self) -> int:

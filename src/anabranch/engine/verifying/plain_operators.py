@@ -460,7 +460,7 @@ class _WithInstances:
             moment().reached, moment().fired = self._now, time
             yield key, self._called(key, self._logic.timed, time)
             again = self._live[key].timer_due
-            if again is not None and time < again <= self._now:
+            if again is not None and time <= again <= self._now:
                 heapq.heappush(due, (again, since, key))
 
     def _called(self, key: Any, method: str, *arguments: Any) -> Outputs:

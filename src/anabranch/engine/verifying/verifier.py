@@ -8,11 +8,11 @@ the epoch's job ─► samples ─► each operator again, on this thread ─►
 from __future__ import annotations
 
 import dataclasses
-import decimal
 import logging
 import time
 from collections.abc import Mapping, Sequence
 
+from anabranch.engine.thread_settings import ThreadSettings
 from anabranch.engine.verifying.comparing import first_difference, merged
 from anabranch.engine.verifying.difference_files import DifferenceRecord
 from anabranch.engine.verifying.plain_operators import PlainCode
@@ -51,13 +51,13 @@ class Verified:
 class Verifier:
     """Runs samples of epochs again."""
 
-    def __init__(self, program: Program, settings: VerifySettings, files: Files, context: decimal.Context) -> None:
+    def __init__(self, program: Program, settings: VerifySettings, files: Files, thread: ThreadSettings) -> None:
         self._settings = settings
         self._files = files
         self._written = program.written
         self._running = {step.node.name: step.node for step in program.layout.steps}
         self._codes: dict[str, PlainCode] = {}
-        self._context = context
+        self._thread = thread
         self.not_covered: dict[str, str] = {}
         """Operator → why it is not run again."""
         for step in program.layout.steps:
@@ -77,11 +77,16 @@ class Verifier:
         by_operator: dict[str, list[StepSample]] = {}
         for sample in samples:
             by_operator.setdefault(sample.operator, []).append(sample)
-        found = Verified()
-        with decimal.localcontext(self._context), running(EpochContext(clock_ms, parts)):
-            for name in self._running:
-                if name in by_operator and name not in self.not_covered:
-                    found = self._checked(by_operator[name], epoch, clock_ms, found)
+
+        def check_all() -> Verified:
+            verified = Verified()
+            with running(EpochContext(clock_ms, parts)):
+                for name in self._running:
+                    if name in by_operator and name not in self.not_covered:
+                        verified = self._checked(by_operator[name], epoch, clock_ms, verified)
+            return verified
+
+        found = self._thread.own_context().run(check_all)
         return dataclasses.replace(found, seconds=time.perf_counter() - began)
 
     def _checked(self, samples: Sequence[StepSample], epoch: int, clock_ms: int, so_far: Verified) -> Verified:

@@ -37,6 +37,14 @@ class Batch:
         other.ways = self.ways
         return other
 
+    def apart(self) -> Batch:
+        """The same tuples for another reader: what one does to their lists and structs, the other does not see."""
+        if not self.schema.has_changeable:
+            return self
+        other = ColumnBatch(self.schema, self.positions, self.arrays())
+        other.ways = self.ways
+        return other
+
     def renumbered(self) -> Batch:
         """The same tuples, numbered from 0 on."""
         return self.placed(range(len(self.positions)))
@@ -172,6 +180,16 @@ class ColumnBatch(Batch):
         arrays = [None if array is None else array.filter(chosen) for array in self._arrays]
         lists = [None if values is None else list(compress(values, mask)) for values in self._lists]
         return ColumnBatch(self.schema, positions, arrays, lists)
+
+    def apart(self) -> Batch:
+        lists: list[Sequence[Any] | None] = [
+            None if pa.types.is_nested(field.type) else values
+            for field, values in zip(self.schema.arrow, self._lists, strict=True)
+        ]
+        arrays = [self.array(place) if values is None else self._arrays[place] for place, values in enumerate(lists)]
+        other = ColumnBatch(self.schema, self.positions, arrays, lists)
+        other.ways = self.ways
+        return other if self.schema.has_changeable else self
 
     def with_column(self, schema: Schema, column: np.ndarray) -> Batch:
         return ColumnBatch(schema, self.positions, [*self._arrays, pa.array(column)], [*self._lists, None])

@@ -75,7 +75,7 @@ class ClockColumns:
         slots = key_slots(batch, [names.index(name) for name in self._shape.key])
         if slots is None or any(batch.untouched(place) is None for place in needed):
             return False
-        functions = [self._kind.functions[test][1] for _, _, test in self._shape.measures if test >= 0]
+        functions = [self._kind.functions[test].function for _, _, test in self._shape.measures if test >= 0]
         masks = tests_of(functions, batch.schema, batch)
         if masks is None:
             return False

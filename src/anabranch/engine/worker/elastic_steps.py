@@ -13,9 +13,9 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.pool.dispatch import Pool
-from anabranch.engine.pool.elastic_call import awaited, outcome_of
+from anabranch.engine.pool.elastic_call import awaited, closed, outcome_of
 from anabranch.engine.pool.pool_run import CallFailed
-from anabranch.engine.pool.work import Failed
+from anabranch.engine.pool.work import CLOSING_S, Failed
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import Keeper
 from anabranch.operators.guarding import GuardedElastic, Guarding
@@ -26,9 +26,6 @@ from anabranch.program.schema import Schema
 
 if TYPE_CHECKING:
     from anabranch.engine.pool.loop_crew import EventLoop
-
-_CLOSE_S = 5.0
-"""How long a loop that may be blocked is waited for, when a pool ends."""
 
 
 class Calls:
@@ -52,12 +49,16 @@ class Calls:
         self._is_open = False
         self.loop: EventLoop | None = None
         """Where async functions run, and with them `open` and `close`: clients belong to the loop they were made in."""
+        self.is_elsewhere = False
+        """The calls are made in other processes, which open what they need themselves."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "loop": None}
+        return {**vars(self), "loop": None, "is_elsewhere": False}
 
     def open(self) -> None:
         """Let the user's object get what it needs, if it has not."""
+        if self.is_elsewhere:
+            return
         if not self._is_open and hasattr(self._owner, "open"):
             self._called(self._owner.open, None)
         self._is_open = True
@@ -65,7 +66,7 @@ class Calls:
     def close(self) -> None:
         """Let it give that back."""
         if self._is_open and hasattr(self._owner, "close"):
-            self._called(self._owner.close, _CLOSE_S)
+            closed(self._owner, lambda: self._called(self._owner.close, CLOSING_S))
         self._is_open = False
 
     def _called(self, function: Callable[[], Any], timeout_s: float | None) -> None:

@@ -16,10 +16,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from anabranch.compiler.rewriting.number_tests import number_test, test_columns
 from anabranch.compiler.rewriting.over_columns import over_columns
 from anabranch.engine.worker.batch import Batch, ColumnBatch
+from anabranch.operators.epoch_context import count_anomaly
+from anabranch.operators.library_operator import NULL_KEY
 from anabranch.program.event_time import LeastWatermark
 from anabranch.program.schema import Schema, to_values
 
@@ -72,22 +75,34 @@ class KeySlots:
         return np.append(self.starts[1:], len(self.order)) - 1
 
 
-def key_slots(batch: Batch, places: Sequence[int]) -> KeySlots | None:
-    """The keys of a batch; None if they are of other types, or null."""
+def key_slots(batch: Batch, places: Sequence[int], *, with_nulls: bool = False) -> KeySlots | None:
+    """The keys of a batch; None if they are of other types, or null where null is no key like others."""
     if not isinstance(batch, ColumnBatch) or not len(batch):
         return None
-    return slots_of_columns([batch.untouched(place) for place in places], len(batch))
+    return slots_of_columns([batch.untouched(place) for place in places], len(batch), with_nulls)
 
 
-def slots_of_columns(columns: Sequence[pa.Array | None], length: int) -> KeySlots | None:
+def group_slots(batch: Batch, places: Sequence[int], null_key: str) -> KeySlots | None:
+    """The keys that an aggregation groups by: null is one of them, unless such tuples are dropped or refused."""
+    return key_slots(batch, places, with_nulls=null_key in ("keep", "seen"))
+
+
+def note_null_keys(operator: str, batch: ColumnBatch, places: Sequence[int], null_key: str) -> None:
+    """Count keys that are null, as an aggregation does that keeps them."""
+    count = sum(batch.array(place).null_count for place in places) if null_key == "keep" else 0
+    if count:
+        count_anomaly(operator, NULL_KEY, count)
+
+
+def slots_of_columns(columns: Sequence[pa.Array | None], length: int, with_nulls: bool = False) -> KeySlots | None:
     """The same of the columns of keys, all of one length; None in place of one whose values somebody was given."""
     codes = np.zeros(length, dtype=np.int64)
     arrays: list[pa.Array] = []
     size = 1
     for array in columns:
-        if array is None or array.null_count or not is_key(array.type):
+        if array is None or (array.null_count and not with_nulls) or not is_key(array.type):
             return None
-        encoded = array.dictionary_encode()
+        encoded = pc.dictionary_encode(array, null_encoding="encode")
         count = max(1, len(encoded.dictionary))
         if size * count > INT_LIMIT:
             return None

@@ -17,13 +17,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from anabranch.compiler.layout.stages import Edge, Step
-from anabranch.engine.pool.pool_run import CallFailed, LoopBlocked
+from anabranch.engine.pool.pool_run import CallFailed
 from anabranch.engine.pool.work import Failed
 from anabranch.engine.worker.elastic_steps import Calls, guarding_of, opened
 from anabranch.errors import OperatorError
 from anabranch.operators.guarding import GuardedElastic
 from anabranch.program.calling import emitted, exact
-from anabranch.program.elastic import ElasticFunction
+from anabranch.program.elastic import ElasticFunction, LoopBlocked
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Port, Process, Route
 from anabranch.program.schema import Row
 

@@ -314,11 +314,14 @@ class RetracedStage:
     def _leave(self, step: Step, row: Row, trail: Trail) -> None:
         if step.refines:
             trail = (*trail, self._number(step, trail))
-        for edge in self._outputs[step.number]:
+        edges, schema = self._outputs[step.number], step.node.schema
+        for edge in edges:
+            # What one reader does to lists, maps and structs, the others do not see; nor does what was sent.
+            mine = exact(schema, row) if schema.has_changeable and (edge.crosses or edge is not edges[-1]) else row
             if edge.crosses:
-                self._sent[edge.number].append((trail, row))
+                self._sent[edge.number].append((trail, mine))
             elif edge.target >= 0:
-                self._consumers[edge.target](row, trail)
+                self._consumers[edge.target](mine, trail)
 
     def _mark(self, step: Step, trail: Trail) -> None:
         """A punctuation that came to a step."""

@@ -23,9 +23,10 @@ from anabranch.engine.worker.key_slots import (
     KeySlots,
     Numbers,
     fits_sum,
+    group_slots,
     is_number,
     is_ordered,
-    key_slots,
+    note_null_keys,
     numbers_of,
     running_maxima,
     running_sums,
@@ -130,10 +131,11 @@ class RunningStep:
 
     def _taken(self, batch: ColumnBatch, node: Node) -> Batch | None:
         schema, shape = node.inputs[0].schema, self._shape
-        slots = key_slots(batch, [schema.names.index(name) for name in shape.key])
+        keys = [schema.names.index(name) for name in shape.key]
+        slots = group_slots(batch, keys, shape.null_key)
         if slots is None:
             return None
-        functions = [self._kind.functions[test][1] for _, _, test in shape.measures if test >= 0]
+        functions = [self._kind.functions[test].function for _, _, test in shape.measures if test >= 0]
         masks = tests_of(functions, schema, batch)
         places = [None if name is None else schema.names.index(name) for _, name, _ in shape.measures]
         arrays = [None if place is None else batch.untouched(place) for place in places]
@@ -154,6 +156,7 @@ class RunningStep:
                 self._table.put(StateBlock(slots.keys, self._forms, state.arrays, ~state.found).kept(state.moved))
                 return None
             made.append(found)
+        note_null_keys(self._kind.operator_name, batch, keys, shape.null_key)
         return self._told(batch, node, slots, state, is_open, made)
 
     def _told(

@@ -18,11 +18,21 @@ from typing import Any
 import numpy as np
 
 from anabranch.engine.worker.batch import ColumnBatch
-from anabranch.engine.worker.key_slots import INT_LIMIT, KeySlots, Timeline, key_slots, since_when, tests_of, waitings
+from anabranch.engine.worker.key_slots import (
+    INT_LIMIT,
+    KeySlots,
+    Timeline,
+    group_slots,
+    note_null_keys,
+    since_when,
+    tests_of,
+    waitings,
+)
 from anabranch.engine.worker.stage_flow import Arrival
 from anabranch.engine.worker.window_columns import TIME_LIMIT, Closed, Fold, are_foldable, has_time, result_columns
 from anabranch.operators.aggregation import Aggregate, Shape
 from anabranch.operators.session_windows import ACCUMULATORS
+from anabranch.operators.window_bounds import representable
 from anabranch.operators.windows import Sessions
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed, Node
@@ -44,7 +54,8 @@ def has_session_columns(node: Node) -> bool:
 
 
 def _gap(logic: Keyed) -> int:
-    gap: int = type(logic.prototype).process.__globals__["GAP"]
+    # Around an operator with an error policy there is another method, of which it is not known: 0, one by one.
+    gap: int = type(logic.prototype).process.__globals__.get("GAP", 0)
     return gap
 
 
@@ -85,8 +96,12 @@ class SessionColumns:
         reached = self._timeline.at(positions)
         if not -TIME_LIMIT < int(times.min()) <= int(times.max()) < TIME_LIMIT or bool((times < reached).any()):
             return None
-        slots = key_slots(batch, [schema.names.index(name) for name in self._shape.key])
-        functions = [self._kind.functions[test][1] for _, _, test in self._shape.measures if test >= 0]
+        is_told = any(name in ("bound end", "bound time") for name, _, _ in self._shape.measures)
+        if is_told and int(times.max()) + self._gap > representable(array.type)[1]:
+            return None
+        keys = [schema.names.index(name) for name in self._shape.key]
+        slots = group_slots(batch, keys, self._shape.null_key)
+        functions = [self._kind.functions[test].function for _, _, test in self._shape.measures if test >= 0]
         masks = None if slots is None else tests_of(functions, schema, batch)
         if slots is None or masks is None:
             return None
@@ -104,7 +119,10 @@ class SessionColumns:
             np.concatenate([np.full(len(held.slots), -INT_LIMIT), reached]),
             len(held.slots),
         )
-        return self._closed(arrival, positions, slots.keys, held, rows, folds)
+        made = self._closed(arrival, positions, slots.keys, held, rows, folds)
+        if made is not None:
+            note_null_keys(self._kind.operator_name, batch, keys, self._shape.null_key)
+        return made
 
     def _state(self, slots: KeySlots) -> _Held:
         """What the keys that have tuples, or become due, have. The latter get slots behind the others."""

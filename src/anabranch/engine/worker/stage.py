@@ -31,7 +31,7 @@ from anabranch.errors import ProgramError
 from anabranch.operators.epoch_context import count_anomaly
 from anabranch.operators.library_operator import NULL_ATTRIBUTE
 from anabranch.program.calling import operator_failed
-from anabranch.program.event_time import END, TimeScale, event_time_of, idle_watermarks
+from anabranch.program.event_time import END, LAST, TimeScale, beyond, event_time_of, idle_watermarks
 from anabranch.program.graph import Punctuate, Spread, Watermark
 
 
@@ -70,6 +70,7 @@ class StageRun:
         self.broadcasts: dict[str, bytes] = {}
         """Operator → its broadcast state, behind the epoch."""
         self._steps = [layout.steps[number] for number in stage.steps]
+        self._last_readers = {layout.edges[s.inputs[0]].source: s.number for s in self._steps if s.inputs}
         self._epoch = epoch
         self._clock_ms = clock_ms
         self._tables = tables
@@ -180,6 +181,8 @@ class StageRun:
     def _passed_on(self, made: Mapping[int, Flow], step: Step) -> Flow:
         edge = self._layout.edges[step.inputs[0]]
         flow = made[edge.source]
+        if self._last_readers[edge.source] != step.number:
+            flow = dataclasses.replace(flow, batch=flow.batch.apart())
         # A union of punctuated streams may lie between the two: it is no step, but removes their punctuations.
         return flow if edge.punctuated or flow.marks is None else dataclasses.replace(flow, marks=None)
 
@@ -266,7 +269,11 @@ class StageRun:
             count_anomaly(node.name, NULL_ATTRIBUTE, column.null_count)
             batch = batch.kept(column.is_valid().to_pylist())
             column = column.drop_null()
-        values = (TimeScale(logic.kind).numbers(column) - logic.lateness) // logic.every * logic.every
+        times = TimeScale(logic.kind).numbers(column)
+        if len(times) and not -LAST <= int(times.min()) <= int(times.max()) <= LAST:
+            at = int(np.flatnonzero((times < -LAST) | (times > LAST))[0])
+            raise operator_failed(node, batch.rows[at], ValueError(beyond(int(times[at]))), self._epoch)
+        values = (times - logic.lateness) // logic.every * logic.every
         start = self._times.value(node.name)
         places = candidates(values, start, node.name in self._times.idle)
         if len(values):

@@ -7,7 +7,6 @@ with a digest, so that a worker that stays alive unpickles a program once and no
 from __future__ import annotations
 
 import dataclasses
-import decimal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -60,7 +59,7 @@ from anabranch.program.event_time import END
 from anabranch.program.graph import Feedback, Keyed, Node, Watermark
 from anabranch.program.model import OutputOrder
 from anabranch.program.options import OVER_COLUMNS
-from anabranch.program.travelling import run_under, unpacked
+from anabranch.program.travelling import Settings, unpacked
 from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
 from anabranch.state.store import StateVersion
@@ -120,7 +119,7 @@ class Program:
         return bytes([[each.name for each in self.sources].index(source.name)])
 
 
-_programs: dict[str, tuple[Program, decimal.Context]] = {}
+_programs: dict[str, tuple[Program, Settings]] = {}
 _lookups = Lookups()
 
 
@@ -169,8 +168,8 @@ class Task:
         if found is None:
             _programs.clear()  # a worker serves one query at a time; what it served before is garbage
             found = _programs[self.digest] = unpacked(self.program)
-        program, context = found
-        run_under(context)
+        program, settings = found
+        settings.hold()
         return program
 
     def context(self) -> EpochContext:

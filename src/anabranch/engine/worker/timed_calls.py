@@ -339,7 +339,7 @@ class TimedCalls:
             again = instance.timer_due
             if again is None:
                 instance.timer_since = None
-            elif again <= due:
+            elif again < due:
                 raise ProgramError(f"operator {self._node.title}: called for the time {due}, it waits for {again}")
             elif again <= self._last_time:
                 self._known[key] = again, instance.timer_since

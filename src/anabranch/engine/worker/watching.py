@@ -26,10 +26,10 @@ from anabranch.errors import ProgramError
 from anabranch.operators.chosen_columns import Select
 from anabranch.operators.joins import StaticEnrich
 from anabranch.operators.key_columns import KeyColumns, WithoutColumns
+from anabranch.operators.library_operator import LibraryOperator
 from anabranch.program.belongings import Belongings
 from anabranch.program.graph import FlatMap, Keyed, Map, Node
 from anabranch.program.model import Declaration, Selectivity, declaration_of
-from anabranch.program.object_parts import is_library
 from anabranch.state.codec import comparable
 
 if TYPE_CHECKING:
@@ -92,10 +92,9 @@ class StageWatch:
 def _code_of(logic: Any) -> list[Any]:
     """What of an operator is the user's: functions that the library calls; or its object, and what makes its state."""
     target = logic.prototype if isinstance(logic, Keyed) else getattr(logic, "function", logic)
-    functions = getattr(target, "functions", None)
-    if functions is not None and is_library(type(target).__module__):
-        return [function for _, function in functions]
     fields = logic.fields if isinstance(logic, Keyed) else ()
+    if isinstance(target, LibraryOperator):
+        return [*(each for _, each in target.users_code()), *(field.factory for field in fields)]
     return [target, *(field.factory for field in fields), *(field.default for field in fields)]
 
 

@@ -27,9 +27,10 @@ from anabranch.engine.worker.key_slots import (
     Numbers,
     Timeline,
     fits_sum,
+    group_slots,
     is_number,
     is_ordered,
-    key_slots,
+    note_null_keys,
     numbers_of,
     since_when,
     starting,
@@ -41,6 +42,7 @@ from anabranch.operators.aggregation import Aggregate, Shape
 from anabranch.operators.epoch_context import count_anomaly
 from anabranch.operators.library_operator import LATE
 from anabranch.operators.shared_windows import CLOSE
+from anabranch.operators.window_bounds import representable
 from anabranch.operators.windows import EventTime
 from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed, Node
@@ -50,6 +52,7 @@ from anabranch.program.schema import Schema, to_values
 TIME_LIMIT = 2**60
 _STAMPS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _KINDS = ("count", "sum", "avg", "min", "max", "bound start", "bound end", "bound time", "bound emission")
+_BOUNDS = ("bound start", "bound end", "bound time")
 
 
 def has_window_columns(node: Node) -> bool:
@@ -121,6 +124,16 @@ class WindowColumns:
         self._is_paned = self._many > 1
         self._field = "panes" if self._is_paned else "windows"
         self._timeline = timeline
+        policy = self._shape.window.policy
+        assert isinstance(policy, EventTime)
+        is_told = any(name in _BOUNDS for name, _, _ in self._shape.measures)
+        self._bounds = representable(node.inputs[0].schema.type_of(policy.attribute)) if is_told else None
+
+    def _has_bounds(self, panes: np.ndarray) -> bool:
+        """Whether the column can hold the bounds of all windows of some panes."""
+        assert self._bounds is not None
+        first, last = (int(panes.min()) - self._many + 1) * self._shape.step, int(panes.max()) * self._shape.step
+        return self._bounds[0] <= first and last + self._shape.width <= self._bounds[1]
 
     def _gone(self, now: Any) -> Any:
         """The last window that is closed when time has come so far."""
@@ -143,11 +156,14 @@ class WindowColumns:
         positions = np.array(batch.positions, dtype=np.int64)
         gone = self._gone(self._timeline.at(positions))
         panes = times // self._shape.step
+        if self._bounds is not None and not self._has_bounds(panes):
+            return None
         late = panes <= gone
         if self._is_paned and bool(((panes - self._many < gone) & ~late).any()):
             return None  # late for some of its windows
-        slots = key_slots(batch, [schema.names.index(name) for name in self._shape.key])
-        functions = [self._kind.functions[test][1] for _, _, test in self._shape.measures if test >= 0]
+        keys = [schema.names.index(name) for name in self._shape.key]
+        slots = group_slots(batch, keys, self._shape.null_key)
+        functions = [self._kind.functions[test].function for _, _, test in self._shape.measures if test >= 0]
         masks = None if slots is None else tests_of(functions, schema, batch)
         if slots is None or masks is None:
             return None
@@ -158,6 +174,7 @@ class WindowColumns:
         made = working.closed(arrival, positions)
         if made is None:
             return None
+        note_null_keys(self._kind.operator_name, batch, keys, self._shape.null_key)
         if late.any():
             count_anomaly(self._kind.operator_name, LATE, int(late.sum()))
         return made

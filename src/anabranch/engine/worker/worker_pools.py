@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any
 from anabranch.engine.pool.dispatch import Pool
 from anabranch.engine.pool.level_controller import LevelController
 from anabranch.engine.pool.neighbours import Neighbours
-from anabranch.engine.pool.pool_run import LoopBlocked
 from anabranch.engine.pool.work import Crew
 from anabranch.engine.reports import ElasticReport
 from anabranch.engine.worker.accumulating_step import BlockCalls, accumulating_step
@@ -40,7 +39,7 @@ from anabranch.engine.worker.elastic_steps import Calls, elastic_step
 from anabranch.engine.worker.unordered_step import UnorderedStep
 from anabranch.errors import OperatorError
 from anabranch.operators.accumulation import accumulation_of
-from anabranch.program.elastic import Concurrency, settings_of
+from anabranch.program.elastic import Concurrency, LoopBlocked, settings_of
 from anabranch.program.graph import Node
 
 if TYPE_CHECKING:
@@ -214,6 +213,7 @@ class Pools:
         settings = calls.settings
         controller = controller_for(settings)
         name = note_name(node)
+        Neighbours.sweep(self._notes.directory)
         memory = self._notes.newest(name)
         if memory is not None:
             with contextlib.suppress(KeyError, TypeError, ValueError):  # of another version of this library
@@ -231,6 +231,7 @@ class Pools:
             crew = LoopCrew(calls.one, self._loop.get())
         elif settings.kind == "processes" and has_lock():
             crew = ProcessCrew(calls, calls.values, node.name)
+            calls.is_elsewhere = True
         else:
             crew = ThreadCrew(calls.many, node.name)
         notes = self._notes
@@ -255,5 +256,4 @@ def has_lock() -> bool:
 
 def _closed(pool: Pool, calls: Calls | BlockCalls) -> None:
     pool.close()
-    with contextlib.suppress(Exception):  # nobody is left to tell it to
-        calls.close()
+    calls.close()

@@ -49,6 +49,7 @@ class SimulatedCrew:
         self._cost, self._one = cost, one
         self._reception_s, self._queue_s, self._crowding = reception_s, queue_s, crowding
         self.is_slow_to_hand_over = is_slow_to_hand_over
+        self.is_blocked = False
         self._work: deque[Chunk] = deque()
         self._in_hand: set[Chunk] = set()
         self._lost: set[Chunk] = set()
@@ -58,6 +59,9 @@ class SimulatedCrew:
     @property
     def busy(self) -> int:
         return len(self._in_hand)
+
+    def give_up_left(self) -> None:
+        """A simulated call always returns."""
 
     @property
     def hanging(self) -> int:
