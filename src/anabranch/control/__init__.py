@@ -6,6 +6,7 @@ General layout, in the order the data flows:
     signals.py              epochs as measured → per region and adaptation period an Observation
     observation.py          what a controller is told
     elastic_options.py      what a user can say about it
+    bounds.py               how few and how many channels there may be
     controller.py           the one interface: pinning, bounds, log, restart, around a policy
       default_policy.py       ours (default_options.py; policy_memory.py: what it remembers, and what that says;
                               capacity_memory.py: what so many channels could do; scaling_law.py: what follows for

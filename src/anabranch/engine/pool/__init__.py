@@ -9,7 +9,8 @@ elastic_call.py      an elastic function called by one thread: what the calls me
 work.py              a chunk of calls on its way through a pool
 thread_crew.py       workers that are threads: created, suspended, woken, never destroyed
 process_crew.py      workers that are processes, for code that holds the interpreter's lock
-process_worker.py    what runs in such a process
+companion.py         such a process: begun, asked, let go, killed
+process_worker.py    what runs in it
 loop_crew.py         calls in flight on one event loop
 level_controller.py  what a pool asks of whoever decides on its level
 metering.py          periods that mean something, the rate of each, how long calls take
