@@ -98,15 +98,20 @@ def read_until_settled(reading: Reading, fields: tuple[StateField, ...], once: C
         reading.unknown(None, f"{INTERNAL}: {type(problem).__name__}: {problem}")
 
 
-def _begin_pass(reading: Reading, fields: tuple[StateField, ...]) -> None:
-    reading.passes += 1
-    reading.facts.emissions.clear()
+def _begin_function(reading: Reading) -> None:
+    """Nothing is left of the function that was read before."""
     reading.returns.clear()
     reading.outliving.clear()
     reading.active.clear()
     reading.flow.variables.clear()
     reading.flow.least = reading.flow.most = 0
     reading.flow.alive = True
+
+
+def _begin_pass(reading: Reading, fields: tuple[StateField, ...]) -> None:
+    reading.passes += 1
+    reading.facts.emissions.clear()
+    _begin_function(reading)
     for field in fields:
         _keep_first(reading, field)
     for identity, name in reading.keyed.items():
@@ -161,12 +166,7 @@ def _read_beside(reading: Reading, other: Beside) -> None:
     reading.call(method, [row] if other.takes_tuple else [], {}, reading.start)
     reading.facts, reading.schema = facts, schema
     reading.operator = operator
-    reading.returns.clear()
-    reading.outliving.clear()
-    reading.active.clear()
-    reading.flow.variables.clear()
-    reading.flow.least = reading.flow.most = 0
-    reading.flow.alive = True
+    _begin_function(reading)
 
 
 def _hand_over_result(reading: Reading) -> None:
