@@ -2,7 +2,7 @@
 
     python -m benchmarks merger_speed [--mini]
 
-Per-item calls of `push`, which is how elastic operators and the simulator use it. *steady*: items come in the
+Per-item calls of `push`, which is how the papers' machine uses it. *steady*: items come in the
 order of their numbers; *jittered*: each may be overtaken by up to 64 items of other channels; *batched*: the
 jittered arrivals in `push_many` calls of 64.
 """
@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.engine.merging.merger import make_merger
-from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.merging.merger import make_merger
+from anabranch.papers.merging.ordering import Strategy
 from anabranch.papers.streaming.channel import Channel
 from anabranch.papers.streaming.splitter import Splitter
 

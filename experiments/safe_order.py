@@ -22,11 +22,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from anabranch.engine.merging.merger import make_merger
-from anabranch.engine.merging.ordering import OrderViolation, Strategy
-from anabranch.engine.merging.strategies import ordering_strategy
 from anabranch.engine.worker.packets import merge, pack, route, unpack
 from anabranch.papers.machine.costs import zipf
+from anabranch.papers.merging.merger import make_merger
+from anabranch.papers.merging.ordering import OrderViolation, Strategy
+from anabranch.papers.merging.strategies import ordering_strategy
 from anabranch.papers.streaming.channel import Channel
 from anabranch.papers.streaming.splitter import Splitter
 from anabranch.partitioning.function import PartitioningFunction

@@ -52,7 +52,6 @@ for part in ("cli", "testing", "sim"):
 PURE = {"program", "operators", "compiler", "partitioning", "control", "papers"}
 # The engine reads clocks and writes files, but for these.
 PURE_MODULES = {
-    "anabranch.engine.merging",
     "anabranch.engine.sequential",
     "anabranch.engine.worker.batches",
     "anabranch.engine.worker.packets",
@@ -145,7 +144,7 @@ def running_nodes(source: str) -> list[ast.AST]:
 
 
 def imports(source: str, module: str) -> Iterator[Import]:
-    """What the module imports when it runs, inside functions too. `module` is ``anabranch.engine.merging.merger``, or
+    """What the module imports when it runs, inside functions too. `module` is ``anabranch.engine.worker.packets``, or
     ``anabranch.operators.__init__`` for a package: relative imports count from there."""
     for node in running_nodes(source):
         if isinstance(node, ast.Import):
@@ -662,16 +661,16 @@ def test_pure_layers_reach_nothing_impure_of_ours() -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("anabranch.engine.merging.merger", "from anabranch.spark import session"),
-        ("anabranch.engine.merging.merger", "import anabranch.api.stream"),
-        ("anabranch.engine.merging.merger", "from anabranch import spark"),
-        ("anabranch.engine.merging.merger", "from anabranch import agg"),
-        ("anabranch.engine.merging.merger", "import anabranch"),
+        ("anabranch.engine.worker.packets", "from anabranch.spark import session"),
+        ("anabranch.engine.worker.packets", "import anabranch.api.stream"),
+        ("anabranch.engine.worker.packets", "from anabranch import spark"),
+        ("anabranch.engine.worker.packets", "from anabranch import agg"),
+        ("anabranch.engine.worker.packets", "import anabranch"),
         ("anabranch.operators.joins", "from ..api import stream"),
         ("anabranch.operators.joins", "from .. import spark"),
         ("anabranch.operators.__init__", "from ..state import store"),
         ("anabranch.compiler.inner.deep", "from ...api import stream"),
-        ("anabranch.engine.merging.merger", "def late():\n    from anabranch.spark import session"),
+        ("anabranch.engine.worker.packets", "def late():\n    from anabranch.spark import session"),
         ("anabranch.control.elastic", "from anabranch.papers.machine import world"),
         ("anabranch.state.changelog", "from anabranch.spark import sinks"),
         ("anabranch.engine.driver.runner", "from anabranch.api.stream import Stream"),
@@ -693,10 +692,10 @@ def test_an_import_from_a_layer_above_is_found(module: str, source: str) -> None
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("anabranch.engine.merging.merger", "from anabranch.errors import AnabranchError\nfrom . import packet"),
-        ("anabranch.engine.merging.merger", "from anabranch.program.hashing import stable_hash"),
-        ("anabranch.engine.merging.merger", "if TYPE_CHECKING:\n    from anabranch.api import Stream"),
-        ("anabranch.engine.merging.merger", "import numpy as np\nimport anabranchlike"),
+        ("anabranch.engine.worker.packets", "from anabranch.errors import AnabranchError\nfrom . import packet"),
+        ("anabranch.engine.worker.packets", "from anabranch.program.hashing import stable_hash"),
+        ("anabranch.engine.worker.packets", "if TYPE_CHECKING:\n    from anabranch.api import Stream"),
+        ("anabranch.engine.worker.packets", "import numpy as np\nimport anabranchlike"),
         ("anabranch.papers.machine.world", "from anabranch.control import elastic\nfrom anabranch.state import store"),
         ("anabranch.api.stream", "from anabranch.spark import session\nfrom ..compiler import graph"),
         ("anabranch.engine.driver.runner", "from anabranch.state import store\nfrom ..operators import joins"),

@@ -324,13 +324,37 @@ def _computed(t):
     return t.but(k=t.k + t.k)
 
 
-@pytest.mark.parametrize("replaces", [_constant, _computed])
+def _named_like_a_choice(t):
+    return t.but(k=t.k + " if or and ")
+
+
+def _chosen_from_others(t):
+    return t.but(k="a" if t.k == "z" else "b")
+
+
+@pytest.mark.parametrize("replaces", [_constant, _computed, _named_like_a_choice, _chosen_from_others])
 def test_a_declared_forwarding_that_the_code_replaces_is_refused(replaces):
     import anabranch as ab
 
     stream = ab.from_rows([("a", 1)], "k string, x long").map(ab.model(forwards=("k",))(replaces))
     with pytest.raises(ProgramError, match="declared to forward 'k', but it emits"):
         analyse(stream._node)
+
+
+def _chosen(t):
+    return t.but(k=t.k if t.x > 0 else "z")
+
+
+def _nested(t):
+    return t.but(k=("z" if t.x < 0 else t.k) or "y")
+
+
+@pytest.mark.parametrize("may_copy", [_chosen, _nested])
+def test_a_declared_forwarding_that_the_code_may_keep_is_believed(may_copy):
+    import anabranch as ab
+
+    stream = ab.from_rows([("a", 1)], "k string, x long").map(ab.model(forwards=("k",))(may_copy))
+    assert analyse(stream._node).forwards("k") == "k"
 
 
 def test_a_method_replaced_on_the_object_is_refused():

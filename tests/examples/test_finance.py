@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.merging.ordering import Strategy
 from anabranch.papers.safe_plan import Joint, Routing
 from examples.finance import LINES, generate, program
 from tests.examples.checks import CHANNELS, assert_parallel_is_sequential, built, exact, on_spark, paper_plan

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
-from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.merging.ordering import Strategy
 from anabranch.papers.safe_plan import Joint, Routing
 from anabranch.papers.safe_regions import Rules
 from examples.network_breakins import LINES, generate, program

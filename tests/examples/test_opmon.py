@@ -5,7 +5,7 @@ import functools
 import pytest
 
 import anabranch as ab
-from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.merging.ordering import Strategy
 from anabranch.papers.safe_plan import Joint, Routing
 from examples.opmon import USAGE, generate, program
 from tests.examples.checks import CHANNELS, assert_parallel_is_sequential, built, exact, on_spark, paper_plan

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import anabranch as ab
-from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.merging.ordering import Strategy
 from anabranch.papers.safe_plan import Joint, Routing
 from examples.pagerank import BLOCKS, generate, program, web
 from tests.examples.checks import CHANNELS, assert_parallel_is_sequential, built, exact, on_spark, paper_plan

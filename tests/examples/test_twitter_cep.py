@@ -6,7 +6,7 @@ import re
 import pytest
 
 import anabranch as ab
-from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.merging.ordering import Strategy
 from anabranch.papers.safe_plan import Joint, Routing
 from examples.twitter_cep import LINES, generate, program
 from tests.examples.checks import CHANNELS, assert_parallel_is_sequential, built, exact, on_spark, paper_plan

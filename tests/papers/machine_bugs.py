@@ -17,10 +17,10 @@ import numpy as np
 from anabranch.control.decision import Proposal
 from anabranch.control.default_policy import DefaultPolicy
 from anabranch.control.policy_memory import PolicyMemory
-from anabranch.engine.merging.merger_indexed import IndexedMerger
-from anabranch.engine.merging.merger_numbered import NumberedMerger, RelaxedMerger, StrictMerger
-from anabranch.engine.merging.merger_round_robin import RoundRobinMerger
 from anabranch.papers.machine import flows
+from anabranch.papers.merging.merger_indexed import IndexedMerger
+from anabranch.papers.merging.merger_numbered import NumberedMerger, RelaxedMerger, StrictMerger
+from anabranch.papers.merging.merger_round_robin import RoundRobinMerger
 from anabranch.papers.streaming import migration as migration_module
 from anabranch.papers.streaming.migration import Migration, Moves
 from anabranch.partitioning.function import PartitioningFunction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.merging.ordering import Strategy
 from anabranch.papers.safe_plan import Joint, Routing, safe_plan
 from anabranch.papers.safe_regions import Rules
 from anabranch.program.graph import Feedback, Port, Route

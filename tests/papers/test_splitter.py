@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.engine.merging.ordering import Numbered, OrderViolation, Strategy
-from anabranch.engine.merging.punctuation import OutputPort, Punctuation
+from anabranch.papers.merging.ordering import Numbered, OrderViolation, Strategy
+from anabranch.papers.merging.punctuation import OutputPort, Punctuation
 from anabranch.papers.streaming.channel import Channel
 from anabranch.papers.streaming.splitter import ShuffleSplitter, Splitter
 

@@ -9,9 +9,9 @@ import statistics
 import numpy as np
 import pytest
 
+from anabranch.papers.resources.improve import improved, optimum
 from anabranch.partitioning.allocating.allocate import baseline, correlated, even
 from anabranch.partitioning.allocating.allocation_problem import AllocationProblem, correlations_of, score
-from anabranch.partitioning.allocating.improve import improved, optimum
 from anabranch.partitioning.allocating.repair import handed_over, repaired
 
 CASES = int(os.environ.get("ALLOCATION_CASES", "60"))

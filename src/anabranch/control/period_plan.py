@@ -36,8 +36,6 @@ class BundleStatistics:
     """In slots: CPU seconds of operators over seconds."""
     rows: float = 0.0
     state_bytes: int = 0
-    memory_bytes: int = 0
-    """Of state that its tuples touched."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,5 +15,4 @@ worker/         what runs in tasks
 driver/         what runs between them: the epoch's course, its commit, adaptation
 verifying/      running a sample of keys again, as one thread would
 pool/           elastic operators: several calls of a function under way at once
-merging/        putting in order what several workers give out of order
 """

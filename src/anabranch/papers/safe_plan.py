@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from anabranch.compiler.compile import in_order, models_of
 from anabranch.compiler.layout.chains import Border, Draft, Formation, Graph
-from anabranch.engine.merging.ordering import Strategy
-from anabranch.engine.merging.strategies import ordering_strategy
+from anabranch.papers.merging.ordering import Strategy
+from anabranch.papers.merging.strategies import ordering_strategy
 from anabranch.papers.safe_regions import Ban, Rules, form_regions
 from anabranch.program.graph import Node, Source
 from anabranch.program.model import Key, Model, Property, Selectivity, State

@@ -89,14 +89,6 @@ class SimulatedRun:
         channels = self.channels(region)
         return round(median(channels[-max(1, len(channels) // 3) :])) if channels else 0
 
-    def settled_s(self, region: str) -> float:
-        """From when on the number of channels did not change any more."""
-        last = 0.0
-        for before, after in zip(self.epochs, self.epochs[1:], strict=False):
-            if before.channels.get(region) != after.channels.get(region):
-                last = after.started_s
-        return last
-
     def summary(self, rows: int = 20) -> str:
         """A table for people, of about so many rows."""
         changes = [(epoch, change) for epoch in self.epochs for change in epoch.changes]

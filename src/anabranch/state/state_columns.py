@@ -32,7 +32,6 @@ ARROW_TYPES: dict[type, pa.DataType] = {
 """Python types whose values a column of the Arrow type gives back."""
 
 PLAIN = b"plain"
-CODEC = b"codec"
 _TUPLE = b"tuple"
 _TUPLES = b"tuples"
 _NUMBERS = b"numbers"

@@ -18,7 +18,6 @@ from anabranch.compiler.reading.kinds import static_attribute
 from anabranch.compiler.reading.read_operator import Beside
 from anabranch.compiler.rewriting.managed_state import rewrite
 from anabranch.errors import ProgramError
-from anabranch.operators.timers import TIMER_FIELDS
 from anabranch.program.elastic import user_function
 from anabranch.program.elsewhere import held_elsewhere
 from anabranch.program.graph import (
@@ -221,16 +220,11 @@ def _emitting_between(node: Node, model: Model, others: list[Inference]) -> Mode
         blocks=blocks,
         inputs=inputs,
         unfollowed=model.unfollowed or told_unfollowed(trusted, node.logic.prototype),
-        notes=tuple(note for note in model.notes if not _is_about_timers(note)),
+        # What our timers do is not the user's code.
+        notes=tuple(note for note in model.notes if note.location is None or not is_ours(note.location.file)),
         selectivity=Property(Selectivity.ANY, f"it may emit {when}", here),
         forwarding=Property({}, f"what it emits {when} comes from no tuple", here),
     )
-
-
-def _is_about_timers(note: Property) -> bool:
-    """Whether a note is about what our timers do, not the user's code."""
-    ours = note.location is not None and is_ours(note.location.file)
-    return ours or any(field in note.reason for field in TIMER_FIELDS)
 
 
 def _is_called(logic: Process) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 
 from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.reading.facts import Emission
 from anabranch.compiler.reading.reading_state import Reading
-from anabranch.compiler.reading.values import ROW_TYPES, TUPLE, NoneType, Value
+from anabranch.compiler.reading.values import ROW_TYPES, TUPLE, NoneType, Value, column_text
 from anabranch.program.schema import Schema
 
 
@@ -54,9 +55,20 @@ def _note_replaced(found: Inference, reading: Reading, emission: Emission, schem
         text = part.text
         if name not in schema or text is None or text.column == name:
             continue
-        chosen = name in text.columns and any(word in text.source for word in (" if ", " or ", " and "))
-        if not chosen:
+        if column_text(name) not in _choices(ast.parse(text.source, mode="eval").body):
             found.replaced.setdefault(name, (text.source, emission.location))
+
+
+def _choices(expression: ast.expr) -> set[str]:
+    """What an expression may be, where it only chooses: of `a if c else b`, a and b."""
+    match expression:
+        case ast.IfExp(body=first, orelse=second):
+            parts = [first, second]
+        case ast.BoolOp(values=values):
+            parts = values
+        case _:
+            return {ast.unparse(expression)}
+    return set().union(*map(_choices, parts))
 
 
 def _copied(reading: Reading, value: Value, schema: Schema, output: Schema) -> dict[str, str]:

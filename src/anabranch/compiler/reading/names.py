@@ -9,8 +9,6 @@ from typing import Any
 from anabranch.compiler.reading.reading_state import ExpressionHandlers, Reading
 from anabranch.compiler.reading.values import NOTHING, UNKNOWN, Callback, LocalFunction, Value, constant, join
 
-_HANDLERS: dict[type, str] = {}
-
 
 def not_followed(reading: Reading, node: ast.AST) -> Value:
     return reading.unknown(node, f"uses {type(node).__name__}, which is not followed")

@@ -122,7 +122,6 @@ class _StepWatch:
         self._declared = declared
         self._table = table
         self._epoch = epoch
-        self._takes_arrivals = step.takes_arrivals
         self.left = tuples
 
     def before(self, batch: Batch) -> None:

@@ -8,7 +8,7 @@ General layout, in the order the data flows:
     description.py   what a world is made of: frozen data
     costs.py machine_operators.py                  costs, keys, sizes; what channels compute
     machine_source.py links.py machine_hosts.py    tuples as they arrive; bounded queues with delay; shared machines
-    nodes.py         splitter, channel (papers/streaming) and merger (engine/merging) with time added
+    nodes.py         splitter, channel (papers/streaming) and merger (papers/merging) with time added
     stores.py        keyed state, donated and collected as papers/streaming/migration.py says
     machine_regions.py   what outlives a generation: function, planner, controller, accounts
     flows.py         generations: drain, migrate, go on; failures and recovery (wiring.py builds their nodes)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from anabranch.control.bounds import Bounds
 from anabranch.control.controller import Policy
-from anabranch.engine.merging.ordering import Strategy
 from anabranch.papers.machine.costs import CostSpread, finite
+from anabranch.papers.merging.ordering import Strategy
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.partitioning.placing.planner import PlannerSettings
 from anabranch.partitioning.resources import Resources

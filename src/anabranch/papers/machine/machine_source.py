@@ -7,10 +7,10 @@ from collections import deque
 
 import numpy as np
 
-from anabranch.engine.merging.punctuation import Punctuation
 from anabranch.papers.machine.costs import gaps, zipf
 from anabranch.papers.machine.description import MachineSource
 from anabranch.papers.machine.machine_operators import MODULUS, Value
+from anabranch.papers.merging.punctuation import Punctuation
 
 _BLOCK = 4096
 _STEPS_MAX = 100_000  # after so many steps without a tuple none is expected any more

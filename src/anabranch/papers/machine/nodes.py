@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine.merging.merger_base import Merger
-from anabranch.engine.merging.punctuation import Punctuation
 from anabranch.papers.machine.links import MARKER, Link, WorldClock
 from anabranch.papers.machine.machine_hosts import HostState
+from anabranch.papers.merging.merger_base import Merger
+from anabranch.papers.merging.punctuation import Punctuation
 from anabranch.papers.streaming.channel import Channel
 from anabranch.papers.streaming.splitter import ShuffleSplitter, Splitter
 

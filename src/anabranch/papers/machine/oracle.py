@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.engine.merging.punctuation import Punctuation
 from anabranch.papers.machine.description import WorldDescription
 from anabranch.papers.machine.machine_operators import emitter, result_of, step
+from anabranch.papers.merging.punctuation import Punctuation
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine.merging.merger import make_merger
 from anabranch.papers.machine.links import Link
 from anabranch.papers.machine.machine_hosts import place
 from anabranch.papers.machine.nodes import ChannelNode, MergerNode, SplitterNode
+from anabranch.papers.merging.merger import make_merger
 from anabranch.papers.streaming.channel import Channel
 from anabranch.papers.streaming.splitter import ShuffleSplitter, Splitter
 

@@ -4,7 +4,7 @@
 
 The number makes the order of simultaneous events that of their scheduling, so a run is decided by its
 description, its seed and the code. Nothing here decides anything about channels, order or keys: that is
-the code of papers/streaming, engine/merging, partitioning/ and control/.
+the code of papers/streaming, papers/merging, partitioning/ and control/.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import numpy as np
 
 from anabranch.control.controller import Rescale
 from anabranch.control.decision import Decision
-from anabranch.engine.merging.punctuation import Punctuation
 from anabranch.papers.machine.costs import jitters
 from anabranch.papers.machine.description import Rescaling, WorldDescription
 from anabranch.papers.machine.flows import MachineFlow
@@ -27,6 +26,7 @@ from anabranch.papers.machine.links import Link, WorldClock
 from anabranch.papers.machine.machine_hosts import HostState
 from anabranch.papers.machine.machine_source import SourceState
 from anabranch.papers.machine.result import MigrationRecord, RegionSample, Result, Sample
+from anabranch.papers.merging.punctuation import Punctuation
 
 
 class StandStill(RuntimeError):  # noqa: N818 — it names what happened

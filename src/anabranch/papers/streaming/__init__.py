@@ -1,4 +1,4 @@
-"""The regions of *Safe* and *Elastic*; the mergers behind them are those of `engine/merging`.
+"""The regions of *Safe* and *Elastic*; the mergers behind them are those of `papers/merging`.
 
 splitter.py    one stream in, a channel and a wire item out for every tuple
 channel.py     runs the operators, keeps the numbers

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from anabranch.engine.merging.ordering import Numbered, OrderViolation, Strategy
-from anabranch.engine.merging.punctuation import OutputPort, Punctuation
+from anabranch.papers.merging.ordering import Numbered, OrderViolation, Strategy
+from anabranch.papers.merging.punctuation import OutputPort, Punctuation
 
 Process = Callable[[Any], Iterable[Any]]
 Flush = Callable[[Punctuation], Iterable[tuple[int, Any]]]

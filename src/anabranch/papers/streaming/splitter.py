@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.engine.merging.ordering import Numbered, OrderViolation, Strategy
-from anabranch.engine.merging.punctuation import Punctuation
+from anabranch.papers.merging.ordering import Numbered, OrderViolation, Strategy
+from anabranch.papers.merging.punctuation import Punctuation
 
 Route = Callable[[Any], int]
 Sends = list[tuple[int, Any]]

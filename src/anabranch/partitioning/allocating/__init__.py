@@ -8,7 +8,6 @@ on hosts whose own groups are idle then, that is, whose loads are correlated as 
                             correlations and loads from what was measured period by period
     allocate.py             three ways of the paper: baseline, even, correlated (Algorithm 3)
     repair.py               what is moved when owners, loads or hosts have changed: a few standbys, never all
-    improve.py              ours: local improvement, where constraint 2 binds; and the optimum of small cases
 
 How it is used, once a period:
 

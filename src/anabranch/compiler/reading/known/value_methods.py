@@ -18,7 +18,6 @@ import statistics
 import string
 import struct
 import types
-import zoneinfo
 from io import StringIO
 from random import Random
 from uuid import UUID
@@ -26,7 +25,7 @@ from uuid import UUID
 import numpy as np
 
 from anabranch.compiler.reading.known.effects import BOOL, BYTES, FLOAT, INT, STR, only
-from anabranch.compiler.reading.values import PLAIN, Iterator, NoneType, Plain, Types
+from anabranch.compiler.reading.values import PLAIN, SCALARS, Iterator, NoneType, Plain, Types
 from anabranch.program.object_pieces import CHANGING, PIECES
 from anabranch.program.schema import Row
 
@@ -84,23 +83,7 @@ MUTATORS: dict[type, set[str]] = {
     **{
         kind: set()
         for kind in (
-            NoneType,
-            bool,
-            int,
-            float,
-            complex,
-            str,
-            bytes,
-            range,
-            datetime.datetime,
-            datetime.date,
-            datetime.time,
-            datetime.timedelta,
-            datetime.timezone,
-            decimal.Decimal,
-            fractions.Fraction,
-            UUID,
-            zoneinfo.ZoneInfo,
+            *SCALARS,
             ipaddress.IPv4Network,
             ipaddress.IPv6Network,
             ipaddress.IPv4Interface,
@@ -109,7 +92,6 @@ MUTATORS: dict[type, set[str]] = {
             ipaddress.IPv4Address,
             ipaddress.IPv6Address,
             statistics.NormalDist,
-            type(...),
         )
     },
 }

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.engine.merging.ordering import Numbered, Strategy
-from anabranch.engine.merging.punctuation import Punctuation
+from anabranch.papers.merging.ordering import Numbered, Strategy
+from anabranch.papers.merging.punctuation import Punctuation
 
 _BEHIND_ALL = (10**9,)
 

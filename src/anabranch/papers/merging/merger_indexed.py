@@ -30,9 +30,9 @@ from __future__ import annotations
 from heapq import heappop, heappush, heapreplace
 from typing import Any
 
-from anabranch.engine.merging.merger_base import Merger
-from anabranch.engine.merging.ordering import Numbered, Strategy
-from anabranch.engine.merging.punctuation import Punctuation
+from anabranch.papers.merging.merger_base import Merger
+from anabranch.papers.merging.ordering import Numbered, Strategy
+from anabranch.papers.merging.punctuation import Punctuation
 
 Key = tuple[float, tuple[float, ...]]
 

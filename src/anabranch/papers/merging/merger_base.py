@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from anabranch.engine.merging.ordering import OrderViolation, Strategy
+from anabranch.papers.merging.ordering import OrderViolation, Strategy
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.engine.merging.merger import make_merger
-from anabranch.engine.merging.ordering import Strategy
-from anabranch.engine.merging.punctuation import Punctuation
+from anabranch.papers.merging.merger import make_merger
+from anabranch.papers.merging.ordering import Strategy
+from anabranch.papers.merging.punctuation import Punctuation
 from anabranch.papers.streaming.channel import Channel
 from anabranch.papers.streaming.splitter import ShuffleSplitter, Splitter
 

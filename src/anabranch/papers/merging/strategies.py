@@ -12,7 +12,7 @@ round-robin, which numbers nothing, is not enough.
 
 from __future__ import annotations
 
-from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.merging.ordering import Strategy
 from anabranch.program.model import Selectivity
 
 

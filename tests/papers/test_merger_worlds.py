@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.merging.merger import make_merger
-from anabranch.engine.merging.ordering import Numbered, Strategy
-from anabranch.engine.merging.punctuation import Punctuation
+from anabranch.papers.merging.merger import make_merger
+from anabranch.papers.merging.ordering import Numbered, Strategy
+from anabranch.papers.merging.punctuation import Punctuation
 
 WINDOW, PULSE = Punctuation.WINDOW, Punctuation.PULSE
 

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from anabranch.engine.merging.merger import make_merger
-from anabranch.engine.merging.ordering import Numbered, OrderViolation, Strategy
-from anabranch.engine.merging.punctuation import Punctuation
+from anabranch.papers.merging.merger import make_merger
+from anabranch.papers.merging.ordering import Numbered, OrderViolation, Strategy
+from anabranch.papers.merging.punctuation import Punctuation
 
 WINDOW, FINAL, PULSE = Punctuation.WINDOW, Punctuation.FINAL, Punctuation.PULSE
 NUMBERED = [Strategy.SEQUENCE, Strategy.STRICT, Strategy.RELAXED, Strategy.INDEXED]

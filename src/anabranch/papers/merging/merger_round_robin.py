@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from anabranch.engine.merging.merger_base import Merger
-from anabranch.engine.merging.ordering import Strategy
-from anabranch.engine.merging.punctuation import Punctuation
+from anabranch.papers.merging.merger_base import Merger
+from anabranch.papers.merging.ordering import Strategy
+from anabranch.papers.merging.punctuation import Punctuation
 
 
 class RoundRobinMerger(Merger):

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.engine.merging.merger import make_merger
-from anabranch.engine.merging.ordering import Strategy
-from anabranch.engine.merging.punctuation import Punctuation
+from anabranch.papers.merging.merger import make_merger
+from anabranch.papers.merging.ordering import Strategy
+from anabranch.papers.merging.punctuation import Punctuation
 from anabranch.papers.streaming.channel import Channel
 from anabranch.papers.streaming.splitter import Splitter
-from tests.engine.merging_world import Burst, Jump, RunningSum, Stateless, cycle, sequential
+from tests.papers.merging_world import Burst, Jump, RunningSum, Stateless, cycle, sequential
 
 KEYS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 50)), max_size=80)
 PICKS = st.lists(st.integers(0, 60), max_size=150)

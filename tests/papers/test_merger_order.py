@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.engine.merging.merger import make_merger
-from anabranch.engine.merging.ordering import Numbered, Strategy
-from anabranch.engine.merging.punctuation import Punctuation
+from anabranch.papers.merging.merger import make_merger
+from anabranch.papers.merging.ordering import Numbered, Strategy
+from anabranch.papers.merging.punctuation import Punctuation
 from anabranch.papers.streaming.channel import Channel
 from anabranch.papers.streaming.splitter import Splitter
-from tests.engine.merging_oracle import released_by_now
-from tests.engine.merging_world import Burst, Jump, Network, Region, RunningSum, Stateless, cycle, sequential
+from tests.papers.merging_oracle import released_by_now
+from tests.papers.merging_world import Burst, Jump, Network, Region, RunningSum, Stateless, cycle, sequential
 
 WINDOW, FINAL, PULSE = Punctuation.WINDOW, Punctuation.FINAL, Punctuation.PULSE
 

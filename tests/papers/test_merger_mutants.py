@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.merging import merger, merger_indexed, merger_numbered, merger_round_robin
-from anabranch.engine.merging.ordering import Numbered, OrderViolation, Strategy
-from anabranch.engine.merging.punctuation import Punctuation
-from tests.engine.merging_world import Burst, Jump, Network, Region, RunningSum, Stateless, cycle, sequential
-from tests.engine.test_merger_memory import Deaf
-from tests.engine.test_merger_order import arrivals_of, check_earliness
+from anabranch.papers.merging import merger, merger_indexed, merger_numbered, merger_round_robin
+from anabranch.papers.merging.ordering import Numbered, OrderViolation, Strategy
+from anabranch.papers.merging.punctuation import Punctuation
+from tests.papers.merging_world import Burst, Jump, Network, Region, RunningSum, Stateless, cycle, sequential
+from tests.papers.test_merger_memory import Deaf
+from tests.papers.test_merger_order import arrivals_of, check_earliness
 
 ROUND_ROBIN = Region(Stateless, 3, Strategy.ROUND_ROBIN, key=None)
 SEQUENCE = Region(RunningSum, 3, Strategy.SEQUENCE)

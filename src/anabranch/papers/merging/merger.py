@@ -6,11 +6,11 @@ memory. The classes stand in merger_round_robin, merger_numbered and merger_inde
 
 from __future__ import annotations
 
-from anabranch.engine.merging.merger_base import Merger, MergerStatistics
-from anabranch.engine.merging.merger_indexed import IndexedMerger
-from anabranch.engine.merging.merger_numbered import RelaxedMerger, SequenceMerger, StrictMerger
-from anabranch.engine.merging.merger_round_robin import RoundRobinMerger
-from anabranch.engine.merging.ordering import Strategy
+from anabranch.papers.merging.merger_base import Merger, MergerStatistics
+from anabranch.papers.merging.merger_indexed import IndexedMerger
+from anabranch.papers.merging.merger_numbered import RelaxedMerger, SequenceMerger, StrictMerger
+from anabranch.papers.merging.merger_round_robin import RoundRobinMerger
+from anabranch.papers.merging.ordering import Strategy
 
 __all__ = ["Merger", "MergerStatistics", "make_merger"]
 
@@ -34,7 +34,7 @@ def make_merger(
 
     Examples
     --------
-    >>> from anabranch.engine.merging.ordering import Numbered
+    >>> from anabranch.papers.merging.ordering import Numbered
     >>> merger = make_merger(Strategy.SEQUENCE, 2)
     >>> merger.push(1, Numbered(1, "b"))
     []

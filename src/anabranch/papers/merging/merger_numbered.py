@@ -32,9 +32,9 @@ from collections.abc import Sequence
 from heapq import heappop, heappush, heapreplace
 from typing import Any
 
-from anabranch.engine.merging.merger_base import Merger
-from anabranch.engine.merging.ordering import Numbered, OrderViolation, Strategy
-from anabranch.engine.merging.punctuation import Punctuation
+from anabranch.papers.merging.merger_base import Merger
+from anabranch.papers.merging.ordering import Numbered, OrderViolation, Strategy
+from anabranch.papers.merging.punctuation import Punctuation
 
 NEVER = 1 << 256
 """The frontier of a channel on which nothing follows. An integer, for the arithmetic of heap entries."""
