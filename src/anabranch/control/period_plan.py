@@ -34,7 +34,6 @@ class BundleStatistics:
     channel: int
     load: float
     """In slots: CPU seconds of operators over seconds."""
-    rows: float = 0.0
     state_bytes: int = 0
 
 

@@ -283,14 +283,10 @@ class Placing:
                 counts = np.bincount(bundle_of_groups(function.bundles), groups[report.name], function.bundles)
                 rows = {bundle: float(counts[bundle[1]]) for bundle in bundles}
             total = sum(rows.values())
-            fresh = sum(record.bytes for record in report.segments if not record.parts)
             for bundle in bundles:
                 share = rows[bundle] / total if total else 1 / len(bundles)
                 load = min(report.seconds / elapsed, 1.0) * share
-                size = self._sizes.get(bundle, 0)
-                self._statistics[bundle] = BundleStatistics(
-                    report.channel, load, rows[bundle], size, int(fresh * share)
-                )
+                self._statistics[bundle] = BundleStatistics(report.channel, load, self._sizes.get(bundle, 0))
         self._measure_hosts(busy)
         for bundle, each in self._statistics.items():
             self._series.setdefault(bundle, deque(maxlen=_SERIES)).append(each.load)
