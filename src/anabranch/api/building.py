@@ -177,7 +177,9 @@ def must_return(method: str, function: Any, location: Location) -> None:
     """Refuse a function without a `return` of anything: it would give nulls, or drop every tuple, without a word."""
     if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>":
         return
-    if function.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+    if function.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
+        raise ProgramError(f"{method} at {location}: {function.__name__}() yields; many tuples are emitted by flat_map")
+    if function.__code__.co_flags & inspect.CO_COROUTINE:
         return
     returned: list[Any] = []
     before: dis.Instruction | None = None

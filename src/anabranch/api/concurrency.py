@@ -58,6 +58,6 @@ def elastic_function(
             raise ProgramError(f"{method} at {location}: an async function needs elastic=True, which awaits its calls")
         return function
     try:
-        return ElasticCall(function, concurrency_of(function, **concurrency))
+        return ElasticCall(function, concurrency_of(function, **concurrency), method not in ("map", "filter"))
     except ProgramError as problem:
         raise ProgramError(f"{method} at {location}: {problem}") from None

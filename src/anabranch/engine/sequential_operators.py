@@ -12,7 +12,7 @@ from anabranch.engine.sequential_keys import KeyedOperator
 from anabranch.engine.sequential_wiring import Consume, Listen, TakeAdvance, Wiring
 from anabranch.operators.epoch_context import count_anomaly
 from anabranch.operators.library_operator import NULL_ATTRIBUTE
-from anabranch.program.calling import exact, route_of
+from anabranch.program.calling import exact, kept, route_of
 from anabranch.program.event_time import BEGINNING, END, event_time_of
 from anabranch.program.graph import (
     DeadLetters,
@@ -66,7 +66,7 @@ class SequentialOperators:
         emit, calling = wiring.emit, wiring.failures.calling
         if isinstance(logic, Filter):
             keeps = logic.function
-            call = calling(node, lambda row: bool(keeps(row)))
+            call = calling(node, lambda row: kept(keeps(row)))
 
             def consume(row: Row) -> None:
                 if call(row):

@@ -27,7 +27,7 @@ import pyarrow as pa
 from anabranch.errors import AnabranchError
 from anabranch.operators.epoch_context import count_anomaly, epoch_number, moment
 from anabranch.operators.library_operator import LibraryOperator, configured
-from anabranch.program.calling import all_exact, exact
+from anabranch.program.calling import all_exact, exact, kept
 from anabranch.program.elastic import ElasticFunction
 from anabranch.program.graph import (
     Filter,
@@ -98,7 +98,7 @@ class Guarding:
     def made(self, row: Any, result: Any) -> list[Any]:
         """What a result stands for, as tuples; raises what user code raises on the way, or what does not fit."""
         if self.kind == "filter":
-            made: list[Any] = [tuple(tuple.__iter__(row))] if result else []
+            made: list[Any] = [tuple(tuple.__iter__(row))] if kept(result) else []
         elif self.kind == "map":
             made = [exact(self.schema, result)]
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from keyword import iskeyword
 from operator import itemgetter
-from types import GeneratorType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
 from anabranch.errors import OperatorError, StateError
@@ -33,6 +33,18 @@ def emitted(result: Any) -> Any:
     if isinstance(result, (tuple, dict, str, bytes)) or not hasattr(result, "__iter__"):
         return (result,)
     return result
+
+
+def kept(result: Any) -> bool:
+    """Whether a filter keeps a tuple, by what its function returned.
+
+    What is still to be made, a coroutine say, would always be true.
+    """
+    if result is True or result is False:
+        return result
+    if isinstance(result, (CoroutineType, GeneratorType, AsyncGeneratorType)):
+        raise ShapeError(f"expected what is true or false; found {shown(result)}")
+    return bool(result)
 
 
 def route_of(logic: Route, row: Row) -> int:

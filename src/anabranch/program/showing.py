@@ -7,9 +7,20 @@ import traceback
 import types
 from typing import Any
 
+_AWAIT = "which nobody awaits: an async function is given as it is, with elastic=True, or called by an async function"
+_LATER = {
+    types.CoroutineType: ("a coroutine", _AWAIT),
+    types.AsyncGeneratorType: ("an asynchronous generator", _AWAIT),
+    types.GeneratorType: ("a generator", "which nobody goes through: many tuples are emitted by flat_map"),
+}
+"""What is made when somebody asks for it, and what is wrong where it stands for a value."""
+
 
 def shown(value: Any) -> str:
     """The `repr` of a value."""
+    later = _LATER.get(type(value))
+    if later is not None:
+        return f"{later[0]} of {value.__qualname__}(), {later[1]}"
     try:
         return repr(value)
     except Exception as problem:

@@ -31,6 +31,7 @@ from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.models.key_proof import expression_function
 from anabranch.compiler.reading.values import Text
 from anabranch.compiler.rewriting.watched_dicts import ANY_INDEX, Watch, empty_like, unwatch, watch
+from anabranch.program.calling import kept
 from anabranch.program.graph import Keyed, StateField
 from anabranch.program.object_graph import ObjectGraph
 from anabranch.program.object_parts import is_atom, is_plain_instance
@@ -219,7 +220,7 @@ class ManagedDicts:
 
     def _emitted(self, found: Any, t: Any) -> Any:
         if self.mode == "filter":
-            return [t] if found else []
+            return [t] if kept(found) else []
         return [found] if self.mode == "map" else found
 
     def _take_back(self, dicts: list[tuple[_Dict, Any]], index: Any) -> None:

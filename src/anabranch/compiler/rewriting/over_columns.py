@@ -30,6 +30,7 @@ import pyarrow as pa
 
 from anabranch.compiler.rewriting.equal_calls import OWN_PREFIX, EqualCalls, equal_calls
 from anabranch.compiler.rewriting.inline import FRAME_NAMES, names_bound, shown
+from anabranch.program.calling import kept
 from anabranch.program.schema import Schema
 from anabranch.program.source_code import NoSource, tree_of
 
@@ -82,12 +83,15 @@ class ColumnCode:
             return None
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         closure = tuple(cells[name] for name in self.code.co_freevars)
-        defaults = (*(function.__defaults__ or ()), StopIteration, StoppedError)
+        defaults = (*(function.__defaults__ or ()), StopIteration, StoppedError, kept)
         return types.FunctionType(self.code, function.__globals__, function.__name__, defaults, closure)
 
     def unit_of(self, at: int) -> int | None:
         """How closely the code looks at a time that it reads, in microseconds; None: at all of it."""
         return None if self.equal is None else self.equal.coarse.get(f"{OWN_PREFIX}c{at}")
+
+
+_KEPT = f"{OWN_PREFIX}kept"
 
 
 class StoppedError(Exception):
@@ -157,6 +161,7 @@ class _Rewriter(ast.NodeTransformer):
         self._reads: dict[Read, str] = {}
         self._row = ""
         self._further: list[str] = []  # parameters that have defaults
+        self._truths: list[ast.IfExp] = []  # what the function answers, if it says whether a tuple is kept
 
     def rewritten(self) -> ColumnCode:
         found = tree_of(self._function)
@@ -193,8 +198,11 @@ class _Rewriter(ast.NodeTransformer):
         computed = self._computed(copied)
         if not body:
             return ColumnCode(None, (), copied, computed)
-        code, source = self._compiled(tree, body)
         equal = equal_calls(body, self._reads.values())
+        for truth in self._truths:
+            if _may_be_made_later(truth.test):
+                truth.test = ast.copy_location(ast.Call(ast.Name(_KEPT, ast.Load()), [truth.test], []), truth)
+        code, source = self._compiled(tree, body)
         return ColumnCode(code, tuple(self._reads), copied, computed, source, equal)
 
     def _check(self, tree: ast.AST) -> None:
@@ -235,7 +243,7 @@ class _Rewriter(ast.NodeTransformer):
     def _made(self, value: ast.expr) -> tuple[dict[int, Read], ast.expr | None]:
         """What is copied, and an expression for the rest."""
         if self._outputs is None:
-            return {}, _truth(self.visit(value))
+            return {}, self._truth(self.visit(value))
         fields = self._fields_of(value)
         if fields is not None:
             return fields, None
@@ -277,9 +285,15 @@ class _Rewriter(ast.NodeTransformer):
             raise _CannotRewriteError("a tuple of the wrong length: the call tells it better")
         return value.elts
 
+    def _truth(self, value: ast.expr) -> ast.expr:
+        """What `if` makes of a value, asked where the function is called."""
+        truth = ast.copy_location(ast.IfExp(value, ast.Constant(True), ast.Constant(False)), value)
+        self._truths.append(truth)
+        return truth
+
     def visit_Return(self, node: ast.Return) -> ast.AST:
         if self._outputs is None:
-            value = _truth(self.visit(node.value) if node.value is not None else ast.Constant(None))
+            value = self._truth(self.visit(node.value) if node.value is not None else ast.Constant(None))
         else:
             elements = [self.visit(each) for each in self._elements(node.value)]
             value = elements[0] if len(elements) == 1 else ast.Tuple(elements, ast.Load())
@@ -350,7 +364,7 @@ class _Rewriter(ast.NodeTransformer):
     def _compiled(self, tree: ast.Lambda | ast.FunctionDef, body: list[ast.stmt]) -> tuple[types.CodeType, str]:
         """The code of a function of what is read, inside one that has the names of the closure; and its source."""
         before = self._function.__code__
-        given = [f"{name}=0" for name in (*self._further, f"{OWN_PREFIX}stop", f"{OWN_PREFIX}stopped")]
+        given = [f"{name}=0" for name in (*self._further, f"{OWN_PREFIX}stop", f"{OWN_PREFIX}stopped", _KEPT)]
         module = ast.parse(
             f"def around({', '.join(before.co_freevars)}):\n"
             # Not by their plain names, which the user's globals may give another meaning.
@@ -380,6 +394,13 @@ def _ends(statements: Sequence[ast.stmt]) -> bool:
     return False
 
 
-def _truth(value: ast.expr) -> ast.expr:
-    """What `if` makes of a value, asked where the function is called."""
-    return ast.copy_location(ast.IfExp(value, ast.Constant(True), ast.Constant(False)), value)
+def _may_be_made_later(value: ast.expr) -> bool:
+    """Whether a value may be a coroutine, say, which is no answer."""
+    match value:
+        case ast.Name(id=name):
+            return not name.startswith(OWN_PREFIX)
+        case ast.BoolOp(values=values):
+            return any(map(_may_be_made_later, values))
+        case ast.IfExp(body=one, orelse=other):
+            return _may_be_made_later(one) or _may_be_made_later(other)
+    return not isinstance(value, (ast.Compare, ast.Constant, ast.UnaryOp, ast.BinOp))

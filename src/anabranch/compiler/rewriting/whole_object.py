@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from anabranch.program.calling import kept
 from anabranch.program.graph import Keyed, StateField
 from anabranch.program.object_graph import ObjectGraph, Prototype
 
@@ -40,7 +41,7 @@ class WholeObject:
         target = self.graph.live(self.prototype)
         found = (target if self.method is None else getattr(target, self.method))(t)
         if self.mode == "filter":
-            return [t] if found else []
+            return [t] if kept(found) else []
         return [found] if self.mode == "map" else found
 
 

@@ -60,7 +60,14 @@ def backoff_s(settings: Concurrency, attempt: int) -> float:
 
 
 class ElasticCall(ElasticFunction):
-    """A function of the user's that can be called with one tuple, whatever kind of function it is."""
+    """A function of the user's that can be called with one tuple, whatever kind of function it is.
+
+    With `is_many` it may be a generator, and what that yields is made by the call, which may be limited in time.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], settings: Concurrency, is_many: bool = True) -> None:
+        super().__init__(function, settings)
+        self._is_many = is_many
 
     apart: Callable[[Any], Any] | None = None
     """Makes the calls elsewhere, retries included, if they must not be made here: code may end the process it is in."""
@@ -101,8 +108,12 @@ class ElasticCall(ElasticFunction):
                 assert timeout is not None
                 raise LoopBlocked(timeout) from None
         if timeout is None:
-            return collected(self.function(row))
-        return _within(lambda: collected(self.function(row)), timeout)
+            return self._made(row)
+        return _within(lambda: self._made(row), timeout)
+
+    def _made(self, row: Any) -> Any:
+        result = self.function(row)
+        return list(result) if self._is_many and inspect.isgenerator(result) else result
 
     def _open(self) -> None:
         # The mark is on the user's object, so that whoever puts its contents back puts the mark back too.
@@ -144,11 +155,6 @@ def closed(owner: Any, close: Callable[[], Any]) -> None:
         close()
     except Exception as problem:
         _log.warning("close() of %s raised %s", type(owner).__name__, told(problem), exc_info=problem)
-
-
-def collected(result: Any) -> Any:
-    """A result whose making is over: what a generator yields is made when it is asked for."""
-    return list(result) if inspect.isgenerator(result) else result
 
 
 async def outcome_of(function: Callable[[], Any]) -> None:

@@ -26,7 +26,7 @@ from anabranch.engine.worker.batches import Keeper
 from anabranch.engine.worker.samples import PUNCTUATION, TICK, TIME
 from anabranch.operators.epoch_context import moment
 from anabranch.program.belongings import Belongings
-from anabranch.program.calling import Instances, emitted, route_of
+from anabranch.program.calling import Instances, emitted, kept, route_of
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Process, Punctuate, Route
 from anabranch.program.object_filling import Reference
 from anabranch.program.object_graph import ObjectGraph
@@ -146,7 +146,7 @@ def _call_of(node: Node) -> Any:
         return [tuple(schema.exact_row(schema.unpack(each))) for each in emitted(found)]
 
     if isinstance(logic, Filter):
-        return lambda row: [tuple(tuple.__iter__(row))] if logic.function(row) else []
+        return lambda row: [tuple(tuple.__iter__(row))] if kept(logic.function(row)) else []
     if isinstance(logic, Map):
         return lambda row: [tuple(schema.exact_row(schema.unpack(logic.function(row))))]
     if isinstance(logic, FlatMap):

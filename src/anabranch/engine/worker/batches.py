@@ -32,7 +32,7 @@ from anabranch.errors import AnabranchError
 from anabranch.operators.batch_functions import BatchFunction
 from anabranch.operators.guarding import GuardedFunction
 from anabranch.operators.joins import StaticEnrich
-from anabranch.program.calling import canonical, emitted, operator_failed, route_of
+from anabranch.program.calling import canonical, emitted, kept, operator_failed, route_of
 from anabranch.program.elastic import ElasticFunction, settings_of
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Port, Punctuate, Route
 from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
@@ -299,8 +299,9 @@ def _current_row(problem: BaseException) -> Any:
 
 def _run_filter(batch: Batch, function: Callable[[Row], Any]) -> tuple[Sequence[int], list[Any]]:
     rows = batch.rows
-    kept = [True if function(t) else False for t in rows]  # noqa: SIM210 - bool() would be another call
-    return list(compress(batch.positions, kept)), list(compress(rows, kept))
+    # Mostly it says True or False, and another call is spared.
+    held = [found if (found := function(t)) is True or found is False else kept(found) for t in rows]
+    return list(compress(batch.positions, held)), list(compress(rows, held))
 
 
 def _run_map(batch: Batch, function: Callable[[Row], Any], keep: Keeper) -> tuple[Sequence[int], list[Any]]:

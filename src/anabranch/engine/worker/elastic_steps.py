@@ -19,7 +19,7 @@ from anabranch.engine.pool.work import CLOSING_S, Failed
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import Keeper
 from anabranch.operators.guarding import GuardedElastic, Guarding
-from anabranch.program.calling import emitted, operator_failed
+from anabranch.program.calling import emitted, kept, operator_failed
 from anabranch.program.elastic import ElasticFunction, OpenFailed
 from anabranch.program.graph import Filter, Map, Node
 from anabranch.program.schema import Schema
@@ -81,7 +81,7 @@ class Calls:
         function, keep, lasts = self.function, self._keep, self._keep.tuples_last
         if self._kind == "filter":
             for t in rows:
-                results.append(True if function(t) else False)  # noqa: SIM210 - bool() would be another call
+                results.append(found if (found := function(t)) is True or found is False else kept(found))
         elif self._kind == "map" and lasts:
             for t in rows:
                 output = function(t)
@@ -97,7 +97,7 @@ class Calls:
         """The result of an async function for a row."""
         result = await awaited(self.function, row, self.settings.timeout_s)
         if self._kind == "filter":
-            return bool(result)
+            return kept(result)
         return self._keep(result) if self._kind == "map" else [self._keep(output) for output in emitted(result)]
 
     def values(self, row: Any) -> tuple[Any, ...]:

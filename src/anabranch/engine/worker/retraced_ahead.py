@@ -22,7 +22,7 @@ from anabranch.engine.pool.work import Failed
 from anabranch.engine.worker.elastic_steps import Calls, guarding_of, opened
 from anabranch.errors import OperatorError
 from anabranch.operators.guarding import GuardedElastic
-from anabranch.program.calling import emitted, exact
+from anabranch.program.calling import emitted, exact, kept
 from anabranch.program.elastic import ElasticFunction, LoopBlocked
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Port, Process, Route
 from anabranch.program.schema import Row
@@ -102,7 +102,7 @@ class CallsAhead:
                 else:
                     result = logic.function(row)
                 if isinstance(logic, Filter):
-                    leaving += [row] if result else []
+                    leaving += [row] if kept(result) else []
                 elif isinstance(logic, Map):
                     leaving.append(exact(schema, result))
                 else:

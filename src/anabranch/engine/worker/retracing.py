@@ -38,7 +38,7 @@ from anabranch.engine.worker.retraced_calls import RetracedCalls, RetracedTimedC
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.trails import LAST, Trails
 from anabranch.errors import AnabranchError, OperatorError, error_from_json, error_to_json
-from anabranch.program.calling import emitted, exact, next_tuple, operator_failed, route_of
+from anabranch.program.calling import emitted, exact, kept, next_tuple, operator_failed, route_of
 from anabranch.program.event_time import END, event_time_of, idle_watermarks
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Port, Punctuate, Route, Watermark
 from anabranch.program.schema import Row
@@ -235,7 +235,7 @@ class RetracedStage:
         def consume(row: Row, trail: Trail) -> None:
             self.entered[node.name] += 1
             if isinstance(logic, Filter):
-                if self._called(step, row, trail, lambda: logic.function(row)):
+                if self._called(step, row, trail, lambda: kept(logic.function(row))):
                     self._leave(step, row, trail)
             elif isinstance(logic, Map):
                 self._leave(
