@@ -1,13 +1,24 @@
 """explain(extended=True): the code that tasks run, and which columns they read and send."""
 
+import datetime
 import json
 
 import pytest
 
 import anabranch as ab
+from anabranch import agg
 from anabranch.api.explaining import explained
 from anabranch.compiler.rewriting.inline import inlined
+from anabranch.engine.worker.clock_columns import ClockColumns
+from anabranch.engine.worker.explained_code import explained_code
+from anabranch.engine.worker.join_columns import JoinColumns
+from anabranch.engine.worker.running_columns import RunningStep
+from anabranch.engine.worker.session_columns import SessionColumns
+from anabranch.engine.worker.top_columns import TopStep
+from anabranch.engine.worker.window_columns import WindowColumns
 from anabranch.errors import ProgramError
+from anabranch.program.options import OVER_COLUMNS
+from anabranch.testing import ParallelRun
 from tests.programs import COLUMNS, Running
 
 EVENTS = "kind int, bid struct<auction: long, price: long, url: string>, note string"
@@ -22,7 +33,10 @@ def test_the_code_of_maps_filters_and_keyed_operators_is_shown():
     stream = stream.map(lambda t: (t.bid["auction"], t.bid["price"] * 2), schema="a long, p long", name="doubled")
     stream = stream.process(Sum(), by="a", schema="a long, s long", name="sums")
     text = text_of(stream)
-    assert "bids  over columns; called once a tuple with kind" in text
+    assert (
+        "bids  compared as whole columns: kind; where one has nulls: over columns; called once a tuple with kind"
+        in text
+    )
     assert "return c0 * 2" in text and "passed on as columns: a is bid.auction" in text
     assert "read of files that tasks read themselves: kind, bid.auction, bid.price" in text
     assert "left out, because nobody reads it: bid.url, note" in text
@@ -73,3 +87,55 @@ def test_json_has_it_too_and_drawings_do_not():
 def test_explain_prints_it(capsys):
     ab.from_rows([], COLUMNS).filter(lambda t: t.x > 1, name="large").explain(extended=True)
     assert "code of stage 0" in capsys.readouterr().out
+
+
+EVENT = "k long, x long, at timestamp"
+TIMED = [(n % 3, n, datetime.datetime(2024, 1, 1, 0, 0, n, tzinfo=datetime.UTC)) for n in range(40)]
+
+
+def everything_over_columns():
+    """Operators of every kind that the tasks can compute for a batch at once, and one of each that they cannot."""
+    source = ab.from_rows(TIMED, EVENT, name="in")
+    timed = source.event_time("at", lateness=1)
+    return [
+        source.aggregate(by="k", window=ab.running(), x=agg.sum("x"), name="running"),
+        source.aggregate(by="k", window=ab.running(), x=agg.first("x"), name="first"),
+        source.aggregate(by="k", window=ab.tumbling(3), x=agg.sum("x"), name="counted"),
+        source.top(2, "x", by="k", name="top"),
+        source.aggregate(by="k", window=ab.tumbling(ab.time(5)), x=agg.sum("x"), name="clock"),
+        timed.aggregate(by="k", window=ab.tumbling(ab.event_time("at", 5)), x=agg.sum("x"), name="windows"),
+        timed.aggregate(by="k", window=ab.sessions("at", 2), x=agg.sum("x"), name="sessions"),
+        timed.join(timed.select("k", y="x", then="at"), by="k", name="joined"),
+    ]
+
+
+TAKEN = {
+    (RunningStep, "_taken"): "running",
+    (TopStep, "_taken"): "top",
+    (ClockColumns, "prepare"): "windows",
+    (WindowColumns, "taken"): "windows",
+    (SessionColumns, "taken"): "sessions",
+    (JoinColumns, "taken"): "joins",
+}
+
+
+@pytest.mark.parametrize("columns", [OVER_COLUMNS, ("running", "windows"), ("top", "sessions", "joins"), ()])
+def test_what_is_said_of_the_library_is_what_its_tasks_do(columns, tmp_path, monkeypatch):
+    ran = []
+    for (kind, method), name in TAKEN.items():
+        original = getattr(kind, method)
+
+        def noting(*arguments, original=original, name=name):
+            found = original(*arguments)
+            if found is not None and found is not False:
+                ran.append(name)
+            return found
+
+        monkeypatch.setattr(kind, method, noting)
+    for number, stream in enumerate(everything_over_columns()):
+        code = explained_code(stream.plan().layout, columns).operators
+        said = [name for each in code for name in set(TAKEN.values()) if each.how.endswith(f"({name})")]
+        ran.clear()
+        run = ParallelRun(stream, str(tmp_path / str(number)), channels=2, columns=columns)
+        run.run_epochs()
+        assert set(ran) == set(said), code

@@ -300,8 +300,6 @@ def readable(name: str) -> Map:
 class OnlyTuples(LibraryOperator):
     """The tuples, without the column of letters."""
 
-    drops_letters = True
-
     def __call__(self, t: Any) -> Any:
         return None if tuple.__getitem__(t, -1) is not None else tuple(t)[:-1]
 

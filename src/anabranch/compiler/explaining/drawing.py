@@ -74,7 +74,7 @@ def _laid_out(plan: PlanData, layout: Layout, data: dict[str, Any]) -> _Picture:
 
 def _frame(stage: dict[str, Any]) -> str:
     if stage["region"] is None:
-        return f"stage {stage['number']} · depth {stage['depth']} · where the source is read"
+        return f"stage {stage['number']} · depth {stage['depth']} · where {stage['operators'][0]} is read"
     keys = sorted({", ".join(edge["key"]) for edge in stage["inputs"] if edge["key"]})
     kind = f"by {' | '.join(keys)}" if keys else {"single": "one channel"}.get(stage["kind"], stage["kind"])
     channels = "" if stage["channels"] is None or stage["kind"] == "single" else f" · {stage['channels']} channels"

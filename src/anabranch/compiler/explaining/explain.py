@@ -84,7 +84,6 @@ def _count(number: int, word: str) -> str:
 
 
 _KINDS = {
-    "source": "runs where the source is read, a task for each piece of it",
     "keyed": "channels by key",
     "spread": "channels that tuples are dealt out to in turn",
     "single": "one channel, in the order of one thread",
@@ -94,7 +93,8 @@ _KINDS = {
 def _stage(data: dict[str, Any], stage: dict[str, Any]) -> list[str]:
     operators = ", ".join(stage["operators"])
     if stage["region"] is None:
-        return [f"stage {stage['number']}, depth {stage['depth']}: {operators}", f"  {_KINDS[stage['kind']]}"]
+        lines = [f"stage {stage['number']}, depth {stage['depth']}: {operators}"]
+        return [*lines, f"  runs in the tasks that read {stage['operators'][0]}"]
     lines = [f"stage {stage['number']}, depth {stage['depth']}, region {stage['region']}: {operators}"]
     if stage["partitioned_by"]:
         lines.append(f"  {_KINDS['keyed']}, one for each partition of the source; {stage['channels']} for ever")

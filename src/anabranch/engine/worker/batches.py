@@ -30,7 +30,8 @@ from anabranch.engine.worker.timing import Stopwatch
 from anabranch.engine.worker.top_columns import top_step
 from anabranch.errors import AnabranchError
 from anabranch.operators.batch_functions import BatchFunction
-from anabranch.operators.guarding import GuardedFunction
+from anabranch.operators.combining import Salt
+from anabranch.operators.guarding import GuardedFunction, OnlyTuples
 from anabranch.operators.joins import StaticEnrich
 from anabranch.program.calling import canonical, emitted, kept, operator_failed, route_of
 from anabranch.program.elastic import ElasticFunction, settings_of
@@ -120,7 +121,7 @@ class BatchSteps:
             run = _run_map if isinstance(logic, Map) else _run_flat_map
             return batch_function_step(called, self._guard(run, called, keep))
         if isinstance(logic, Map):
-            if hasattr(logic.function, "added_column"):  # of the library: makes a column for whole batches
+            if isinstance(logic.function, Salt):  # makes a column for whole batches
                 return _adding_step(logic.function)
             step = self._guard(_run_map, timed(logic.function), keep)
             if isinstance(logic.function, StaticEnrich) and "enrich" in self._columns and watch is None:
@@ -156,7 +157,7 @@ class BatchSteps:
     def _flat_map_step(self, node: Node, watch: Stopwatch | None, step: Any) -> Any:
         """The step, or a faster one that does the same."""
         function = node.logic.function  # type: ignore[union-attr]
-        if hasattr(function, "drops_letters"):
+        if isinstance(function, OnlyTuples):
             return only_tuples_step
         if isinstance(function, GuardedFunction):
             return guarded_step(node, self.step(as_written(node), watch), step, watch)

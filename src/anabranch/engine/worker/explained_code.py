@@ -2,7 +2,8 @@
 
     explain(extended=True) ─► for each stage: columns read, for each operator its code over columns or why there is none
 
-All of it is asked of what the tasks themselves use: `column_steps`, `inline`, `needed_columns`. Code is shown as Python
+All of it is asked of what the tasks themselves use: `batches` and what makes the steps there, `timed_calls`,
+`needed_columns`. Code is shown as Python
 has it before it is compiled: columns are `c0`, `c1`, …, appends to output columns `o0`, `o1`, ….
 """
 
@@ -14,15 +15,24 @@ import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from anabranch.compiler.layout.stages import Layout, Stage
+from anabranch.compiler.layout.stages import Layout, Stage, Step
 from anabranch.compiler.rewriting.inline import inlined
+from anabranch.compiler.rewriting.number_tests import number_test
 from anabranch.compiler.rewriting.over_columns import Read
+from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import Keeper
+from anabranch.engine.worker.clock_columns import clock_columns
 from anabranch.engine.worker.column_steps import ColumnPlan, column_plan
-from anabranch.engine.worker.join_columns import has_join_columns
+from anabranch.engine.worker.enrich_columns import enrich_step
+from anabranch.engine.worker.guarded_steps import as_written
 from anabranch.engine.worker.needed_columns import needed_of, sent_on
-from anabranch.engine.worker.session_columns import has_session_columns
-from anabranch.engine.worker.window_columns import has_window_columns
+from anabranch.engine.worker.running_columns import running_step
+from anabranch.engine.worker.timed_calls import AT_ONCE
+from anabranch.engine.worker.top_columns import top_step
+from anabranch.operators.batch_functions import BatchFunction
+from anabranch.operators.combining import Salt
+from anabranch.operators.guarding import GuardedFunction, OnlyTuples
+from anabranch.operators.joins import StaticEnrich
 from anabranch.program.elastic import settings_of
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Source
 from anabranch.program.options import OVER_COLUMNS
@@ -80,7 +90,7 @@ class ExplainedCode:
 def explained_code(layout: Layout, columns: Collection[str] = OVER_COLUMNS) -> ExplainedCode:
     """What the tasks of a program run; `columns` is the option."""
     operators = [
-        OperatorCode(layout.steps[at].node.name, stage.number, *_code(layout.steps[at].node, columns))
+        OperatorCode(layout.steps[at].node.name, stage.number, *_code(layout.steps[at], columns))
         for stage in layout.stages
         for at in stage.steps
     ]
@@ -121,37 +131,68 @@ def _is_among(name: str, read: Sequence[str]) -> bool:
 
 # -- code -------------------------------------------------------------------------------------------------------
 
+_ONE_BY_ONE = "called as it is, tuple by tuple"
+_AT_ONCE = "of the library: all keys of a batch at once, where keys and values allow it"
 
-def _code(node: Node, columns: Collection[str]) -> tuple[str, tuple[str, ...]]:
+
+def _as_it_is(batch: Batch, node: Node) -> Batch:
+    """What a step over columns is asked with: if it gives this back, it is none."""
+    raise AssertionError("nothing is run to be explained")
+
+
+def _code(step: Step, columns: Collection[str]) -> tuple[str, tuple[str, ...]]:
     """How an operator runs, and its generated functions."""
-    logic = node.logic
+    logic = step.node.logic
     if isinstance(logic, Source):
         return "is read, nothing is called", ()
     if settings_of(logic) is not None:
         return "elastic: called as it is, several calls at once", ()
-    if isinstance(logic, (Map, Filter)):
-        if hasattr(logic.function, "added_column"):
-            return "of the library: makes a column of whole columns", ()
-        plan = column_plan(node) or column_plan(node, with_fields=False)
-        return (
-            ("called as it is, tuple by tuple: it does not only read single columns", ())
-            if plan is None
-            else _plan(plan, node)
-        )
+    if isinstance(logic, (Map, Filter, FlatMap)):
+        return _stateless(step.node, logic, columns)
     if isinstance(logic, Keyed):
-        return _keyed(node, logic, columns)
-    if isinstance(logic, FlatMap):
-        return "called as it is, tuple by tuple", ()
+        return _keyed(step, logic, columns)
     return "runs without a call of user code over columns", ()
 
 
-def _plan(plan: ColumnPlan, node: Node) -> tuple[str, tuple[str, ...]]:
+def _stateless(node: Node, logic: Map | Filter | FlatMap, columns: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    function = logic.function
+    if isinstance(function, GuardedFunction):
+        how, code = _stateless(*_without_policy(node), columns)
+        return f"{how}; again and tuple by tuple, where a call of a batch failed", code
+    if isinstance(function, BatchFunction):
+        return "called with whole batches", ()
+    if isinstance(function, Salt):
+        return "of the library: makes a column of whole columns", ()
+    if isinstance(function, OnlyTuples):
+        return "of the library: leaves out what calls that failed became", ()
+    if isinstance(function, StaticEnrich) and "enrich" in columns and enrich_step(node, _as_it_is) is not _as_it_is:
+        return "of the library: whole batches are looked up, where no key of them is null", ()
+    if isinstance(logic, FlatMap):
+        return _ONE_BY_ONE, ()
+    plan = column_plan(node) or column_plan(node, with_fields=False)
+    how, code = (
+        (f"{_ONE_BY_ONE}: it does not only read single columns", ()) if plan is None else _plan(plan, node, columns)
+    )
+    test = number_test(logic.function, node.inputs[0].schema) if isinstance(logic, Filter) else None
+    if test is not None and "filters" in columns:
+        return f"compared as whole columns: {', '.join(test.columns)}; where one has nulls: {how}", code
+    return how, code
+
+
+def _without_policy(node: Node) -> tuple[Node, Any]:
+    plain = as_written(node)
+    return plain, plain.logic
+
+
+def _plan(plan: ColumnPlan, node: Node, columns: Collection[str]) -> tuple[str, tuple[str, ...]]:
     names = node.inputs[0].schema.names
     copied = [f"{node.schema.names[at]} is {_name(read, names)}" for at, read in sorted(plan.copied.items())]
     how = "over columns"
     if plan.called_with:
         reads = dict.fromkeys(_name(read, names) for part in plan.parts for read in part.code.reads)
         how += f"; called once a tuple with {', '.join(reads)}"
+        if "calls" in columns and all(part.code.equal is not None for part in plan.parts):
+            how += ", or once for all that are equal in it, where many are"
     elif not plan.parts:
         how += "; nothing is called"
     if copied:
@@ -167,20 +208,23 @@ def _name(read: Read, names: Sequence[str]) -> str:
     return f"{name} is null" if read.is_null else name
 
 
-def _keyed(node: Node, logic: Keyed, columns: Collection[str]) -> tuple[str, tuple[str, ...]]:
-    at_once = "of the library: all keys of a batch at once, where keys and values allow it"
-    if "windows" in columns and has_window_columns(node):
-        return f"{at_once} (windows)", ()
-    if "sessions" in columns and has_session_columns(node):
-        return f"{at_once} (sessions)", ()
-    if "joins" in columns and has_join_columns(node):
-        return f"{at_once} (joins)", ()
+def _keyed(step: Step, logic: Keyed, columns: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    node = step.node
+    if step.takes_arrivals:
+        if step.is_timed:
+            at_once = next((name for name, has, _ in AT_ONCE if name in columns and has(node)), "")
+        else:
+            has_windows = "windows" in columns and logic.broadcast is None and clock_columns(node, None, 0) is not None
+            at_once = "windows" if has_windows else ""
+        if at_once:
+            return f"{_AT_ONCE} ({at_once})", ()
+        return f"{_ONE_BY_ONE}: it has several inputs, or is called between tuples", ()
     function = getattr(type(logic.prototype), logic.method)
     if not inspect.isgeneratorfunction(function):
-        called = "of the library" if hasattr(type(logic.prototype), "watched") else "called as it is"
-        return f"{called}: tuple by tuple, or all keys of a batch at once where it is a running aggregate", ()
-    if len(node.inputs) > 1 or logic.punctuated or logic.ticked or logic.timed:
-        return "called as it is, tuple by tuple: it has several inputs, or is called between tuples", ()
+        for name, made in (("top", top_step), ("running", running_step)):
+            if name in columns and made(node, None, _as_it_is) is not _as_it_is:
+                return f"{_AT_ONCE} ({name})", ()
+        return _ONE_BY_ONE, ()
     names = node.inputs[0].schema.names
     found = inlined(function, names, node.schema.names) if Keeper(node.schema).tuples_last else None
     if found is None:

@@ -22,6 +22,7 @@ from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import keys_of
 from anabranch.engine.worker.samples import TIME, Event, StepSample
 from anabranch.errors import ProgramError, StateError
+from anabranch.operators.combining import Salt
 from anabranch.program.calling import emitted
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Punctuate, Route
 from anabranch.program.hashing import with_part
@@ -40,7 +41,7 @@ def not_sampled(node: Node) -> str:
     logic = node.logic
     if not isinstance(logic, _SAMPLED):
         return f"a {node.kind} has no code of the user's"
-    if hasattr(getattr(logic, "function", None), "added_column"):
+    if isinstance(logic, Map) and isinstance(logic.function, Salt):
         return "it deals tuples out as they come"
     if node.on_error != "fail":
         return "calls of it that fail are undone"

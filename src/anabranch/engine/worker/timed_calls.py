@@ -39,12 +39,12 @@ from anabranch.program.event_time import END, LeastWatermark, Timetable
 from anabranch.program.graph import Keyed, Node
 from anabranch.state.broadcast_state import BroadcastState
 
-# What computes operators of a kind for all keys at once: what switches it, and which operators it can take.
-_AT_ONCE: tuple[tuple[str, Callable[[Node], bool], Any], ...] = (
+AT_ONCE: tuple[tuple[str, Callable[[Node], bool], Any], ...] = (
     ("windows", has_window_columns, WindowColumns),
     ("sessions", has_session_columns, SessionColumns),
     ("joins", has_join_columns, JoinColumns),
 )
+"""What computes operators of a kind for all keys at once: what switches it, and which operators it can take."""
 
 
 class TimedCalls:
@@ -65,7 +65,7 @@ class TimedCalls:
     ) -> None:
         self._at_once: type[WindowColumns] | type[SessionColumns] | type[JoinColumns] | None = None
         if sampler is None:
-            self._at_once = next((kind for name, has, kind in _AT_ONCE if name in columns and has(step.node)), None)
+            self._at_once = next((kind for name, has, kind in AT_ONCE if name in columns and has(step.node)), None)
         assert isinstance(step.node.logic, Keyed)
         self._sampler = sampler
         self._broadcast = broadcast
