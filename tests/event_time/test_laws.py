@@ -81,10 +81,10 @@ def built(epochs, names):
 
 
 @settings(max_examples=EXAMPLES // 2, deadline=None, print_blob=True)
-@given(data=st.data(), names=chosen, channels=st.integers(1, 8))
-def test_where_epochs_are_cut_does_not_matter(data, names, channels):
+@given(data=st.data(), names=chosen, channels=st.integers(1, 8), ends=st.booleans())
+def test_where_epochs_are_cut_does_not_matter(data, names, channels, ends):
     tuples = data.draw(rows(30))
     whole, cut = built([tuples], names), built(data.draw(cuts(tuples)), names)
-    expected = whole.run_sequential()
-    assert cut.run_sequential() == expected
-    assert run_parallel(cut, channels=channels) == expected
+    expected = whole.run_sequential(ends=ends)
+    assert cut.run_sequential(ends=ends) == expected
+    assert run_parallel(cut, channels=channels, ends=ends) == expected

@@ -19,6 +19,22 @@ class Running(ab.Operator):
         yield (t.k, t.at, self.total)
 
 
+def both_sums(one, other):
+    return [max(one[0], other[0]), max(one[1], other[1]), one[2] * 3 + other[2]]
+
+
+class Blocks(ab.Operator):
+    """Something of every four tuples, and of what is left at the end of the input."""
+
+    held = ab.accumulator(lambda: [0, -9, 0], merge=both_sums)
+
+    def process(self, t):
+        self.held = both_sums(self.held, [t.k, t.at, t.x])
+
+    def result(self):
+        yield tuple(self.held)
+
+
 def twice(t):
     yield (t.k, t.at, t.x)
     if t.x % 3 == 0:
@@ -67,6 +83,7 @@ STEPS = {
     "united": lambda s: s.union(s.filter(lambda t: t.x > 0)),
     "again": lambda s: s.event_time("at", 3, every=2),
     "spread": lambda s: s.spread(),
+    "blocks": lambda s: s.accumulate(Blocks(), COLUMNS, block=2, every=4),
     "counted": lambda s: s.aggregate(by="k", window=ab.tumbling(2), at=ab.agg.max("at"), x=ab.agg.sum("x")),
 }
 

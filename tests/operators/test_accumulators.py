@@ -9,8 +9,11 @@ import time
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import anabranch as ab
+from anabranch.api.session import from_epochs
 from anabranch.errors import OperatorError, ProgramError
 from anabranch.testing import ParallelRun, run_parallel
 
@@ -88,6 +91,82 @@ def test_levels_batches_and_epochs_do_not_change_a_bit(seed: int) -> None:
     assert run_parallel(stream, channels=chance.choice((1, 3)), seed=seed) == expected
     assert run_parallel(plain, channels=2, seed=seed) == expected
     assert stream.run_sequential() == expected
+
+
+@pytest.mark.parametrize("is_elastic", [False, True])
+@pytest.mark.parametrize("count", [0, 5, 8, 16, 21])
+def test_at_the_end_of_the_input_what_was_not_told_is(count: int, is_elastic: bool) -> None:
+    """Once, and nothing where all was told: block by block, as it would be merged if the stretch were full."""
+    stream = numbers(count, 1).accumulate(Sums(), OUT, block=4, every=8, **(FAST if is_elastic else {}))
+    held = count % 8
+    for run in (lambda **ends: stream.run_sequential(**ends), lambda **ends: run_parallel(stream, channels=2, **ends)):
+        before, closed = run(), run(ends=True)
+        assert closed[: len(before)] == before
+        assert [(row.kind, row.n) for row in closed[len(before) :]] == ([("all", count)] if held else [])
+
+
+@pytest.mark.parametrize("made", [{}, FAST])
+def test_it_is_told_behind_what_the_end_brings_and_before_windows_of_that_time_close(made: dict) -> None:
+    window = ab.event_time("i", 100)
+    sums = numbers(9, 1).event_time("i").aggregate(by=None, window=window, i=ab.agg.count(), x=ab.agg.sum("x"))
+    stream = sums.accumulate(Sums(), OUT, block=4, every=8, **made)
+    assert [(row.kind, row.n) for row in stream.run_sequential(ends=True)] == [("all", 1)]
+    stream = stream.aggregate(by=None, window=ab.event_time("n", 100), told=ab.agg.count())
+    assert stream.run_sequential(ends=True) == run_parallel(stream, ends=True) == [(1,)]
+
+
+def kept_sums(stream: ab.Stream) -> ab.Stream:
+    """What is told is in time for a window that the end closes, and is counted there."""
+    window = ab.event_time("n", 40)
+    return stream.aggregate(by="kind", window=window, n=ab.agg.count(), most=ab.agg.max("n"), x=ab.agg.sum("total"))
+
+
+@settings(max_examples=CASES * 10, deadline=None, print_blob=True)
+@given(
+    data=st.data(),
+    sizes=st.lists(st.integers(0, 40), min_size=1, max_size=5),
+    block=st.integers(1, 5),
+    several=st.integers(1, 4),
+    channels=st.integers(1, 8),
+    seed=st.integers(0, 999),
+)
+def test_with_times_unions_and_the_end_it_is_what_one_thread_gives(data, sizes, block, several, channels, seed) -> None:
+    """Whatever stands before and behind, wherever epochs are cut, and with a start anew between any two of them."""
+    chance = random.Random(seed)
+    epochs, number = [], 0
+    for size in sizes:
+        epochs.append([(number + i, chance.uniform(-1, 1)) for i in range(size)])
+        number += size
+    made = {"block": block, "every": block * several, **(FAST if data.draw(st.booleans()) else {})}
+    source = from_epochs(epochs, "i long, x double")
+    behind = kept_sums if data.draw(st.booleans()) else lambda each: each
+    shape = data.draw(st.sampled_from(["plain", "time", "union", "windows before", "told twice"]))
+    if shape != "plain" or behind is kept_sums:
+        source = source.event_time("i", lateness=data.draw(st.integers(0, 9)))
+    if shape == "union":
+        source = source.union(from_epochs(epochs[::-1], "i long, x double").event_time("i"))
+    if shape == "windows before":
+        window = ab.event_time("i", 6)
+        source = source.aggregate(by="i", window=window, x=ab.agg.sum("x")).select("i", "x")
+    stream = source.accumulate(Sums(), OUT, **made)
+    if shape == "told twice":
+        stream = stream.select(i="n", x="total").accumulate(Sums(), OUT, block=1, every=2)
+    stream = behind(stream)
+    expected = stream.run_sequential(ends=True)
+    assert run_parallel(stream, channels=channels, seed=seed, ends=True) == expected
+    if shape in ("plain", "time"):
+        whole = from_epochs([[row for epoch in epochs for row in epoch]], "i long, x double")
+        again = (whole if shape == "plain" else whole.event_time("i")).accumulate(Sums(), OUT, **made)
+        if behind is not kept_sums:
+            assert again.run_sequential(ends=True) == expected
+    with tempfile.TemporaryDirectory() as scratch:
+        written: dict = {}
+        for epoch in range(len(sizes)):
+            again = ParallelRun(stream, scratch, channels=chance.randint(1, 4), seed=seed, written=written)
+            again.run_epochs(epoch, epoch)
+        again = ParallelRun(stream, scratch, channels=2, seed=seed, written=written)
+        again.end()
+    assert again.output == expected
 
 
 def test_what_is_in_a_block_survives_a_crash() -> None:

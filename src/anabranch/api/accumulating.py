@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from anabranch.api.building import output_schema, put
 from anabranch.api.concurrency import ConcurrencyOptions, check_elastic
 from anabranch.api.declarations import Operator, make_prototype, state_fields
+from anabranch.api.stream_time import scale_of
 from anabranch.errors import ProgramError
 from anabranch.operators.accumulation import accumulate_logic
 from anabranch.operators.timers import TimedOperator
@@ -96,7 +97,8 @@ def accumulate(
         Tuples that share a copy: one worker adds them, one after the other.
     every : int, optional
         After so many tuples, a multiple of the block's, copies are merged and ``result`` is called; 16 blocks if it is
-        left out. What comes after the last multiple is held until there are as many.
+        left out. What comes after the last multiple is held until there are as many, or until the input ends (the
+        option ``endOfInput="close"``): then ``result`` is called once more.
     elastic : bool
         Several blocks are under way at once, as many as pay off; `max_workers`, `min_workers`, `period` and
         `controller` as in `map`. The output is the same with and without.
@@ -112,11 +114,14 @@ def accumulate(
         raise ProgramError(f"{where}: every={every!r}: expected a multiple of block={block}")
     output = output_schema(stream, "accumulate", operator, schema, location, "result")
     settings = _settings(operator, elastic, concurrency, where, location)
+    has_time = scale_of(stream._node) is not None
 
     def make(called: str) -> tuple[Logic, Schema]:
         found = [(each, made.factory, made.merge) for each, made in declared.items()]
         is_commutative = all(made.commutative for made in declared.values())
-        return accumulate_logic(make_prototype(operator), found, block, every, is_commutative, settings, called), output
+        prototype = make_prototype(operator)
+        logic = accumulate_logic(prototype, found, block, every, is_commutative, settings, has_time, called)
+        return logic, output
 
     return put(stream, "accumulate", make, location, name, wanted=type(operator).__name__)
 

@@ -9,8 +9,9 @@
 
 Blocks do not depend on each other, so several are under way at once; where a block begins and what is merged with what
 depends on positions alone. One thread does the same, block by block: that is what accumulating means, and so the result
-is the same to the last bit whatever the number of workers. (One shared copy that all change was slower than one thread
-in *Operators*; separate copies that are merged late, in stages, won.)
+is the same to the last bit whatever the number of workers. When the input has ended, what is in a block or a stretch
+that is not full is merged as well, and told. (One shared copy that all change was slower than one thread in
+*Operators*; separate copies that are merged late, in stages, won.)
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from anabranch.operators.library_operator import LibraryOperator, UserFunction, configured, fields
 from anabranch.program.calling import emitted
 from anabranch.program.elastic import Concurrency
+from anabranch.program.event_time import END
 from anabranch.program.graph import Keyed
 
 Values = dict[str, Any]
@@ -47,6 +49,8 @@ class Accumulate(LibraryOperator):
         State: tuples so far.
     part, stretch, total : dict or None
         State: the values of the block, of the stretch and of all before; None if there is nothing in it yet.
+    timer_due, timer_since : int or None, tuple or None
+        State: it waits for the end of the input if there is anything that was not told yet.
     """
 
     user: Any
@@ -61,6 +65,8 @@ class Accumulate(LibraryOperator):
     part: Values | None
     stretch: Values | None
     total: Values | None
+    timer_due: int | None
+    timer_since: Any
 
     def users_code(self) -> list[tuple[str, Any]]:
         made = [(f"the factory of {name}", first) for name, first in zip(self.names, self.firsts, strict=True)]
@@ -95,11 +101,20 @@ class Accumulate(LibraryOperator):
     def passed(self, rows: int) -> list[Any]:
         """So many tuples more are in the block: merge what is full; what is emitted then."""
         self.count += rows
+        self.timer_due = END if self.count % self.every else None
         if self.count % self.block:
             return []
         self.stretch, self.part = self.combined(self.stretch, self.part), None
-        if self.count % self.every:
-            return []
+        return [] if self.count % self.every else self._told()
+
+    def flush(self, _: int) -> list[Any]:
+        """The input has ended: what is emitted then."""
+        self.timer_due = None
+        self.stretch, self.part = self.combined(self.stretch, self.part), None
+        return self._told()
+
+    def _told(self) -> list[Any]:
+        """The stretch is merged with all before it; what is emitted then."""
         self.total, self.stretch = self.combined(self.total, self.stretch), None
         worker = copy.copy(self.user)
         vars(worker).update(self.total if self.total is not None else self.fresh())
@@ -119,9 +134,10 @@ def accumulate_logic(
     every: int,
     commutative: bool,
     concurrency: Concurrency | None,
+    has_time: bool,
     name: str,
 ) -> Keyed:
-    """The operator of some accumulators."""
+    """The operator of some accumulators; `has_time`: of a stream with event time, whose end is that of its time."""
     names = tuple(each for each, _, _ in accumulators)
     order = "in any order: declared commutative" if commutative else "in the order of positions"
     prototype = configured(
@@ -141,7 +157,8 @@ def accumulate_logic(
         ),
         load="CL",
     )
-    return Keyed(prototype, "take", fields(count=0, part=None, stretch=None, total=None))
+    held = fields(count=0, part=None, stretch=None, total=None, timer_due=None, timer_since=None)
+    return Keyed(prototype, "take", held, timed="flush", by_clock=not has_time)
 
 
 def accumulation_of(logic: Any) -> Accumulate | None:

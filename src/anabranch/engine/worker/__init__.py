@@ -16,6 +16,7 @@ key_slots.py       keys of a batch as dense numbers, and folds over them: what r
 enrich_columns.py  tables asked for whole batches
 elastic_steps.py   what an elastic operator does with a batch; unordered_step.py   the same where nobody minds order
 accumulating_step.py   what elastic accumulators do with a batch
+accumulating_calls.py  their epoch: runs of tuples, and the end of the input
 guarded_steps.py   what an operator whose calls may fail does with one
 worker_pools.py    the pools of a worker process, and what the processes of a host learnt
 stage.py, stage_flow.py, batches.py    a stage's operators over a batch at a time

@@ -34,7 +34,7 @@ from anabranch.operators.combining import Salt
 from anabranch.operators.guarding import GuardedFunction, OnlyTuples
 from anabranch.operators.joins import StaticEnrich
 from anabranch.program.calling import canonical, emitted, kept, operator_failed, route_of
-from anabranch.program.elastic import ElasticFunction, settings_of
+from anabranch.program.elastic import ElasticFunction
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Port, Punctuate, Route
 from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
 
@@ -129,8 +129,6 @@ class BatchSteps:
             return step if watch is not None else column_step(node, self._epoch, step, self._columns)
         if isinstance(logic, FlatMap):
             return self._flat_map_step(node, watch, self._guard(_run_flat_map, emitting(logic.function), keep))
-        if self._elastic is not None and settings_of(logic) is not None:  # accumulators
-            return self._elastic(node, self._epoch, self.checked, self._tables[node.name])
         if isinstance(logic, Keyed):
             function = getattr(type(logic.prototype), logic.method)
             places = tuple(node.inputs[0].schema.names.index(name) for name in node.key)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Stage, Step
+from anabranch.engine.worker.accumulating_calls import AccumulatingCalls, is_elastic_accumulation
 from anabranch.engine.worker.advances import Advances, EventTimes, candidates
 from anabranch.engine.worker.arrival_calls import ArrivalCalls, broadcast_of
 from anabranch.engine.worker.batch import Batch
@@ -229,7 +230,10 @@ class StageRun:
             calls: ArrivalCalls | TimedCalls
             if step.is_timed:
                 place = (step, table, self._epoch, self._clock_ms, self._times, self._layout.watermarks_read(step))
-                calls = TimedCalls(*place, self._watch, sampler, broadcast, self._columns)
+                if self._elastic is not None and sampler is None and is_elastic_accumulation(step):
+                    calls = AccumulatingCalls(self._elastic, *place)
+                else:
+                    calls = TimedCalls(*place, self._watch, sampler, broadcast, self._columns)
             else:
                 clock_ms = END if self._times.ending else self._clock_ms
                 calls = ArrivalCalls(step, table, self._epoch, clock_ms, self._watch, sampler, broadcast, self._columns)
