@@ -4,7 +4,7 @@
                                       └ here the verdict fell      └ steady again: the verdict is of another machine
     in turn, a period each:          here  fewer  here  more  here            each beside what was before and after it
                                           └ better than the mean of its two neighbours, beyond noise ─► go there,
-                                            and again with what lies beside it; else it rests
+                                            and again with what lies beside it; perhaps ─► once more; else it rests
 
 In the first epochs of a JVM everything gets faster by itself, and the speed of a machine wanders by a tenth. A climb
 measures each number of channels at another time, so that this looks like an effect of the channels: more look better
@@ -43,7 +43,7 @@ GAIN_MIN = 0.03
 ERRORS_PER_GAIN = 2.0
 NOISY = 0.03  # of so much noise on, every level is measured twice
 NOISE_MAX = 0.06  # beyond this a few periods do not tell levels apart
-CAP_PERIODS = 100
+CAP_PERIODS = 100  # more channels than were best wait so long; where the best was known before, twice
 SATURATED_SHARE = 0.9
 CONGESTION_MIN = 0.05
 DEVIATION_OF_MEAN_DIFFERENCE = 0.886
@@ -73,6 +73,8 @@ class _Memory:
     origin: int = 0
     """Where the trial began."""
     rounds: int = 0
+    repeated: bool = False
+    """Whether what seemed better in this round, but not beyond noise, was measured once more."""
     faster: bool = False
     """Whether the trial began because the machine has become faster."""
     factor: float = 1.0
@@ -112,11 +114,8 @@ class LevelsInTurn:
             return Proposal(observation.channels, "settle", proposal.reason)
         if memory.plan:
             return self._go_on(observation, proposal)
-        if memory.cap is not None and observation.period > memory.cap_until:
-            memory.cap = None
         if memory.cap is not None and proposal.channels > memory.cap >= observation.channels:
-            reason = f"measured in turn, more than {memory.cap} channels did less"
-            proposal = Proposal(observation.channels, "limit", reason)
+            proposal = self._capped(observation, proposal, memory.cap)
         if observation.channels != memory.channels or proposal.channels != observation.channels:
             if memory.rested >= 2 * LATEST_PERIODS:  # what it left was chosen long ago; what comes now is chosen anew
                 memory.first = {}
@@ -133,6 +132,14 @@ class LevelsInTurn:
         if proposal.channels == observation.channels and self._has_changed(observation):
             return self._begin(observation, proposal)
         return proposal
+
+    def _capped(self, observation: Observation, proposal: Proposal, cap: int) -> Proposal:
+        """More than were best in turn: not for a while, and then by a level."""
+        if observation.period <= self._memory.cap_until:
+            return Proposal(observation.channels, "limit", f"measured in turn, more than {cap} channels did less")
+        self._memory.cap = None
+        level = self.bounds.clamp(max(cap + 1, round(cap * RATIO)))
+        return replace(proposal, channels=min(proposal.channels, level))
 
     def _stop(self) -> None:
         memory = self._memory
@@ -174,7 +181,7 @@ class LevelsInTurn:
         others = self._others(home)
         if not others or memory.rounds >= ROUNDS_MAX:
             return None
-        memory.home, memory.measured, memory.rounds = home, measured, memory.rounds + 1
+        memory.home, memory.measured, memory.rounds, memory.repeated = home, measured, memory.rounds + 1, False
         first = [] if measured else [home] * times
         memory.plan = first + [step for other in others for step in [other] * times + [home] * times]
         memory.known += others
@@ -216,24 +223,32 @@ class LevelsInTurn:
             if not runs or runs[-1][0] != int(channels):
                 runs.append((int(channels), []))
             runs[-1][1].append(capacity)
-        gains = {}
+        seen: dict[int, list[float]] = {}
         for (_, before), (channels, here), (_, after) in zip(runs, runs[1:], runs[2:], strict=False):
             if channels != home:
-                gains[channels] = fmean(here) / fmean([fmean(before), fmean(after)]) - 1.0
+                seen.setdefault(channels, []).append(fmean(here) / fmean([fmean(before), fmean(after)]) - 1.0)
+        gains = {channels: fmean(each) for channels, each in seen.items()}
         best = max(gains, key=lambda channels: gains[channels])
         times = len(runs[0][1])
-        better = gains[best] >= max(GAIN_MIN, ERRORS_PER_GAIN * error / times**0.5)
+        better = gains[best] >= max(GAIN_MIN, ERRORS_PER_GAIN * error / (times * len(seen[best])) ** 0.5)
+        if not better and gains[best] >= GAIN_MIN and not memory.repeated:
+            # Two or three periods say little of the noise, which may be less than it seems.
+            memory.repeated = True
+            memory.plan = [best] * times + [home] * times
+            return Proposal(best, "in turn", f"{best} channels may be better than {home}: once more")
         chosen = best if better else home
         latest = [] if better else [[home, capacity] for n, capacity in memory.measured if n == home][-times:]
         why = f"{chosen} channels are best of {sorted(memory.known)}, measured in turn"
         if chosen != home and (next_round := self._round(chosen, latest, times, f"{why}; and beside them?")):
             return next_round
+        tried_more = max(memory.known) > chosen
         self._stop()
         memory.first = {}
-        if chosen == memory.origin:  # it had been right
+        right = chosen == memory.origin  # all along
+        if right:
             memory.factor *= 2
-        else:
-            memory.cap, memory.cap_until = chosen, observation.period + CAP_PERIODS
+        if tried_more or not right:
+            memory.cap, memory.cap_until = chosen, observation.period + CAP_PERIODS * (2 if right else 1)
         return Proposal(chosen, "in turn", why)
 
     def to_dict(self) -> dict[str, Any]:
