@@ -29,6 +29,7 @@ from anabranch.program.object_parts import (
     entries_of,
     held_by_container,
     is_atom,
+    is_filled,
     is_library,
     is_plain_instance,
     shown_path,
@@ -202,7 +203,12 @@ class _Pickler(cloudpickle.Pickler):
         if _is_copied_plainly(kind):
             state = dict(attributes_of(obj)), [child for _, child in held_by_container(obj)]
             return _blank, (kind,), state, None, None, _fill_blank
+        if kind is types.CellType and is_filled(obj):
+            return types.CellType, (), [obj.cell_contents], None, None, _fill_cell
         reduced = super().reducer_override(obj)
+        if kind is types.FunctionType and obj.__closure__ and isinstance(reduced, tuple):
+            make, (*described, _cells), *others = reduced  # cloudpickle gives each function cells of its own
+            return (make, (*described, obj.__closure__), *others)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
             make, arguments, *others = reduced
             *described, _tracked, extra = arguments
@@ -214,6 +220,10 @@ class _Pickler(cloudpickle.Pickler):
 
 def _set_factory(made: collections.defaultdict[Any, Any], factory: Any) -> None:
     made.default_factory = factory
+
+
+def _fill_cell(cell: types.CellType, held: list[Any]) -> None:
+    (cell.cell_contents,) = held
 
 
 def _cached(function: Any, maxsize: int | None, typed: bool) -> Any:

@@ -72,7 +72,8 @@ def analyse_with_facts(node: Node) -> tuple[Model, Inference | None]:
     schema = node.inputs[0].schema if node.inputs else None
     schema = getattr(getattr(node.logic, "prototype", None), "schema_as_written", schema)
     beside = _methods_beside(node, target)
-    found = infer(target, method, schema, node.schema, mode, fields, node.location, beside=beside)
+    keyed = isinstance(node.logic, Keyed)
+    found = infer(target, method, schema, node.schema, mode, fields, node.location, True, beside, keyed)
     model = _from_code(node, found, target, method, mode)
     if beside:
         beside = (Beside(target, str(method), schema), *beside)
@@ -165,6 +166,7 @@ def _called_between(node: Node, target: Any, fields: tuple[Any, ...], methods: t
             node.location,
             each.takes_tuple,
             _without(methods, each),
+            has_declared_key=True,
         )
         for each in methods
         if each.method in _BETWEEN
@@ -186,7 +188,8 @@ def _told_to_all(node: Node, model: Model, target: Any, others: list[Inference],
         return model
     method, fields = node.logic.broadcast.method, _broadcast_fields(node.logic)
     beside = tuple(each for each in methods if each.method != method)
-    found = infer(target, method, node.inputs[-1].schema, node.schema, "process", fields, node.location, True, beside)
+    schema = node.inputs[-1].schema
+    found = infer(target, method, schema, node.schema, "process", fields, node.location, True, beside, True)
     others.append(found)
     facts = ordered_blocks(found)
     blocks = model.blocks + tuple(block_of(fact, f"{method}: ") for fact in facts if fact.kind not in TRUSTED)

@@ -7,7 +7,7 @@ from typing import Any
 
 from anabranch.compiler.models.findings import Inference
 from anabranch.compiler.reading.facts import KEEPING, Fact, Kind
-from anabranch.program.graph import Node
+from anabranch.program.graph import Keyed, Node
 from anabranch.program.model import Block, State, declaration_of
 
 _CLEAREST_FIRST = (
@@ -35,6 +35,11 @@ def remedy_of(node: Node, found: Inference) -> str:
     first = blocks[0]
     if first.kind is Kind.WRITE:
         name = first.path or "it"
+        if name in found.facts.cached:
+            return f"compute {name} where the operator is made, in __init__(), or make it a property"
+        if isinstance(node.logic, Keyed) and node.key:
+            otherwise = "" if node.logic.fields else "; or leave out by=…, and what is kept is found in its code"
+            return f"declare {name}: ab.state(…) is kept for each key{otherwise}"
         return f"keep {name} for each key: declare it with ab.state(…) in an ab.Operator and name the key with by=…"
     if first.kind is Kind.WHOLE:
         return f"use {first.path} only as {first.path}[key], with the same key of the tuple everywhere"

@@ -38,6 +38,7 @@ def infer(
     fallback: Location | None = None,
     takes_tuple: bool = True,
     beside: tuple[Beside, ...] = (),
+    has_declared_key: bool = False,
 ) -> Inference:
     """What an operator does, from its code.
 
@@ -57,22 +58,27 @@ def infer(
         False for a function that is called without arguments: what makes an accumulator.
     beside : tuple of Beside
         Other methods, which find in the fields what this one leaves there, and leave there what it finds.
+    has_declared_key : bool
+        Its key is declared, so nothing is kept but the fields, not even if there are none: no dict is taken for state.
     """
     keyed: dict[int, str] = {}
-    guessed = {} if fields else _own_dicts(target)
+    only_fields = has_declared_key or bool(fields)
+    guessed = {} if only_fields else _own_dicts(target)
     first = _read_with_guess(target, method, schema, guessed, fallback) if guessed else None
     if first is not None:
         keyed = {identity: name for identity, (name, _) in guessed.items()}
     reading = first or read(target, method, schema, fields, dict(keyed), fallback, None, takes_tuple, beside)
     for _ in range(4):
         written = reading.facts.of(Kind.WRITE)
-        more = _dicts_written(reading.facts, fields, target)
+        more = {} if only_fields else _dicts_written(reading.facts, target)
         if not written or set(more) <= set(keyed):
             break
         keyed.update({identity: name for identity, name in more.items() if identity not in keyed})
         known = {identity: reading.facts.objects[identity] for identity in keyed if identity in reading.facts.objects}
         reading = read(target, method, schema, fields, dict(keyed), fallback, known, takes_tuple, beside)
     facts = reading.facts
+    for path, place in facts.cached.items() if has_declared_key else ():
+        facts.add(Kind.WRITE, f"reads {path}, a cached property: {path} outlives the call", place, path=path)
     found = Inference(facts, facts.of(*BLOCKING, Kind.WRITE), reading=reading)
     if keyed and not facts.of(Kind.WRITE):
         found.dicts = dict(keyed)
@@ -111,15 +117,15 @@ def _read_with_guess(
     return reading if right and all(_one_way(reading.facts, each, target) for each in guessed) else None
 
 
-def _dicts_written(facts: Facts, fields: tuple[StateField, ...], target: Any) -> dict[int, str]:
+def _dicts_written(facts: Facts, target: Any) -> dict[int, str]:
     """The dicts and sets the code writes that can be taken apart by key and found again elsewhere."""
     found: dict[int, str] = {}
-    taken: set[str] = {field.name for field in fields}
+    taken: set[str] = set()
     for fact in facts.of(Kind.WRITE):
         if not isinstance(fact.identity, int):
             continue  # a variable or attribute is assigned, not a dict changed
         held = facts.objects.get(fact.identity)
-        if fields or type(held) not in KEYED_TYPES or not _starts_simple(held):
+        if type(held) not in KEYED_TYPES or not _starts_simple(held):
             continue
         if not _one_way(facts, fact.identity, target):
             continue

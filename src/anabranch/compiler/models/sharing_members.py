@@ -36,7 +36,7 @@ def members_sharing_state(
         others = tuple(other for _, other in methods if other is not each)
         seen = infer(
             *(each.target, each.method, each.schema, member.gives, "process", declared, node.location),
-            *(each.takes_tuple, others),
+            *(each.takes_tuple, others, True),
         )
         read.append(seen)
         facts = ordered_blocks(seen)
@@ -49,8 +49,8 @@ def members_sharing_state(
 
 def _refuse(node: Node, what: str, each: Beside, seen: Inference) -> None:
     kept = seen.facts.of(Kind.WRITE, Kind.WHOLE, Kind.NOT_DATA)
-    if kept or seen.dicts:
-        told = f"{kept[0].text} ({kept[0].location})" if kept else ", ".join(sorted(seen.dicts.values()))
+    if kept:
+        told = f"{kept[0].text} ({kept[0].location})"
         raise ProgramError(
             f"{node.title}: {what} keeps something beside the state it declared: {told}. Declare it: ab.state(…)"
         )

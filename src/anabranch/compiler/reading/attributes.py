@@ -205,6 +205,8 @@ def _attribute_of_instance(reading: Reading, value: Value, found: Any, name: str
     if member is inspect.Parameter.empty:
         # Set by some call, or never: either way its value is not known now.
         return reading.unknown(node, f"reads {path}, which does not exist before the first tuple")
+    if isinstance(member, functools.cached_property) and has_fields(reading, found):
+        reading.facts.cached.setdefault(path, reading.place(node))
     return _member(reading, value, kind, member, name, path, node)
 
 

@@ -97,6 +97,8 @@ class Facts:
     unseen: dict[str, Location] = dataclasses.field(default_factory=dict)
     #: What the code does that shows which object a value is: equal values are kept, not the objects that they were.
     by_identity: dict[str, Location] = dataclasses.field(default_factory=dict)
+    #: Cached properties of the operator that are read: their values are left in attributes of it.
+    cached: dict[str, Location] = dataclasses.field(default_factory=dict)
     #: Global variables read and written: (module, name).
     globals_read: set[tuple[str, str]] = dataclasses.field(default_factory=set)
     globals_written: set[tuple[str, str]] = dataclasses.field(default_factory=set)
