@@ -1,12 +1,18 @@
 """What is needed of a source, and that nothing else is read of its files."""
 
+import datetime
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import anabranch as ab
 from anabranch.engine.worker.file_pieces import ListedFile, cut, examined, read_pieces
-from anabranch.engine.worker.needed_columns import needed_of
+from anabranch.engine.worker.join_columns import JoinColumns
+from anabranch.engine.worker.needed_columns import needed_of, sent_on
+from anabranch.errors import OperatorError
+from anabranch.program.options import OVER_COLUMNS
+from anabranch.testing import ParallelRun
 
 COLUMNS = "kind long, bid struct<auction: long, price: double, who: struct<name: string, id: long>>, tags array<string>"
 
@@ -88,3 +94,71 @@ def test_only_what_is_needed_is_read(tmp_path):
         [{"price": 1.5, "who": {"id": 3}}, None],
         [None, None],
     ]
+
+
+class Winner(ab.Operator):
+    """Reads three of its columns; waits for a time; fails for a price."""
+
+    best: tuple = ab.state(default=None)
+
+    def process(self, t):
+        if self.best is None:
+            self.timers.at(t.until)
+        if self.best is None or t.price > self.best[1]:
+            self.best = t.seller, 100 // (t.price - WORST) + t.price
+
+    def on_timer(self, time):
+        yield self.best
+        self.best = None
+
+
+WORST = 977
+
+
+def won(bids, auctions):
+    """A join, a filter, and what an operator with timers makes of it, in another stage."""
+    timed = ab.from_rows(bids, "auction long, price long, at timestamp, note string", rows_per_epoch=40)
+    of = ab.from_rows(auctions, "id long, until timestamp, seller long, about string, from timestamp", rows_per_epoch=9)
+    pairs = timed.event_time("at", lateness=2).join(of.event_time("from", lateness=2), by=("auction", "id"))
+    return pairs.filter(lambda t: t.at <= t.until).process(Winner(), by="seller", schema="seller long, price long")
+
+
+@pytest.mark.parametrize("worst", [-1, WORST])
+def test_an_operator_with_timers_is_sent_and_given_what_it_reads(tmp_path, worst, monkeypatch):
+    start = datetime.datetime(2024, 3, 1, tzinfo=datetime.UTC)
+    seconds = datetime.timedelta(seconds=1)
+    bids = [(n % 11, n * 7 % 23, start + n * seconds, f"note {n}") for n in range(120)]
+    bids[30] = (bids[30][0], worst, *bids[30][2:])
+    auctions = [(n, start + (n + 40) * seconds, n % 4, f"auction {n}", start + n * seconds) for n in range(27)]
+    stream = won(bids, auctions)
+    layout = stream.plan().layout
+    (edge,) = (
+        each for each in layout.edges if each.target >= 0 and layout.steps[each.target].node.name == stream._node.name
+    )
+    assert set(sent_on(layout, edge).names) == {"seller", "until", "price"}
+
+    def outcome(run):
+        try:
+            return [repr(row) for row in run()]
+        except OperatorError as error:
+            return str(error).partition(" raised ")[2].partition("The epoch failed")[0]
+
+    expected = outcome(lambda: stream.run_sequential(ends=True))
+    assert (worst == WORST) is isinstance(expected, str)
+    made = []
+    original = JoinColumns._made
+    monkeypatch.setattr(JoinColumns, "_made", lambda *given: made.append(original(*given)) or made[-1])
+    for columns in (OVER_COLUMNS, {"joins"}, ()):
+        run = ParallelRun(stream, str(tmp_path / "-".join(columns) / "none"), channels=2, columns=columns)
+
+        def all_of(run=run):
+            run.run_epochs()
+            run.end()
+            return run.output
+
+        assert outcome(all_of) == expected
+        if columns == OVER_COLUMNS:
+            names = layout.steps[edge.source].node.schema.names
+            assert made and all(
+                each.null_count == len(each) for columns in made for each in [columns[names.index("about")]]
+            )

@@ -10,4 +10,5 @@ over_columns.py    functions of a tuple over the columns they read
 equal_calls.py     functions that only compute, so that equal values need one call
 number_tests.py    predicates that compare whole numbers, over whole columns
 keyed_reads.py     which columns keyed operators read
+tuple_reads.py     which columns a method reads of its tuple
 """

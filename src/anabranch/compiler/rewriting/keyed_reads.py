@@ -1,19 +1,19 @@
 """Which columns of its tuples a keyed operator reads: the others need not come to it.
 
-Known of the library's aggregations, whose code is written so (`operators/aggregation`), and of users' methods that are
-rewritten to columns (`inline`).
+Known of the library's aggregations, whose code is written so (`operators/aggregation`), and of users' methods that
+never use the tuple as a whole (`tuple_reads`).
 """
 
 from __future__ import annotations
 
 import ast
 import functools
-import inspect
 from typing import Any
 
-from anabranch.compiler.rewriting.inline import inlined
 from anabranch.compiler.rewriting.over_columns import over_columns
+from anabranch.compiler.rewriting.tuple_reads import tuple_reads
 from anabranch.operators.aggregation import Aggregate
+from anabranch.operators.library_operator import LibraryOperator
 from anabranch.program.graph import Keyed, Node
 from anabranch.program.schema import Schema
 
@@ -28,11 +28,8 @@ def keyed_reads(node: Node, place: int) -> frozenset[int] | None:
     found: frozenset[int] | None = None
     if isinstance(logic.prototype, Aggregate):
         found = _aggregate_reads(kind, schema)
-    elif len(node.inputs) == 1 and not logic.takes_time:
-        function = getattr(kind, logic.method)
-        if inspect.isgeneratorfunction(function):
-            rewritten = inlined(function, schema.names, node.schema.names)
-            found = None if rewritten is None else frozenset(rewritten.reads)
+    elif not isinstance(logic.prototype, LibraryOperator):
+        found = tuple_reads(getattr(kind, logic.method_of(place)), schema.names)
     return None if found is None else found | {schema.names.index(name) for name in node.key_of(place)}
 
 

@@ -11,7 +11,7 @@ keys hold is read and written without a Python value of any tuple.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,9 +94,12 @@ class _Side:
 class JoinColumns:
     """The join of one operator in one channel for one epoch."""
 
-    def __init__(self, node: Node, table: Any, epoch: int, timeline: Timeline) -> None:
+    def __init__(
+        self, node: Node, table: Any, epoch: int, timeline: Timeline, wanted: Collection[int] | None = None
+    ) -> None:
         assert isinstance(node.logic, Keyed)
         self._node = node
+        self._wanted = range(len(node.schema.names)) if wanted is None else wanted  # what is read of what comes out
         self._join: WatermarkJoin | LastingJoin = node.logic.prototype
         # Without a window all tuples of a key meet, and are held for ever.
         self._spans = node.logic.prototype.spans if isinstance(self._join, WatermarkJoin) else None
@@ -168,14 +171,16 @@ class JoinColumns:
         return slots_of_columns(columns, count)
 
     def _made(self, sides: Sequence[_Side], pairs: tuple[np.ndarray, np.ndarray]) -> list[pa.Array]:
-        """The columns of what comes out."""
+        """The columns of what comes out; those that nobody reads are null."""
         schemas = [each.schema for each in self._node.inputs]
-        names = self._node.schema.names
+        fields = self._node.schema.arrow
+        names = [fields.field(at).name for at in sorted(self._wanted)]
         mine = [[name for name in names if name in schemas[0]], [name for name in names if name not in schemas[0]]]
         found: dict[str, pa.Array] = {}
         for side, schema, chosen, rows in zip(sides, schemas, mine, pairs, strict=True):
             found |= zip(chosen, side.columns(schema, chosen, rows), strict=True)
-        return [found[name] for name in names]
+        count = len(pairs[0])
+        return [found[each.name] if each.name in found else pa.nulls(count, each.type) for each in fields]
 
     def _times(self, side: int, batch: Batch) -> np.ndarray | None:
         if not isinstance(batch, ColumnBatch):

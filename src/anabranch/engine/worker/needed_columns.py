@@ -19,7 +19,7 @@ from anabranch.compiler.rewriting.keyed_reads import keyed_reads
 from anabranch.compiler.rewriting.over_columns import Read
 from anabranch.engine.worker.column_steps import column_plan
 from anabranch.operators.joins import StaticEnrich
-from anabranch.program.graph import Filter, Map, Node, Watermark
+from anabranch.program.graph import Filter, Keyed, Map, Node, Watermark
 from anabranch.program.schema import Schema
 
 
@@ -65,6 +65,17 @@ def sent_on(layout: Layout, edge: Edge) -> pa.Schema:
     return pa.schema([schema.arrow.field(at) for at in sorted(reads or {0})])
 
 
+def made_for_others(layout: Layout, step: Step) -> frozenset[int]:
+    """The columns of what a step makes that anybody reads, or that must not be null."""
+    schema = step.node.schema
+    reads = _needed(layout, step, further=True)
+    if reads is None:
+        return frozenset(range(len(schema.names)))
+    return frozenset(
+        {each.column for each in reads} | {at for at, each in enumerate(schema.arrow) if not each.nullable}
+    )
+
+
 def _read_behind(layout: Layout, edge: Edge, schema: Schema) -> set[int] | None:
     """The columns that whoever is at the other end of an edge reads; None: all."""
     node = layout.steps[edge.target].node
@@ -87,18 +98,22 @@ def _needed(layout: Layout, step: Step, further: bool) -> set[Read] | None:
                 return None
             found |= {Read(at) for at in behind}
             continue
-        reads = _read(layout, layout.steps[edge.target], step.node.schema, further)
+        reads = _read(layout, edge, step.node.schema, further)
         if reads is None:
             return None
         found |= reads
     return found
 
 
-def _read(layout: Layout, step: Step, schema: Schema, further: bool) -> set[Read] | None:
-    """What a step, and those behind it, read of the tuples it is given."""
+def _read(layout: Layout, edge: Edge, schema: Schema, further: bool) -> set[Read] | None:
+    """What the step that an edge leads to, and those behind it, read of the tuples it is given."""
+    step = layout.steps[edge.target]
     node = step.node
-    if not node.inputs or not node.inputs[0].schema.arrow.equals(schema.arrow):
+    if not node.inputs or not node.inputs[edge.place].schema.arrow.equals(schema.arrow):
         return None
+    if isinstance(node.logic, Keyed):
+        found = keyed_reads(node, edge.place)
+        return None if found is None else {Read(at) for at in found}
     if isinstance(node.logic, Watermark):
         behind = _needed(layout, step, further)
         return None if behind is None else behind | {Read(schema.names.index(node.logic.attribute))}

@@ -19,6 +19,7 @@ from anabranch.engine.worker.advances import Advances, EventTimes, candidates
 from anabranch.engine.worker.arrival_calls import ArrivalCalls, broadcast_of
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import BatchSteps, ElasticSteps, StateTable
+from anabranch.engine.worker.needed_columns import made_for_others
 from anabranch.engine.worker.running_columns import RunningStep
 from anabranch.engine.worker.sampling import StageSampler, StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
@@ -233,7 +234,9 @@ class StageRun:
                 if self._elastic is not None and sampler is None and is_elastic_accumulation(step):
                     calls = AccumulatingCalls(self._elastic, *place)
                 else:
-                    calls = TimedCalls(*place, self._watch, sampler, broadcast, self._columns)
+                    is_pruned = "needed" in self._columns and self._sampler is None
+                    wanted = made_for_others(self._layout, step) if is_pruned else None
+                    calls = TimedCalls(*place, self._watch, sampler, broadcast, self._columns, wanted)
             else:
                 clock_ms = END if self._times.ending else self._clock_ms
                 calls = ArrivalCalls(step, table, self._epoch, clock_ms, self._watch, sampler, broadcast, self._columns)

@@ -62,7 +62,9 @@ class TimedCalls:
         sampler: StepSampler | None = None,
         broadcast: BroadcastState | None = None,
         columns: Collection[str] = (),
+        wanted: Collection[int] | None = None,
     ) -> None:
+        self._wanted = wanted  # the columns of what comes out that somebody reads; None: all
         self._at_once: type[WindowColumns] | type[SessionColumns] | type[JoinColumns] | None = None
         if sampler is None:
             self._at_once = next((kind for name, has, kind in AT_ONCE if name in columns and has(step.node)), None)
@@ -115,7 +117,8 @@ class TimedCalls:
         begun = self._watch.clock() if self._watch is not None else 0.0
         clock = self._clock if self._logic.by_clock else None
         timeline = Timeline.of(self._watermark, self._events(arrival), clock)
-        found = kind(self._node, self._table, self._epoch, timeline).taken(arrival)
+        more = (self._wanted,) if kind is JoinColumns else ()
+        found = kind(self._node, self._table, self._epoch, timeline, *more).taken(arrival)
         if found is None:
             return None
         self._watermark, self._advances = timeline.watermark, timeline.advances
