@@ -43,7 +43,7 @@ GAIN_MIN = 0.03
 ERRORS_PER_GAIN = 2.0
 NOISY = 0.03  # of so much noise on, every level is measured twice
 NOISE_MAX = 0.06  # beyond this a few periods do not tell levels apart
-CAP_PERIODS = 100  # more channels than were best wait so long; where the best was known before, twice
+CAP_PERIODS = 100  # so long no more channels than were best are tried; twice where more clearly did less all along
 SATURATED_SHARE = 0.9
 CONGESTION_MIN = 0.05
 DEVIATION_OF_MEAN_DIFFERENCE = 0.886
@@ -192,14 +192,14 @@ class LevelsInTurn:
         found = []
         fewer = max((n for n in self._memory.known if n < home), default=None)
         more = min((n for n in self._memory.known if n > home), default=None)
-        if fewer is None:
-            found.append(self.bounds.clamp(round(home / RATIO)))
-        elif home - fewer > 1 and home > NEAR_RATIO * fewer:
-            found.append((home + fewer) // 2)
         if more is None and self._memory.faster:
             found.append(self.bounds.clamp(max(home + 1, round(home * RATIO))))
         elif more is not None and more - home > 1 and more > NEAR_RATIO * home:
             found.append((home + more) // 2)
+        if fewer is None:
+            found.append(self.bounds.clamp(round(home / RATIO)))
+        elif home - fewer > 1 and home > NEAR_RATIO * fewer:
+            found.append((home + fewer) // 2)
         return [n for n in found if n != home]
 
     def _go_on(self, observation: Observation, proposal: Proposal) -> Proposal:
@@ -242,13 +242,14 @@ class LevelsInTurn:
         if chosen != home and (next_round := self._round(chosen, latest, times, f"{why}; and beside them?")):
             return next_round
         tried_more = max(memory.known) > chosen
+        clearly_less = all(gain <= -GAIN_MIN for channels, gain in gains.items() if channels > chosen)
         self._stop()
         memory.first = {}
         right = chosen == memory.origin  # all along
         if right:
             memory.factor *= 2
         if tried_more or not right:
-            memory.cap, memory.cap_until = chosen, observation.period + CAP_PERIODS * (2 if right else 1)
+            memory.cap, memory.cap_until = chosen, observation.period + CAP_PERIODS * (2 if right and clearly_less else 1)
         return Proposal(chosen, "in turn", why)
 
     def to_dict(self) -> dict[str, Any]:
