@@ -249,7 +249,8 @@ class LevelsInTurn:
         if right:
             memory.factor *= 2
         if tried_more or not right:
-            memory.cap, memory.cap_until = chosen, observation.period + CAP_PERIODS * (2 if right and clearly_less else 1)
+            periods = CAP_PERIODS * (2 if right and clearly_less else 1)
+            memory.cap, memory.cap_until = chosen, observation.period + periods
         return Proposal(chosen, "in turn", why)
 
     def to_dict(self) -> dict[str, Any]:
