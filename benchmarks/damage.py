@@ -36,6 +36,7 @@ from benchmarks._query_in_process import COLUMNS, LocalQuery, Total, expected, e
 STOPS = ("between epochs", "sink written", "manifest written")
 EPOCHS, ROWS, STOPPED_AFTER, OLDER_AFTER = 9, 10, 6, 3
 PATIENCE_S = 120
+TOLD_EVERY = 25
 OURS = "checkpoint/anabranch"
 PRICES = {key: key / 4 for key in range(5)}
 
@@ -262,9 +263,12 @@ def tried(program: str, place: Path, copies: Copies, damage: Damage) -> tuple[st
     """Start the query on what is there."""
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - warnings of a process that ends at once
     streams = PROGRAMS[program](rows_of(5, EPOCHS, ROWS))
+    went_on = False
     try:
         query = driver(program, place, channels=3, chance=1)
         query.batches()
+        went_on = True
+        query.state()  # a segment of which a host has a copy is read here first
     except (CheckpointError, SinkError) as problem:
         text = str(problem)
         names = {Path(name).name for name in damage.paths} | {"checkpoint", "Spark"}
@@ -272,9 +276,10 @@ def tried(program: str, place: Path, copies: Copies, damage: Damage) -> tuple[st
             return "raw", f"says too little: {text}"
         for name in damage.paths:
             whole, here = copies.whole / name, place / name
-            shutil.rmtree(here) if here.is_dir() else here.unlink(missing_ok=True)
+            if not (went_on and whole.is_dir()):  # else it holds what was made since
+                shutil.rmtree(here) if here.is_dir() else here.unlink(missing_ok=True)
             if whole.is_dir():
-                shutil.copytree(whole, here)
+                shutil.copytree(whole, here, dirs_exist_ok=True)
             else:
                 here.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(whole, here)
@@ -302,9 +307,12 @@ def scenario(arguments: tuple[str, str, int, int, int]) -> list[tuple[str, str, 
     with tempfile.TemporaryDirectory(prefix="anabranch-damage-", ignore_cleanup_errors=True) as scratch:
         work = Path(scratch)
         copies = prepared(program, stop, work)
-        for damage in list(damages(copies, flips, seed))[::every]:
+        wanted = list(damages(copies, flips, seed))[::every]
+        for number, damage in enumerate(wanted, 1):
             kind, text = outcome(program, work / "place", copies, damage)
             results.append((program, stop, damage.kind, damage.how, kind, text))
+            if not number % TOLD_EVERY or number == len(wanted):
+                print(f"{program}, {stop}: {number} of {len(wanted)} damages", flush=True)
     return results
 
 
@@ -326,7 +334,6 @@ def main(arguments: list[str]) -> dict[str, Any]:
     with multiprocessing.get_context("fork").Pool(min(2, os.cpu_count() or 1)) as pool:
         for found_here in pool.imap_unordered(scenario, work):
             results += found_here
-            print(f"{found_here[0][0]}, {found_here[0][1]}: {len(found_here)} damages", flush=True)
     for program, stop, kind, how, became, text in results:
         if became in ("silent", "crashed", "raw"):
             print(f"{became}: {kind}, {how} ({program}, {stop}): {text[:300]}")

@@ -20,7 +20,6 @@ REFUSED = {
     "through_eval",
     "through_gc",
     "InGetattribute",
-    "MakesSubclasses",
     "shared_list_iterator",
     "shared_cycle",
     "shared_generator",

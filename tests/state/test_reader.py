@@ -1,5 +1,7 @@
 """Looking into a checkpoint without running its program, from Python and from the command line."""
 
+import shutil
+
 import pytest
 
 from anabranch.api.session import from_epochs
@@ -65,6 +67,20 @@ def test_the_command_lists_stores_keys_and_values(checkpoint, capsys):
     assert "key_group" in capsys.readouterr().out
     assert main(["state", checkpoint, "--versions"]) == 0
     assert capsys.readouterr().out == "0\n1\n2\n"
+
+
+@pytest.mark.parametrize("damage", ["flipped", "empty", "deleted"])
+def test_a_damaged_segment_is_named_with_its_place_and_what_to_do(checkpoint, tmp_path, damage):
+    shutil.copytree(checkpoint, tmp_path / "copy")
+    for path in (tmp_path / "copy").rglob("*.segment"):
+        data = path.read_bytes()
+        path.unlink()
+        if damage != "deleted":
+            path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]) if damage == "flipped" else b"")
+    found = reader(str(tmp_path / "copy"))
+    name = next(each.operator for each in reader(checkpoint).stores())
+    with pytest.raises(CheckpointError, match=r"copy/anabranch/state/.*\.segment is (damaged|missing).*Restore it"):
+        found.items(name)
 
 
 def test_the_command_fails_with_a_sentence(checkpoint, capsys):

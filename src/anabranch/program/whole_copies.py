@@ -182,7 +182,8 @@ class _Pickler(cloudpickle.Pickler):
             return _cached_property, (obj.func, obj.attrname)
         if kind is types.FunctionType and obj.__code__ is _DISPATCH:  # it holds a cache of weak references
             attributes = {name: each for name, each in vars(obj).items() if name not in _OF_DISPATCH}
-            return _blank_dispatch, (), ([*obj.registry.items()], attributes), None, None, _fill_dispatch
+            (name,) = [cell.cell_contents for cell in obj.__closure__ or () if isinstance(cell.cell_contents, str)]
+            return _blank_dispatch, (name,), ([*obj.registry.items()], attributes), None, None, _fill_dispatch
         if kind is memoryview:  # cloudpickle would make bytes of it, and a tuple of a calendar date
             return _view_of, (whole_of_view(obj),)
         if (
@@ -214,8 +215,31 @@ class _Pickler(cloudpickle.Pickler):
             *described, _tracked, extra = arguments
             if isinstance(described[-1], dict):  # a class within a function would lose the longer half of its name
                 described[-1] = {**described[-1], "__qualname__": obj.__qualname__}
+            if not isinstance(obj, enum.EnumMeta):
+                return (_made_quietly, (make, *described, None, extra), *others)
             return (make, (*described, None, extra), *others)
         return reduced
+
+
+def _made_quietly(make: Any, metaclass: Any, name: str, bases: tuple[Any, ...], *others: Any) -> Any:
+    """A class, without calling `__init_subclass__` of its bases: what that did when the class was made comes along."""
+    owners = {
+        owner: vars(owner)["__init_subclass__"]
+        for base in types.resolve_bases(bases)
+        for owner in base.__mro__
+        if "__init_subclass__" in vars(owner) and not is_library(owner.__module__)
+    }
+    for owner in owners:
+        type.__setattr__(owner, "__init_subclass__", classmethod(_do_nothing))
+    try:
+        return make(metaclass, name, bases, *others)
+    finally:
+        for owner, hook in owners.items():
+            type.__setattr__(owner, "__init_subclass__", hook)
+
+
+def _do_nothing(_: type, **__: Any) -> None:
+    """Stands in for a hook."""
 
 
 def _set_factory(made: collections.defaultdict[Any, Any], factory: Any) -> None:
@@ -234,8 +258,10 @@ _DISPATCH = functools.singledispatch(abs).__code__  # type: ignore[attr-defined]
 _OF_DISPATCH = ("register", "dispatch", "registry", "_clear_cache")
 
 
-def _blank_dispatch() -> Any:
-    return functools.singledispatch(_without_implementation)
+def _blank_dispatch(name: str) -> Any:
+    """It remembers the name of its first implementation, for its errors."""
+    code = _without_implementation.__code__
+    return functools.singledispatch(types.FunctionType(code, {}, name))
 
 
 def _without_implementation(_: Any) -> None:

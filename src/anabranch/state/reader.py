@@ -214,12 +214,13 @@ class CheckpointReader:
         return self._compacted[operator]
 
     def _open(self, record: SegmentRecord) -> list[Segment]:
+        place = f"{self._files.root}/state/{record.name}"
         data = self._files.read(f"state/{record.name}")
         try:
             if data is None:
-                raise CheckpointError(f"the state segment {self._files.root}/state/{record.name} is missing")
-            return opened(data, record.checksum, record.slices)
-        except CheckpointError:
+                raise CheckpointError(f"the state segment {place} is missing")
+            return opened(data, record.checksum, record.slices, place)
+        except CheckpointError as problem:
             if not record.parts:
-                raise
+                raise CheckpointError(f"{problem}. Restore it from a copy, or read another version") from None
             return [segment for part in record.parts for segment in self._open(part)]

@@ -170,13 +170,18 @@ def table_bytes(table: pa.Table) -> pa.Buffer:
 class Segment:
     """A segment that can be searched. `source` is a path to map into memory, or the bytes themselves.
 
-    `within` says where in the file it begins, and how many bytes it has, if it is a slice.
+    `within` says where in the file it begins, and how many bytes it has, if it is a slice; `read_from` where the bytes
+    come from, for errors.
     """
 
     def __init__(
-        self, source: str | pa.Buffer, checksum: int | None = None, within: tuple[int, int] | None = None
+        self,
+        source: str | pa.Buffer,
+        checksum: int | None = None,
+        within: tuple[int, int] | None = None,
+        read_from: str = "in memory",
     ) -> None:
-        self.name = source if isinstance(source, str) else "in memory"
+        self.name = source if isinstance(source, str) else read_from
         try:
             data = pa.memory_map(source).read_buffer() if isinstance(source, str) else source
             if within is not None:

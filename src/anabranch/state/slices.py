@@ -65,12 +65,12 @@ def segment_name(name: str) -> str:
     return kept + suffix
 
 
-def opened(data: bytes, checksum: int, slices: Sequence[Slice]) -> list[Segment]:
-    """All of a segment from its bytes; CheckpointError if they are damaged."""
+def opened(data: bytes, checksum: int, slices: Sequence[Slice], read_from: str) -> list[Segment]:
+    """All of a segment from its bytes; CheckpointError, which says where they come from, if they are damaged."""
     whole = pa.py_buffer(data)
     if not slices:
-        return [Segment(whole, checksum)]
+        return [Segment(whole, checksum, read_from=read_from)]
     return [
-        Segment(whole.slice(offset, each.bytes), each.checksum)
+        Segment(whole.slice(offset, each.bytes), each.checksum, read_from=read_from)
         for offset, each in zip(offsets(slices), slices, strict=True)
     ]

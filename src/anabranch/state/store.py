@@ -220,7 +220,7 @@ class TaskState:
             within, checksum = (start, record.slices[at].bytes), record.slices[at].checksum
             kept = slice_name(name, at)
         if isinstance(self._version.store, MemoryFiles) and not record.transient:
-            return Segment(pa.py_buffer(self._fetched(name, within)), checksum)
+            return Segment(pa.py_buffer(self._fetched(name, within)), checksum, read_from=name)
         if self._is_mapped and not record.transient:
             return _segments.get(str(self._files.path(name)), checksum, within)
         found = self._cache.segment(kept, checksum)
@@ -230,7 +230,7 @@ class TaskState:
             raise CheckpointError(f"the state segment {name} is missing")
         data = self._fetched(name, within)
         try:
-            segment = Segment(pa.py_buffer(data), checksum)
+            segment = Segment(pa.py_buffer(data), checksum, read_from=f"{self._version.root}/{name}")
         except CheckpointError:
             if self._version.store is not None or name in self._version.supplied:
                 raise
