@@ -22,7 +22,7 @@ from typing import Any
 from anabranch.engine.verifying.plain_operators import PlainCode, PlainOperator
 from anabranch.engine.worker.samples import Event, Events, StepSample
 from anabranch.errors import StateError
-from anabranch.state.codec import comparable
+from anabranch.state.codec import comparable, decode
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +57,8 @@ class OperatorSample:
     made_between: Mapping[tuple[int, tuple[int, ...]], Mapping[Any, list[tuple[Any, ...]]]]
     """What happened between tuples → key → what it made of that."""
     states: Mapping[Any, tuple[bytes, bytes]]
+    broadcast: tuple[bytes, ...] = ()
+    """Its broadcast state before, and after: one for each that differs between channels."""
 
     @property
     def tuples(self) -> int:
@@ -76,7 +78,8 @@ def merged(samples: Sequence[StepSample]) -> OperatorSample:
         ends = list(itertools.accumulate(map(len, parts), initial=0))
         numbers = [range(*both) for both in itertools.pairwise(ends)]
         events = events.picked(list(heapq.merge(*numbers, key=events.trails.__getitem__)))
-    return OperatorSample(samples[0].operator, _once(events), made, states)
+    after = dict.fromkeys(data for sample in samples for data in sample.broadcast[1:])
+    return OperatorSample(samples[0].operator, _once(events), made, states, (*samples[0].broadcast[:1], *after))
 
 
 def _without_made(events: Events, made: dict[Any, dict[Any, list[tuple[Any, ...]]]]) -> Events:
@@ -112,7 +115,7 @@ def first_difference(code: PlainCode, sample: OperatorSample) -> Difference | No
     before = {key: states[0] for key, states in sample.states.items()}
     of_all = zip(sample.events.places, sample.events.keys, sample.events.rows, strict=True)
     rows = [(key, row) for place, key, row in of_all if place >= 0 and row is not None]
-    plain = code.begun(before, rows)
+    plain = code.begun(before, rows, *sample.broadcast[:1])
     found = _run_differs(code, plain, sample)
     where = None if found is not None else plain.kept_elsewhere()
     if where is None:
@@ -121,7 +124,7 @@ def first_difference(code: PlainCode, sample: OperatorSample) -> Difference | No
     plain.begin_again()
     found = _run_differs(code, plain, sample)
     if found is None and code.may_be_reordered:
-        found = _run_differs(code, code.begun(before, rows), _reordered(sample))
+        found = _run_differs(code, code.begun(before, rows, *sample.broadcast[:1]), _reordered(sample))
     if found is None:
         return None
     return dataclasses.replace(
@@ -229,6 +232,20 @@ def _states_differ(code: PlainCode, plain: PlainOperator, sample: OperatorSample
             return Difference("state", None, None, {name: kept.get(name, [])}, {name: entries})
     for name, entries in plain.strays().items():
         return Difference("state", None, None, {name: "kept by nobody"}, {name: entries})
+    return _broadcasts_differ(plain, sample)
+
+
+def _broadcasts_differ(plain: PlainOperator, sample: OperatorSample) -> Difference | None:
+    """What is for all keys must be the same in every channel, and as one thread has it."""
+    try:
+        expected = plain.broadcast()
+    except StateError as problem:
+        return Difference("error", None, None, "nothing was changed", str(problem))
+    for after in sample.broadcast[1:]:
+        if after != expected:
+            found, wanted = ({} if not data else decode(data) for data in (after, expected))
+            if not same(found, wanted):
+                return Difference("state", None, None, {"broadcast": found}, {"broadcast": wanted})
     return None
 
 

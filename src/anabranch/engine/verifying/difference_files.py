@@ -13,11 +13,11 @@ from typing import Any
 
 from anabranch.engine.verifying.comparing import Difference, OperatorSample
 from anabranch.engine.verifying.plain_operators import PlainCode
-from anabranch.engine.worker.samples import PUNCTUATION, TICK, TIME, Event, Events, StepSample
+from anabranch.engine.worker.samples import BROADCAST, PUNCTUATION, TICK, TIME, Event, Events, StepSample
 from anabranch.errors import StateError
 
 _SHOWN_TUPLES = 1000
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +95,7 @@ class DifferenceRecord:
             if event.place < 0 and event.outputs is not None:
                 made.setdefault((event.place, event.trail), {}).setdefault(event.key, []).extend(event.outputs)
         timeline = Events(event for event in taken.events if event.place >= 0 or event.outputs is None)
-        return OperatorSample(self.operator, timeline, made, taken.states)
+        return OperatorSample(self.operator, timeline, made, taken.states, taken.broadcast)
 
     def text(self, tuples: int = 20) -> str:
         """For people."""
@@ -119,10 +119,12 @@ def _packed(sample: OperatorSample) -> bytes:
     events = [dataclasses.replace(e, outputs=None) if e.place < 0 else e for e in sample.events]
     for (place, trail), by_key in sample.made_between.items():
         events += [Event(place, key, None, trail, outputs) for key, outputs in by_key.items()]
-    return StepSample(sample.operator, True, Events(events), dict(sample.states)).to_bytes()
+    return StepSample(sample.operator, True, Events(events), dict(sample.states), sample.broadcast).to_bytes()
 
 
 def _shown_row(code: PlainCode, event: Event) -> str:
+    if event.place == BROADCAST and event.row is not None:
+        return f"the broadcast {code.node.inputs[-1].schema.row_class(event.row)!r}"
     if event.place < 0 or event.row is None:
         what = {PUNCTUATION: "a punctuation", TICK: "the start of the epoch", TIME: "time has come to"}[event.place]
         return f"{what} {event.row[0]}" if event.row else what

@@ -13,20 +13,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import heapq
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from anabranch.compiler.models.key_proof import expression_function
 from anabranch.compiler.rewriting.computed_key import BehindKeyColumn
 from anabranch.compiler.rewriting.managed_state import ManagedDicts
 from anabranch.compiler.rewriting.whole_object import WholeObject
-from anabranch.engine.worker.batches import Keeper
-from anabranch.engine.worker.samples import PUNCTUATION, TICK, TIME
-from anabranch.operators.epoch_context import moment
+from anabranch.engine.verifying.plain_instances import NOTES, Outputs, PlainInstances, State
 from anabranch.program.belongings import Belongings
-from anabranch.program.calling import Instances, emitted, kept, route_of
+from anabranch.program.calling import emitted, kept, route_of
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Process, Punctuate, Route
 from anabranch.program.object_filling import Reference
 from anabranch.program.object_graph import ObjectGraph
@@ -34,12 +30,8 @@ from anabranch.program.object_parts import children, is_atom
 from anabranch.program.object_reach import code_of
 from anabranch.program.whole_copies import loaded, pickled_whole
 from anabranch.state.codec import decode
-from anabranch.state.shared_fields import decode_state, encode_state
+from anabranch.state.shared_fields import decode_state
 from anabranch.state.user_objects import UserClasses
-
-State = Mapping[str, Any]
-"""Name → value. What a key has in each of its fields, or what is kept for it in each dict."""
-Outputs = list[tuple[Any, ...]]
 
 
 class PlainOperator(Protocol):
@@ -59,6 +51,9 @@ class PlainOperator(Protocol):
 
     def encoded(self, key: Any) -> bytes:
         """The state of a key as tasks would write it, if that is all that tasks write; else nothing."""
+
+    def broadcast(self) -> bytes:
+        """Its broadcast state now; empty: it has none, or what it is at first. StateError if keys changed it."""
 
     def together(self) -> Mapping[str, list[Any]]:
         """Dicts whose entries cannot be told apart by key: name → the entries of all keys."""
@@ -94,7 +89,9 @@ class PlainCode:
         held = logic.prototype.written if self._managed else None  # type: ignore[union-attr]
         self._pickled, _ = pickled_whole((written.logic, held), written.logic)
 
-    def begun(self, states: Mapping[Any, bytes], rows: Iterable[tuple[Any, tuple[Any, ...]]]) -> PlainOperator:
+    def begun(
+        self, states: Mapping[Any, bytes], rows: Iterable[tuple[Any, tuple[Any, ...]]], broadcast: bytes = b""
+    ) -> PlainOperator:
         """The operator before an epoch.
 
         Parameters
@@ -103,6 +100,8 @@ class PlainCode:
             Key → the values of its fields, encoded.
         rows : iterable
             (key, tuple) of all that it will take: a dict's index is computed from a tuple.
+        broadcast : bytes
+            Its broadcast state.
         """
         logic, held = loaded(self._pickled)
         node = dataclasses.replace(self.node, logic=logic)
@@ -112,7 +111,7 @@ class PlainCode:
         if self._whole:
             return _Whole(node, self.running.logic.prototype, states)  # type: ignore[union-attr]
         if isinstance(logic, Keyed):
-            return _WithInstances(node, states)
+            return PlainInstances(node, states, broadcast)
         return _WithoutState(node)
 
     @property
@@ -128,11 +127,7 @@ class PlainCode:
         if self._whole:
             graph = fields["graph"]
             return {} if graph is None else {"graph": ordered_parts(graph.to_parts())}
-        return {name: value for name, value in fields.items() if name not in _NOTES}
-
-
-# Since when a key waits: tasks note that for themselves, by trails.
-_NOTES = ("opened", "timer_since")
+        return {name: value for name, value in fields.items() if name not in NOTES}
 
 
 # -- what is made of a tuple ------------------------------------------------------------------------------------
@@ -181,6 +176,9 @@ class _WithoutState:
         return {}
 
     def encoded(self, key: Any) -> bytes:
+        return b""
+
+    def broadcast(self) -> bytes:
         return b""
 
     def together(self) -> Mapping[str, list[Any]]:
@@ -388,113 +386,3 @@ def _deep(part: Any, parts: list[Any], numbers: dict[int, int]) -> Any:
             held = sorted(held, key=lambda each: repr(_deep(each, parts, {})))
         return [way, kind, _deep(held, parts, numbers)]
     return [_deep(each, parts, numbers) for each in part] if isinstance(part, list) else part
-
-
-class _WithInstances:
-    """An operator with an object for each key, as it was declared or as the library has it."""
-
-    def __init__(self, node: Node, states: Mapping[Any, bytes]) -> None:
-        assert isinstance(node.logic, Keyed)
-        self._node, self._logic = node, node.logic
-        self._belongings = Belongings([node.logic])
-        self._instances = Instances(node)
-        self._classes = UserClasses(node)
-        self._states = states
-        self._keep = Keeper(node.schema)
-        self._inputs = [(n.schema.row_class, node.logic.method_of(place)) for place, n in enumerate(node.inputs)]
-        # Nobody waits, and no time is asked for: what takes a tuple is one call.
-        self._is_plain = not (node.logic.waiting or node.logic.timed or node.logic.takes_time)
-        self._live: dict[Any, Any] = {}
-        self._waiting: dict[Any, None] = {}
-        self._orders = itertools.count()
-        self._since: dict[Any, int] = {}  # of keys that wait for a time
-        self.begin_again()
-
-    def begin_again(self) -> None:
-        names, field = self._instances.names, self._logic.waiting
-        values = {key: tuple(decode_state(state, self._classes)) for key, state in self._states.items()}
-        self._live = {key: self._instances.restored(each) for key, each in values.items()}
-        self._waiting, self._since, self._now = {}, {}, 0
-        # The order in which they began to wait; from then on it is that of their tuples.
-        if field:
-            waits = [key for key, each in values.items() if each[names.index(field)]]
-            opened = names.index("opened")
-            self._waiting = dict.fromkeys(sorted(waits, key=lambda key: values[key][opened]))
-        if self._logic.timed:
-            waits = [key for key, each in values.items() if each[names.index("timer_due")] is not None]
-            since = names.index("timer_since")
-            for key in sorted(waits, key=lambda key: values[key][since]):
-                self._since[key] = next(self._orders)
-
-    def take(self, place: int, key: Any, row: tuple[Any, ...]) -> Outputs:
-        row_class, method = self._inputs[place]
-        if self._is_plain:
-            return self._kept(getattr(self._live[key], method)(row_class(row)))
-        if self._logic.timed:
-            moment().reached, moment().fired = self._now, None
-        arguments = (self._now,) if self._logic.takes_time else ()
-        return self._called(key, method, row_class(row), *arguments)
-
-    def happen(self, place: int, *arguments: Any) -> list[tuple[Any, Outputs]]:
-        if place == TIME:
-            (self._now,) = arguments
-            return list(self._fired())
-        method = {PUNCTUATION: self._logic.punctuated, TICK: self._logic.ticked}[place]
-        return [(key, self._called(key, method, *arguments)) for key in list(self._waiting)] if method else []
-
-    def fitted(self, made: Outputs) -> Outputs:
-        if not made or not self._keep.tuples_last:
-            return made
-        schema = self._node.schema
-        if set(map(type, made)) != {tuple} or set(map(len, made)) != {len(schema.names)}:
-            made = [tuple(schema.unpack(each)) for each in made]
-        return list(zip(*schema.exact_columns(made), strict=True))
-
-    def _fired(self) -> Iterator[tuple[Any, Outputs]]:
-        """What keys make of times that have come, one after the other: by their times, then since when they wait."""
-        due = [(self._live[key].timer_due, since, key) for key, since in self._since.items()]
-        due = [each for each in due if each[0] <= self._now]
-        heapq.heapify(due)
-        while due:
-            time, since, key = heapq.heappop(due)
-            moment().reached, moment().fired = self._now, time
-            yield key, self._called(key, self._logic.timed, time)
-            again = self._live[key].timer_due
-            if again is not None and time <= again <= self._now:
-                heapq.heappush(due, (again, since, key))
-
-    def _called(self, key: Any, method: str, *arguments: Any) -> Outputs:
-        instance = self._live[key]
-        made = self._kept(getattr(instance, method)(*arguments))
-        if self._logic.waiting and getattr(instance, self._logic.waiting):
-            self._waiting.setdefault(key)
-        else:
-            self._waiting.pop(key, None)
-        if self._logic.timed:
-            if instance.timer_due is None:
-                self._since.pop(key, None)
-            else:
-                self._since.setdefault(key, next(self._orders))
-        return made
-
-    def _kept(self, found: Any) -> Outputs:
-        keep, lasts = self._keep, self._keep.tuples_last
-        return [output if lasts and type(output) is tuple else tuple(keep(output)) for output in emitted(found)]
-
-    def states(self) -> dict[Any, State]:
-        # As data: objects of the user's are of this copy's classes, and those of the tasks of others.
-        found = {key: dict(zip(self._instances.names, decode(self.encoded(key)), strict=True)) for key in self._live}
-        return {key: {name: state[name] for name in state if name not in _NOTES} for key, state in found.items()}
-
-    def encoded(self, key: Any) -> bytes:
-        values = self._instances.values(self._live[key])
-        return encode_state(self._instances.names, values, self._classes)
-
-    def together(self) -> Mapping[str, list[Any]]:
-        return {}
-
-    def strays(self) -> Mapping[str, Any]:
-        return {}
-
-    def kept_elsewhere(self) -> str | None:
-        return self._belongings.changed()

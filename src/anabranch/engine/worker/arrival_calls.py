@@ -166,7 +166,7 @@ class ArrivalCalls:
         assert self._sampler is not None
         places = {position: place for place, batch in arrival.batches.items() for position in batch.positions}
         noted: list[Any] = []
-        passing = {position for position, _, _ in arrival.advances}
+        passing = {position for position, _, _ in arrival.advances} | self._broadcasts.keys()
         for position, call in enumerate(calls):
             if call is None:
                 if position not in passing:

@@ -17,7 +17,7 @@ from anabranch.program.calling import canonical_key
 from anabranch.state.codec import decode, encode
 
 # What happened, where no tuple came by an input: inputs count from 0.
-PUNCTUATION, TICK, TIME = -1, -2, -3
+PUNCTUATION, TICK, TIME, BROADCAST = -1, -2, -3, -4
 
 
 @dataclasses.dataclass(slots=True)
@@ -25,7 +25,8 @@ class Event:
     """A tuple, a punctuation or a tick, and what a key made of it."""
 
     place: int
-    """The input that a tuple came by; else `PUNCTUATION`, `TICK`, or `TIME`: how far time has come."""
+    """The input that a tuple came by; else `PUNCTUATION`, `TICK`, `TIME`: how far time has come, or `BROADCAST`: a
+    tuple that is for all keys."""
     key: Any
     row: tuple[Any, ...] | None
     """The tuple; of a tick its time, of time how far it has come."""
@@ -116,12 +117,15 @@ class StepSample:
         In their order.
     states : dict
         Key → its state before and after, encoded.
+    broadcast : tuple of bytes
+        Its broadcast state before, and after; empty: it has none.
     """
 
     operator: str
     ordered: bool
     events: Events = dataclasses.field(default_factory=Events)
     states: dict[Any, tuple[bytes, bytes]] = dataclasses.field(default_factory=dict)
+    broadcast: tuple[bytes, ...] = ()
 
     def to_bytes(self) -> bytes:
         """As it travels: in flat lists, which are packed without a call for each."""
@@ -140,13 +144,14 @@ class StepSample:
                 list(self.states),
                 [before for before, _ in self.states.values()],
                 [after for _, after in self.states.values()],
+                list(self.broadcast),
             ]
         )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StepSample:
         """What travelled."""
-        operator, ordered, places, numbers, *packed, keys, before, after = decode(data)
+        operator, ordered, places, numbers, *packed, keys, before, after, broadcast = decode(data)
         widths, values, lengths, digits, packed_counts, made_widths, made_values = packed
         counts = _unpacked(packed_counts)
         keys = [*map(canonical_key, keys), None]  # the last is that of no key, which has the number -1
@@ -159,7 +164,8 @@ class StepSample:
             _tuples(lengths, digits),
             [[output] for output in made] if counts == [1] * len(made) else _shared_out(made, counts),
         )
-        return cls(operator, ordered, events, dict(zip(keys, zip(before, after, strict=True), strict=False)))
+        states = dict(zip(keys, zip(before, after, strict=True), strict=False))
+        return cls(operator, ordered, events, states, tuple(broadcast))
 
 
 def _packed(values: list[Any]) -> list[Any] | bytes:

@@ -20,7 +20,7 @@ import numpy as np
 from anabranch.compiler.layout.stages import Layout, Stage, Step
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import keys_of
-from anabranch.engine.worker.samples import TIME, Event, StepSample
+from anabranch.engine.worker.samples import BROADCAST, TIME, Event, StepSample
 from anabranch.errors import ProgramError, StateError
 from anabranch.operators.combining import Salt
 from anabranch.program.calling import emitted
@@ -47,8 +47,6 @@ def not_sampled(node: Node) -> str:
         return "calls of it that fail are undone"
     if isinstance(logic, Keyed) and logic.per_input:
         return "each of its inputs has a time of its own"
-    if isinstance(logic, Keyed) and logic.broadcast is not None:
-        return "its keys share what is broadcast"
     return ""
 
 
@@ -198,20 +196,28 @@ class StepSampler:
     def arrived(self, arrival: Arrival) -> None:
         """Take down the state of the keys that a step is about to meet, and what happens between their tuples."""
         assert isinstance(self._node.logic, Keyed) and self._table is not None
+        self._trails = arrival.trails
         for place, batch in arrival.batches.items():
-            self._meet(self._keys(batch, place), batch)
+            if self._node.is_broadcast(place):
+                for position, row in zip(batch.positions, batch.rows, strict=True):
+                    self.happened(BROADCAST, position, *tuple.__iter__(row))
+            else:
+                self._meet(self._keys(batch, place), batch)
         waits = self._step.waits and bool(self._node.logic.waiting)
         if waits and (len(arrival.marks) or arrival.tick is not None):
             self._meet(list(self._table.load_waiting(self._node.logic.waiting)), None)
-        self._trails = arrival.trails
+
+    def shared(self, before: bytes, after: bytes) -> None:
+        """Take down the broadcast state, before and after the epoch."""
+        self._sample.broadcast = before, after
 
     def due(self, keys: Iterable[Any], value: int) -> None:
         """Keys that may be called without a tuple, and how far time had come when the epoch began."""
         self._meet(list(keys), None)
         self._sample.events.add(Event(TIME, None, (value,), (), None))
 
-    def happened(self, place: int, position: int, *arguments: int) -> None:
-        """A punctuation, a tick, an advance of time, with its arguments, whatever keys make of it."""
+    def happened(self, place: int, position: int, *arguments: Any) -> None:
+        """A punctuation, a tick, an advance of time, a tuple for all, with its arguments, whatever keys make of it."""
         self._sample.events.add(Event(place, None, arguments, self._trail(position), None))
 
     def around(self, method: Callable[..., Any], place: int, position: int, key: Any, row: Any) -> Callable[..., Any]:
@@ -276,7 +282,7 @@ class StepSampler:
 
     def finished(self) -> StepSample | None:
         """What was taken; None: nothing."""
-        if isinstance(self._node.logic, Keyed) and self._node.logic.timed:
+        if isinstance(self._node.logic, Keyed) and (self._node.logic.timed or self._node.logic.broadcast is not None):
             # What happened between tuples was taken down behind them.
             self._sample.events = self._sample.events.in_order_of_trails()
         if self._table is not None:

@@ -228,6 +228,7 @@ class StageRun:
             assert step.takes_arrivals, "only the entry of a stage sees its inputs in their common order"
             table = self._tables[step.node.name]
             broadcast = broadcast_of(step, table, self._times)
+            before = b"" if broadcast is None else broadcast.data
             calls: ArrivalCalls | TimedCalls
             if step.is_timed:
                 place = (step, table, self._epoch, self._clock_ms, self._times, self._layout.watermarks_read(step))
@@ -243,6 +244,8 @@ class StageRun:
             flow = calls.run(arrived)
             if broadcast is not None:
                 self.broadcasts[step.node.name] = broadcast.data
+                if sampler is not None:
+                    sampler.shared(before, broadcast.data)
             if isinstance(calls, TimedCalls):
                 self.reached[step.node.name] = calls.value
             if calls.timed_keys:
