@@ -93,10 +93,19 @@ def remade(stream: Stream, **said: Any) -> Stream:
     return other
 
 
+def operator_of(node: Node) -> Node:
+    """The operator of the user's that makes what a node emits: the node, or one whose tuples it only takes apart."""
+    return operator_of(node.inputs[0]) if _takes_apart(node) else node
+
+
 def _remade(node: Node, said: dict[str, Any]) -> Node:
-    if node.kind == "without_key":  # what only takes a column of ours away is none of the user's operators
+    if _takes_apart(node):
         return dataclasses.replace(node, inputs=(_remade(node.inputs[0], said),))
     return dataclasses.replace(node, **said)
+
+
+def _takes_apart(node: Node) -> bool:
+    return bool(node.part_of) and node.part_of == node.inputs[0].name
 
 
 def key_of(stream: Stream, method: str, by: str | Sequence[str], location: Location) -> tuple[str, ...]:

@@ -130,6 +130,7 @@ def share(
             location,
             None,
             wanted=f"{called}-{type(operator).__name__}",
+            part_of=together._node.name,
         )
         for at, (_, operator, _, output) in enumerate(checked)
     )

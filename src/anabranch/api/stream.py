@@ -20,7 +20,17 @@ from anabranch.api import (
     versions,
     windowed,
 )
-from anabranch.api.building import like, must_be_callable, must_return, next_number, output_schema, put, remade, under
+from anabranch.api.building import (
+    like,
+    must_be_callable,
+    must_return,
+    next_number,
+    operator_of,
+    output_schema,
+    put,
+    remade,
+    under,
+)
 from anabranch.api.concurrency import ConcurrencyOptions, check_elastic, elastic_function
 from anabranch.api.declarations import Operator, broadcast_logic, keyed_logic, state_fields, to_milliseconds
 from anabranch.api.keys import By, keyed_by
@@ -407,7 +417,7 @@ class Stream:
         if not others or not all(isinstance(other, (str, Stream)) for other in others):
             raise ProgramError(f"colocate at {location}: expected names of operators, or streams; found {others!r}")
         marks = tuple(other if isinstance(other, str) else other._node.id for other in others)
-        return remade(self, together=(*self._node.together, *marks))
+        return remade(self, together=(*operator_of(self._node).together, *marks))
 
     # -- running ----------------------------------------------------------------------------------------
 

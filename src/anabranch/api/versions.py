@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.api.building import remade
+from anabranch.api.building import operator_of, remade
 from anabranch.errors import ProgramError
 from anabranch.program.graph import caller_location
 from anabranch.program.state_fields import FIRST_VERSION, StateField, StateHistory
@@ -32,7 +32,7 @@ def was(stream: Stream, *names: str) -> Stream:
     location = caller_location()
     if not names or not all(isinstance(name, str) and name for name in names):
         raise ProgramError(f"was at {location}: expected names that the operator had before, found {names!r}")
-    return remade(stream, was=(*stream._node.was, *names))
+    return remade(stream, was=(*operator_of(stream._node).was, *names))
 
 
 def state_history(version: Any, migrate: Any, fields: Sequence[StateField]) -> StateHistory | None:

@@ -149,7 +149,7 @@ def aggregate(
     columns = keyed.stream.schema
 
     def part(kind: str, logic: Callable[[str], tuple[Logic, Schema]]) -> Stream:
-        return put(made, kind, logic, location, None, wanted=f"{called}_{kind}", on_error="fail")
+        return put(made, kind, logic, location, None, wanted=f"{called}_{kind}", part_of=called, on_error="fail")
 
     results = part("results", lambda n: results_logic(made.schema, key, n))
     gone = part("late", lambda n: late_logic(columns, n))

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from anabranch.state.adaptation_facts import AdaptationFacts
 from anabranch.state.checkpoint import Manifest
 from anabranch.state.described_program import DescribedOperator
 from anabranch.state.key_owners import KeyOwners, Region
@@ -27,6 +28,7 @@ def renamed_manifest(manifest: Manifest, operators: Iterable[DescribedOperator])
         *facts.watermarks.heard_ms,
         *facts.feedback,
         *facts.broadcasts,
+        *facts.tables,
         *(operator for region in facts.owners.regions.values() for operator in region.routes),
     }
     names = new_names(operators, known)
@@ -51,7 +53,16 @@ def renamed_manifest(manifest: Manifest, operators: Iterable[DescribedOperator])
     owners = dataclasses.replace(facts.owners, regions=_regions(facts.owners, names))
     loops, told = _renamed(facts.feedback, names), _renamed(facts.broadcasts, names)
     facts = dataclasses.replace(facts, watermarks=watermarks, owners=owners, feedback=loops, broadcasts=told)
+    facts = dataclasses.replace(
+        facts, adaptation=_adaptation(facts.adaptation, names), tables=_renamed(facts.tables, names)
+    )
     return dataclasses.replace(manifest, segments=segments, facts=facts)
+
+
+def _adaptation(facts: AdaptationFacts, names: Mapping[str, str]) -> AdaptationFacts:
+    """What was learnt of regions, which have the names of the operators at their entries."""
+    scaling = dataclasses.replace(facts.scaling, controllers=_renamed(facts.scaling.controllers, names))
+    return dataclasses.replace(facts, scaling=scaling, balancing=_renamed(facts.balancing, names))
 
 
 def _regions(owners: KeyOwners, names: Mapping[str, str]) -> dict[str, Region]:

@@ -39,6 +39,7 @@ from anabranch.engine.worker.tasks import Program
 from anabranch.errors import AnabranchError, EpochTaken
 from anabranch.faults import reach
 from anabranch.state.checkpoint import Checkpoint
+from anabranch.state.program_changes import new_names
 
 _log = logging.getLogger("anabranch")
 
@@ -104,7 +105,8 @@ class Forms:
         if self.split_hot_keys == "auto" and before:
             divided = self.other(Form(split_hot_keys=True), "its checkpoint may have aggregations in two steps")
             split = set() if divided is None else _names(divided) - _names(self.program(Form()))
-            return Form(bool(split & before), spread)
+            names = {} if divided is None else new_names(describe_program(divided).operators, before)
+            return Form(bool(split & {names.get(name, name) for name in before}), spread)
         return Form(self.split_hot_keys == "on", spread)
 
 
