@@ -143,9 +143,14 @@ def running_nodes(source: str) -> list[ast.AST]:
     return [node for node in ast.walk(tree) if node not in skipped]
 
 
-def imports(source: str, module: str) -> Iterator[Import]:
+@functools.cache  # three rules ask for those of every file
+def imports(source: str, module: str) -> tuple[Import, ...]:
     """What the module imports when it runs, inside functions too. `module` is ``anabranch.engine.worker.packets``, or
     ``anabranch.operators.__init__`` for a package: relative imports count from there."""
+    return tuple(_imports(source, module))
+
+
+def _imports(source: str, module: str) -> Iterator[Import]:
     for node in running_nodes(source):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -252,7 +257,7 @@ def impure_expression(node: ast.AST) -> str | None:
 
 def hash_breaches(source: str, module: str) -> list[str]:
     """``hash()`` of a string differs from process to process; only ``__hash__`` and tables of sets deal with it."""
-    if module == "anabranch.program.set_tables":
+    if module == "anabranch.program.set_tables" or "hash" not in source:
         return []
     breaches = []
 
@@ -468,7 +473,7 @@ def arguments(node: ast.arguments) -> list[ast.arg]:
 def crash_point_breaches(source: str, module: str) -> list[str]:
     """Points that no crash test can name: `reach` with a text that `faults.POINTS` does not have."""
     breaches = []
-    for node in running_nodes(source):
+    for node in running_nodes(source) if "reach" in source else ():
         if isinstance(node, ast.Call) and dotted(node.func) in ("reach", "faults.reach"):
             point = node.args[0] if node.args else None
             if not isinstance(point, ast.Constant):
@@ -582,6 +587,7 @@ def test_every_crash_point_is_reached_somewhere() -> None:
     reached = {
         node.args[0].value
         for source in sources().values()
+        if "reach" in source
         for node in running_nodes(source)
         if isinstance(node, ast.Call) and dotted(node.func) in ("reach", "faults.reach")
         if isinstance(node.args[0], ast.Constant)

@@ -1,11 +1,18 @@
-"""The driver of a test on the cluster, a process of its own: runs a program over files, to their end.
+"""A driver of the tests on the cluster, a process of its own: runs programs over files, each to its end.
 
-It is a process of its own because a process can have only one SparkContext, and because tests kill it.
+It is a process of its own because a process can have only one SparkContext, and because tests kill it. What it is to
+run comes as files of a directory, `0.json`, `1.json`, …; what became of each is told beside it, in `0.told`, …
 """
 
 import argparse
+import itertools
 import json
+import os
 import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -16,24 +23,60 @@ from tests.cluster.gated_programs import build_gated
 from tests.cluster.standalone import PYTHONPATH
 from tests.programs import COLUMNS
 
+EXECUTORS_SECONDS_MAX = 60
+
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    for name in ("--master", "--steps", "--input", "--checkpoint", "--output", "--gate"):
-        parser.add_argument(name, required=True)
+    parser.add_argument("--master", required=True)
+    parser.add_argument("--jobs", type=Path, required=True)
     parser.add_argument("--cores", type=int, required=True)
-    parser.add_argument("--channels", type=int)
+    parser.add_argument("--stays", action="store_true", help="for one job after the other, until it is killed")
     given = parser.parse_args()
+    tests = os.getppid()
     spark = start_session(given.master, given.cores)
-    # Two files an epoch: two tasks of the source at once.
-    source = ab.session(spark).from_files(given.input, "parquet", COLUMNS, maxFilesPerTrigger=2)
-    writer = build_gated(source, json.loads(given.steps), given.gate).writeStream.format("parquet")
-    if given.channels is not None:
-        writer = writer.option("channels", given.channels)
-    query = writer.option("checkpointLocation", given.checkpoint).trigger(availableNow=True).start(given.output)
-    query.awaitTermination()
-    print(json.dumps(query.recentProgress))
+    for number in itertools.count() if given.stays else [0]:
+        wanted = given.jobs / f"{number}.json"
+        while not wanted.exists():
+            if os.getppid() != tests:
+                return
+            time.sleep(0.02)
+        wait_for_executors(spark, given.cores)
+        told = told_of(spark, json.loads(wanted.read_text()))
+        passing = wanted.with_suffix(".passing")
+        passing.write_text(json.dumps(told))
+        passing.rename(wanted.with_suffix(".told"))
     spark.stop()
+
+
+def told_of(spark: SparkSession, wanted: dict[str, Any]) -> dict[str, Any]:
+    """What became of a job."""
+    try:
+        return {"progress": run(spark, wanted)}
+    except Exception:  # the next one is run all the same
+        return {"failure": traceback.format_exc()}
+
+
+def run(spark: SparkSession, wanted: dict[str, Any]) -> list[Any]:
+    """Run a program to its end: its progress."""
+    # Two files an epoch: two tasks of the source at once.
+    source = ab.session(spark).from_files(wanted["input"], "parquet", COLUMNS, maxFilesPerTrigger=2)
+    writer = build_gated(source, wanted["steps"], wanted["gate"]).writeStream.format("parquet")
+    if wanted["channels"] is not None:
+        writer = writer.option("channels", wanted["channels"])
+    writer = writer.option("checkpointLocation", wanted["checkpoint"])
+    query = writer.trigger(availableNow=True).start(wanted["output"])
+    query.awaitTermination()
+    return query.recentProgress
+
+
+def wait_for_executors(spark: SparkSession, count: int) -> None:
+    """Until all are there: an earlier job may have lost one."""
+    deadline = time.monotonic() + EXECUTORS_SECONDS_MAX
+    # The driver is among them.
+    while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() <= count:
+        assert time.monotonic() < deadline, f"{count} executors do not come"
+        time.sleep(0.05)
 
 
 def start_session(master: str, cores: int) -> SparkSession:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import random
 from pathlib import Path
@@ -19,8 +18,9 @@ from anabranch.program.graph import Keyed, upstream
 from anabranch.state.checkpoint import Checkpoint
 from anabranch.state.files import LocalFiles
 from anabranch.state.segment import Segment
+from tests.cluster.applications import Application, StartedJob
 from tests.cluster.gated_programs import HELD_KEY, build_gated
-from tests.cluster.standalone import DRIVER_SECONDS_MAX, Process, StandaloneCluster, wait_for
+from tests.cluster.standalone import DRIVER_SECONDS_MAX, wait_for
 from tests.programs import COLUMNS, exact
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -43,15 +43,11 @@ class Job:
             (directory / name).mkdir()
         return cls(directory, list(steps), write_input(directory / "input"))
 
-    def start(self, cluster: StandaloneCluster, cores: int = 2, channels: int | None = None) -> Process:
-        arguments = {name: str(self.directory / name) for name in ("input", "checkpoint", "output", "gate")}
-        arguments |= {"steps": json.dumps(self.steps), "cores": str(cores)}
-        if channels is not None:
-            arguments["channels"] = str(channels)
-        words = [word for name, value in arguments.items() for word in (f"--{name}", value)]
-        return cluster.start_driver(Path(__file__).with_name("driver_program.py"), *words)
+    def start(self, application: Application, channels: int | None = None) -> StartedJob:
+        paths = {name: str(self.directory / name) for name in ("input", "checkpoint", "output", "gate")}
+        return application.start({**paths, "steps": self.steps, "channels": channels})
 
-    def wait_until_held(self, driver: Process) -> int:
+    def wait_until_held(self, driver: StartedJob) -> int:
         """The Python worker that holds the marked tuple, in the middle of an epoch."""
 
         def look() -> list[Path]:
@@ -68,7 +64,7 @@ class Job:
         directory = self.directory / "checkpoint" / "anabranch" / "state"
         return list(directory.glob(f"{operator}/{epoch:012d}-*.segment"))
 
-    def wait_until_saved(self, operator: str, driver: Process) -> None:
+    def wait_until_saved(self, operator: str, driver: StartedJob) -> None:
         """Until a channel has saved an operator's state in the epoch that is held."""
         what = f"a channel saves the state of {operator}"
         wait_for(lambda: self.segments(operator, HELD_EPOCH), what, DRIVER_SECONDS_MAX, driver.log_tail)
@@ -144,65 +140,72 @@ def read_state(checkpoint: Checkpoint, epochs: int) -> dict[str, dict[Any, tuple
     return found
 
 
-def test_a_keyed_program_on_two_workers_delivers_the_sequential_output(cluster, tmp_path):
+def test_a_keyed_program_on_two_workers_delivers_the_sequential_output(application, tmp_path):
     job = Job.create(tmp_path, "gate", "running", "repeat", "history")
     job.release()
-    job.start(cluster).wait_for_success()
+    job.start(application).wait_for_success()
     assert job.executors_used == 2
     job.assert_exact()
 
 
-def test_an_executor_killed_while_it_reads_the_source_changes_nothing(cluster, tmp_path):
+def test_an_executor_killed_while_it_reads_the_source_changes_nothing(application, standing_cluster, tmp_path):
     job = Job.create(tmp_path, "gate", "running", "repeat", "history")
-    driver = job.start(cluster)
-    cluster.kill_executor_of(job.wait_until_held(driver))
+    driver = job.start(application)
+    standing_cluster.kill_executor_of(job.wait_until_held(driver))
     job.release()
     driver.wait_for_success()
-    assert "Lost executor" in driver.log.read_text()
+    assert "Lost executor" in driver.log()
     job.assert_exact()
 
 
-def test_an_executor_killed_after_another_delivered_its_part_of_the_output_changes_nothing(cluster, tmp_path):
+def test_an_executor_killed_after_another_delivered_its_part_of_the_output_changes_nothing(
+    application, standing_cluster, tmp_path
+):
     job = Job.create(tmp_path, "running", "repeat", "history", "gate")
-    driver = job.start(cluster)
+    driver = job.start(application)
     holder = job.wait_until_held(driver)
     job.wait_until_saved("History", driver)  # by the other channel of the last stage, on the other executor
-    cluster.kill_executor_of(holder)
+    standing_cluster.kill_executor_of(holder)
     job.release()
     driver.wait_for_success()
-    assert "Lost executor" in driver.log.read_text()
+    assert "Lost executor" in driver.log()
     job.assert_exact()
 
 
-def test_a_channel_that_saved_its_state_and_is_lost_before_the_epoch_ends_runs_again(cluster, tmp_path):
+def test_a_channel_that_saved_its_state_and_is_lost_before_the_epoch_ends_runs_again(
+    application, standing_cluster, tmp_path
+):
     job = Job.create(tmp_path, "running", "gate", "repeat", "history")
-    driver = job.start(cluster)
+    driver = job.start(application)
     holder = job.wait_until_held(driver)
     job.wait_until_saved("Running", driver)  # by the other channel of the stage, on the other executor
-    cluster.kill_executor_beside(holder)
+    standing_cluster.kill_executor_beside(holder)
     job.release()
     driver.wait_for_success()
-    assert "Lost executor" in driver.log.read_text()
+    assert "Lost executor" in driver.log()
     assert len(job.segments("Running", HELD_EPOCH)) > 2, "no channel ran again"
+    job.assert_exact()
+
+
+def test_a_worker_killed_amid_an_epoch_changes_nothing_while_another_remains(application, standing_cluster, tmp_path):
+    job = Job.create(tmp_path, "running", "gate", "repeat", "history")
+    driver = job.start(application)
+    standing_cluster.kill_worker_of(job.wait_until_held(driver))
+    job.release()
+    driver.wait_for_success()
+    assert len(standing_cluster.workers) == 1
+    assert "Lost executor" in driver.log()
     job.assert_exact()
 
 
 def test_a_driver_killed_amid_an_epoch_and_started_again_with_other_cores_changes_nothing(cluster, tmp_path):
     job = Job.create(tmp_path, "running", "gate", "repeat", "history")
-    driver = job.start(cluster, cores=2, channels=2)
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+    driver = job.start(Application(cluster, folders[0], cores=2, stays=False), channels=2)
     job.wait_until_held(driver)
     driver.kill()
     job.release()  # now, so that tasks of the dead driver run on beside those of the next
-    job.start(cluster, cores=1, channels=3).wait_for_success()
-    job.assert_exact()
-
-
-def test_a_worker_killed_amid_an_epoch_changes_nothing_while_another_remains(cluster, tmp_path):
-    job = Job.create(tmp_path, "running", "gate", "repeat", "history")
-    driver = job.start(cluster)
-    cluster.kill_worker_of(job.wait_until_held(driver))
-    job.release()
-    driver.wait_for_success()
-    assert len(cluster.workers) == 1
-    assert "Lost executor" in driver.log.read_text()
+    job.start(Application(cluster, folders[1], cores=1, stays=False), channels=3).wait_for_success()
     job.assert_exact()

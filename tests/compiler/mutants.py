@@ -281,7 +281,7 @@ def hidden_names() -> dict[str, Any]:
         "_context": _Context(),
         "_Holder": _Holder,
         "_number": 0,
-        "_long": list(range(100_000)),
+        "_long": list(range(10_000)),
         "random": random,
         "operator": operator,
         "functools": functools,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.api.session import from_epochs
+from anabranch.errors import OperatorError
 from anabranch.program.annotated_rows import seeing
 from anabranch.program.model import State
 from anabranch.testing import Harness, run_parallel
@@ -165,6 +167,14 @@ PROGRAMS = {
 bids = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=12)
 
 
+def outcome(run):
+    """The rows, or what the error says: some operators of a chain give a price of null, which others cannot take."""
+    try:
+        return run()
+    except OperatorError as problem:
+        return re.sub(r", epoch \d+", "", str(problem))
+
+
 @settings(max_examples=8, deadline=None)
 @given(
     epochs=st.lists(bids, min_size=1, max_size=3),
@@ -176,9 +186,10 @@ def test_parallel_is_what_one_thread_gives(tmp_path_factory, epochs, chosen, cha
     stream = from_epochs(epochs, Bid)
     for name in chosen:
         stream = PROGRAMS[name](stream)
-    expected = stream.run_sequential()
-    assert run_parallel(stream, channels=channels) == expected
-    assert restless_output(data, stream, str(tmp_path_factory.mktemp("checkpoint"))) == expected
+    expected = outcome(stream.run_sequential)
+    assert outcome(lambda: run_parallel(stream, channels=channels)) == expected
+    if isinstance(expected, list):
+        assert restless_output(data, stream, str(tmp_path_factory.mktemp("checkpoint"))) == expected
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))

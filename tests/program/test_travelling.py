@@ -5,13 +5,21 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import types
+from typing import NamedTuple
 
 import anabranch as ab
 from anabranch.engine.thread_settings import ThreadSettings
 from anabranch.program.source_code import NoSource, tree_of
 from anabranch.program.travelling import give_sources, packed, sources_of
+from anabranch.program.whole_copies import loaded, pickled_whole
 
 CELL = "def double(t):\n    return t.a * 2, t.b\n"
+
+
+class Pair(NamedTuple):
+    a: int
+    b: int
 
 
 def from_a_cell(text: str, name: str = "<a cell 1>"):
@@ -54,3 +62,23 @@ def test_the_text_that_is_given_is_that_of_the_driver():
 def test_neither_code_of_libraries_nor_endless_files_are_sent():
     long = from_a_cell(CELL + "# " + "x" * 1_000_000, "<a cell 3>")
     assert sources_of([long, textwrap.dedent, pickle.dumps]) == {}
+
+
+def test_code_of_no_module_is_looked_for_in_none(monkeypatch):
+    """As that of aggregates is: a search for each of their methods takes as long as a program has modules."""
+    asked = []
+
+    class Nosy(types.ModuleType):
+        def __getattr__(self, name):
+            asked.append(name)
+            raise AttributeError(name)
+
+    monkeypatch.setitem(sys.modules, "nosy", Nosy("nosy"))
+    made = {}
+    exec(CELL, made)
+    assert made["double"].__module__ is None
+    found, _ = pickled_whole(made["double"], made["double"])
+    assert loaded(found)(Pair(2, 3)) == (4, 3)
+    stream = ab.from_rows([], "a long, b long").aggregate(by="a", window=ab.tumbling(2), n=ab.agg.count())
+    packed(stream._node, [stream._node], ThreadSettings.here())
+    assert "double" not in asked and "process" not in asked

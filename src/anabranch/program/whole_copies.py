@@ -201,6 +201,8 @@ class _Pickler(cloudpickle.Pickler):
         if kind is functools._lru_cache_wrapper and not is_library(obj.__module__):  # by its name nobody may find it
             parameters = obj.cache_parameters()
             return _cached, (obj.__wrapped__, parameters["maxsize"], parameters["typed"])
+        if kind is types.FunctionType and obj.__module__ is None:  # made by exec, as ours are for aggregates
+            return self._dynamic_function_reduce(obj)  # cloudpickle would look for it in every module there is, first
         if _is_copied_plainly(kind):
             state = dict(attributes_of(obj)), [child for _, child in held_by_container(obj)]
             return _blank, (kind,), state, None, None, _fill_blank

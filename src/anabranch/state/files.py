@@ -19,7 +19,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from anabranch.errors import StorageError
 
@@ -137,8 +137,7 @@ class LocalFiles:
         """The data under another name, for a moment."""
         passing = self.path(passing_name(name))
         try:
-            passing.parent.mkdir(parents=True, exist_ok=True)
-            with open(passing, "wb") as file:
+            with _opened(passing) as file:
                 file.write(data)
                 if self.durable:
                     file.flush()
@@ -246,6 +245,15 @@ class MemoryFiles:
     def clear(self, directory: str) -> None:
         for name in [each for each in list(self._held) if each.startswith(f"{directory}/")]:
             self.delete(name)
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A new file; its directory is made if it is missing, which it is once."""
+    try:
+        return open(path, "wb")
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return open(path, "wb")
 
 
 def sync(path: str) -> None:

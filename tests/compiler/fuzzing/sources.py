@@ -42,6 +42,7 @@ def of_corpus() -> list[Program]:
     return found
 
 
+@functools.cache  # reading the source of a class parses its whole file
 def _of_case(case: Case) -> Program | None:
     target: Any = case.make
     makes = True

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,10 +161,11 @@ def construct(
     )
 
 
+@lru_cache(maxsize=16)
 def evened(channels: int, bundles: int = 0) -> PartitioningFunction:
     """The function a query begins with: no hot keys, the ring weighed so that groups are dealt evenly.
 
-    With a number of bundles: these dealt in turn.
+    With a number of bundles: these dealt in turn. Kept, since every region of every query begins with one.
     """
     if bundles:
         return PartitioningFunction.even(channels).with_bundles(np.arange(bundles) % channels)
