@@ -1,5 +1,6 @@
 """Under a declared key, and in functions that the library calls, what cannot be followed is watched where it runs."""
 
+import functools
 import itertools
 import random
 import time
@@ -150,3 +151,65 @@ def test_the_error_names_what_was_changed_and_the_tuples(tmp_path):
     what = r"it changed the class Total .*\(x=.*The compiler could not see it: .*\d\)"
     with pytest.raises(ProgramError, match=what):
         ParallelRun([keyed(BehindADescriptor)], tmp_path, channels=2).run_epochs()
+
+
+_shared: list = []
+
+
+@functools.lru_cache
+def of_key(key):
+    return [key]
+
+
+def same(value):
+    return functools.partial(lambda held: held, value)()  # the compiler does not follow it
+
+
+class KeepsWhatAllHave(ab.Operator):
+    """It changes the list when the key comes again, by when it may be a copy."""
+
+    held = ab.state(None)
+
+    def process(self, t):
+        if self.held is None:
+            self.held = same(_shared)
+        elif t.x % 2:
+            self.held.append(t.x)
+        yield t.x, len(self.held)
+
+
+class ChangesWhatIsCached(ab.Operator):
+    n = ab.state(0)
+
+    def process(self, t):
+        given = same(of_key("all"))
+        given.append(t.x)
+        yield t.x, len(given)
+
+
+class ReadsWhatIsCached(ab.Operator):
+    held = ab.state(factory=list)
+
+    def process(self, t):
+        given = same(of_key(t.k))
+        self.held = [*given, t.x]
+        yield t.x, len(self.held)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (KeepsWhatAllHave, "held outside of its state"),
+        (ChangesWhatIsCached, "what the cache of of_key gives to all callers"),
+    ],
+)
+def test_what_all_keys_have_is_neither_kept_for_one_nor_changed_out_of_sight(kind, reason):
+    for rows_per_epoch in (1, 4, 24):
+        rows = ab.from_rows(ROWS, SCHEMA, rows_per_epoch=rows_per_epoch)
+        found = compare(rows.process(kind(), by="k", schema="x long, n long"))
+        assert found.verdict == "stopped", found.difference
+        assert rows_per_epoch > 1 or reason in found.parallel[0].error
+
+
+def test_what_is_cached_may_be_read_and_copied():
+    assert compare(keyed(ReadsWhatIsCached)).verdict == "equal"

@@ -19,6 +19,7 @@ object_pieces.py  of the library, kept in one piece         kept_cache.py   cach
 set_tables.py     the order of a set, kept                  not_a_number.py   which NaN is which
 object_graph.py   such an object, kept whole as data        object_filling.py   objects put together from what was kept
 array_parts.py    arrays that show each other's cells       array_types.py   types of arrays, as text
+noted_results.py  what cached functions gave, watched
 belongings.py     what user code keeps, put back            elsewhere.py   what it names in other modules, watched
 whole_copies.py   copies with globals of their own          likeness.py   whether a copy is like its original
 table_columns.py  columns of others' tables

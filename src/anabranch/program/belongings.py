@@ -19,6 +19,7 @@ import array
 import collections
 import copy
 import dataclasses
+import enum
 import functools
 import itertools
 import operator
@@ -32,6 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from anabranch.program.object_parts import (
+    LASTING,
     attributes_of,
     children,
     class_code,
@@ -66,6 +68,7 @@ class Belongings:
     def __init__(self, roots: Iterable[Any]) -> None:
         self._kept: list[_Kept] = []
         self._keeps: list[Any] = []  # an object that is gone would give its identity to another
+        self._noted: list[Any] = []  # caches of which the results are noted
         self._iterators: dict[int, Any] = {}  # where they stood: they cannot be set back, so a copy takes their place
         seen: set[int] = set()
         waiting = [("self", root) for root in roots]
@@ -103,6 +106,27 @@ class Belongings:
         """
         return next((k.name for k in self._kept if k.owner not in without and not _is_same(k.take(), k.held)), None)
 
+    def names(self) -> dict[int, str]:
+        """What can change, by identity."""
+        return {each.owner: each.name for each in self._kept}
+
+    def held_by(self, value: Any) -> str | None:
+        """The name of the first object in a value that is one of these and can change; None: there is none."""
+        names = self.names()
+        for noted in self._noted:
+            names |= noted.names()
+        seen: set[int] = set()
+        waiting = [value]
+        while waiting:
+            each = waiting.pop()
+            if is_atom(each) or id(each) in seen or isinstance(each, (type, *LASTING, enum.Enum)):
+                continue
+            seen.add(id(each))
+            if id(each) in names and not _is_frozen(each):
+                return names[id(each)]
+            waiting.extend(child for _, child in children(each))
+        return None
+
     def _keep(self, name: str, value: Any, take: Callable[[], Any], give: Callable[[Any], None]) -> Any:
         held = take()
         self._kept.append(_Kept(name, id(value), take, give, held))
@@ -116,6 +140,11 @@ class Belongings:
         if isinstance(value, functools._lru_cache_wrapper):
             was_empty = not value.cache_info().currsize
             self._keep(name, value, lambda: was_empty, lambda empty: value.cache_clear() if empty else None)
+            below: Any = value.__wrapped__
+            if hasattr(below, "function_as_written"):
+                self._noted.append(below)
+                given = f"what the cache of {value.__qualname__} gives to all callers"
+                self._keep(given, value, below.changed, lambda _: None)
         if isinstance(value, (functools.partial, types.SimpleNamespace, UserDict, UserList, ChainMap)):
             self._keep(name, value, lambda: dict(vars(value)), functools.partial(_give_names, vars(value)))
         if isinstance(value, functools.partial):
@@ -180,6 +209,12 @@ class Belongings:
         modules, used = modules_named_in(function), names_in(function)
         inner = [(f"the global {n}", vars(each)[n]) for each in modules for n in used if n in vars(each)]
         return [*found, *inner]
+
+
+def _is_frozen(value: Any) -> bool:
+    """Whether an object of Python or of a dataclass says that it does not change."""
+    declared = getattr(type(value), "__dataclass_params__", None)
+    return isinstance(value, (tuple, frozenset)) or (declared is not None and declared.frozen)
 
 
 def _as_it_stood(held: Any, made: dict[int, Any], is_ours: bool = False) -> Any:

@@ -188,7 +188,7 @@ def children(value: Any, as_copied: bool = False) -> Iterator[tuple[Step, Any]]:
             yield ("partial", at), each
         yield from ((("attribute", name), each) for name, each in vars(value).items())
     elif kind is functools._lru_cache_wrapper:
-        yield ("wrapped", None), value.__wrapped__
+        yield ("wrapped", None), below_cache(value)
     elif kind in _DESCRIPTORS:
         for name in _DESCRIPTORS[kind]:
             yield ("part", name), getattr(value, name)
@@ -211,6 +211,11 @@ def children(value: Any, as_copied: bool = False) -> Iterator[tuple[Step, Any]]:
                 yield ("class", None), kind
             if kind.__module__.startswith("anabranch.") and hasattr(kind, "users_code"):
                 yield from ((("called", what), each) for what, each in value.users_code())
+
+
+def below_cache(cached: Any) -> Any:
+    """The user's function under a cache of the library."""
+    return getattr(cached.__wrapped__, "function_as_written", cached.__wrapped__)
 
 
 # Of the library's descriptors, what they hold; and small objects that hold what only the interpreter can tell.

@@ -39,11 +39,14 @@ class Settings(Protocol):
 
 def packed(program: Any, nodes: Iterable[Node], settings: Settings) -> bytes:
     """A program as bytes; `nodes` are its operators, `settings` is what holds in the thread that they run for."""
+    nodes = list(nodes)
     names = [node.title for node in nodes]
     logics = [node.logic for node in nodes]
     settings = settings.naming(logics)
+    notes_results = any(node.unfollowed for node in nodes)
     try:
-        found, has_own_globals = pickled_whole((program, settings, sources_of(logics)), logics)
+        whole = (program, settings, sources_of(logics))
+        found, has_own_globals = pickled_whole(whole, logics, notes_results=notes_results)
         if not has_own_globals:
             settings.check_named()
         return found

@@ -19,10 +19,12 @@ from anabranch.errors import StateError
 from anabranch.program.context_variables import default_of, made_variable
 from anabranch.program.kept_cache import kept_cache
 from anabranch.program.not_a_number import NanNumbers, NumberedNans
+from anabranch.program.noted_results import noting_cache
 from anabranch.program.object_parts import (
     DICT_VIEWS,
     Path,
     attributes_of,
+    below_cache,
     built_in_base,
     children,
     dict_behind,
@@ -44,11 +46,14 @@ class NoCopyError(StateError):
     """No copy of an object can be made for workers; says of which part of it, and what to do."""
 
 
-def pickled_whole(value: Any, target: Any, keeps_caches: bool = False) -> tuple[bytes, bool]:
+def pickled_whole(
+    value: Any, target: Any, keeps_caches: bool = False, notes_results: bool = False
+) -> tuple[bytes, bool]:
     """Pickled so that each copy has classes and globals of its own: what user code keeps there is its own, too.
 
     `target` is what of the value is the user's. Where a global cannot be pickled they all stay those of their modules:
-    the second result says whether they came along. With `keeps_caches` the caches of functions can be kept, too.
+    the second result says whether they came along. With `keeps_caches` the caches of functions can be kept, too; with
+    `notes_results` the copies tell whether what they gave was changed.
     """
     classes, functions = code_of(target)
     names = modules_of(classes.values(), functions) - {"__main__"}
@@ -56,7 +61,7 @@ def pickled_whole(value: Any, target: Any, keeps_caches: bool = False) -> tuple[
     try:
         for each in modules:
             cloudpickle.register_pickle_by_value(each)
-        found = _pickled(value, keeps_caches)
+        found = _pickled(value, keeps_caches, notes_results)
         loaded(found)  # not all that can be written can be read
         return found, True
     except Exception:  # said below, if it is no matter of the globals
@@ -65,7 +70,7 @@ def pickled_whole(value: Any, target: Any, keeps_caches: bool = False) -> tuple[
         for each in modules:
             cloudpickle.unregister_pickle_by_value(each)
     try:
-        found = _pickled(value, keeps_caches)
+        found = _pickled(value, keeps_caches, notes_results)
         loaded(found)
         return found, not modules
     except StateError:
@@ -147,9 +152,16 @@ class _Pickler(cloudpickle.Pickler):
     come behind it. Frozen sets, and NaNs, are made when they are met, once each.
     """
 
-    def __init__(self, into: BytesIO, keeps_caches: bool = False, others: Mapping[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        into: BytesIO,
+        keeps_caches: bool = False,
+        notes_results: bool = False,
+        others: Mapping[int, int] | None = None,
+    ) -> None:
         super().__init__(into)
         self._keeps_caches = keeps_caches
+        self._notes_results = notes_results
         self._others = others or {}
         self._nans = NanNumbers()
         self._met: dict[int, tuple[int, Any]] = {}
@@ -200,15 +212,17 @@ class _Pickler(cloudpickle.Pickler):
             return kept_cache(obj)
         if kind is functools._lru_cache_wrapper and not is_library(obj.__module__):  # by its name nobody may find it
             parameters = obj.cache_parameters()
-            return _cached, (obj.__wrapped__, parameters["maxsize"], parameters["typed"])
-        if kind is types.FunctionType and obj.__module__ is None:  # made by exec, as ours are for aggregates
-            return self._dynamic_function_reduce(obj)  # cloudpickle would look for it in every module there is, first
+            made = noting_cache if self._notes_results else _cached
+            return made, (below_cache(obj), parameters["maxsize"], parameters["typed"])
         if _is_copied_plainly(kind):
             state = dict(attributes_of(obj)), [child for _, child in held_by_container(obj)]
             return _blank, (kind,), state, None, None, _fill_blank
         if kind is types.CellType and is_filled(obj):
             return types.CellType, (), [obj.cell_contents], None, None, _fill_cell
-        reduced = super().reducer_override(obj)
+        if kind is types.FunctionType and obj.__module__ is None:  # made by exec, as ours are for aggregates
+            reduced = self._dynamic_function_reduce(obj)  # cloudpickle would look for it in every module, first
+        else:
+            reduced = super().reducer_override(obj)
         if kind is types.FunctionType and obj.__closure__ and isinstance(reduced, tuple):
             make, (*described, _cells), *others = reduced  # cloudpickle gives each function cells of its own
             return (make, (*described, obj.__closure__), *others)
@@ -307,9 +321,9 @@ class _Unpickler(pickle.Unpickler):
         return self._made[number]
 
 
-def _pickled(value: Any, keeps_caches: bool) -> bytes:
+def _pickled(value: Any, keeps_caches: bool, notes_results: bool) -> bytes:
     into = BytesIO()
-    _Pickler(into, keeps_caches).dump_whole(value)
+    _Pickler(into, keeps_caches, notes_results).dump_whole(value)
     return into.getvalue()
 
 

@@ -45,8 +45,6 @@ HOLDERS = {
     ),
 }
 FRESH = ("", "[]")
-#: No detours: what a cache gives cannot be watched where code is not followed (docs/compiler.md).
-CANNOT_BE_WATCHED = ("", "a cache")
 _PLAIN = [each for each in WRAPPINGS if "_stack(" not in each]
 
 _OPERATOR = "class Op(ab.Operator):\n    held = ab.state({begin})\n\n    def process(self, t):\n{process}\n"
@@ -64,7 +62,7 @@ def _methods(begin: str, process: str, **others: str) -> str:
 
 
 _ADD = "def add(a, v):\n    a.append(v)\n    return a\n"
-_TIMED = "s.event_time('x', lateness=40)"
+_TIMED = "s.event_time('x', lateness=1)"
 _PROCESS = "return s.process(Op(), by='k', schema=OUT)"
 _MEMBERS = _methods("default=None", "self.held = {x}") + _methods(
     "default=None", "if self.held is not None:\n    self.held.append(1)"
@@ -180,9 +178,7 @@ def programs(seed: int, detours: bool = True) -> Iterator[HandedOver]:
     for pair, (defined, put) in PAIRS.items():
         for holder, (top, given) in {**HOLDERS, "": FRESH}.items():
             wrapped = (
-                choice.choice(_PLAIN).replace("X", given)
-                if detours and holder not in CANNOT_BE_WATCHED and choice.random() < 0.5
-                else given
+                choice.choice(_PLAIN).replace("X", given) if detours and holder and choice.random() < 0.5 else given
             )
             yield HandedOver(
                 f"{pair}, from {holder or 'nowhere'} by {wrapped}", _text(defined, put, top, wrapped), not holder

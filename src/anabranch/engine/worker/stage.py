@@ -178,6 +178,8 @@ class StageRun:
                     self.entered[later.node.name] += len(arrived.batch)
                     made[later.number] = self._after(later, self._apply(later, arrived, self._runs))
                     self._leave(later, made[later.number], leaving)
+        if self._watch_declared is not None:
+            self._watch_declared.shares_nothing()
         return leaving
 
     def _passed_on(self, made: Mapping[int, Flow], step: Step) -> Flow:

@@ -48,6 +48,7 @@ class StageWatch:
             if layout.steps[number].node.unfollowed
         }
         self._epoch = epoch
+        self._layout, self._tables = layout, tables
         for place, number in enumerate(stage.steps):
             step = layout.steps[number]
             declared = _declaration(step.node)
@@ -87,6 +88,24 @@ class StageWatch:
             "key: every channel has its own, and it is forgotten. Keep it in a field declared with ab.state(…). "
             f"The compiler could not see it: {step.node.unfollowed}."
         )
+
+    def shares_nothing(self) -> None:
+        """All has been taken: ProgramError if the state of a key holds what is held elsewhere: it would be two."""
+        for number, belongings in self._unfollowed.items():
+            step = self._layout.steps[number]
+            table = self._tables.get(step.node.name)
+            if table is None:
+                continue
+            for key, instance in table.live.items():
+                for name, value in zip(table.instances.names, table.instances.values(instance), strict=True):
+                    shared = belongings.held_by(value)
+                    if shared is not None:
+                        raise ProgramError(
+                            f"operator {step.node.title}, epoch {self._epoch}: {name} of the key {key!r} holds "
+                            f"{shared}, which is held outside of its state, too: from the next epoch on it would be a "
+                            "copy. Keep a copy from the beginning. "
+                            f"The compiler could not see it: {step.node.unfollowed}."
+                        )
 
 
 def _code_of(logic: Any) -> list[Any]:
