@@ -71,7 +71,8 @@ test-nightly: $(CLASSES) ## thousands of random programs and schedules of driver
 		tests/api/test_elastic_streams.py tests/engine/test_unordered_elastic.py tests/operators/test_accumulators.py \
 		tests/engine/test_pool.py tests/engine/test_elastic_kills.py $(ARGS)
 	ANABRANCH_ELASTIC_EPOCHS=42 $(RUN) -m pytest --timeout 0 tests/spark/test_elastic_operators.py $(ARGS)
-	ANABRANCH_CRASHES=2400 $(RUN) -m pytest --timeout 0 tests/faults/test_schedules.py $(ARGS)
+	ANABRANCH_CRASHES=2400 ANABRANCH_RESCALINGS=900 $(RUN) -m pytest --timeout 0 tests/faults/test_schedules.py \
+		tests/test_rescaling.py $(ARGS)
 	$(RUN) -m benchmarks soundness --more 5
 	ANABRANCH_SCHEDULES=1000 $(RUN) -m pytest --timeout 0 tests/faults/test_driver_schedules.py $(ARGS)
 	ANABRANCH_HOSTED_SCHEDULES=1000 $(RUN) -m pytest --timeout 0 tests/faults/test_hosted_runs.py $(ARGS)
