@@ -167,7 +167,7 @@ def windows(stream, by, span, names, lateness=3, **more):
     return timed.aggregate(by=by, window=policy if every is None else ab.sliding(policy, every=every), **chosen, **more)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, phases=PHASES)
+@settings(max_examples=2 * EXAMPLES, deadline=None, phases=PHASES)
 @given(
     ways=ways,
     by=st.sampled_from(KEYS),
@@ -175,14 +175,15 @@ def windows(stream, by, span, names, lateness=3, **more):
     names=st.lists(st.sampled_from(FOLDED), min_size=1, max_size=4, unique=True)
     | st.lists(st.sampled_from(sorted(AGGREGATIONS)), min_size=1, max_size=3, unique=True),
     bounds=st.sets(st.sampled_from(sorted(BOUNDS))),
-    lateness=st.sampled_from([1, 6, 20]),
+    lateness=st.sampled_from([1, 6, 20, 20, 20, 20]),  # from 12 on none is late
     nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
     huge=st.sampled_from([0.0, 0.0, 0.02]),
     spread=st.sampled_from([1, 5]),
     again=st.booleans(),
+    ends=st.booleans(),
     seed=st.integers(0, 10_000),
 )
-def test_windows(tmp_path_factory, ways, by, span, names, bounds, lateness, nulls, huge, spread, again, seed):
+def test_windows(tmp_path_factory, ways, by, span, names, bounds, lateness, nulls, huge, spread, again, ends, seed):
     chance = random.Random(seed)
     epochs = [
         list(rows(chance, chance.choice([1, 30, 120]), 80 * at, nulls=nulls, huge=huge, spread=spread))
@@ -192,14 +193,25 @@ def test_windows(tmp_path_factory, ways, by, span, names, bounds, lateness, null
     stream = windows(source, by, span, names, lateness, **{name: BOUNDS[name] for name in {*bounds, "time"}})
     if again:  # windows of what windows gave
         stream = stream.aggregate(by="time", window=ab.event_time("time", 4), n=agg.count(), last=agg.max("time"))
-    folder = str(tmp_path_factory.mktemp("checkpoint"))
-    assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
+    same_in_any_way(tmp_path_factory, stream, ways, ends)
 
 
 def state_of(stream, folder):
     """What a checkpoint holds of an operator, by key."""
     reader = CheckpointReader(LocalFiles(f"{folder}/anabranch"))
     return {repr(key): repr(list(fields.values())) for key, fields in reader.items(stream._node.name)}
+
+
+def same_in_any_way(tmp_path_factory, stream, ways, ends=True, **more):
+    """One thread, channels that take tuples one by one, and the ways: the same rows, or error, and the same state."""
+    places = [str(tmp_path_factory.mktemp("checkpoint")) for _ in range(2)]
+    plain = [(1, set(), 0)] * len(ways)
+    expected = outcome(lambda: in_parallel(stream, places[0], plain, ends=ends, **more))
+    assert outcome(lambda: in_parallel(stream, places[1], ways, ends=ends, **more)) == expected
+    if ends:
+        assert outcome(lambda: stream.run_sequential(ends=True, **more)) == expected
+    if isinstance(expected, list):
+        assert state_of(stream, places[1]) == state_of(stream, places[0])
 
 
 @settings(max_examples=2 * EXAMPLES, deadline=None, phases=PHASES)
@@ -232,14 +244,7 @@ def test_sessions(tmp_path_factory, ways, by, gap, names, bounds, lateness, null
     else:
         timed, attribute = source.event_time("at", lateness=lateness), "at"
     stream = timed.aggregate(by=by, window=ab.sessions(attribute, gap), **chosen)
-    places = [str(tmp_path_factory.mktemp("checkpoint")) for _ in range(2)]
-    plain = [(1, set(), 0)] * len(ways)
-    expected = outcome(lambda: in_parallel(stream, places[0], plain, ends=ends))
-    assert outcome(lambda: in_parallel(stream, places[1], ways, ends=ends)) == expected
-    if ends:
-        assert outcome(lambda: stream.run_sequential(ends=True)) == expected
-    if isinstance(expected, list):
-        assert state_of(stream, places[1]) == state_of(stream, places[0])
+    same_in_any_way(tmp_path_factory, stream, ways, ends)
 
 
 def joined(sources, by, sizes, lateness=3):

@@ -37,6 +37,8 @@ _TUPLES = b"tuples"
 _NUMBERS = b"numbers"
 _HELD = b"held "
 _SET = b"set"
+_LISTS = b"lists"
+_DICT = b"dict"
 _VALUES_MAX = 2**31 - 1  # of a column of lists: Arrow counts them with 32 bits
 
 
@@ -66,7 +68,10 @@ class ColumnForm:
             width = self.kind.num_fields
             rows = [(None,) * width if value is None else value for value in values]
             return pa.StructArray.from_arrays(_children(rows, self.kind), fields=list(self.kind), mask=pa.array(mask))
-        flat = list(chain.from_iterable(value for value in values if value is not None))
+        listed: Iterable[Iterable[Any]] = (value for value in values if value is not None)
+        if self.encoding == _DICT:
+            listed = ([(name, *row) for name, row in value.items()] for value in values if value is not None)
+        flat = list(chain.from_iterable(listed))
         if not pa.types.is_struct(self.kind.value_type):
             inner = pa.array(flat, self.kind.value_type)
         else:
@@ -103,6 +108,16 @@ def tuples(kinds: Sequence[pa.DataType]) -> ColumnForm:
 def held(kinds: Sequence[pa.DataType], more: Sequence[pa.DataType]) -> ColumnForm:
     """A list of lists: a tuple, and something more."""
     return ColumnForm(_HELD + str(len(kinds)).encode(), pa.list_(_struct([*kinds, *more])))
+
+
+def lists_of(kinds: Sequence[pa.DataType]) -> ColumnForm:
+    """A list of lists of values."""
+    return ColumnForm(_LISTS, pa.list_(_struct(kinds)))
+
+
+def a_dict(name: pa.DataType, kinds: Sequence[pa.DataType]) -> ColumnForm:
+    """A dict of lists of values, in its order."""
+    return ColumnForm(_DICT, pa.list_(_struct([name, *kinds])))
 
 
 def numbers() -> ColumnForm:
@@ -174,7 +189,11 @@ def decoded(column: pa.Array, encoding: bytes) -> list[Any]:
     else:
         parts = [to_values(child) for child in inner.flatten()]
         flat = zip(*parts, strict=True)
-        if encoding != _TUPLES:
+        if encoding == _LISTS:
+            flat = map(list, flat)
+        elif encoding == _DICT:
+            flat, made = ((name, row) for name, *row in flat), dict
+        elif encoding != _TUPLES:
             count = int(encoding[len(_HELD) :])
             flat = ([row[:count], *row[count:]] for row in flat)
     lengths = pc.list_value_length(column).to_pylist()

@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.engine.worker.batch import Batch, ColumnBatch
-from anabranch.engine.worker.key_slots import INT_LIMIT, KeySlots, Timeline, slots_of_columns, waitings
+from anabranch.engine.worker.key_slots import INT_LIMIT, KeySlots, Timeline, slots_of_columns
 from anabranch.engine.worker.stage_flow import Arrival
+from anabranch.engine.worker.waiting_columns import begun_here, since_column, waitings
 from anabranch.operators.epoch_context import count_anomaly
 from anabranch.operators.library_operator import LATE
 from anabranch.operators.timed_joins import LastingJoin, WatermarkJoin
@@ -292,13 +293,5 @@ class JoinColumns:
         runs, begins = waitings(slots, until, reached, before, count)
         current = np.zeros(count, dtype=np.int64)
         np.maximum.at(current, slots, runs)
-        own = order[rows][begins + before]
-        numbers = np.column_stack([np.full(len(own), self._epoch), *(digit[own] for digit in arrival.trails)])
-        waited = state.arrays["timer_since"]
-        is_new = holds & ((current >= count) | waited.is_null().to_numpy(zero_copy_only=False))
-        # Those of before, then those that begin here: one column of which each key takes one.
-        width = numbers.shape[1]
-        begun = lists(np.full(len(own), width), pa.array(numbers.reshape(-1).astype(np.int64)))
-        chosen = np.where(is_new, current, np.arange(count))
-        found = pa.concat_arrays([waited, begun]).take(pa.array(chosen, mask=~holds))
-        return found
+        own = begun_here(order[rows][begins + before], arrival.trails, self._epoch)
+        return since_column(state.arrays["timer_since"], own, current, holds)

@@ -267,47 +267,6 @@ def starting(slots: np.ndarray) -> np.ndarray:
     return np.concatenate([[True], slots[1:] != slots[:-1]]) if len(slots) else np.empty(0, dtype=bool)
 
 
-def waitings(
-    slots: np.ndarray, until: np.ndarray, reached: np.ndarray, before: int, count: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """For each row which waiting of its key it belongs to; and for those that begin here, the tuple with which.
-
-    A key waits until all it holds is gone; a tuple that comes then begins anew. The first `before` rows are what keys
-    hold, the others tuples in their order. A waiting is numbered by its key's slot, of which there are `count`, if it
-    began before, behind these if it begins here.
-
-    Parameters
-    ----------
-    until : numpy array
-        Until when each row is held.
-    reached : numpy array
-        How far time had come when it came, in the same measure: what is held until then, or less, is gone.
-    """
-    order = np.argsort(slots, kind="stable")
-    ordered, until = slots[order], until[order]
-    is_start = starting(ordered)
-    starts, dense = np.flatnonzero(is_start), np.cumsum(is_start) - 1
-    highest, _ = running_maxima(dense, starts, until, None, [None] * len(starts))
-    begins = is_start.copy()
-    begins[1:] |= highest[:-1] <= reached[order][1:]
-    begins[order < before] = False  # what the state has is one waiting
-    runs = np.where(begins, count + np.cumsum(begins) - 1, ordered)
-    # The latest that began, within the key: numbers rise within a key.
-    runs, _ = running_maxima(dense, starts, runs, None, [None] * len(starts))
-    found = np.empty(len(order), dtype=np.int64)
-    found[order] = runs
-    return found, order[begins] - before
-
-
-def since_when(instances: Sequence[Any], begun: np.ndarray, trails: Sequence[np.ndarray], epoch: int) -> np.ndarray:
-    """The numbers of waitings: what keys have, then the epoch and the trails at the positions where they begin here."""
-    width = len(trails) + 1
-    waited = [(*(each.timer_since or ()), *(0,) * width)[:width] for each in instances]
-    mine = np.array(waited, dtype=np.int64).reshape(len(waited), width)
-    own = np.column_stack([np.full(len(begun), epoch, dtype=np.int64), *(digit[begun] for digit in trails)])
-    return np.concatenate([mine, own.astype(np.int64)])
-
-
 @dataclasses.dataclass
 class Timeline:
     """How far time comes in an epoch: where it advances, and to what."""

@@ -6,51 +6,34 @@
 Where no tuple is behind the watermark when it comes, the order in which they come decides nothing of this: what a
 session that closed has missed comes at least a gap behind its end. So sessions are runs of the sorted times, and what
 they hold is one fold over all of them. In which order a key's sessions began numbers them; and since when a key waits
-orders what comes out, as with windows (`window_columns`). A batch with a tuple that is behind is taken one by one.
+orders what comes out, as with windows (`timed_columns`). A batch with a tuple that is behind is taken one by one.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from anabranch.engine.worker.batch import ColumnBatch
-from anabranch.engine.worker.key_slots import (
-    INT_LIMIT,
-    KeySlots,
-    Timeline,
-    group_slots,
-    note_null_keys,
-    since_when,
-    tests_of,
-    waitings,
-)
-from anabranch.engine.worker.stage_flow import Arrival
-from anabranch.engine.worker.window_columns import TIME_LIMIT, Closed, Fold, are_foldable, has_time, result_columns
-from anabranch.operators.aggregation import Aggregate, Shape
+from anabranch.engine.worker.fold_columns import Fold, held_kinds
+from anabranch.engine.worker.key_slots import INT_LIMIT, Timeline
+from anabranch.engine.worker.timed_columns import TIME_LIMIT, Came, Closed, Had, Left, TimedColumns, timed_shape
+from anabranch.engine.worker.waiting_columns import begun_here, since_when, waitings
 from anabranch.operators.session_windows import ACCUMULATORS
 from anabranch.operators.window_bounds import representable
 from anabranch.operators.windows import Sessions
-from anabranch.program.event_time import TimeScale
 from anabranch.program.graph import Keyed, Node
+from anabranch.state import state_columns
 
 
 def has_session_columns(node: Node) -> bool:
     """Whether an operator's sessions can be computed over columns."""
-    logic = node.logic
-    if not isinstance(logic, Keyed) or not isinstance(logic.prototype, Aggregate) or len(node.inputs) != 1:
-        return False
-    shape, schema = type(logic.prototype).shape, node.inputs[0].schema
-    policy = shape.window.policy
-    if not isinstance(policy, Sessions) or not logic.timed or logic.by_clock or not shape.is_plain or not shape.key:
-        return False
-    if not has_time(schema, policy.attribute) or not are_foldable(shape.measures, schema):
+    if timed_shape(node, Sessions) is None or not isinstance(node.logic, Keyed):
         return False
     # Sessions that become one are added up anew where partial results do not combine: then they hold their tuples.
-    return 0 < _gap(logic) < TIME_LIMIT and "held[3].append" not in type(logic.prototype).source
+    return 0 < _gap(node.logic) < TIME_LIMIT and "held[3].append" not in type(node.logic.prototype).source
 
 
 def _gap(logic: Keyed) -> int:
@@ -59,183 +42,80 @@ def _gap(logic: Keyed) -> int:
     return gap
 
 
-@dataclasses.dataclass
-class _Held:
-    """What the keys had before: a row for each session, in the order of its key's sessions."""
-
-    instances: list[Any]
-    slots: np.ndarray
-    sessions: list[list[Any]]
-
-
-class SessionColumns:
+class SessionColumns(TimedColumns):
     """The sessions of one operator in one channel for one epoch."""
 
     def __init__(self, node: Node, table: Any, epoch: int, timeline: Timeline) -> None:
         assert isinstance(node.logic, Keyed)
-        self._node = node
-        self._kind: Any = type(node.logic.prototype)
-        self._shape: Shape = self._kind.shape
+        shape, schema = type(node.logic.prototype).shape, node.inputs[0].schema
+        # First and last time, number, no tuples, accumulators.
+        kinds = [pa.int64(), pa.int64(), pa.int64(), pa.list_(pa.null())]
+        kinds += [kind for each in shape.measures for kind in held_kinds(each, schema)]
+        super().__init__(node, table, epoch, timeline, {"sessions": state_columns.lists_of(kinds)})
         self._gap = _gap(node.logic)
-        self._table = table
-        self._epoch = epoch
-        self._timeline = timeline
+        self._places = [ACCUMULATORS + 2 * at for at in range(len(shape.measures))]
 
-    def taken(self, arrival: Arrival) -> Closed | None:
-        """What comes out; None, and nothing was done, if tuples must be taken one by one."""
-        ((place, batch),) = arrival.batches.items()
-        if place or not isinstance(batch, ColumnBatch) or not len(batch):
+    def can_take(self, came: Came) -> bool:
+        if bool((came.times < came.reached).any()):
+            return False
+        is_told = any(name in ("bound end", "bound time") for name, _, _ in self.shape.measures)
+        policy: Any = self.shape.window.policy
+        last = representable(self.schema.type_of(policy.attribute))[1]
+        return not is_told or int(came.times.max()) + self._gap <= last
+
+    def made(self, came: Came, had: Had) -> tuple[Closed, Left | None] | None:
+        starts, lasts = had.numbers(0), had.numbers(1)
+        held = np.concatenate([starts, lasts])
+        if len(held) and not -TIME_LIMIT < int(held.min()) <= int(held.max()) < TIME_LIMIT:
             return None
-        schema, policy = batch.schema, self._shape.window.policy
-        assert isinstance(policy, Sessions)
-        array = batch.untouched(schema.names.index(policy.attribute))
-        if array is None or array.null_count:
-            return None
-        times = TimeScale.of(array.type, "").numbers(array)
-        positions = np.array(batch.positions, dtype=np.int64)
-        reached = self._timeline.at(positions)
-        if not -TIME_LIMIT < int(times.min()) <= int(times.max()) < TIME_LIMIT or bool((times < reached).any()):
-            return None
-        is_told = any(name in ("bound end", "bound time") for name, _, _ in self._shape.measures)
-        if is_told and int(times.max()) + self._gap > representable(array.type)[1]:
-            return None
-        keys = [schema.names.index(name) for name in self._shape.key]
-        slots = group_slots(batch, keys, self._shape.null_key)
-        functions = [self._kind.functions[test].function for _, _, test in self._shape.measures if test >= 0]
-        masks = None if slots is None else tests_of(functions, schema, batch)
-        if slots is None or masks is None:
-            return None
-        held = self._state(slots)
-        starts, lasts = (np.array([each[at] for each in held.sessions], dtype=object) for at in (0, 1))
-        if any(abs(each) >= TIME_LIMIT for each in (*starts, *lasts)):
-            return None
-        folds = self._folds(batch, held, masks)
+        folds = self.folds(came, had, None, self._places)
         if folds is None:
             return None
+        before, count = len(had.slots), len(had.keys)
         rows = _Rows(
-            np.concatenate([held.slots, slots.of]),
-            np.concatenate([starts.astype(np.int64), times]),
-            np.concatenate([lasts.astype(np.int64), times]),
-            np.concatenate([np.full(len(held.slots), -INT_LIMIT), reached]),
-            len(held.slots),
+            np.concatenate([had.slots, came.slots]),
+            np.concatenate([starts, came.times]),
+            np.concatenate([lasts, came.times]),
+            np.concatenate([np.full(before, -INT_LIMIT), came.reached]),
+            before,
         )
-        made = self._closed(arrival, positions, slots.keys, held, rows, folds)
-        if made is not None:
-            note_null_keys(self._kind.operator_name, batch, keys, self._shape.null_key)
-        return made
-
-    def _state(self, slots: KeySlots) -> _Held:
-        """What the keys that have tuples, or become due, have. The latter get slots behind the others."""
-        self._table.load(slots.keys)
-        last = self._timeline.last
-        live = self._table.load_due("timer_due", self._timeline.begun, last)
-        touched = set(slots.keys)
-        slots.keys += [
-            key
-            for key, each in live.items()
-            if key not in touched and each.timer_due is not None and each.timer_due <= last
-        ]
-        instances = [live[key] for key in slots.keys]
-        found = [(slot, held) for slot, each in enumerate(instances) for held in each.sessions]
-        return _Held(instances, np.array([slot for slot, _ in found], dtype=np.int64), [held for _, held in found])
-
-    def _folds(self, batch: ColumnBatch, held: _Held, masks: Sequence[np.ndarray]) -> list[Fold] | None:
-        """Each aggregation for each row; None if numbers may leave 64 bits."""
-        waiting = iter(masks)
-        made: list[Fold] = []
-        for place, (name, attribute, test) in enumerate(self._shape.measures):
-            if name.startswith("bound"):
-                made.append(Fold(name))
-                continue
-            mask = next(waiting) if test >= 0 else None
-            array = None if attribute is None else batch.untouched(batch.schema.names.index(attribute))
-            if attribute is not None and array is None:
-                return None
-            first = ACCUMULATORS + 2 * place
-            fold = Fold.of(name, array, mask, [(each[first], each[first + 1]) for each in held.sessions], len(batch))
-            if fold is None:
-                return None
-            made.append(fold)
-        return made
-
-    def _closed(
-        self,
-        arrival: Arrival,
-        positions: np.ndarray,
-        keys: list[Any],
-        held: _Held,
-        rows: _Rows,
-        folds: Sequence[Fold],
-    ) -> Closed | None:
         sessions = rows.sessions(self._gap)
-        many = len(sessions.firsts)
-        totals = [each.over(np.arange(len(rows.slots)), sessions.of, many) for each in folds]
-        runs, begins = waitings(rows.slots, rows.lasts + self._gap, rows.reached, rows.before, len(keys))
-        last = self._timeline.last
-        due = sessions.lasts + self._gap
-        since = since_when(held.instances, positions[begins], arrival.trails, self._epoch)
-        closing = np.flatnonzero(due <= last)
-        since_of = since[runs[sessions.firsts[closing]]]
-        order = np.lexsort([*(since_of[:, at] for at in reversed(range(since_of.shape[1]))), due[closing]])
-        closing, since_of = closing[order], since_of[order]
-        columns = result_columns(
-            *(self._node.schema, self._shape, keys, sessions.slots[closing], sessions.starts[closing], due[closing]),
-            [each.taken(closing) for each in totals],
-        )
-        if columns is None:
-            return None
-        fires = np.searchsorted(self._timeline.values[1:], due[closing])
-        self._leave(keys, held, rows, sessions, totals, runs, since)
-        return Closed(columns, self._timeline.places[fires], due[closing], since_of)
+        totals = [each.over(np.arange(len(rows.slots)), sessions.of, len(sessions.firsts)) for each in folds]
+        runs, begins = waitings(rows.slots, rows.lasts + self._gap, rows.reached, before, count)
+        begun = begun_here(came.positions[begins], came.arrival.trails, self.epoch)
+        ends = sessions.lasts + self._gap
+        closing = np.flatnonzero(ends <= self.timeline.last)
+        since = since_when(had.state.arrays["timer_since"], begun)[runs[sessions.firsts[closing]]]
+        given = [each.taken(closing) for each in totals]
+        closed = self.closed(had.keys, sessions.slots[closing], sessions.starts[closing], ends[closing], since, given)
+        return None if closed is None else (closed, self._left(had, rows, sessions, totals, runs, begun))
 
-    def _leave(
-        self,
-        keys: list[Any],
-        held: _Held,
-        rows: _Rows,
-        sessions: _Sessions,
-        totals: Sequence[Fold],
-        runs: np.ndarray,
-        since: np.ndarray,
-    ) -> None:
-        """Change the state: what closed goes, the others hold what was added."""
-        count = len(keys)
+    def _left(
+        self, had: Had, rows: _Rows, sessions: _Sessions, totals: list[Fold], runs: np.ndarray, begun: np.ndarray
+    ) -> Left:
+        """What closed goes, the others hold what was added."""
+        count = len(had.keys)
         # How many tuples of its waiting came before each.
-        numbers, waiting = rows.numbered(runs, len(since))
-        begun = np.zeros(len(since), dtype=np.int64)
-        begun[:count] = [each.count for each in held.instances]
+        numbers, waiting = rows.numbered(runs, count + len(begun))
+        many = np.concatenate([had.count, np.zeros(len(begun), dtype=np.int64)])
         current = np.arange(count)
         np.maximum.at(current, rows.slots, runs)  # those that begin here rise within a key
-        counts = (begun + waiting)[current].tolist()
-        staying = np.flatnonzero(sessions.lasts + self._gap > self._timeline.last)
+        staying = np.flatnonzero(sessions.lasts + self._gap > self.timeline.last)
         firsts = sessions.firsts[staying]
-        own = (begun[runs[firsts]] + numbers[firsts]).tolist()
-        number = [held.sessions[row][2] if row < rows.before else own[at] for at, row in enumerate(firsts.tolist())]
-        values = [part for fold in totals for part in _parts(fold, staying)]
-        kept: list[list[list[Any]]] = [[] for _ in keys]
-        listed = (sessions.slots[staying], sessions.starts[staying], sessions.lasts[staying])
-        for at, (slot, start, end) in enumerate(zip(*(each.tolist() for each in listed), strict=True)):
-            kept[slot].append([start, end, number[at], [], *(value[at] for value in values)])
-        several = len(self._shape.key) > 1
-        for key, instance, mine, run, many in zip(keys, held.instances, kept, current.tolist(), counts, strict=True):
-            mine.sort(key=lambda each: each[2])
-            instance.sessions = mine
-            instance.count = many if mine else 0
-            for at, part in enumerate(key if several else (key,)):
-                setattr(instance, f"k{at}", part if mine else None)
-            if not mine:
-                instance.timer_due = instance.timer_since = None
-                continue
-            instance.timer_due = min(each[1] for each in mine) + self._gap
-            if run >= count or instance.timer_since is None:
-                instance.timer_since = tuple(since[run].tolist())
-
-
-def _parts(fold: Fold, chosen: np.ndarray) -> list[list[Any]]:
-    """The two places of an aggregation in what sessions hold."""
-    if fold.name.startswith("bound"):
-        return [[None] * len(chosen)] * 2
-    return fold.taken(chosen).held()
+        number = many[runs[firsts]] + numbers[firsts]
+        is_held = firsts < rows.before
+        number[is_held] = had.numbers(2)[firsts[is_held]]
+        order = np.lexsort([number, sessions.slots[staying]])
+        staying, number = staying[order], number[order]
+        slots, lasts = sessions.slots[staying], sessions.lasts[staying]
+        nothing = pa.ListArray.from_arrays(pa.array(np.zeros(len(staying) + 1, dtype=np.int32)), pa.nulls(0))
+        columns = [pa.array(sessions.starts[staying]), pa.array(lasts), pa.array(number), nothing]
+        for fold in totals:
+            is_bound = fold.name.startswith("bound")
+            columns += [pa.nulls(len(staying), pa.int64())] * 2 if is_bound else fold.taken(staying).held()
+        due = np.full(count, INT_LIMIT)
+        np.minimum.at(due, slots, lasts)
+        return Left(slots, columns, due + self._gap, (many + waiting)[current], current, begun)
 
 
 @dataclasses.dataclass

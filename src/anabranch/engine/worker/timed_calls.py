@@ -29,9 +29,10 @@ from anabranch.engine.worker.samples import TIME
 from anabranch.engine.worker.sampling import StepSampler
 from anabranch.engine.worker.session_columns import SessionColumns, has_session_columns
 from anabranch.engine.worker.stage_flow import Arrival, Flow
+from anabranch.engine.worker.timed_columns import Closed
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, Stopwatch, timed_rows
 from anabranch.engine.worker.trails import LAST, emission_index
-from anabranch.engine.worker.window_columns import Closed, WindowColumns, has_window_columns
+from anabranch.engine.worker.window_columns import WindowColumns, has_window_columns
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.operators.epoch_context import moment
 from anabranch.program.calling import emitted, operator_failed
