@@ -1,12 +1,9 @@
 """Aggregates over whole columns are those of one tuple after the other: switched on, off, and in turns."""
 
-import datetime
-import os
 import random
-from decimal import Decimal
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch as ab
@@ -15,102 +12,39 @@ from anabranch.api.session import from_epochs
 from anabranch.engine.worker import (
     clock_columns,
     join_columns,
+    latest_columns,
     running_columns,
     session_columns,
     top_columns,
     window_columns,
 )
-from anabranch.errors import AnabranchError
 from anabranch.program.options import OVER_COLUMNS
-from anabranch.state.files import LocalFiles
-from anabranch.state.reader import CheckpointReader
 from anabranch.testing import ParallelRun
-
-PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # cases are seeds: nothing to shrink
-EXAMPLES = int(os.environ.get("ANABRANCH_PROGRAMS", "100")) // 5
-COLUMNS = "k long, s string, at timestamp, n long, small int, name string, x double, d decimal(20, 2), extra string"
-START = datetime.datetime(2024, 3, 1, tzinfo=datetime.UTC)
-NULL_KEYS = 0.3  # as many nulls, also where they are keys
-HUGE = [2**63 - 1, -(2**63), 2**62, -(2**62), 2**61]
-
-low = lambda t: t.n < 3  # noqa: E731
-between = lambda t: -2 <= t.n < 5 and t.small != 0  # noqa: E731
-named = lambda t: t.name == "b"  # noqa: E731
-AGGREGATIONS = {
-    "count": agg.count(),
-    "names": agg.count("name"),
-    "lows": agg.count().where(low),
-    "betweens": agg.count().where(between),
-    "named": agg.sum("n").where(named),
-    "sum": agg.sum("n"),
-    "tiny": agg.sum("small"),
-    "mean": agg.avg("n"),
-    "least": agg.min("n"),
-    "most": agg.max("n"),
-    "last_time": agg.max("at"),
-    "first_name": agg.min("name"),
-    "last_name": agg.max("name").where(low),
-    "sizes": agg.distinct("n"),
-    "different": agg.distinct("name").where(between),
-    "floats": agg.sum("x"),
-    "most_x": agg.max("x"),
-    "decimals": agg.sum("d"),
-    "all": agg.collect("n"),
-}
-USUAL = [name for name in AGGREGATIONS if name not in ("floats", "most_x", "decimals", "all")]
-KEYS = ["k", "s", ["k", "s"], ["s", ab.key(lambda t: f"{t.at:%M}", "minute")]]
-
-
-def rows(chance, count, begin, *, nulls=0.0, huge=0.0, spread=1):
-    """Tuples whose times rise, more or less."""
-
-    def maybe(value):
-        return None if chance.random() < nulls else value
-
-    for number in range(count):
-        at = START + datetime.timedelta(seconds=(begin + number) * spread * 0.3 + chance.uniform(-6, 6))
-        n = chance.choice(HUGE) if chance.random() < huge else chance.randrange(-4, 9)
-        word = chance.choice(["", "a", "é", "\U0001f600"])
-        x = chance.choice([0.1, -0.0, 0.0, 1e16, float("nan"), -1.5])
-        yield (
-            maybe(chance.randrange(6)) if nulls and chance.random() < 0.1 else chance.randrange(6),
-            maybe(word) if nulls == NULL_KEYS else word,
-            at,
-            maybe(n),
-            maybe(chance.randrange(-1, 2)) if nulls else chance.randrange(-1, 2),
-            maybe(chance.choice(["b", "a", "\uffff", "\U00010000"])),
-            x,
-            Decimal(chance.randrange(-999, 999)) / 100,
-            "extra",
-        )
-
-
-def outcome(run):
-    try:
-        return [repr(row) for row in run()]
-    except AnabranchError as error:
-        return type(error).__name__, str(error).partition(" raised ")[2].partition("The epoch failed")[0]
-
-
-def in_parallel(stream, folder, ways, ends=True, **more):
-    """Run from one checkpoint, each epoch with other channels and other things over columns."""
-    written = {}
-    for number, (channels, columns, seed) in enumerate(ways):
-        run = ParallelRun(stream, folder, channels=channels, seed=seed, written=written, columns=columns, **more)
-        run.run_epochs(number, number)
-        if ends and number == len(ways) - 1:
-            run.end()
-    return run.output
-
-
-some = st.sets(st.sampled_from(OVER_COLUMNS)) | st.just(set(OVER_COLUMNS))
-ways = st.lists(st.tuples(st.integers(1, 3), some, st.integers(0, 99)), min_size=2, max_size=4)
+from tests.engine.column_ways import (
+    AGGREGATIONS,
+    COLUMNS,
+    EXAMPLES,
+    KEYS,
+    NULL_KEYS,
+    PHASES,
+    START,
+    USUAL,
+    arounds,
+    epochs_of,
+    in_parallel,
+    outcome,
+    rows,
+    same_in_any_way,
+    some,
+    state_of,
+    ways,
+)
 
 
 @pytest.fixture
 def taken(monkeypatch):
     """How often a batch was taken over columns."""
-    counts = {"running": 0, "windows": 0, "sessions": 0, "clock": 0, "joins": 0, "top": 0}
+    counts = {"running": 0, "latest": 0, "windows": 0, "sessions": 0, "clock": 0, "joins": 0, "top": 0}
 
     def count(what, kind, method):
         original = getattr(kind, method)
@@ -123,8 +57,9 @@ def taken(monkeypatch):
         monkeypatch.setattr(kind, method, counted)
 
     count("running", running_columns.RunningStep, "_taken")
-    count("windows", window_columns.WindowColumns, "taken")
-    count("sessions", session_columns.SessionColumns, "taken")
+    count("latest", latest_columns.LatestStep, "_taken")
+    count("windows", window_columns.WindowColumns, "made")
+    count("sessions", session_columns.SessionColumns, "made")
     count("clock", clock_columns.ClockColumns, "fold")
     count("joins", join_columns.JoinColumns, "taken")
     count("top", top_columns.TopStep, "_taken")
@@ -139,19 +74,45 @@ def taken(monkeypatch):
     | st.lists(st.sampled_from(sorted(AGGREGATIONS)), min_size=1, max_size=3, unique=True),
     nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
     huge=st.sampled_from([0.0, 0.0, 0.02]),
-    null_key=st.sampled_from(["keep", "drop"]),
+    null_key=st.sampled_from(["keep", "keep", "drop", "fail"]),
+    around=arounds,
     seed=st.integers(0, 10_000),
 )
-def test_running_aggregates(tmp_path_factory, ways, by, names, nulls, huge, null_key, seed):
+def test_running_aggregates(tmp_path_factory, ways, by, names, nulls, huge, null_key, around, seed):
     chance = random.Random(seed)
-    epochs = [
-        list(rows(chance, chance.choice([1, 30, 120]), 100 * at, nulls=nulls, huge=huge)) for at in range(len(ways))
-    ]
-    stream = from_epochs(epochs, COLUMNS, name="rows").aggregate(
-        by=by, window=ab.running(), null_key=null_key, **{name: AGGREGATIONS[name] for name in names}
-    )
-    folder = str(tmp_path_factory.mktemp("checkpoint"))
-    assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
+    sizes = [chance.choice([1, 30, 120]) for _ in ways]
+    epochs = epochs_of(chance, around["columns"], sizes, 100, nulls=nulls, huge=huge)
+    source = from_epochs(epochs, around["columns"], name="rows").on_error(around["policy"])
+    chosen = {name: AGGREGATIONS[name] for name in names}
+    stream = source.aggregate(by=by, window=ab.running(), null_key=null_key, **chosen)
+    same_in_any_way(tmp_path_factory, stream, ways, **around)
+
+
+UPDATES = ["count", "names", "sum", "tiny", "mean"]
+LATEST = ["name", ["small", "s"], ["k", "name", "at"], "n"]
+
+
+@settings(max_examples=EXAMPLES, deadline=None, phases=PHASES)
+@given(
+    ways=ways,
+    by=st.sampled_from(KEYS),
+    latest_of=st.sampled_from(LATEST),
+    names=st.lists(st.sampled_from(UPDATES), min_size=1, max_size=3, unique=True)
+    | st.lists(st.sampled_from(sorted(AGGREGATIONS)), min_size=1, max_size=2, unique=True),
+    nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
+    huge=st.sampled_from([0.0, 0.0, 0.02]),
+    null_key=st.sampled_from(["keep", "drop"]),
+    around=arounds,
+    seed=st.integers(0, 10_000),
+)
+def test_aggregates_of_updates(tmp_path_factory, ways, by, latest_of, names, nulls, huge, null_key, around, seed):
+    chance = random.Random(seed)
+    sizes = [chance.choice([1, 30, 120]) for _ in ways]
+    epochs = epochs_of(chance, around["columns"], sizes, 100, nulls=nulls, huge=huge)
+    source = from_epochs(epochs, around["columns"], name="rows").on_error(around["policy"])
+    chosen = {name: AGGREGATIONS[name] for name in names}
+    stream = source.aggregate(by=by, window=ab.running(latest_of=latest_of), null_key=null_key, **chosen)
+    same_in_any_way(tmp_path_factory, stream, ways, **around)
 
 
 BOUNDS = {"begin": agg.window_start(), "end": agg.window_end(), "time": agg.window_time(), "why": agg.emission()}
@@ -180,38 +141,18 @@ def windows(stream, by, span, names, lateness=3, **more):
     huge=st.sampled_from([0.0, 0.0, 0.02]),
     spread=st.sampled_from([1, 5]),
     again=st.booleans(),
-    ends=st.booleans(),
+    around=arounds,
     seed=st.integers(0, 10_000),
 )
-def test_windows(tmp_path_factory, ways, by, span, names, bounds, lateness, nulls, huge, spread, again, ends, seed):
+def test_windows(tmp_path_factory, ways, by, span, names, bounds, lateness, nulls, huge, spread, again, around, seed):
     chance = random.Random(seed)
-    epochs = [
-        list(rows(chance, chance.choice([1, 30, 120]), 80 * at, nulls=nulls, huge=huge, spread=spread))
-        for at in range(len(ways))
-    ]
-    source = from_epochs(epochs, COLUMNS, name="rows")
+    sizes = [chance.choice([1, 30, 120]) for _ in ways]
+    epochs = epochs_of(chance, around["columns"], sizes, 80, nulls=nulls, huge=huge, spread=spread)
+    source = from_epochs(epochs, around["columns"], name="rows").on_error(around["policy"])
     stream = windows(source, by, span, names, lateness, **{name: BOUNDS[name] for name in {*bounds, "time"}})
     if again:  # windows of what windows gave
         stream = stream.aggregate(by="time", window=ab.event_time("time", 4), n=agg.count(), last=agg.max("time"))
-    same_in_any_way(tmp_path_factory, stream, ways, ends)
-
-
-def state_of(stream, folder):
-    """What a checkpoint holds of an operator, by key."""
-    reader = CheckpointReader(LocalFiles(f"{folder}/anabranch"))
-    return {repr(key): repr(list(fields.values())) for key, fields in reader.items(stream._node.name)}
-
-
-def same_in_any_way(tmp_path_factory, stream, ways, ends=True, **more):
-    """One thread, channels that take tuples one by one, and the ways: the same rows, or error, and the same state."""
-    places = [str(tmp_path_factory.mktemp("checkpoint")) for _ in range(2)]
-    plain = [(1, set(), 0)] * len(ways)
-    expected = outcome(lambda: in_parallel(stream, places[0], plain, ends=ends, **more))
-    assert outcome(lambda: in_parallel(stream, places[1], ways, ends=ends, **more)) == expected
-    if ends:
-        assert outcome(lambda: stream.run_sequential(ends=True, **more)) == expected
-    if isinstance(expected, list):
-        assert state_of(stream, places[1]) == state_of(stream, places[0])
+    same_in_any_way(tmp_path_factory, stream, ways, **around)
 
 
 @settings(max_examples=2 * EXAMPLES, deadline=None, phases=PHASES)
@@ -227,24 +168,22 @@ def same_in_any_way(tmp_path_factory, stream, ways, ends=True, **more):
     huge=st.sampled_from([0.0, 0.0, 0.02]),
     spread=st.sampled_from([1, 5]),
     whole=st.booleans(),
-    ends=st.booleans(),
+    around=arounds,
     seed=st.integers(0, 10_000),
 )
-def test_sessions(tmp_path_factory, ways, by, gap, names, bounds, lateness, nulls, huge, spread, whole, ends, seed):
+def test_sessions(tmp_path_factory, ways, by, gap, names, bounds, lateness, nulls, huge, spread, whole, around, seed):
     chance = random.Random(seed)
-    epochs = [
-        list(rows(chance, chance.choice([1, 30, 120]), 80 * at, nulls=nulls, huge=huge, spread=spread))
-        for at in range(len(ways))
-    ]
-    source = from_epochs(epochs, COLUMNS, name="rows")
+    sizes = [chance.choice([1, 30, 120]) for _ in ways]
+    epochs = epochs_of(chance, around["columns"], sizes, 80, nulls=nulls, huge=huge, spread=spread)
+    source = from_epochs(epochs, around["columns"], name="rows").on_error(around["policy"])
     chosen = {name: AGGREGATIONS[name] for name in names} | {name: BOUNDS[name] for name in bounds}
     if whole:  # times as whole numbers
-        source = source.map(lambda t: (*t, int(t.at.timestamp() * 10)), schema=f"{COLUMNS}, moment long")
+        source = source.map(lambda t: (*t, int(t.at.timestamp() * 10)), schema=f"{around['columns']}, moment long")
         timed, gap, attribute = source.event_time("moment", lateness=lateness * 10), max(1, int(gap * 10)), "moment"
     else:
         timed, attribute = source.event_time("at", lateness=lateness), "at"
     stream = timed.aggregate(by=by, window=ab.sessions(attribute, gap), **chosen)
-    same_in_any_way(tmp_path_factory, stream, ways, ends)
+    same_in_any_way(tmp_path_factory, stream, ways, **around)
 
 
 def joined(sources, by, sizes, lateness=3):
@@ -293,19 +232,17 @@ def test_joins(tmp_path_factory, ways, by, sizes, lateness, nulls, spread, one, 
     nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
     huge=st.sampled_from([0.0, 0.0, 0.02]),
     null_key=st.sampled_from(["keep", "drop"]),
+    around=arounds,
     seed=st.integers(0, 10_000),
 )
-def test_top(tmp_path_factory, ways, by, count, order, form, nulls, huge, null_key, seed):
+def test_top(tmp_path_factory, ways, by, count, order, form, nulls, huge, null_key, around, seed):
     chance = random.Random(seed)
-    epochs = [
-        list(rows(chance, chance.choice([1, 30, 120]), 100 * at, nulls=nulls, huge=huge)) for at in range(len(ways))
-    ]
+    sizes = [chance.choice([1, 30, 120]) for _ in ways]
+    epochs = epochs_of(chance, around["columns"], sizes, 100, nulls=nulls, huge=huge)
+    source = from_epochs(epochs, around["columns"], name="rows").on_error(around["policy"])
     down = [chance.random() < 0.5 for _ in order]
-    stream = from_epochs(epochs, COLUMNS, name="rows").top(
-        count, order, by=by, descending=down, null_key=null_key, **form
-    )
-    folder = str(tmp_path_factory.mktemp("checkpoint"))
-    assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
+    stream = source.top(count, order, by=by, descending=down, null_key=null_key, **form)
+    same_in_any_way(tmp_path_factory, stream, ways, **around)
 
 
 FILTERS = [
@@ -380,6 +317,9 @@ def test_aggregates_are_computed_over_columns(tmp_path, taken):
     source = from_epochs(epochs, COLUMNS, name="rows")
     programs = {
         "running": source.aggregate(by="k", window=ab.running(), **{name: AGGREGATIONS[name] for name in USUAL}),
+        "latest": source.aggregate(
+            by="k", window=ab.running(latest_of=["n", "name"]), **{name: AGGREGATIONS[name] for name in UPDATES}
+        ),
         "windows": windows(source, ["k", "s"], (6, 2), FOLDED, lateness=20, **BOUNDS),
         "sessions": source.event_time("at", lateness=20).aggregate(
             by=["k", "s"], window=ab.sessions("at", 2), **{name: AGGREGATIONS[name] for name in FOLDED}, **BOUNDS

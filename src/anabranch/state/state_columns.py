@@ -39,6 +39,7 @@ _HELD = b"held "
 _SET = b"set"
 _LISTS = b"lists"
 _DICT = b"dict"
+_MAPPING = b"mapping "
 _VALUES_MAX = 2**31 - 1  # of a column of lists: Arrow counts them with 32 bits
 
 
@@ -71,6 +72,8 @@ class ColumnForm:
         listed: Iterable[Iterable[Any]] = (value for value in values if value is not None)
         if self.encoding == _DICT:
             listed = ([(name, *row) for name, row in value.items()] for value in values if value is not None)
+        elif self.encoding.startswith(_MAPPING):
+            listed = ([(*name, *row) for name, row in value.items()] for value in values if value is not None)
         flat = list(chain.from_iterable(listed))
         if not pa.types.is_struct(self.kind.value_type):
             inner = pa.array(flat, self.kind.value_type)
@@ -118,6 +121,11 @@ def lists_of(kinds: Sequence[pa.DataType]) -> ColumnForm:
 def a_dict(name: pa.DataType, kinds: Sequence[pa.DataType]) -> ColumnForm:
     """A dict of lists of values, in its order."""
     return ColumnForm(_DICT, pa.list_(_struct([name, *kinds])))
+
+
+def mapping(names: Sequence[pa.DataType], kinds: Sequence[pa.DataType]) -> ColumnForm:
+    """A dict of tuples by tuples, in its order."""
+    return ColumnForm(_MAPPING + str(len(names)).encode(), pa.list_(_struct([*names, *kinds])))
 
 
 def numbers() -> ColumnForm:
@@ -193,6 +201,9 @@ def decoded(column: pa.Array, encoding: bytes) -> list[Any]:
             flat = map(list, flat)
         elif encoding == _DICT:
             flat, made = ((name, row) for name, *row in flat), dict
+        elif encoding.startswith(_MAPPING):
+            count = int(encoding[len(_MAPPING) :])
+            flat, made = ((row[:count], row[count:]) for row in flat), dict
         elif encoding != _TUPLES:
             count = int(encoding[len(_HELD) :])
             flat = ([row[:count], *row[count:]] for row in flat)

@@ -86,7 +86,7 @@ class Table:
             with _no_collections():
                 if self.blocks:
                     wanted = self._taken_over(wanted)
-                found = self._find(wanted) if self.segments else {}
+                found = self._find(wanted) if wanted and self.segments else {}
                 new, restored = self.instances.new, self.instances.restored
                 for key, values in found.items():
                     live[key] = restored(values)

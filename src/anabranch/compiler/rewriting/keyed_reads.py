@@ -39,8 +39,10 @@ def _aggregate_reads(kind: type[Aggregate], schema: Schema) -> frozenset[int] | 
         return None
     columns, functions = code
     reads = set(columns)
+    # Around an operator with an error policy there is a class with methods of its own.
+    written: Any = next(each for each in kind.__mro__ if "source" in vars(each))
     for name in functions:
-        test = over_columns(kind.process.__globals__[name], schema, None)  # type: ignore[attr-defined]
+        test = over_columns(written.process.__globals__[name], schema, None)
         if test is None:
             return None
         reads |= {read.column for read in test.reads}

@@ -25,6 +25,7 @@ from anabranch.engine.worker.batch_function_steps import batch_function_step
 from anabranch.engine.worker.column_steps import column_step
 from anabranch.engine.worker.enrich_columns import enrich_step
 from anabranch.engine.worker.guarded_steps import as_written, guarded_step, only_tuples_step
+from anabranch.engine.worker.latest_columns import latest_step
 from anabranch.engine.worker.running_columns import running_step
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.engine.worker.top_columns import top_step
@@ -139,7 +140,10 @@ class BatchSteps:
                 step = self._guard(_run_keyed, emitting(function), first, places, table, keep)
                 if "top" in self._columns:
                     step = top_step(node, table, step, watch)
-                return running_step(node, table, step, watch) if "running" in self._columns else step
+                if "running" in self._columns:
+                    step = latest_step(node, table, step, watch)
+                    step = running_step(node, table, step, watch)
+                return step
             # Columns of lists or dicts must be copied as they are emitted, which the rewritten method does not.
             may_inline = keep.tuples_last
             rewritten = inlined(function, node.inputs[0].schema.names, node.schema.names) if may_inline else None

@@ -25,6 +25,7 @@ from anabranch.engine.worker.clock_columns import clock_columns
 from anabranch.engine.worker.column_steps import ColumnPlan, column_plan
 from anabranch.engine.worker.enrich_columns import enrich_step
 from anabranch.engine.worker.guarded_steps import as_written
+from anabranch.engine.worker.latest_columns import latest_step
 from anabranch.engine.worker.needed_columns import needed_of, sent_on
 from anabranch.engine.worker.running_columns import running_step
 from anabranch.engine.worker.timed_calls import AT_ONCE
@@ -221,7 +222,7 @@ def _keyed(step: Step, logic: Keyed, columns: Collection[str]) -> tuple[str, tup
         return f"{_ONE_BY_ONE}: it has several inputs, or is called between tuples", ()
     function = getattr(type(logic.prototype), logic.method)
     if not inspect.isgeneratorfunction(function):
-        for name, made in (("top", top_step), ("running", running_step)):
+        for name, made in (("top", top_step), ("running", running_step), ("running", latest_step)):
             if name in columns and made(node, None, _as_it_is) is not _as_it_is:
                 return f"{_AT_ONCE} ({name})", ()
         return _ONE_BY_ONE, ()

@@ -111,7 +111,7 @@ class RunningStep:
         forms: dict[str, ColumnForm],
         table: Any,
         otherwise: Step,
-        watch: Stopwatch | None,
+        watch: Stopwatch | None = None,
     ) -> None:
         self._shape = shape
         self._kind = kind
@@ -147,17 +147,32 @@ class RunningStep:
         if state is None:
             return None
         is_open = pc.fill_null(state.arrays["open"], False).to_numpy(zero_copy_only=False)
+        made = self._made(batch, slots, state, is_open, arrays, masks)
+        if made is None:
+            self._table.put(StateBlock(slots.keys, self._forms, state.arrays, ~state.found).kept(state.moved))
+            return None
+        note_null_keys(self._kind.operator_name, batch, keys, shape.null_key)
+        return self._told(batch, node, slots, state, is_open, made)
+
+    def _made(
+        self,
+        batch: ColumnBatch,
+        slots: KeySlots,
+        state: StateColumns,
+        is_open: np.ndarray,
+        arrays: Sequence[pa.Array | None],
+        masks: Sequence[np.ndarray],
+    ) -> list[RunningColumn] | None:
+        """The column of each aggregation; None if tuples must be taken one by one."""
         made: list[RunningColumn] = []
         waiting = iter(masks)
-        for at, ((name, _, test), array) in enumerate(zip(shape.measures, arrays, strict=True)):
+        for at, ((name, _, test), array) in enumerate(zip(self._shape.measures, arrays, strict=True)):
             mask = next(waiting)[slots.order] if test >= 0 else None
             found = Folding(slots, state, is_open, at, array, mask).of(name)
             if found is None:
-                self._table.put(StateBlock(slots.keys, self._forms, state.arrays, ~state.found).kept(state.moved))
                 return None
             made.append(found)
-        note_null_keys(self._kind.operator_name, batch, keys, shape.null_key)
-        return self._told(batch, node, slots, state, is_open, made)
+        return made
 
     def _told(
         self,
@@ -257,7 +272,7 @@ class Folding:
         counts = self._counts(self._present(valid), self._begun(self._first, 0))
         if counts is None:
             return None
-        return RunningColumn(lambda at: pa.array(counts[at]), _differs(counts), {self._first: self._lasts(counts)})
+        return RunningColumn(lambda at: pa.array(counts[at]), differs(counts), {self._first: self._lasts(counts)})
 
     def _lasts(self, values: np.ndarray) -> list[Any]:
         found: list[Any] = values[self._slots.ends].tolist()
@@ -291,7 +306,7 @@ class Folding:
             return pa.array(sums[at], mask=missing[at])
 
         lasts = [None if none else value for value, none in zip(self._lasts(sums), self._lasts(missing), strict=True)]
-        return RunningColumn(column, _differs(sums) | _differs(missing), {self._first: lasts})
+        return RunningColumn(column, differs(sums) | differs(missing), {self._first: lasts})
 
     def _avg(self) -> RunningColumn | None:
         added = self._added()
@@ -309,7 +324,7 @@ class Folding:
             return pa.array(means[at], mask=missing[at])
 
         state = {self._first: self._lasts(sums), self._second: self._lasts(counts)}
-        return RunningColumn(column, _differs(means) | _differs(missing), state)
+        return RunningColumn(column, differs(means) | differs(missing), state)
 
     def _max(self) -> RunningColumn | None:
         return self._extreme(is_least=False)
@@ -333,7 +348,7 @@ class Folding:
         def column(at: np.ndarray) -> pa.Array:
             return numbers.column(best[at], missing[at])
 
-        changes = _differs(np.where(missing, 0, best)) | _differs(missing)
+        changes = differs(np.where(missing, 0, best)) | differs(missing)
         return RunningColumn(column, changes, {self._first: column(self._slots.ends)})
 
     def _distinct(self) -> RunningColumn | None:
@@ -362,7 +377,7 @@ class Folding:
         assert counts is not None, "nobody has so many values"
         order = np.argsort(keys[is_new], kind="stable")
         sets = lists(np.bincount(keys[is_new], minlength=len(held)), values.take(pa.array(rows[is_new][order])))
-        return RunningColumn(lambda at: pa.array(counts[at]), _differs(counts), {self._first: sets})
+        return RunningColumn(lambda at: pa.array(counts[at]), differs(counts), {self._first: sets})
 
 
 def _are_same(one: pa.Array, other: pa.Array) -> np.ndarray:
@@ -372,7 +387,7 @@ def _are_same(one: pa.Array, other: pa.Array) -> np.ndarray:
     return found
 
 
-def _differs(values: np.ndarray) -> np.ndarray:
+def differs(values: np.ndarray) -> np.ndarray:
     """Where a value is another than the one before it."""
     found = np.ones(len(values), dtype=bool)
     found[1:] = values[1:] != values[:-1]

@@ -286,7 +286,8 @@ class StepSampler:
             # What happened between tuples was taken down behind them.
             self._sample.events = self._sample.events.in_order_of_trails()
         if self._table is not None:
-            live, values = self._table.live, self._table.instances.values
+            # What was computed over columns is no instance any more.
+            live, values = self._table.load(list(self._before)), self._table.instances.values
             for key, before in self._before.items():
                 self._sample.states[key] = (before, self._encoded(values(live[key])))
         return self._sample if len(self._sample.events) or self._sample.states else None
