@@ -234,15 +234,22 @@ def running_sums(slots: np.ndarray, starts: np.ndarray, values: np.ndarray, begu
 
 
 def running_maxima(
-    slots: np.ndarray, starts: np.ndarray, values: np.ndarray, present: np.ndarray | None, begun: Sequence[int | None]
+    slots: np.ndarray,
+    starts: np.ndarray,
+    values: np.ndarray,
+    present: np.ndarray | None = None,
+    begun: Sequence[int | None] = (),
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Behind each tuple, the largest number of its slot so far, and where there is none yet."""
+    """Behind each tuple, the largest number of its slot so far, and where there is none yet.
+
+    `begun` is what each slot had before; empty: none had anything.
+    """
     known = [each for each in begun if each is not None]
     low = min([int(values.min()), *known]) if len(values) else min(known, default=0)
     high = max([int(values.max()), *known]) if len(values) else max(known, default=0)
     span = high - low + 2
+    back = None
     if len(starts) * span < INT_LIMIT and low > -INT_LIMIT and high < INT_LIMIT:
-        back = None
         numbers = values - low + 1
         first = [0 if each is None else each - low + 1 for each in begun]
     else:
@@ -253,7 +260,8 @@ def running_maxima(
     numbers = numbers.astype(np.int64, copy=True)
     if present is not None:
         numbers[~present] = 0
-    numbers[starts] = np.maximum(numbers[starts], np.array(first, dtype=np.int64))
+    if first:
+        numbers[starts] = np.maximum(numbers[starts], np.array(first, dtype=np.int64))
     above = slots * span
     found = np.maximum.accumulate(numbers + above) - above
     missing = found == 0

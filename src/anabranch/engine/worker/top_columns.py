@@ -4,7 +4,8 @@
     held  ─┐
     batch ─┴─► rows   what is held, and emitted, are numbers of rows: no tuple is made of any
 
-The loop over tuples compares whole numbers. What comes out, and what is held, is taken from the columns at its end.
+The loop over tuples compares whole numbers; where one tuple of each key is held there is no loop. What comes out, and
+what is held, is taken from the columns at its end.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.engine.worker.batch import Batch, ColumnBatch
-from anabranch.engine.worker.key_slots import KeySlots, is_ordered, key_slots, numbers_of
+from anabranch.engine.worker.key_slots import KeySlots, is_ordered, key_slots, numbers_of, running_maxima, starting
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.operators.changes import DELETE, INSERT
 from anabranch.operators.top_tuples import TopTuples
@@ -27,7 +28,6 @@ from anabranch.state import state_columns
 from anabranch.state.state_columns import StateBlock, lengths_of, lists, struct_of
 
 Step = Callable[[Batch, Node], Batch]
-_LAST = 2**64  # behind all numbers of 64 bits
 
 
 def top_step(node: Node, table: Any, otherwise: Step, watch: Stopwatch | None = None) -> Step:
@@ -85,14 +85,20 @@ class TopStep:
         if codes is None or (len(many) and int(many.max()) > self._top.count):
             self._table.put(StateBlock(slots.keys, self._forms, state.arrays, ~state.found).kept(state.moved))
             return None
+        if self._top.count == 1 and self._method == "take":
+            entered, tops = _best(slots, codes, many)
+            self._keep(slots, many | 1, tops, rows, (tops >= before) | state.moved)
+            return _made(node, batch, rows, entered + before, entered)
         ends = np.cumsum(many).tolist()
-        tops = [list(range(end - count, end)) for end, count in zip(ends, many.tolist(), strict=True)]
+        held_by = [list(range(end - count, end)) for end, count in zip(ends, many.tolist(), strict=True)]
         first = codes[:before].tolist()
-        ranked = [[first[row] for row in rows_of] for rows_of in tops]
-        emitting = _Emitting(self._method, self._top.count, tops, ranked)
+        ranked = [[first[row] for row in rows_of] for rows_of in held_by]
+        emitting = _Emitting(self._method, self._top.count, held_by, ranked)
         changed = emitting.take(slots.of.tolist(), codes[before:].tolist(), before)
-        self._keep(slots, tops, rows, changed | state.moved)
-        return emitting.batch(node, batch, rows, before)
+        lengths = np.array([len(each) for each in held_by], dtype=np.int64)
+        chosen = np.array(list(chain.from_iterable(held_by)), dtype=np.int64)
+        self._keep(slots, lengths, chosen, rows, changed | state.moved)
+        return _made(node, batch, rows, emitting.rows, emitting.tuples, emitting.more)
 
     def _codes(self, rows: Sequence[pa.Array]) -> np.ndarray | None:
         """What tuples are ranked by, as whole numbers in that order."""
@@ -119,16 +125,34 @@ class TopStep:
         return codes
 
     def _keep(
-        self, slots: KeySlots, tops: Sequence[Sequence[int]], rows: Sequence[pa.Array], changed: np.ndarray
+        self, slots: KeySlots, lengths: np.ndarray, tops: np.ndarray, rows: Sequence[pa.Array], changed: np.ndarray
     ) -> None:
-        """Change the state."""
-        places = np.flatnonzero(changed).tolist()
-        kept = [tops[place] for place in places]
-        chosen = pa.array(list(chain.from_iterable(kept)), pa.int64())
+        """Change the state: `tops` are the rows that slots hold, so many each."""
+        places = np.flatnonzero(changed)
+        chosen = pa.array(tops[np.repeat(changed, lengths)])
         inner = struct_of(self._forms["held"], [column.take(chosen) for column in rows])
-        array = lists(np.array([len(each) for each in kept], dtype=np.int64), inner)
-        keys = [slots.keys[place] for place in places]
-        self._table.put(StateBlock(keys, self._forms, {"held": array}, np.zeros(len(keys), dtype=bool)))
+        keys = [slots.keys[place] for place in places.tolist()]
+        held = {"held": lists(lengths[places], inner)}
+        self._table.put(StateBlock(keys, self._forms, held, np.zeros(len(keys), dtype=bool)))
+
+
+def _best(slots: KeySlots, codes: np.ndarray, many: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where one tuple of each key is held: which tuples take the place of one, and the row that each slot holds then.
+
+    A tuple does if nothing of its key before it ranks as high: the running maximum rises there.
+    """
+    before = len(codes) - len(slots.of)
+    of = np.concatenate([np.repeat(np.arange(len(many)), many), slots.of])
+    order = np.argsort(of, kind="stable")
+    ordered = of[order]
+    is_start = starting(ordered)
+    highest, _ = running_maxima(ordered, np.flatnonzero(is_start), ~codes[order])
+    rises = is_start.copy()
+    rises[1:] |= highest[1:] > highest[:-1]
+    rows = order[rises]
+    tops = np.empty(len(many), dtype=np.int64)
+    tops[ordered[rises]] = rows  # the last of each slot stays
+    return np.sort(rows[rows >= before]) - before, tops
 
 
 class _Emitting:
@@ -139,19 +163,16 @@ class _Emitting:
         self._count = count
         self._tops = tops
         self._ranked = ranked
-        self._rows: list[int] = []  # what comes out
-        self._tuples: list[int] = []  # for which tuple
-        self._more: list[Any] = []  # the value of the column more, if there is one
+        self.rows: list[int] = []  # what comes out
+        self.tuples: list[int] = []  # for which tuple
+        self.more: list[Any] = []  # the value of the column more, if there is one
 
     def take(self, slots: Sequence[int], codes: Sequence[int], before: int) -> np.ndarray:
         """Take the tuples; which slots hold others now."""
         count, tops, ranked = self._count, self._tops, self._ranked
         changed = np.zeros(len(tops), dtype=bool)
-        if count == 1 and self._method == "take":
-            changed[self._take_best(slots, codes, before)] = True
-            return changed
         is_ranked, is_changes = self._method == "take_ranked", self._method == "take_changes"
-        rows, tuples, more = self._rows, self._tuples, self._more
+        rows, tuples, more = self.rows, self.tuples, self.more
         entered: list[int] = []
         for at, (slot, code) in enumerate(zip(slots, codes, strict=True)):
             mine = ranked[slot]
@@ -180,29 +201,20 @@ class _Emitting:
         changed[entered] = True
         return changed
 
-    def _take_best(self, slots: Sequence[int], codes: Sequence[int], before: int) -> list[int]:
-        """The same where one tuple of each key is held; the slots that hold another now."""
-        best = [mine[0] if mine else _LAST for mine in self._ranked]
-        entered: dict[int, int] = {}
-        note = self._tuples.append
-        for at, (slot, code) in enumerate(zip(slots, codes, strict=True)):
-            if code < best[slot]:
-                best[slot] = code
-                entered[slot] = at
-                note(at)
-        self._rows = [before + at for at in self._tuples]
-        for slot, at in entered.items():
-            self._tops[slot] = [before + at]
-        return list(entered)
 
-    def batch(self, node: Node, batch: ColumnBatch, rows: Sequence[pa.Array], before: int) -> Batch:
-        """What comes out."""
-        positions: Sequence[int] = batch.positions
-        if len(self._tuples) == len(batch) and self._method == "take":
-            return ColumnBatch(node.schema, positions, [batch.array(at) for at in range(len(rows))])
-        chosen = pa.array(self._rows, pa.int64())
-        arrays = [column.take(chosen) for column in rows]
-        if self._more or len(arrays) < len(node.schema.names):
-            arrays.append(pa.array(self._more, node.schema.arrow.field(len(arrays)).type))
-        placed = np.array(positions, dtype=np.int64)[np.array(self._tuples, dtype=np.int64)].tolist()
-        return ColumnBatch(node.schema, placed, arrays)
+def _made(
+    node: Node,
+    batch: ColumnBatch,
+    rows: Sequence[pa.Array],
+    chosen: Sequence[int] | np.ndarray,
+    tuples: Sequence[int] | np.ndarray,
+    more: Sequence[Any] = (),
+) -> Batch:
+    """What comes out: rows, for which tuple each, and the value of the column more, if there is one."""
+    if len(tuples) == len(batch) and len(rows) == len(node.schema.names):  # each tuple is what comes out for it
+        return ColumnBatch(node.schema, batch.positions, [batch.array(at) for at in range(len(rows))])
+    arrays = [column.take(pa.array(chosen, pa.int64())) for column in rows]
+    if len(arrays) < len(node.schema.names):
+        arrays.append(pa.array(more, node.schema.arrow.field(len(arrays)).type))
+    placed = np.array(batch.positions, dtype=np.int64)[np.array(tuples, dtype=np.int64)].tolist()
+    return ColumnBatch(node.schema, placed, arrays)

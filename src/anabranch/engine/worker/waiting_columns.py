@@ -33,13 +33,13 @@ def waitings(
     ordered, until = slots[order], until[order]
     is_start = starting(ordered)
     starts, dense = np.flatnonzero(is_start), np.cumsum(is_start) - 1
-    highest, _ = running_maxima(dense, starts, until, None, [None] * len(starts))
+    highest, _ = running_maxima(dense, starts, until)
     begins = is_start.copy()
     begins[1:] |= highest[:-1] <= reached[order][1:]
     begins[order < before] = False  # what the state has is one waiting
     runs = np.where(begins, count + np.cumsum(begins) - 1, ordered)
     # The latest that began, within the key: numbers rise within a key.
-    runs, _ = running_maxima(dense, starts, runs, None, [None] * len(starts))
+    runs, _ = running_maxima(dense, starts, runs)
     found = np.empty(len(order), dtype=np.int64)
     found[order] = runs
     return found, order[begins] - before
