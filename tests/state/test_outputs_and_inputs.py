@@ -2,6 +2,7 @@
 
 import datetime
 import urllib.parse
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from anabranch.engine.driver.output_partitions import OutputPartitions
 from anabranch.engine.driver.sink import Holder
 from anabranch.errors import CheckpointError, SinkError
 from anabranch.program.schema import Schema
+from anabranch.spark import batch_log
 from anabranch.spark.batch_log import BatchLog
 from anabranch.spark.row_files import INDEX, RowFiles, write_rows
 from anabranch.state.files import LocalFiles
@@ -396,3 +398,26 @@ def test_rows_that_do_not_fit_are_found_before_anything_is_written():
     node = ab.from_rows([(1, "a", 1.0), (2, "b", "no number")], COLUMNS)._node
     with pytest.raises(ab.AnabranchError):
         RowFiles([node])
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_all_that_a_start_reads_of_the_log_is_on_the_disk_before_a_manifest_relies_on_it(
+    log, tmp_path, monkeypatch, durable
+):
+    """Spark's files of checksums, too: it does not believe a file whose own is damaged."""
+    for path in [path for path in tmp_path.rglob("*") if path.is_file()]:
+        path.with_name(f".{path.name}.crc").write_bytes(b"crc")
+    for name in ("metadata", ".metadata.crc"):
+        (tmp_path / name).write_bytes(b"x")
+    synced: list[str] = []
+    monkeypatch.setattr(batch_log, "sync", lambda path: synced.append(str(Path(path).relative_to(tmp_path))))
+    held = BatchLog(LocalFiles(str(tmp_path), durable))
+    held.digest(1)
+    once = {"metadata", ".metadata.crc"}
+    of_1 = {"offsets/1", "offsets/.1.crc", "sources/0/1", "sources/0/.1.crc"}
+    directories = {"offsets", "sources/0", "sources", "."}
+    assert set(synced) == (once | of_1 | directories if durable else set())
+    assert not durable or max(map(synced.index, once | of_1)) < min(map(synced.index, directories))
+    synced.clear()
+    held.digest(2)
+    assert set(synced) == ({name.replace("1", "2") for name in of_1} | directories if durable else set())
