@@ -169,13 +169,16 @@ PROGRAMS = {
 }
 
 
-def spark_jobs(spark, query):
-    """The tasks of each stage of each job of a query, as Spark's own status has them."""
+def spark_stages(spark, query):
+    """The tasks of each stage that a query ran, as Spark's own status has them.
+
+    Where tasks read files on this machine, a depth is a job of one stage; else it is a stage of an epoch's job.
+    """
     tracker = spark.sparkContext.statusTracker()
     jobs = [tracker.getJobInfo(number) for number in sorted(tracker.getJobIdsForGroup(query.runId))]
     stages = [[tracker.getStageInfo(number) for number in sorted(job.stageIds)] for job in jobs]
     assert all(stage is not None for job in stages for stage in job), "Spark has forgotten a stage"
-    return [[stage.numTasks for stage in job] for job in stages]
+    return [stage.numTasks for job in stages for stage in job]
 
 
 def explained(query, capsys):
@@ -207,13 +210,15 @@ def test_what_explain_says_is_what_spark_ran(spark, tmp_path, capsys, monkeypatc
     query = start(streams, tmp_path, {"channels": 3, **case.options})
     query.awaitTermination()
     said = explained(query, capsys)
-    ran = spark_jobs(spark, query)
     mergers = {"by mergers": 2}.get(case.merged, 0)
     tasks = [depth["tasks"] for depth in said["depths"]] + [mergers] * bool(mergers)
-    assert ran and ran[-1] == tasks and len(tasks) - 1 == said["shuffles"]
+    ran = spark_stages(spark, query)
+    depths = len(tasks)
+    assert ran and ran[-depths:] == tasks and depths - 1 == said["shuffles"]
     if not case.is_small:
         # Where tuples are fed back there are several epochs; the sources of the last may have had other pieces.
-        assert all(job[1:] == tasks[1:] for job in ran), (ran, tasks)
+        epochs = [ran[first : first + depths] for first in range(0, len(ran), depths)]
+        assert all(epoch[1:] == tasks[1:] for epoch in epochs), (ran, tasks)
     progress = query.lastProgress
     regions = {stage["region"]: stage["channels"] for stage in said["stages"] if stage["region"] is not None}
     assert regions == dict(progress["channels"])

@@ -12,7 +12,7 @@ import pytest
 import anabranch as ab
 from anabranch.errors import InputError, OrderError, ProgramError, SchemaError
 from tests.programs import COLUMNS, Running, exact
-from tests.spark.test_explained import spark_jobs
+from tests.spark.test_explained import spark_stages
 
 pytestmark = pytest.mark.spark
 
@@ -76,7 +76,7 @@ def test_there_is_a_shuffle_fewer_and_the_output_is_that_of_one_thread(spark, tm
     query.explain("json")
     said = json.loads(capsys.readouterr().out)
     assert said["shuffles"] == 0 and len(said["depths"]) == 1
-    assert spark_jobs(spark, query) == [[said["depths"][0]["tasks"]]] * 2
+    assert spark_stages(spark, query) == [said["depths"][0]["tasks"]] * 2
     assert [each["shuffled"] for each in query.recentProgress] == ["", ""]
     assert query.lastProgress["channels"] == {"running": PARTITIONS}
     with pytest.raises(ProgramError, match="as many channels as that has partitions: 3"):
@@ -92,12 +92,13 @@ def test_there_is_a_shuffle_fewer_and_the_output_is_that_of_one_thread(spark, tm
     done = len(expected(epochs[:2]))
     assert delivered(again, query) == expected(epochs)[done:]
     slots = spark.sparkContext.defaultParallelism
-    assert spark_jobs(spark, query) == [[2 * PARTITIONS], [slots, PARTITIONS]]
+    ran = spark_stages(spark, query)
+    assert ran == [2 * PARTITIONS, slots, PARTITIONS]  # first as declared
     assert "several tasks" in query.lastProgress["shuffled"]
     capsys.readouterr()
     query.explain("json")
     said = json.loads(capsys.readouterr().out)
-    assert said["shuffles"] == 1 and [each["tasks"] for each in said["depths"]] == spark_jobs(spark, query)[-1]
+    assert said["shuffles"] == 1 and [each["tasks"] for each in said["depths"]] == ran[1:]
     assert said["shuffled_because"] == query.lastProgress["shuffled"]
 
 

@@ -198,7 +198,8 @@ def start(
     runner = SwitchingRunner(runner_of, forms, held)
     for sink in wanted.sinks:
         sink.prepare(Holder.of(location, held))
-    writer = sources.dataframe.writeStream.foreachBatch(interruptible(runner)).option("checkpointLocation", location)
+    stream = sources.unread() if direct.begun else sources.dataframe
+    writer = stream.writeStream.foreachBatch(interruptible(runner)).option("checkpointLocation", location)
     if wanted.name is not None:
         writer = writer.queryName(wanted.name)
     if wanted.trigger:

@@ -1,8 +1,10 @@
 """Sources whose files tasks read themselves, and which files an epoch has of them.
 
 Spark lists the files, cuts the stream into epochs and keeps the offsets, as ever. Which files an epoch has is asked of
-the epoch that runs (as in `read_limits`, and as there any surprise means that it is done as ever: Spark reads). What
-cannot be read alike, Spark reads too: `engine/worker/file_pieces.py` says what that is, file by file.
+the epoch that runs, which is nothing public: so it is asked first whether this Spark has it (as in `read_limits`), and
+if not, Spark reads. What cannot be read alike, Spark reads too: `engine/worker/file_pieces.py` says what that is, file
+by file. Either way the source, its log and its offsets are the same, so who reads may change with every epoch and at
+every restart.
 """
 
 from __future__ import annotations
@@ -16,10 +18,13 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.engine.worker.file_pieces import FilePiece, ListedFile, cut, dealt, examined, in_turn, size_of
+from anabranch.errors import ProgramError
 from anabranch.program.graph import Node
 from anabranch.program.origins import RowsOrigin
 from anabranch.spark.hadoop_files import local_path
+from anabranch.spark.read_limits import why_not_replaceable
 from anabranch.spark.slots import slots_now
+from anabranch.spark.stopping import is_interruption
 
 # What says which files there are, and how many an epoch takes, changes nothing in how one is read.
 _OF_LISTING = {
@@ -59,8 +64,11 @@ class DirectFiles:
         self._schemas = [node.schema for node in nodes]
         self._leaves = [leaves[node.name] for node in nodes]
         asked = "option fileReading='spark'" if choice == "spark" else None
-        self.why_not = asked or next(filter(None, (_why_not(spark, node) for node in nodes)), None)
+        unknown = why_not_replaceable(spark)
+        self.why_not = asked or unknown or next(filter(None, (_why_not(spark, node) for node in nodes)), None)
         """Why Spark reads them; None if tasks do. Changes when an epoch has a file that only Spark can read."""
+        self.begun = self.why_not is None
+        """Whether the query began with tasks that read: Spark's own rows are then not in its stream."""
         self._query: Any = None
         self._started = threading.Event()
 
@@ -85,8 +93,8 @@ class DirectFiles:
             return None
         try:
             files = self._listed()
-        except Exception as problem:  # nothing here is public
-            self.why_not = f"the files of an epoch are not known: {str(problem).partition(chr(10))[0]}"
+        except (OSError, ValueError) as problem:
+            self.why_not = f"the files of an epoch cannot be listed: {str(problem).partition(chr(10))[0]}"
             return None
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
             footers = list(pool.map(lambda file: examined(file, self._schemas[file.source]), files))
@@ -101,17 +109,28 @@ class DirectFiles:
         pieces = [piece for file, footer in found for piece in cut(file, footer, None if whole_files else size_max)]
         return (in_turn if in_order else dealt)(pieces, len(pieces) if whole_files else slots)
 
+    def relations(self) -> list[Any]:
+        """What Spark would read of each source in the epoch that runs; None for one that has nothing new."""
+        if not self._started.wait(_ATTACHED_S_MAX):
+            raise ProgramError(f"the query did not start in {_ATTACHED_S_MAX} s")
+        try:
+            leaves = self._query._jsq.streamingQuery().lastExecution().logical().collectLeaves()
+            plans = [leaves.apply(at) for at in self._leaves]
+            # A source that has nothing new is an empty relation in its place.
+            return [p.relation() if p.getClass().getSimpleName() == "LogicalRelation" else None for p in plans]
+        except Exception as problem:  # nothing here is public
+            if is_interruption(problem):
+                raise
+            raise ProgramError(
+                "which files an epoch has cannot be asked of this Spark. Nothing of the epoch was written; start the "
+                f"query with option('fileReading', 'spark').\n{str(problem).partition(chr(10))[0]}"
+            ) from None
+
     def _listed(self) -> list[ListedFile]:
         """The files of the epoch that runs."""
-        if not self._started.wait(_ATTACHED_S_MAX):
-            raise TimeoutError(f"the query did not start in {_ATTACHED_S_MAX} s")
-        leaves = self._query._jsq.streamingQuery().lastExecution().logical().collectLeaves()
         found = []
-        for source, at in enumerate(self._leaves):
-            leaf = leaves.apply(at)
-            if leaf.getClass().getSimpleName() != "LogicalRelation":
-                continue  # a source that has nothing new is an empty relation in its place
-            for name in leaf.relation().location().inputFiles():
+        for source, relation in enumerate(self.relations()):
+            for name in () if relation is None else relation.location().inputFiles():
                 path = local_path(name)
                 if path is None or "=" in os.path.dirname(path):
                     raise ValueError(f"{name} is not on this machine, or its directory says something of its rows")

@@ -12,6 +12,7 @@ comes from partitions. It comes from what the rows say of themselves:
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -122,11 +123,13 @@ class OrderedSources:
         rows: Mapping[str, str],
         limits: Mapping[str, int] | None = None,
     ) -> None:
+        self._nodes = list(nodes)
         self._each = [_ordered(spark, node, rows, (limits or {}).get(node.name)) for node in nodes]
         # Whether some source gives so much an epoch at most, so that rows may stand ready and not be taken.
         self.limited = any(each.limited for each in self._each)
         self.orders = {node.name: each.order for node, each in zip(nodes, self._each, strict=True)}
-        self.dataframe = self._each[0].dataframe if len(nodes) == 1 else self._united()
+        frames: list[DataFrame | None] = [each.dataframe for each in self._each]
+        self.dataframe = self._united(frames)
         # Which leaf of the whole plan the first of each source is, from the left.
         self.leaves: dict[str, int] = {}
         first = 0
@@ -134,20 +137,45 @@ class OrderedSources:
             self.leaves[node.name] = first
             first += _leaves(each.dataframe).size()
 
-    def _united(self) -> DataFrame:
-        frames = [each.dataframe for each in self._each]
-        united: DataFrame | None = None
+    def unread(self) -> DataFrame:
+        """The same sources without their rows, for a query whose tasks read the files themselves.
+
+        Spark lists the files and keeps the offsets as ever. But what it makes anew for every epoch, whether anybody
+        reads it or not, is a plan of nothing: no code to generate, no reader, no broadcast of Hadoop's settings. That
+        was more than half of what the JVM did for an epoch.
+        """
+        frames = [each.dataframe.where(F.lit(False)).select(F.lit(0).alias("none")) for each in self._each]
+        return functools.reduce(DataFrame.unionAll, frames)
+
+    def of_files(self, session: SparkSession, relations: Sequence[Any]) -> DataFrame | None:
+        """What the stream of `dataframe` has in an epoch, given the files of each source there (None: none).
+
+        For queries that began with `unread`, if Spark has to read after all.
+        """
+        frames = []
+        for node, relation in zip(self._nodes, relations, strict=True):
+            java_session: Any = session._jsparkSession
+            found = None if relation is None else DataFrame(java_session.baseRelationToDataFrame(relation), session)
+            frames.append(None if found is None else _with_order(found, (), node.title).dataframe)
+        return None if all(frame is None for frame in frames) else self._united(frames)
+
+    def _united(self, frames: Sequence[DataFrame | None]) -> DataFrame:
+        """The rows of all sources; of some there are none."""
+        if len(frames) == 1:
+            assert frames[0] is not None
+            return frames[0]
+        parts = []
         for number, frame in enumerate(frames):
+            if frame is None:
+                continue
             structs = [
-                F.struct(*frame.columns).alias("s0").cast(other.schema).alias(f"s{at}")
+                F.struct(*frame.columns).alias("s0").cast(other.dataframe.schema).alias(f"s{at}")
                 if at == number
-                else F.lit(None).cast(other.schema).alias(f"s{at}")
-                for at, other in enumerate(frames)
+                else F.lit(None).cast(other.dataframe.schema).alias(f"s{at}")
+                for at, other in enumerate(self._each)
             ]
-            part = frame.select(F.lit(number).alias("source"), *structs)
-            united = part if united is None else united.unionAll(part)
-        assert united is not None
-        return united
+            parts.append(frame.select(F.lit(number).alias("source"), *structs))
+        return functools.reduce(DataFrame.unionAll, parts)
 
     def sorted(self, batch: DataFrame | None) -> list[DataFrame]:
         """An epoch's rows as splitters read them: those of sources with named columns sorted by these."""

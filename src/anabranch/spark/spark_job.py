@@ -1,8 +1,8 @@
-"""The tasks of an epoch as one Spark job.
+"""The tasks of an epoch as Spark runs them.
 
-Where tasks read files themselves and all of them run on this machine, the job is one of RDDs: it needs no plan, no
-generated code, and half the processor time. Elsewhere it is one of DataFrames: if an executor is lost, their shuffles
-notice tasks that give other rows when they are repeated.
+Where tasks read files themselves and all of them run on this machine, files are between them, too (`local_jobs`).
+Elsewhere it is one job of DataFrames: if an executor is lost, their shuffles notice tasks that give other rows when
+they are repeated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -20,14 +19,13 @@ from pyspark.serializers import CPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.engine.job import Job
-from anabranch.engine.worker.exchange import ROW_COLUMNS, Payload, Row, batches_of, table_of
+from anabranch.engine.worker.exchange import ROW_COLUMNS, batches_of, table_of
 from anabranch.engine.worker.file_pieces import FilePiece
-from anabranch.engine.worker.output_mergers import MergerTask
-from anabranch.engine.worker.splitters import FeedbackTask, SplitTask
+from anabranch.engine.worker.splitters import SplitTask, fed_back_batches
 from anabranch.engine.worker.tasks import ChannelTask, CompactTask
 from anabranch.spark.direct_files import DirectFiles
+from anabranch.spark.local_jobs import LocalJobs, has_local_files
 from anabranch.spark.placement import ChannelPlacement, here, located
-from anabranch.spark.slots import is_local
 from anabranch.spark.source import OrderedSources
 from anabranch.spark.worker_garbage import task_begins
 from anabranch.state.lineage import Compaction
@@ -40,7 +38,9 @@ from anabranch.state.records import SegmentRecord
 # well for programs that are functions of their input, and mix two runs of those that are not.
 _NO_ROLLBACK = "cannot rollback the ResultStage"
 _JOBS_MAX = 4  # as spark.task.maxFailures
-FED_BACK = pa.schema([("loop", pa.int32()), ("first", pa.int64()), ("payload", pa.binary())])
+# Has Spark plan nothing for a stream without rows (`OrderedSources.unread`). It is off by default because a state below
+# the filter would be passed over; there is none below ours. Where Spark does not know it, it plans as ever.
+EMPTY_PLANS = "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"
 
 
 def _numbered(
@@ -71,18 +71,24 @@ class SparkExecutor:
         self._sources = sources
         self._files = files
         self._placement = placement
-        self._is_local = is_local(spark.sparkContext)
+        self._local = LocalJobs(spark.sparkContext) if has_local_files(spark.sparkContext) else None
+        self._emptied = False
 
     def __call__(self, batch: DataFrame | None, job: Job) -> pa.Table:
+        if batch is not None and self._files.begun and not self._emptied:
+            batch.sparkSession.conf.set(EMPTY_PLANS, "true")  # the session is the query's, for all of its epochs
+            self._emptied = True
         whole_files, in_order = job.split.state is not None, bool(job.split.pieces)
         read = None if batch is None else self._files.partitions(whole_files, in_order)
         if read is not None:
             size = sum(piece.size for share in read for piece in share)
             job = dataclasses.replace(job, split=job.split.over(size))
-        if self._is_local and (batch is None or read is not None):
-            return table_of(_job_of_rows(self._spark.sparkContext, read, job))
+        if self._local is not None and (batch is None or read is not None):
+            return table_of(self._local.rows(read, job))
         # A batch's session belongs to the query: the user's own is not touched.
         session = batch.sparkSession if batch is not None else self._spark.newSession()
+        if batch is not None and read is None and self._files.begun:
+            batch = self._sources.of_files(session, self._files.relations())
         session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
         # Adaptive execution plans the job anew at every shuffle, which for us never changes anything: 0.2 s an epoch.
         session.conf.set("spark.sql.adaptive.enabled", "false")
@@ -103,9 +109,7 @@ class SparkExecutor:
         else:
             parts = [each.mapInArrow(_numbered(job.split.run), ROW_COLUMNS) for each in self._sources.sorted(batch)]
         if job.fed_back or not parts:
-            table = pa.Table.from_pylist(
-                [{"loop": loop, "first": first, "payload": data} for loop, first, data in job.fed_back], FED_BACK
-            )
+            table = pa.Table.from_batches(fed_back_batches(job.fed_back))
             parts.append(session.createDataFrame(table).mapInArrow(_numbered(job.feedback.run), ROW_COLUMNS))
         rows = parts[0]
         for part in parts[1:]:
@@ -126,50 +130,6 @@ def _split_files(
 ) -> Iterator[pa.RecordBatch]:
     """The task of a partition of a DataFrame that only counts."""
     return batches_of(task.rows_of_files(read[number], number))
-
-
-_Pair = tuple[tuple[int, bytes], bytes]
-"""A row as a shuffle of RDDs takes it: task and order are its key."""
-
-
-def _job_of_rows(context: Any, read: list[list[FilePiece]] | None, job: Job) -> Iterator[Row]:
-    """What the tasks of a job of RDDs give the driver."""
-    parts = []
-    if read is not None:
-        parts.append(context.parallelize(read, len(read)).mapPartitionsWithIndex(partial(_from_files, job.split)))
-    if job.fed_back or not parts:
-        fed_back = context.parallelize([job.fed_back], 1)
-        parts.append(fed_back.mapPartitionsWithIndex(partial(_from_feedback, job.feedback)))
-    rows = parts[0] if len(parts) == 1 else context.union(parts)
-    for task in job.behind_shuffles:
-        # Sorted outside of memory if need be.
-        placed = rows.repartitionAndSortWithinPartitions(task.count, _task_of)
-        rows = placed.mapPartitionsWithIndex(partial(_from_shuffle, task))
-    for (number, order), payload in rows.collect():
-        yield number, order, payload
-
-
-def _task_of(key: tuple[int, bytes]) -> int:
-    return key[0]
-
-
-def _from_files(task: SplitTask, number: int, shares: Iterator[Sequence[FilePiece]]) -> Iterator[_Pair]:
-    return _keyed(task.rows_of_files([piece for share in shares for piece in share], number))
-
-
-def _from_feedback(task: FeedbackTask, number: int, given: Iterator[list[tuple[int, int, bytes]]]) -> Iterator[_Pair]:
-    rows = [dict(zip(FED_BACK.names, row, strict=True)) for part in given for row in part]
-    return _keyed(task.rows(iter(pa.Table.from_pylist(rows, FED_BACK).to_batches()), number))
-
-
-def _from_shuffle(task: ChannelTask | MergerTask, number: int, pairs: Iterator[_Pair]) -> Iterator[_Pair]:
-    return _keyed(task.rows(((order, Payload(payload)) for (_, order), payload in pairs), number))
-
-
-def _keyed(rows: Iterator[Row]) -> Iterator[_Pair]:
-    task_begins()
-    for number, order, payload in rows:
-        yield (number, order), payload
 
 
 class SparkCompactions:

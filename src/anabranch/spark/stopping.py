@@ -17,6 +17,11 @@ _INTERRUPTED = ("SPARK_JOB_CANCELLED", "InterruptedException", "InterruptedIOExc
 _SHOWN = 300
 
 
+def is_interruption(problem: BaseException) -> bool:
+    """Whether something failed only because its query is stopped."""
+    return any(map(str(problem).__contains__, _INTERRUPTED))
+
+
 class EpochInterrupted(Exception):  # noqa: N818 - an event
     """What Spark knows as an interruption. Should nobody have stopped the query, it is shown as its failure."""
 
@@ -38,7 +43,7 @@ def interruptible(run: Callable[[Any, int], None]) -> Callable[[Any, int], None]
         except AnabranchError:
             raise
         except Exception as problem:
-            if not any(map(str(problem).__contains__, _INTERRUPTED)):
+            if not is_interruption(problem):
                 raise
             raise EpochInterrupted(problem) from None
 

@@ -8,7 +8,7 @@ A **step** is an operator as it runs. What has no state runs where its input is 
 places, behind a union say, there is a step in each of them, and a union itself is no step at all. What has
 state runs in one stage: the tuples it needs are brought there. A **stage** is what one kind of task does: steps
 that feed each other, the first of which (the *entry*) gets its tuples from other stages. Stages of one **depth**,
-the number of shuffles before them, run side by side; an epoch is one job with a shuffle between depths.
+the number of shuffles before them, run side by side.
 
 **Trails.** Depth-first order is kept by numbers. A tuple's trail is a list of numbers that sorts as one thread
 would have met the tuples: the place of its source tuple, then for everything that made several tuples of one

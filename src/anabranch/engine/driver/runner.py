@@ -1,4 +1,4 @@
-"""Runs epochs: one job each, then the merge, the sink, the manifest.
+"""Runs epochs: the tasks, then the merge, the sink, the manifest.
 
     source ─ splitter ─┐ shuffle ┌─ channels ─┐ … ─ results ─► driver: merge ─► sink ─► manifest
                        └─────────┘            │

@@ -4,6 +4,7 @@ file_pieces.py     files that tasks read themselves, where that is what Spark re
 splitters.py       takes a source's pieces, runs what needs no state, routes
 local_channels.py  channels that run where their source is read
 exchange.py        what crosses between tasks: packets, headers, results, reports
+packet_files.py    how it crosses on one machine
 packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth; follow_task.py   copies of what they write, on other hosts
 batch.py           tuples as rows or columns, whichever is asked for

@@ -17,7 +17,7 @@ and sorts the few rows of a task, so that what must be known first comes first:
     8  an error that was met  while an epoch that failed is retraced (`retracing`)
     9  a sample              what a step did with keys that are run again (`sampling`)
 
-Everything travels in one job, also what an early stage has for the driver: it is handed on from depth to depth.
+What an early stage has for the driver is handed on from depth to depth.
 """
 
 from __future__ import annotations
@@ -304,14 +304,14 @@ class Payload:
 
     __slots__ = ("_data",)
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: memoryview) -> None:
         self._data = data
 
     def as_buffer(self) -> pa.Buffer:
         return pa.py_buffer(self._data)
 
     def as_py(self) -> bytes:
-        return self._data
+        return bytes(self._data)
 
 
 def arriving_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Arriving]:

@@ -230,6 +230,15 @@ class SplitTask(Task):
                 yield number, pa.RecordBatch.from_arrays(struct.flatten(), names=[f.name for f in struct.type])
 
 
+FED_BACK = pa.schema([("loop", pa.int32()), ("first", pa.int64()), ("payload", pa.binary())])
+
+
+def fed_back_batches(given: Sequence[tuple[int, int, bytes]]) -> list[pa.RecordBatch]:
+    """What was fed back, as the task takes it."""
+    rows = [dict(zip(FED_BACK.names, row, strict=True)) for row in given]
+    return [pa.RecordBatch.from_pylist(rows, FED_BACK)]
+
+
 @dataclasses.dataclass(frozen=True)
 class FeedbackTask(Task):
     """Takes tuples that were fed back: rows of (loop, number of the first tuple, an Arrow batch)."""

@@ -1,0 +1,94 @@
+"""Packets that go from task to task through files of this machine.
+
+    a task ─► one file: payloads, one after the other,       ─► those behind it map the file and sort what is listed
+              then for each receiver where its own rows lie      for them: a payload is read when its turn has come
+
+Where all tasks run on one machine nothing is gained by handing rows to Spark's shuffle: they would cross to the JVM,
+into its files, back, and be sorted as objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import mmap
+import os
+import struct
+import uuid
+from collections.abc import Iterator, Sequence
+
+import msgpack
+
+from anabranch.engine.worker.exchange import Arriving, Payload, Row
+
+_BUFFER = 1 << 18
+_END = struct.Struct(">Q")
+
+
+@dataclasses.dataclass(frozen=True)
+class PacketList:
+    """Where a task finds what another one sent it."""
+
+    path: str
+    begin: int
+    """Where the list of the rows stands in the file."""
+    size: int
+
+
+def send(rows: Iterator[Row], path: str) -> None:
+    """Write what a task sends to a file, which is there when it is whole, and stays as it is.
+
+    If another attempt of the task was faster, its file is the one: receivers must not have some rows of either.
+    """
+    partial = f"{path}.{uuid.uuid4().hex}"
+    try:
+        _write(rows, partial)
+        with contextlib.suppress(FileExistsError):
+            os.link(partial, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):  # the disk was full, or the job is gone
+            os.unlink(partial)
+
+
+def _write(rows: Iterator[Row], path: str) -> None:
+    listed: dict[int, list[tuple[bytes, int, int]]] = {}
+    at = 0
+    with open(path, "xb", _BUFFER) as file:
+        for receiver, order, payload in rows:
+            listed.setdefault(receiver, []).append((order, at, len(payload)))
+            at += file.write(payload)
+        lists = {}
+        for receiver, mine in listed.items():
+            size = file.write(msgpack.packb(mine))
+            lists[receiver] = (at, size)
+            at += size
+        file.write(msgpack.packb(lists))
+        file.write(_END.pack(at))
+
+
+def lists_in(path: str) -> dict[int, PacketList]:
+    """What a task sent, by receiver."""
+    with open(path, "rb") as file:
+        end = file.seek(-_END.size, os.SEEK_END)
+        (at,) = _END.unpack(file.read())
+        file.seek(at)
+        found = msgpack.unpackb(file.read(end - at), strict_map_key=False)
+    return {receiver: PacketList(path, begin, size) for receiver, (begin, size) in found.items()}
+
+
+def received(lists: Sequence[PacketList]) -> Iterator[Arriving]:
+    """The rows that a task gets, sorted by their order."""
+    views = [_mapped(each.path) for each in lists]
+    rows = [
+        (order, number, at, size)
+        for number, (each, view) in enumerate(zip(lists, views, strict=True))
+        for order, at, size in msgpack.unpackb(view[each.begin : each.begin + each.size])
+    ]
+    for order, number, at, size in sorted(rows):
+        yield order, Payload(views[number][at : at + size])
+
+
+def _mapped(path: str) -> memoryview:
+    """A file's bytes, which stay readable as long as something refers to them, whatever becomes of the file."""
+    with open(path, "rb") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
