@@ -57,13 +57,13 @@ class Size:
 
 
 QUICK = Size(epochs=12, rows=5_000, keys=(100_000,), pairs=8)
-MINI = Size(executors=2, epochs=6, rows=100, keys=(50,), pairs=0)
+MINI = Size(executors=2, epochs=9, rows=400, keys=(300,), pairs=0)
 
 
 def main(arguments: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks resources", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="12 epochs of 5,000 tuples, 100,000 keys")
-    parser.add_argument("--mini", action="store_true", help="6 epochs on two executors: that it runs")
+    parser.add_argument("--mini", action="store_true", help="9 epochs on two executors: that it runs")
     parser.add_argument("--keys", help="numbers of keys, with commas between")
     options = parser.parse_args(arguments)
     size = MINI if options.mini else QUICK if options.quick else Size()
