@@ -4,6 +4,7 @@ import functools
 import itertools
 import random
 import time
+from typing import Any, ClassVar
 
 import pytest
 
@@ -213,3 +214,19 @@ def test_what_all_keys_have_is_neither_kept_for_one_nor_changed_out_of_sight(kin
 
 def test_what_is_cached_may_be_read_and_copied():
     assert compare(keyed(ReadsWhatIsCached)).verdict == "equal"
+
+
+def test_a_list_of_the_class_in_the_state_of_a_key_is_refused_before_the_start_where_not_all_is_followed() -> None:
+    class KeepsTheTemplate(ab.Operator):
+        template: ClassVar[list[int]] = []
+        values: Any = ab.state(default=None)
+
+        def process(self, t):
+            if self.values is None:
+                self.values = self.template
+            type(getattr(self, "val" + "ues")).append(self.values, t.x)
+            yield t
+
+    stream = ab.from_rows([(1, 2)], "k long, x long").process(KeepsTheTemplate(), by="k")
+    with pytest.raises(ProgramError, match=r"keeps self\.template in values: self\.template outlives the call"):
+        stream.plan().layout  # noqa: B018 - refuses what cannot run

@@ -88,6 +88,7 @@ def read_until_settled(reading: Reading, fields: tuple[StateField, ...], once: C
         _look_for_aliases(reading)
         _look_for_identity_of_kept(reading)
         _look_for_what_is_not_data(reading)
+        _look_for_what_others_hold(reading)
         look_at_what_outlives(reading)
     except TooLargeError:
         reading.unknown(None, "it is too large to be followed")
@@ -230,6 +231,18 @@ def _look_for_identity_of_kept(reading: Reading) -> None:
         if objects & held:
             text = "compares what it keeps by identity: what is kept is equal later, but not the same object"
             reading.facts.add(Kind.CHANCE, text, location)
+
+
+def _look_for_what_others_hold(reading: Reading) -> None:
+    """A list of the class, say, in the state of a key, where not all that is done with it can be followed."""
+    if not reading.facts.of(Kind.UNKNOWN):
+        return  # then it is known whether it is changed
+    for field in reading.fields:
+        inside = reading.heap.at(Kept(field)).attributes.get("value")
+        for each in reading.heap.reach({Kept(field), *(inside.objects if inside is not None else ())}):
+            held = reading.facts.objects.get(each.identity) if isinstance(each, Shared) else None
+            if isinstance(each, Shared) and type(held) in known.MUTATORS:
+                reading.write(reading.tree, each.identity, each.path, f"keeps {each.path} in {field}")
 
 
 def _look_for_what_is_not_data(reading: Reading) -> None:
