@@ -125,7 +125,7 @@ def test_settings_of_the_start_hold_where_operators_run(changed, function: Any, 
 def test_what_a_call_changes_is_not_what_the_next_one_meets() -> None:
     def spoils(t):
         found = decimal.getcontext().prec
-        decimal.getcontext().prec = 3
+        exec("decimal.getcontext().prec = 3")  # what is seen to change it is refused
         return (t.x, found)
 
     before = decimal.getcontext().prec

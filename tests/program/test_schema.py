@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import SchemaError
-from anabranch.program.schema import MisfitError, Row, Schema, ShapeError, schema_of_return
+from anabranch.program.misfits import MisfitError, ShapeError
+from anabranch.program.schema import Row, Schema, schema_of_return
 
 D = decimal.Decimal
 UTC = datetime.UTC

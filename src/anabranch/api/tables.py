@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import ProgramError, SchemaError
-from anabranch.program.schema import Row, Schema, ShapeError
+from anabranch.program.misfits import ShapeError
+from anabranch.program.schema import Row, Schema
 from anabranch.program.table_columns import fitted_column
 
 

@@ -41,8 +41,9 @@ from anabranch.program.graph import (
     named,
     upstream,
 )
+from anabranch.program.misfits import MisfitError, ShapeError
 from anabranch.program.punctuated_streams import carrying_punctuations
-from anabranch.program.schema import MisfitError, Row, ShapeError
+from anabranch.program.schema import Row
 
 
 class SequentialRun:

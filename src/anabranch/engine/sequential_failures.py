@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, OperatorError
 from anabranch.operators.epoch_context import moment
 from anabranch.operators.guarding import LETTERS, Guarding, HeldBefore, as_written, may_give_up
 from anabranch.program.belongings import Belongings
@@ -50,8 +50,10 @@ class Failures:
                 raise operator_failed(node, row, problem) from problem.problem
             except LoopBlocked as problem:
                 raise operator_failed(node, row, problem) from problem
-            except AnabranchError:
+            except OperatorError:
                 raise
+            except AnabranchError as problem:  # what the library refuses is no tuple's failure
+                raise operator_failed(node, row, problem) from problem
             except Exception as problem:
                 undo = self._undo.get(node.id)
                 waits = isinstance(row, str)

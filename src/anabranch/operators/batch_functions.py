@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 from anabranch.errors import ProgramError
 from anabranch.operators.library_operator import LibraryOperator, UserFunction, configured
 from anabranch.program.graph import FlatMap, Map
+from anabranch.program.misfits import ShapeError
 from anabranch.program.model import Selectivity
-from anabranch.program.schema import Schema, ShapeError
+from anabranch.program.schema import Schema
 from anabranch.program.table_columns import fitted_column
 
 FORMS = ("arrow", "pandas")

@@ -16,8 +16,9 @@ from anabranch.errors import OperatorError, StateError
 from anabranch.program.broadcasting import HELD, Held, initial_values
 from anabranch.program.elastic import OpenFailed
 from anabranch.program.graph import Keyed, Node, Route, is_ours
+from anabranch.program.misfits import MisfitError, ShapeError
 from anabranch.program.not_a_number import one_nan
-from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
+from anabranch.program.schema import Row, Schema
 from anabranch.program.showing import frames_of, shown, told
 
 

@@ -27,8 +27,8 @@ import pyarrow as pa
 from anabranch.errors import SchemaError
 from anabranch.program.annotations import annotated_fields
 from anabranch.program.ddl import parse_ddl, to_ddl, type_name
+from anabranch.program.misfits import MisfitError, ShapeError, short
 from anabranch.program.not_a_number import NAN, may_have_nan, one_nan
-from anabranch.program.showing import shown
 
 UTC = datetime.UTC
 
@@ -262,7 +262,7 @@ class Schema:
             return value
         elif len(self.names) == 1 and not isinstance(value, list):
             return (value,)
-        raise ShapeError(f"expected a tuple, dict, dataclass or row with the columns {self}; found {_short(value)}")
+        raise ShapeError(f"expected a tuple, dict, dataclass or row with the columns {self}; found {short(value)}")
 
     def _by_name(self, value: Any, values: dict[str, Any]) -> Sequence[Any]:
         if values.keys() != set(self.names):
@@ -270,20 +270,8 @@ class Schema:
             extra = [str(name) for name in values if name not in self.names]
             parts = [f"missing {', '.join(missing)}"] if missing else []
             parts += [f"not in the schema: {', '.join(extra)}"] if extra else []
-            raise ShapeError(f"expected the columns {self}; found {_short(value)} ({'; '.join(parts)})")
+            raise ShapeError(f"expected the columns {self}; found {short(value)} ({'; '.join(parts)})")
         return [values[name] for name in self.names]
-
-
-class ShapeError(Exception):
-    """What user code returned is not a tuple of the schema."""
-
-
-class MisfitError(Exception):
-    """A value does not fit its column: (place in the batch, column, type, value, why)."""
-
-    def __init__(self, at: int, column: str, kind: str, value: Any, why: str) -> None:
-        super().__init__(f"column {column!r} is {kind}; found {_short(value)} ({type(value).__name__}): {why}")
-        self.at = at
 
 
 def _is_text(column: Sequence[Any], nulls: bool) -> bool:
@@ -293,11 +281,6 @@ def _is_text(column: Sequence[Any], nulls: bool) -> bool:
         return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
         return False
-
-
-def _short(value: Any) -> str:
-    text = shown(value)
-    return text if len(text) <= 200 else text[:197] + "…"
 
 
 def _normal_type(kind: pa.DataType) -> pa.DataType:

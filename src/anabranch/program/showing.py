@@ -28,9 +28,9 @@ def shown(value: Any) -> str:
 
 
 def told(problem: BaseException) -> str:
-    """What an error says, behind its type."""
+    """What an error says, behind its type; halves of characters, which no column and no file takes, as escapes."""
     try:
-        return f"{type(problem).__name__}: {problem}"
+        return f"{type(problem).__name__}: {problem}".encode("utf-8", "backslashreplace").decode()
     except Exception as another:
         return f"{type(problem).__name__}: <its str() raises {type(another).__name__}>"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from anabranch.program.schema import ShapeError
+from anabranch.program.misfits import ShapeError
 
 
 def fitted_column(table: pa.Table | pa.RecordBatch, field: pa.Field) -> pa.Array | pa.ChunkedArray:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.compiler.layout.chains import PlannedOperator
+from anabranch.compiler.reading.settings_calls import CHANGES
 from anabranch.compiler.rewriting.doors import door_of
 from anabranch.compiler.rewriting.whole_object import whole
 from anabranch.errors import ProgramError, StateError
@@ -84,6 +85,12 @@ def _refuse_doors(operator: PlannedOperator, target: Any) -> None:
 
 def _refuse_what_is_not_kept(operator: PlannedOperator) -> None:
     left = "; ".join(operator.model.not_kept)
+    if left and all(each.startswith(CHANGES) for each in operator.model.not_kept):
+        raise ProgramError(
+            f"operator {operator.node.title}: {left}: later calls would work by it, and which those are depends on "
+            "where they run. Change it within the call only and put it back, or in the thread that starts the query: "
+            "what holds there holds wherever operators run."
+        )
     if left:
         raise ProgramError(
             f"operator {operator.node.title}: {left}, which cannot be kept from one epoch to the next. "

@@ -23,6 +23,7 @@ syntax node. The files, each importing only those above it:
     builtin_calls.py       getattr, type, super, print: built-ins that need care
     emitting.py            return, yield, emit(t)
     user_functions.py      calls that are followed into their bodies
+    settings_calls.py      getcontext().prec = 9, os.chdir(p): settings that later calls work by
     calls.py               any call: which of the above it is
     match_patterns.py      the patterns of a match
     outliving.py           what a call leaves behind, and whether it could be kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import decimal
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,6 +14,7 @@ from anabranch.compiler.reading.facts import Kind
 from anabranch.compiler.reading.frames import Frame
 from anabranch.compiler.reading.kinds import interceptor_of, static_attribute
 from anabranch.compiler.reading.reading_state import Reading
+from anabranch.compiler.reading.settings_calls import decimal_context
 from anabranch.compiler.reading.tameness import show_value
 from anabranch.compiler.reading.values import (
     ANYTHING,
@@ -149,6 +151,7 @@ SPECIAL: Mapping[int, tuple[Any, _Special]] = {
         (super, _call_super),
         (print, _call_print),
         (warnings.warn, _call_warn),
+        (decimal.getcontext, decimal_context),
         (iter, _call_iter),
         (repr, _call_repr),
         (format, _call_format),

@@ -22,6 +22,7 @@ from anabranch.compiler.reading.kinds import static_attribute
 from anabranch.compiler.reading.library_calls import apply_effect, name_of, qualified, starred_result
 from anabranch.compiler.reading.method_calls import call_method
 from anabranch.compiler.reading.reading_state import ExpressionHandlers, Extra, Reading
+from anabranch.compiler.reading.settings_calls import look_at_setting
 from anabranch.compiler.reading.subscripts import item_of
 from anabranch.compiler.reading.tameness import show_value
 from anabranch.compiler.reading.user_functions import call_function, call_tree, changed_record, construct
@@ -118,6 +119,7 @@ def _call_known(
     if isinstance(found, BoundMethod):
         return _call_bound(reading, found, arguments, keywords, node, extra)
     reading.called[id(node)] = found
+    look_at_setting(reading, found, len(arguments) + len(keywords), node)
     special = SPECIAL.get(id(found))
     if special is not None and special[0] is found:
         if extra.places is not None or extra.names is not None:

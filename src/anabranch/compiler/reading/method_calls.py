@@ -12,6 +12,7 @@ from anabranch.compiler.reading import known
 from anabranch.compiler.reading.displays import go_through_unordered, iterate_over, keys_of, make_display, make_object
 from anabranch.compiler.reading.operations import test_contains
 from anabranch.compiler.reading.reading_state import Reading
+from anabranch.compiler.reading.settings_calls import look_at_variable
 from anabranch.compiler.reading.subscripts import (
     assign_item,
     delete_item,
@@ -101,6 +102,7 @@ def call_method(
     """Call a method of Python's own; `starred` if which argument is which is not known (``*x``, ``**x``)."""
     if receiver.is_nothing:
         return NOTHING
+    look_at_variable(reading, receiver, name, node)
     handle = reading.handle_of(receiver)
     if starred:
         if handle is not None:

@@ -14,6 +14,7 @@ import types
 
 from anabranch.compiler.reading import known
 from anabranch.compiler.reading.reading_state import Reading
+from anabranch.compiler.reading.settings_calls import settings_changed
 from anabranch.compiler.reading.values import Iterator, Kept, NoneType, Object, Site, Value
 from anabranch.program.object_parts import is_kept_whole, is_library
 from anabranch.program.object_pieces import LIBRARY_CLASSES, PIECES
@@ -37,6 +38,7 @@ _KEPT: frozenset[type] = (
 
 def look_at_what_outlives(reading: Reading) -> None:
     """Facts about what is left behind: what cannot be kept, and what cannot be seen."""
+    settings_changed(reading)
     for value, path, location, made_by in reading.outliving:
         what = _made(reading, id(made_by)) or _left_in(reading, value, set())
         if what is not None:

@@ -157,6 +157,7 @@ class Reading:
         #: What is put where it outlives the call: value, path, line, and the expression that made it.
         self.outliving: list[tuple[Value, str, Location, ast.AST | None]] = []
         self.made_by: ast.AST | None = None
+        self.settings: list[tuple[str, Location, str]] = []  # that calls change, or put back: `settings_calls.py`
         self.called: dict[int, Any] = {}  # functions and classes, by the expression that calls them
         #: What is sent into generators, all of them taken together.
         self.sent: Value = NOTHING

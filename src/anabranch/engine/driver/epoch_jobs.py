@@ -106,7 +106,7 @@ class EpochJobs:
         try:
             chosen = EventTimes() if times is None else times
             return self._run(batch, state, fed_back, functions, parts, chosen, tables, sampling=sampling)
-        except (OperatorError, StateError) as error:
+        except (OperatorError, StateError, ProgramError) as error:  # user code may raise the library's own
             if has_spared_shuffle(self._packed.layout):
                 raise  # with the shuffle there may be none, or another: `sparing` looks
             epoch = (state, fed_back, functions, parts, EventTimes() if times is None else times, tables)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.engine.pool.elastic_call import CallTimeout, backoff_s
 from anabranch.engine.pool.work import Chunk, Failed, run_chunk
 from anabranch.program.elastic import LoopBlocked, OpenFailed
-from anabranch.program.schema import MisfitError, ShapeError
+from anabranch.program.misfits import MisfitError, ShapeError
 from anabranch.program.showing import shown
 
 if TYPE_CHECKING:

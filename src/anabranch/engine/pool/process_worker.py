@@ -62,6 +62,15 @@ def unpacked(data: bytes | tuple[bytes]) -> Any:
     return decode(data) if isinstance(data, bytes) else pickle.loads(data[0])
 
 
+def _travelling(calls: Any, result: Any) -> bytes | tuple[bytes]:
+    """A result as it travels; of one that cannot, what is wrong with it as a result is told first."""
+    try:
+        return packed(result)
+    except Exception:
+        calls.fitted(result)
+        raise
+
+
 class RemoteError(Exception):
     """Stands, in a class of the same name, for an exception of a worker process that could not travel."""
 
@@ -156,7 +165,7 @@ def _serve(arriving: IO[bytes], leaving: IO[bytes]) -> None:
                     if problem is not None:
                         raise problem
                     calls.many([row], results)
-                    answers.append((True, packed(results[0])))
+                    answers.append((True, _travelling(calls, results[0])))
                 except BaseException as found:
                     answers.append((False, portable(found) if problem is None else found))
             send(leaving, cloudpickle.dumps(answers))

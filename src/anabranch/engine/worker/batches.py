@@ -37,7 +37,8 @@ from anabranch.operators.joins import StaticEnrich
 from anabranch.program.calling import canonical, emitted, kept, operator_failed, route_of
 from anabranch.program.elastic import ElasticFunction
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Node, Port, Punctuate, Route
-from anabranch.program.schema import MisfitError, Row, Schema, ShapeError
+from anabranch.program.misfits import MisfitError, ShapeError
+from anabranch.program.schema import Row, Schema
 
 
 class StateTable(Protocol):

@@ -18,7 +18,8 @@ from anabranch.operators.chosen_columns import Select
 from anabranch.operators.key_columns import Field, KeyColumns, WithoutColumns
 from anabranch.program.calling import operator_failed
 from anabranch.program.graph import Filter, Map, Node
-from anabranch.program.schema import MisfitError, Schema, to_values
+from anabranch.program.misfits import MisfitError
+from anabranch.program.schema import Schema, to_values
 
 Step = Callable[[Batch, Node], Batch]
 

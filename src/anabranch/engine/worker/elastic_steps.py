@@ -18,8 +18,9 @@ from anabranch.engine.pool.pool_run import CallFailed
 from anabranch.engine.pool.work import CLOSING_S, Failed
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import Keeper
+from anabranch.errors import AnabranchError
 from anabranch.operators.guarding import GuardedElastic, Guarding
-from anabranch.program.calling import emitted, kept, operator_failed
+from anabranch.program.calling import emitted, exact, kept, operator_failed
 from anabranch.program.elastic import ElasticFunction, OpenFailed
 from anabranch.program.graph import Filter, Map, Node
 from anabranch.program.schema import Schema
@@ -100,6 +101,12 @@ class Calls:
             return kept(result)
         return self._keep(result) if self._kind == "map" else [self._keep(output) for output in emitted(result)]
 
+    def fitted(self, result: Any) -> None:
+        """See that a result fits the schema; MisfitError or ShapeError if it does not."""
+        if self._kind != "filter":
+            for output in [result] if self._kind == "map" else result:
+                exact(self._schema, output)
+
     def values(self, row: Any) -> tuple[Any, ...]:
         """A row as it travels to another process."""
         return tuple(row)
@@ -163,6 +170,8 @@ def _guarded(batch: Batch, node: Node, results: list[Any], guarding: Guarding, c
     """The output of an operator whose calls may fail: what failed is told where its result would be."""
     made: list[list[Any]] = []
     for row, result in zip(batch.rows, results, strict=True):
+        if type(result) is Failed and isinstance(result.problem, AnabranchError):
+            raise operator_failed(node, row, result.problem) from result.problem
         if type(result) is Failed and isinstance(result.problem, Exception):
             made.append(guarding.failed(row, result.problem))
         else:

@@ -15,7 +15,7 @@ from anabranch.engine.worker.stage_flow import Arrival, Flow
 from anabranch.engine.worker.timed_calls import TimedCalls
 from anabranch.errors import AnabranchError, OperatorError
 from anabranch.program.calling import operator_failed
-from anabranch.program.schema import MisfitError, ShapeError
+from anabranch.program.misfits import MisfitError, ShapeError
 
 
 class Stopped(Exception):  # noqa: N818 - an event: where an operator failed

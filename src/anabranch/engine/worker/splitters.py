@@ -30,7 +30,7 @@ from anabranch.engine.worker.worker_pools import POOLS
 from anabranch.errors import AnabranchError, InputError, OrderError
 from anabranch.operators.epoch_context import running
 from anabranch.program.graph import Node
-from anabranch.program.schema import MisfitError
+from anabranch.program.misfits import MisfitError
 from anabranch.state.store import StateVersion
 
 
