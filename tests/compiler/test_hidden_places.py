@@ -1,5 +1,9 @@
 """What is unknown never runs as if it kept nothing: wherever that is, it is kept, or refused at the start."""
 
+import functools
+import math
+import types
+
 import pytest
 
 import anabranch as ab
@@ -58,6 +62,77 @@ def test_state_in_hidden_places_is_kept_or_refused(name):
     else:
         assert found.verdict == "equal", found.difference
     assert name in LEFT or sequential([program]) == found.sequential, "a sequential run left something behind"
+
+
+def module_closed_over():
+    settings = types.ModuleType("settings")
+    settings.n = 0
+
+    def numbered(t):
+        settings.n += 1
+        return t.x, settings.n
+
+    return numbered
+
+
+def module_in_an_attribute():
+    class Numbered:
+        def __init__(self):
+            self.settings = types.ModuleType("settings")
+            self.settings.n = 0
+
+        def __call__(self, t):
+            self.settings.n += 1
+            return t.x, self.settings.n
+
+    return Numbered()
+
+
+def dict_of_a_module():
+    settings = types.ModuleType("settings")
+    settings.seen = {}
+
+    def seen(t):
+        settings.seen[t.k] = settings.seen.get(t.k, 0) + 1
+        return t.x, settings.seen[t.k]
+
+    return seen
+
+
+def module_imported_in_a_factory():
+    import math as numbers
+
+    def numbered(t):
+        numbers.noted_here = getattr(numbers, "noted_here", 0) + 1
+        return t.x, numbers.noted_here
+
+    return numbered
+
+
+def module_by_a_detour():
+    settings = types.ModuleType("settings")
+    settings.seen = []
+
+    def seen(t):
+        found = functools.partial(lambda held: held, settings)()
+        found.seen.append(t.x)
+        return t.x, len(found.seen)
+
+    return seen
+
+
+@pytest.mark.parametrize(
+    "make",
+    [module_closed_over, module_in_an_attribute, dict_of_a_module, module_imported_in_a_factory, module_by_a_detour],
+    ids=lambda make: make.__name__,
+)
+def test_what_a_module_holds_belongs_to_no_operator_whatever_leads_to_the_module(make):
+    stream = ab.from_rows(ROWS, "x long, k string", rows_per_epoch=6)
+    found = compare(stream.map(make(), schema="x long, n long"))
+    assert found.verdict == ("stopped" if make is module_by_a_detour else "refused"), found.difference
+    told = found.parallel[0].refused or found.parallel[0].error
+    assert "could not be kept" in told or "settings.seen was changed" in told
+    vars(math).pop("noted_here", None)
 
 
 class ReadsAnotherModule:

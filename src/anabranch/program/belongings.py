@@ -65,13 +65,13 @@ class _Kept:
 class Belongings:
     """The contents of all that can change behind some objects."""
 
-    def __init__(self, roots: Iterable[Any]) -> None:
+    def __init__(self, roots: Iterable[Any], names: Iterable[str] = itertools.repeat("self")) -> None:
         self._kept: list[_Kept] = []
         self._keeps: list[Any] = []  # an object that is gone would give its identity to another
         self._noted: list[Any] = []  # caches of which the results are noted
         self._iterators: dict[int, Any] = {}  # where they stood: they cannot be set back, so a copy takes their place
         seen: set[int] = set()
-        waiting = [("self", root) for root in roots]
+        waiting = list(zip(names, roots, strict=False))
         while waiting:
             name, value = waiting.pop()
             if is_atom(value) or id(value) in seen or isinstance(value, types.ModuleType):
@@ -191,10 +191,22 @@ class Belongings:
         return [*held, (type(kind).__name__, type(kind)), *((base.__name__, base) for base in kind.__mro__[1:])]
 
     def _globals(self, function: types.FunctionType) -> list[tuple[str, Any]]:
-        space, names = function.__globals__, sorted(globals_in(function))
+        held = self._names(
+            f"a global that {function.__qualname__} names", function, function.__globals__, globals_in(function)
+        )
+        found = [(f"the global {name}", value) for name, value in held.items() if value is not _MISSING]
+        used = names_in(function)
+        for module in modules_named_in(function):
+            named = self._names(f"the module {module.__name__}", module, vars(module), used & vars(module).keys())
+            found += [(f"the global {name}", value) for name, value in named.items()]
+        return found
+
+    def _names(self, called: str, owner: Any, space: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        """What names are bound to where they are looked up."""
+        wanted = sorted(names)
 
         def take() -> dict[str, Any]:
-            return {name: space.get(name, _MISSING) for name in names}
+            return {name: space.get(name, _MISSING) for name in wanted}
 
         def give(held: dict[str, Any]) -> None:
             for name, value in held.items():
@@ -204,11 +216,8 @@ class Belongings:
                     else:
                         space[name] = value
 
-        held = self._keep(f"a global that {function.__qualname__} names", function, take, give)
-        found = [(f"the global {name}", value) for name, value in held.items() if value is not _MISSING]
-        modules, used = modules_named_in(function), names_in(function)
-        inner = [(f"the global {n}", vars(each)[n]) for each in modules for n in used if n in vars(each)]
-        return [*found, *inner]
+        found: dict[str, Any] = self._keep(called, owner, take, give)
+        return found
 
 
 def _is_frozen(value: Any) -> bool:

@@ -46,7 +46,8 @@ class Elsewhere:
 
     def __init__(self, names: Iterable[tuple[types.ModuleType, str]]) -> None:
         self._bound = [(module, name, getattr(module, name, None)) for module, name in names]
-        self._belongings = Belongings([held for _, _, held in self._bound])
+        called = [f"{module.__name__}.{name}" for module, name, _ in self._bound]
+        self._belongings = Belongings([held for _, _, held in self._bound], called)
 
     def changed(self) -> str | None:
         """The name of what is something else now; None: nothing is."""

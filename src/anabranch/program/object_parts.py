@@ -409,6 +409,7 @@ def modules_named_in(function: types.FunctionType) -> list[types.ModuleType]:
     """The modules of the user's that a function names: as globals, by imports of its own, or within each other."""
     space = function.__globals__
     waiting = [space.get(name) for name in globals_in(function)]
+    waiting += [cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)]
     for level, name in _imported(function.__code__):
         package = space.get("__package__") or ""
         parents = package.rsplit(".", level - 1)[0] + "." if level else ""

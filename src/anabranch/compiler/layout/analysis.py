@@ -324,7 +324,8 @@ def _written_outside(found: Inference, target: Any) -> tuple[tuple[str, ...], tu
     elsewhere = held_elsewhere(code_of(target)[1], found.facts.globals_read)
     for identity, path in found.facts.written.items():
         owner = identity if isinstance(identity, int) else identity[0]
-        if owner not in copied or (owner in elsewhere and owner not in own):
+        is_module = isinstance(found.facts.objects.get(owner), types.ModuleType)  # no copy has one of its own
+        if is_module or owner not in copied or (owner in elsewhere and owner not in own):
             out_of_reach.append(path)
         elif owner not in own:
             in_globals.append(path)
