@@ -36,7 +36,7 @@ from anabranch.spark.hadoop_files import local_path, open_files, open_state_file
 from anabranch.spark.placement import ChannelPlacement
 from anabranch.spark.read_limits import SparkReadLimits, sizing_of
 from anabranch.spark.row_files import RowFiles
-from anabranch.spark.slots import is_local, slots_now, task_slots
+from anabranch.spark.slots import asked_once_if_local, is_local, slots_now, task_slots
 from anabranch.spark.source import OrderedSources, local_directories
 from anabranch.spark.spark_failures import explain_failure, start_query
 from anabranch.spark.spark_job import SparkCompactions, SparkExecutor
@@ -165,11 +165,11 @@ def start(
         )
     )
     surroundings = SparkSurroundings(
-        lambda: task_slots(context, options.elastic.executors_max),
+        asked_once_if_local(context, lambda: task_slots(context, options.elastic.executors_max)),
         sources.limited,
         interval_s,
         sizing=sizing,
-        slots_now=lambda: slots_now(context),
+        slots_now=asked_once_if_local(context, lambda: slots_now(context)),
         executors=executors,
         last_progress=running.last_progress,
         read_by_spark=lambda: direct.why_not or "",

@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +24,7 @@ from anabranch.program.graph import Node
 from anabranch.program.origins import RowsOrigin
 from anabranch.spark.hadoop_files import local_path
 from anabranch.spark.read_limits import why_not_replaceable
-from anabranch.spark.slots import slots_now
+from anabranch.spark.slots import asked_once_if_local, slots_now
 from anabranch.spark.stopping import is_interruption
 
 # What says which files there are, and how many an epoch takes, changes nothing in how one is read.
@@ -60,7 +61,6 @@ class DirectFiles:
     """
 
     def __init__(self, spark: SparkSession, nodes: Sequence[Node], leaves: Mapping[str, int], choice: str) -> None:
-        self._spark = spark
         self._schemas = [node.schema for node in nodes]
         self._leaves = [leaves[node.name] for node in nodes]
         asked = "option fileReading='spark'" if choice == "spark" else None
@@ -69,6 +69,7 @@ class DirectFiles:
         """Why Spark reads them; None if tasks do. Changes when an epoch has a file that only Spark can read."""
         self.begun = self.why_not is None
         """Whether the query began with tasks that read: Spark's own rows are then not in its stream."""
+        self._slots_now = asked_once_if_local(spark.sparkContext, partial(slots_now, spark.sparkContext))
         self._query: Any = None
         self._started = threading.Event()
 
@@ -104,7 +105,7 @@ class DirectFiles:
                 self.why_not = footer
                 return None
             found.append((file, footer))
-        slots = slots_now(self._spark.sparkContext)
+        slots = self._slots_now()
         size_max = max(_PIECE_BYTES_MIN, sum(size_of(footer) for _, footer in found) // slots + 1)
         pieces = [piece for file, footer in found for piece in cut(file, footer, None if whole_files else size_max)]
         return (in_turn if in_order else dealt)(pieces, len(pieces) if whole_files else slots)

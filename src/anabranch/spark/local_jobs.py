@@ -33,7 +33,7 @@ from anabranch.engine.worker.output_mergers import MergerTask
 from anabranch.engine.worker.packet_files import PacketList, lists_in, received, send
 from anabranch.engine.worker.splitters import FeedbackTask, SplitTask, fed_back_batches
 from anabranch.engine.worker.tasks import ChannelTask
-from anabranch.spark.slots import is_local
+from anabranch.spark.slots import is_encrypted, is_local
 from anabranch.spark.worker_garbage import task_begins
 from anabranch.state.files import LocalFiles
 
@@ -45,7 +45,7 @@ _JOB = "job"
 
 def has_local_files(context: Any) -> bool:
     """Whether all tasks run on this machine and may leave rows in its files as they are."""
-    return is_local(context) and str(context.getConf().get("spark.io.encryption.enabled", "false")).lower() != "true"
+    return is_local(context) and not is_encrypted(context)
 
 
 class LocalJobs:

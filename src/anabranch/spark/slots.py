@@ -9,6 +9,7 @@ goes back.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -46,6 +47,14 @@ def task_slots(context: Any, executors_max: int | None = None) -> int:
     return max(now, min(reachable, default=_GROWTH * now))
 
 
+def asked_once_if_local(context: Any, ask: Callable[[], int]) -> Callable[[], int]:
+    """A number of slots as a function: on one machine nothing changes it, and each question is a call to the JVM."""
+    if not is_local(context):
+        return ask
+    found = ask()
+    return lambda: found
+
+
 def executor_slots(context: Any) -> int | None:
     """Slots of each executor; None where it has as many as its host: on a standalone cluster, if it was not said."""
     default = None if str(context.master).startswith(("spark://", "local-cluster")) else "1"
@@ -67,6 +76,11 @@ def is_local(context: Any) -> bool:
     """Tasks run in the driver's JVM: there is no executor that could be lost."""
     master = str(context.master)
     return master.startswith("local") and not master.startswith("local-cluster")
+
+
+def is_encrypted(context: Any) -> bool:
+    """What Spark leaves on disks is to be encrypted."""
+    return str(_setting(context, "spark.io.encryption.enabled", "false")).lower() == "true"
 
 
 def _task_cores(context: Any) -> int:
