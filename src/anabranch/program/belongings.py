@@ -25,7 +25,7 @@ import itertools
 import operator
 import types
 from collections import ChainMap, UserDict, UserList
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from io import StringIO
 from random import Random
 from typing import Any, NamedTuple
@@ -110,11 +110,17 @@ class Belongings:
         """What can change, by identity."""
         return {each.owner: each.name for each in self._kept}
 
-    def held_by(self, value: Any) -> str | None:
-        """The name of the first object in a value that is one of these and can change; None: there is none."""
+    def changing(self) -> dict[int, str]:
+        """The same, with what caches gave to all callers."""
         names = self.names()
         for noted in self._noted:
             names |= noted.names()
+        return names
+
+    def held_by(self, value: Any, names: Mapping[int, str]) -> str | None:
+        """The name of the first object in a value that is one of these (`changing`); None: there is none."""
+        if is_atom(value):
+            return None
         seen: set[int] = set()
         waiting = [value]
         while waiting:
@@ -124,7 +130,10 @@ class Belongings:
             seen.add(id(each))
             if id(each) in names and not _is_frozen(each):
                 return names[id(each)]
-            waiting.extend(child for _, child in children(each))
+            if type(each) in (tuple, list, set, frozenset):  # most are, and what is in them says itself
+                waiting.extend(each)
+            else:
+                waiting.extend(child for _, child in children(each))
         return None
 
     def _keep(self, name: str, value: Any, take: Callable[[], Any], give: Callable[[Any], None]) -> Any:

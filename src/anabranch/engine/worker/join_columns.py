@@ -32,7 +32,7 @@ from anabranch.state.state_columns import ColumnForm, StateBlock, StateColumns, 
 
 _TIME_LIMIT = 2**60
 _FOR_EVER = INT_LIMIT + 1
-_PAIRS_MAX = 1 << 24
+_PAIRS_MAX = 1 << 24  # that come out: more are taken one by one
 _FIELDS = ("left", "right")
 
 
@@ -225,20 +225,27 @@ class JoinColumns:
         if width * count > INT_LIMIT:
             return None
         codes = right.slots * width + (right.times - low)
-        order = np.argsort(codes, kind="stable")
-        codes = codes[order]
         base = left.slots * width + (left.times - low)
-        first = np.searchsorted(codes, base - spans[1], side="left")
-        stop = np.searchsorted(codes, base + spans[0], side="right")
-        many = stop - first
-        total = int(many.sum())
-        if total > _PAIRS_MAX:
-            return None
-        one = np.repeat(np.arange(len(base)), many)
-        within = np.arange(total) - np.repeat(np.cumsum(many) - many, many)
-        other = order[np.repeat(first, many) + within]
-        new = (one >= left.before) | (other >= right.before)  # the others met before
-        return one[new], other[new]
+        # What is held met all else that is held before: what came meets all, and what is held what came.
+        parts = [
+            (np.arange(left.before, len(base)), np.arange(len(codes))),
+            (np.arange(left.before), np.arange(right.before, len(codes))),
+        ]
+        met: list[tuple[np.ndarray, np.ndarray]] = []
+        total = 0
+        for ones, others in parts:
+            order = others[np.argsort(codes[others], kind="stable")]
+            ordered = codes[order]
+            first = np.searchsorted(ordered, base[ones] - spans[1], side="left")
+            many = np.searchsorted(ordered, base[ones] + spans[0], side="right") - first
+            total += int(many.sum())
+            if total > _PAIRS_MAX:
+                return None
+            one = np.repeat(ones, many)
+            within = np.arange(len(one)) - np.repeat(np.cumsum(many) - many - first, many)
+            met.append((one, order[within]))
+        (one, other), (more, others) = met
+        return np.concatenate([one, more]), np.concatenate([other, others])
 
     def _leave(
         self,

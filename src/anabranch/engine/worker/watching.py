@@ -96,9 +96,10 @@ class StageWatch:
             table = self._tables.get(step.node.name)
             if table is None:
                 continue
+            names = belongings.changing()
             for key, instance in table.live.items():
                 for name, value in zip(table.instances.names, table.instances.values(instance), strict=True):
-                    shared = belongings.held_by(value)
+                    shared = belongings.held_by(value, names)
                     if shared is not None:
                         raise ProgramError(
                             f"operator {step.node.title}, epoch {self._epoch}: {name} of the key {key!r} holds "
