@@ -50,11 +50,21 @@ def test_a_channel_is_re_placed_before_bundles_move_and_before_a_host_is_added()
     plan = period_plan(tight, PlanSettings(executors_max=9))
     assert kinds(plan) == ["move"] and plan.bundles == {"r": {0: 1}} and not plan.places
     # Where nothing has room, another host is asked for; or that is told.
-    full = situation({0: [0.5, 0.6], 1: [0.9]}, {0: "a", 1: "b"}, hosts)
+    full = situation({0: [0.5], 1: [0.6], 2: [0.9]}, {0: "a", 1: "a", 2: "b"}, hosts)
     assert kinds(period_plan(full, PlanSettings(executors_max=9))) == ["add"]
     plan = period_plan(full, PlanSettings(executors_max=2))
     assert kinds(plan) == ["overloaded"] and not plan.executors
     assert kinds(period_plan(full)) == ["overloaded"], "their number is not ours to say"
+
+
+def test_no_executor_is_added_for_a_channel_that_would_be_as_full_there():
+    """Another number of channels is the controller's to decide, and executors follow it."""
+    alone = situation({0: [0.5, 0.6], 1: [0.9]}, {0: "a", 1: "b"}, [host("a"), host("b")])
+    plan = period_plan(alone, PlanSettings(executors_max=9))
+    assert kinds(plan) == ["overloaded"] and not plan.executors and "more channels" in plan.steps[0].reason
+    # But where others use the host, a channel may leave it.
+    shared = situation({0: [0.5], 1: [0.9]}, {0: "a", 1: "b"}, [host("a", outside=0.6), host("b")])
+    assert kinds(period_plan(shared, PlanSettings(executors_max=9))) == ["add"]
 
 
 def test_other_tenants_of_a_host_drive_a_channel_away_to_where_its_copy_is():

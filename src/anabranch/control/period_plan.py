@@ -106,6 +106,10 @@ def period_plan(situation: PlanSituation, settings: PlanSettings | None = None) 
     return planning.plan
 
 
+#: An executor that takes a channel from a full one must leave it, and have itself, so much of its load at most.
+_SHARED_BELOW = 0.95
+
+
 class _Planning:
     def __init__(self, situation: PlanSituation, settings: PlanSettings) -> None:
         self._known = situation
@@ -152,12 +156,17 @@ class _Planning:
         if not helpless:
             return
         most, count = self._settings.executors_max, len(self._hosts)
+        helped = [identity for identity in helpless if self._would_share(identity)]
+        helpless = helped or helpless
         full = f"executor {helpless[0]} has {self._fill(helpless[0]):.0%} of its slots busy, and no other has room"
-        if most is not None and count < most:
+        if helped and most is not None and count < most:
             self.plan.executors = 1
             self.plan.steps.append(PlanStep("add", "", f"{full}: {count + 1} executors instead of {count}"))
         else:
-            self.plan.steps.append(PlanStep("overloaded", "", full))
+            alone = (
+                "" if helped or most is None or count >= most else "; another executor would be no help: more channels"
+            )
+            self.plan.steps.append(PlanStep("overloaded", "", full + alone))
 
     def remove(self) -> None:
         """An executor is given up if the others can carry what it does; rather one whose state has copies."""
@@ -192,6 +201,12 @@ class _Planning:
             return
 
     # -- what they do ---------------------------------------------------------------------------------------
+
+    def _would_share(self, identity: str) -> bool:
+        """Whether an executor more would take a channel of a full one, and leave both with less than that has now."""
+        here = self._load[identity]
+        loads = [sum(self._of[channel].values()) for channel, place in self._place.items() if place == identity]
+        return any(max(load, here - load) <= _SHARED_BELOW * here for load in loads)
 
     def _spread_copies(self, channel: Channel, lost: str) -> bool:
         """Give the bundles of a lost channel to channels on hosts that have copies; whether any was given."""
