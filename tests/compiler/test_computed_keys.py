@@ -4,6 +4,7 @@ import datetime
 import decimal
 import json
 import random
+import tempfile
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -120,9 +121,15 @@ def test_parallel_is_sequential(operator, seed, channels, per_epoch):
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_it_is_a_region_with_channels(operator):
-    layout = json.loads(program(operator, rows(0), 50).plan().explain("json"))
+    stream = program(operator, rows(0), 50)
+    layout = json.loads(stream.plan().explain("json"))
     regions = [stage for stage in layout["stages"] if stage.get("region")]
     assert [stage["region"] for stage in regions] == ["op"]
+    with tempfile.TemporaryDirectory() as scratch:  # and it has as many as are asked for
+        run = ParallelRun(stream, scratch, channels=4)
+        run.run_epochs()
+        assert [(each.name, each.channels) for each in run.runner.status()] == [("op", 4)]
+        assert len({r.channel for r in run.runner.last.reports if getattr(r, "name", "") == "op"}) == 4
 
 
 def test_filters_maps_and_several_keys_in_a_row_through_rescaling(tmp_path):
