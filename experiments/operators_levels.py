@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from benchmarks._pool_runs import Permits, Running, fixed, floating_point, pool_for
 from experiments.operators_world import CONTROLLERS, COSTS, MACHINES, WORK, Costs, Sweep, sweep, variations
 from experiments.reproduction import Figures, Line, Panel, Reproduction, Table
-from experiments.statements import Statement, at_least, compares, holds, surpasses
+from experiments.statements import Statement, at_least, compares, surpasses
 
 _THREADS = {"AMD": (1, 2, 3, 4, 6, 8), "Power5+": (1, 2, 4, 8, 12, 16, 20, 24, 32)}
 _THREADS_QUICK = {"AMD": (1, 2, 4, 8), "Power5+": (1, 4, 16, 32)}
@@ -98,9 +98,9 @@ def figure_05(quick: bool) -> Reproduction:
     slept = {name: shares for name, shares in here.items() if "permits" in name}
     statements = (
         *_near_best(found),
-        holds(
-            "the level settles close to the number of cores: 4 on the AMD, 16 and not 32 on the Power5+",
-            all(abs(level - MACHINES[machine]) <= 0.25 * MACHINES[machine] for (machine, _), level in levels.items()),
+        compares(
+            "the level settles close to the number of cores: 4 on the AMD, 16, not 32, on the Power5+ (± a quarter)",
+            [(abs(level - MACHINES[machine]), "≤", 0.25 * MACHINES[machine]) for (machine, _), level in levels.items()],
             ", ".join(f"{work} {machine} {level}" for (machine, work), level in levels.items()),
         ),
         surpasses(
@@ -110,25 +110,28 @@ def figure_05(quick: bool) -> Reproduction:
                 and abs(ours["Power5+", work][1] - 16) <= 2
                 for work in ("heavy", "extra heavy")
             ),
-            ", ".join(f"{w}: {found['Power5+', w].found['ours'][2]}" for w in ("heavy", "extra heavy")),
+            ", ".join(
+                f"{w}: {found['Power5+', w].found['ours'][2]}, level {ours['Power5+', w][1]}"
+                for w in ("heavy", "extra heavy")
+            ),
             paper=", ".join(f"{found['Power5+', w].found['paper'][2]}" for w in ("heavy", "extra heavy")),
         ),
-        at_least(
-            "on this machine, in real time, asleep under 4 and 16 permits: least share of the best fixed level",
-            0.9,
-            min(shares["paper"] for shares in slept.values()),
-        ),
-        surpasses(
-            "ours, the same",
-            min(shares["ours"] for shares in slept.values()) >= 0.9,
-            ", ".join(f"{name} {shares['ours']:.2f}" for name, shares in slept.items()),
-            paper=", ".join(f"{name} {shares['paper']:.2f}" for name, shares in slept.items()),
-        ),
+        *_in_real_time("asleep under 4 and 16 permits", slept),
     )
     tables, panels = _shown(found)
     rows = [(name, *(f"{shares[each]:.2f}" for each in CONTROLLERS)) for name, shares in here.items()]
     tables = (*tables, Table.of("on this machine: share of the best fixed level", ("work", *CONTROLLERS), rows))
     return Reproduction("stability with heavy and extra heavy synthetic workloads", _HOW, statements, tables, panels)
+
+
+def _in_real_time(what: str, here: dict[str, dict[str, float]]) -> tuple[Statement, ...]:
+    """The paper's sentence of this machine, where single runs differ by a tenth; ours is not said to be better."""
+    text = f"on this machine, in real time, {what}: least share of the best fixed level (single runs)"
+    least = {each: min(shares[each] for shares in here.values()) for each in CONTROLLERS}
+    return (
+        at_least(text, 0.9, least["paper"]),
+        at_least(f"ours, the same, {what}: least share", 0.9, least["ours"], ours=True),
+    )
 
 
 def _near_best(found: dict[tuple[str, str], Sweep]) -> tuple[Statement, ...]:
@@ -143,13 +146,8 @@ def _near_best(found: dict[tuple[str, str], Sweep]) -> tuple[Statement, ...]:
 
 
 def _ours_near_best(found: dict[tuple[str, str], Sweep]) -> Statement:
-    shares = {name: {at: _found_share(each, name) for at, each in found.items()} for name in ("paper", "ours")}
-    return surpasses(
-        "ours, the same",
-        min(shares["ours"].values()) >= 0.95,
-        ", ".join(f"{work} {machine} {share:.2f}" for (machine, work), share in shares["ours"].items()),
-        paper=", ".join(f"{work} {machine} {share:.2f}" for (machine, work), share in shares["paper"].items()),
-    )
+    least = min(_found_share(each, "ours") for each in found.values())
+    return at_least("ours, the same: least share of the best fixed number", 0.95, least, ours=True)
 
 
 def _shown(found: dict[tuple[str, str], Sweep]) -> tuple[tuple[Table, ...], tuple[Panel, ...]]:
