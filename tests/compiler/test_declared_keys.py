@@ -154,3 +154,54 @@ def test_a_cached_property_is_an_attribute_that_was_not_declared(capsys):
     told = capsys.readouterr().out
     assert all(f"reads self.{name}, a cached property" in told for name in ("table", "factor"))
     assert "compute self." in found.parallel[0].refused
+
+
+class Hits(collections.Counter):
+    def hit(self, key):
+        self[key] += 1
+        return self[key]
+
+
+class Ordered(collections.OrderedDict):
+    def hit(self, key):
+        self[key] = self.get(key, 0) + 1
+        return self[key]
+
+
+class Plain(dict):
+    hit = Ordered.hit
+
+
+class Recent(collections.deque):
+    def hit(self, key):
+        self.append(key)
+        return len(self)
+
+
+class Wrapped(collections.UserDict):
+    hit = Ordered.hit
+
+
+@pytest.mark.parametrize("kind", [Hits, Ordered, Plain, Recent, Wrapped])
+def test_a_field_of_a_class_that_cannot_be_kept_is_refused_before_anything_starts(kind):
+    class Keeping(ab.Operator):
+        held = ab.state(factory=kind)
+
+        def process(self, t):
+            yield t.k, self.held.hit(t.x % 2)
+
+    class Holding:
+        def __init__(self):
+            self.held = collections.defaultdict(kind)
+
+        def __call__(self, t):
+            yield t.k, self.held[t.k].hit(t.x % 2)
+
+    stream = ab.from_rows(ROWS, "k string, x long", rows_per_epoch=6)
+    found = compare(stream.process(Keeping(), by="k", schema="k string, v long"))
+    assert found.verdict == ("equal" if kind is Wrapped else "refused"), found.difference
+    assert kind is Wrapped or f"is derived from {kind.__mro__[1].__name__}" in found.parallel[0].refused
+    # Where the whole object is kept there is more that can be.
+    found = compare(stream.process(Holding(), schema="k string, v long"))
+    expected = ("equal",) if kind in (Hits, Plain, Wrapped) else ("refused", "stopped")
+    assert found.verdict in expected, found.difference

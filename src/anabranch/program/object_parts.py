@@ -143,7 +143,9 @@ def is_plain_instance(kind: type) -> bool:
     special = any(
         name in vars(base)
         for base in kind.__mro__
-        if base.__flags__ & HEAP_TYPE and base.__module__ not in ("typing", "abc", "collections.abc")
+        if base.__flags__ & HEAP_TYPE
+        and base.__module__ not in ("typing", "abc", "collections.abc")
+        and base is not collections.Counter  # a dict with more methods: what it says of pickling leaves nothing out
         for name in ("__reduce__", "__reduce_ex__")
     )
     is_python = not any(base.__flags__ & HEAP_TYPE and _is_written_in_c(base) for base in kind.__mro__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import collections
 import dataclasses
+import enum
 import functools
 import types
 from collections.abc import Callable, Sequence
@@ -46,7 +47,7 @@ from anabranch.compiler.reading.values import (
     is_plain_enum,
 )
 from anabranch.program.graph import Location, StateField
-from anabranch.program.object_parts import is_kept_whole, is_plain_instance
+from anabranch.program.object_parts import is_kept_whole, is_library, is_plain_instance
 from anabranch.program.object_reach import code_of, reached
 from anabranch.program.schema import Schema
 from anabranch.program.source_code import NoSource, tree_of
@@ -249,6 +250,12 @@ def _look_for_what_is_not_data(reading: Reading) -> None:
     """State is written down and read again: what only Python can hold cannot be kept for a key."""
     classes: set[type] | None = None
     with_tuples: list[str] = []
+    for name, declared in reading.fields.items():
+        kind = declared.factory
+        base = _more_than(kind)
+        if isinstance(kind, type) and base is not None:
+            text = f"keeps a {kind.__name__} in {name}, which is derived from {base.__name__} and cannot be kept"
+            reading.facts.add(Kind.NOT_DATA, text, reading.place(reading.tree))
     for field in [*reading.fields, *reading.keyed.values()]:
         inside = reading.heap.at(Kept(field)).attributes.get("value")
         if inside is None:
@@ -293,6 +300,17 @@ def _leads_to_state(reading: Reading, shared: Shared) -> bool:
     held = reading.facts.objects.get(shared.identity)
     found = reached(held, as_copied=False) if held is not None else {}
     return id(reading.operator) in found or any(identity in found for identity in reading.keyed)
+
+
+def _more_than(kind: Any) -> type | None:
+    """What a class of the user's is derived from, if that keeps its objects out of declared state."""
+    if not isinstance(kind, type) or is_library(kind.__module__):
+        return None
+    is_plain = is_plain_instance(kind) and not issubclass(kind, (list, dict, set))  # see `state/user_objects.py`
+    if is_plain or issubclass(kind, enum.Enum) or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+        return None
+    below = next(base for base in kind.__mro__ if is_library(base.__module__))
+    return None if below is object else below
 
 
 _NEVER_DATA = (Iterator, Callback, types.FunctionType, types.MethodType)
