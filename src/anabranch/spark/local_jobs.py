@@ -5,7 +5,7 @@
 
 Spark starts the tasks, bounds how many run at once, and says when they are done or why not. What to do, and what tasks
 send each other and the driver, does not pass through it: so its job is the same object in every epoch, nothing is
-planned, compiled, pickled into closures or broadcast, and there is no shuffle. One call to the JVM starts a job.
+planned, compiled, pickled into closures or broadcast, and there is no shuffle. Two calls to the JVM run a job.
 
 A task that is repeated, or one of a job that was cancelled and still runs, does no harm: what it writes appears whole,
 bears the number of the job that it read, and replaces nothing.
