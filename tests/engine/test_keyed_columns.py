@@ -361,3 +361,28 @@ def test_a_null_is_a_key_like_others(tmp_path, taken, what, by):
     assert found[0] == found[1]
     assert "null_key" in repr(found[0][2]) and len(found[0][1]) > 4
     assert found[1][0] == outcome(lambda: stream.run_sequential(ends=True))
+
+
+def test_keys_that_are_columns_are_run_again(tmp_path, taken):
+    """What `verify` takes down of a key is there when the key is a row of columns by the end of the epoch."""
+    source = from_epochs([list(rows(random.Random(at), 60, 60 * at)) for at in range(3)], COLUMNS, name="rows")
+    programs = {
+        "running": source.aggregate(by=["k", "s"], window=ab.running(), most=agg.max("n")),
+        "latest": source.aggregate(by="k", window=ab.running(latest_of="name"), sum=agg.sum("n")),
+        "top": source.top(1, "n", by="k"),
+    }
+    for what, stream in programs.items():
+        run = ParallelRun(stream, str(tmp_path / what), channels=2, verify=0.5)
+        run.run_epochs()
+        assert taken[what] > 0
+        assert [repr(row) for row in run.output] == [repr(row) for row in stream.run_sequential()]
+
+
+def test_an_aggregation_that_leaves_tuples_out_skips_those_that_fail(tmp_path):
+    """The functions of an aggregate are found below the methods that an error policy puts around it."""
+    source = from_epochs([list(rows(random.Random(5), 90, 0, nulls=0.2))] * 2, COLUMNS, name="rows").on_error("skip")
+    stream = source.aggregate(by="s", window=ab.running(), lows=AGGREGATIONS["lows"], many=agg.count())
+    run = ParallelRun(stream, str(tmp_path), channels=2)
+    run.run_epochs()
+    assert [repr(row) for row in run.output] == [repr(row) for row in stream.run_sequential()]
+    assert 0 < len(run.output) < 180
