@@ -198,7 +198,7 @@ def test_an_attribute_that_would_be_lost_is_refused_in_both_ways_of_running(tmp_
         stream.run_sequential()
     with pytest.raises(ProgramError, match=r"operator Forgets \(.*:\d+\): .* assigns self.lost") as refused:
         ParallelRun(stream, str(tmp_path))
-    assert "declare it with ab.state" in str(refused.value) and nothing_was_committed(tmp_path)
+    assert "declare self.lost: ab.state(…)" in str(refused.value) and nothing_was_committed(tmp_path)
 
 
 def test_state_that_cannot_be_kept_names_its_operator_and_nothing_is_committed(tmp_path):

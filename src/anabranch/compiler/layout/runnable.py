@@ -88,8 +88,8 @@ def _refuse_what_is_not_kept(operator: PlannedOperator) -> None:
     if left and all(each.startswith(CHANGES) for each in operator.model.not_kept):
         raise ProgramError(
             f"operator {operator.node.title}: {left}: later calls would work by it, and which those are depends on "
-            "where they run. Change it within the call only and put it back, or in the thread that starts the query: "
-            "what holds there holds wherever operators run."
+            "where they run. To change that: set it within the call only and put it back, or in the thread that starts "
+            "the query, since what holds there holds wherever operators run."
         )
     if left:
         raise ProgramError(

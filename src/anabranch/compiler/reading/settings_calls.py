@@ -45,6 +45,8 @@ _LAST_NAMES = {name.rpartition(".")[2] for name in _SETTERS}
 
 def look_at_setting(reading: Reading, found: Any, given: int, node: ast.AST) -> None:
     """Take down that a function that is called with so many arguments changes a setting, if it does."""
+    if not is_library(type(found).__module__):
+        return  # an object of the user's, which may answer whatever it is asked for, and count that
     name = getattr(found, "__name__", "")
     if name not in _LAST_NAMES or (name == "setlocale" and given < 2):  # that only asks
         return
