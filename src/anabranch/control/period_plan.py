@@ -163,10 +163,9 @@ class _Planning:
             self.plan.executors = 1
             self.plan.steps.append(PlanStep("add", "", f"{full}: {count + 1} executors instead of {count}"))
         else:
-            alone = (
-                "" if helped or most is None or count >= most else "; another executor would be no help: more channels"
-            )
-            self.plan.steps.append(PlanStep("overloaded", "", full + alone))
+            if not helped and most is not None and count < most:
+                full += "; another executor would be no help, more channels might"
+            self.plan.steps.append(PlanStep("overloaded", "", full))
 
     def remove(self) -> None:
         """An executor is given up if the others can carry what it does; rather one whose state has copies."""
