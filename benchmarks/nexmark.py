@@ -164,6 +164,7 @@ def _write(out: list[Any], schema: pa.Schema, place: Path, number: int, partitio
         partitioning=parting,
         basename_template=template,
         existing_data_behavior="overwrite_or_ignore",
+        use_threads=False,  # with threads the rows of a large table come in another order
     )
 
 
