@@ -36,6 +36,15 @@ def settled_after(pool: Pool, begun: int, is_near) -> int:
     return 999
 
 
+def test_a_call_that_the_end_of_the_time_cuts_off_is_no_failure() -> None:
+    """At level 0 the thread that waits for the end of a call is the pool's own."""
+    world = OperatorWorld(1.0)
+    crew = SimulatedCrew(world.time, SharedPermits(world.time, 4), lambda row: 0.7, same)
+    _, course = world.add(crew, PinnedLevel(0))
+    world.run(5)
+    assert sum(rows for rows, _ in course.stretches) in (6, 7)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_service_whose_best_concurrency_changes_is_followed_within_fifteen_periods(seed: int) -> None:
     """8, then 64, then 16 calls at a time give the most; answers take 200 ms and more."""

@@ -95,10 +95,10 @@ class SimulatedTime:
             turn.signal.acquire()
             try:
                 body()
-            except _Over:
-                pass
             except BaseException as problem:
-                self._problem = self._problem or problem
+                # Once the time is over everybody who waits is told so, also in a call, whose failure it then is.
+                if not self._is_over:
+                    self._problem = self._problem or problem
             left -= 1
             if not left or self._problem is not None:
                 me.signal.release()
