@@ -1,8 +1,8 @@
 """What the figures of *Elastic* share: regions under a controller, in virtual time.
 
 Two controllers run wherever one is shown: `paper`, the algorithm as printed (threshold 0.2, sensitivity 0.5), and
-`ours`, the default of the system. Adaptation periods are shortened (the paper's are 5 s) so that a period has some
-thousand tuples; a controller does not know how long its period is.
+`ours`, the default of the system with all that a query wraps around it. Adaptation periods are shortened (the paper's
+are 5 s) so that a period has some thousand tuples; a controller does not know how long its period is.
 
 A host has 8 cores, of which transport threads, source and sink take 3 when all are busy: the paper's own 21 × for 32
 channels on 4 hosts "because the machines are fully utilized". Up to 20 channels have a core of their own.
@@ -16,9 +16,7 @@ from functools import cache
 
 from anabranch.control.bounds import Bounds
 from anabranch.control.controller import Policy
-from anabranch.control.default_options import DefaultOptions
-from anabranch.control.default_policy import DefaultPolicy
-from anabranch.control.paper_policy import PaperPolicy
+from anabranch.control.elastic_options import ElasticOptions
 from anabranch.papers.machine.description import Cluster, Host, MachineRegion, MachineSource, WorldDescription
 from anabranch.papers.machine.result import Result
 from anabranch.papers.machine.world import World
@@ -30,12 +28,19 @@ CORES = 5
 QUEUE = 64
 THRESHOLD = 0.2
 BARRIER_S = 1e-4
-PeriodLength = float
+PERIODS = 18
 
 POLICIES: dict[str, Callable[[float], Callable[[Bounds], Policy]]] = {
-    "paper": lambda threshold: lambda bounds: PaperPolicy(bounds, congestion_threshold=threshold),
-    "ours": lambda threshold: lambda bounds: DefaultPolicy(bounds, DefaultOptions(congestion_threshold=threshold)),
+    "paper": lambda threshold: ElasticOptions(policy="paper", congestion_threshold=threshold).make_policy,
+    "ours": lambda threshold: ElasticOptions(congestion_threshold=threshold).make_policy,
 }
+SEEDS = 5
+"""As many runs of everything that is left to chance; the papers have 3 or 5."""
+
+
+def seeds_of(quick: bool) -> range:
+    """The seeds of a figure."""
+    return range(1 if quick else SEEDS)
 
 
 @dataclass(frozen=True)
@@ -49,14 +54,15 @@ class Settled:
     result: Result
 
 
-def fixed(regions: Sequence[MachineRegion], channels: int, parallel: Sequence[bool], tuples: int, **world) -> float:
+def fixed(
+    regions: Sequence[MachineRegion], channels: int, parallel: Sequence[bool], tuples: int, seed: int = 0, **world
+) -> float:
     """Return the throughput with the same number of channels in all parallel regions."""
     chosen = tuple(
         replace(one, channels=channels if wide else 1, policy=None) for one, wide in zip(regions, parallel, strict=True)
     )
-    description = _description(
-        chosen, MachineSource(tuples=tuples, keys=world.pop("keys", 1000)), period_s=1e6, **world
-    )
+    source = MachineSource(tuples=tuples, keys=world.pop("keys", 1000))
+    description = replace(_description(chosen, source, period_s=1e6, **world), seed=seed)
     return World(description).run().throughput
 
 
@@ -100,10 +106,9 @@ def _description(
     *,
     period_s: float,
     hosts: int = HOSTS,
-    cores: int = CORES,
 ) -> WorldDescription:
     cluster = Cluster(
-        tuple(Host(cores) for _ in range(hosts)),
+        tuple(Host(CORES) for _ in range(hosts)),
         delay_s=20e-6,
         barrier_s=BARRIER_S,
     )
@@ -141,14 +146,15 @@ def micro_period_s(work_s: float) -> float:
 
 
 @cache
-def micro_fixed(work_s: float, channels: int, stateful: bool) -> float:
+def micro_fixed(work_s: float, channels: int, stateful: bool, seed: int) -> float:
     """Return the speed-up of a fixed number of channels over the sequential program."""
-    found = fixed([micro(work_s, stateful)], channels, [True], max(3000, 400 * channels))
+    found = fixed([micro(work_s, stateful)], channels, [True], max(3000, 400 * channels), seed)
     return found / sequential(work_s, stateful)
 
 
 @cache
-def micro_elastic(work_s: float, policy: str, stateful: bool, periods: int = 18) -> tuple[float, float]:
+def micro_elastic(work_s: float, policy: str, stateful: bool, seed: int) -> tuple[float, float]:
     """Return the speed-up of a controlled region, and its channels."""
-    settled = controlled([micro(work_s, stateful)], [True], policy, period_s=micro_period_s(work_s), periods=periods)
+    region = micro(work_s, stateful)
+    settled = controlled([region], [True], policy, period_s=micro_period_s(work_s), periods=PERIODS, seed=seed)
     return settled.throughput / sequential(work_s, stateful), settled.channels[0]

@@ -331,6 +331,13 @@ class Summary:
     imbalances: tuple[float, ...] = ()
     """Of every seed."""
     migrations: tuple[float, ...] = ()
+    times: tuple[float, ...] = ()
+    """Milliseconds of every seed."""
+
+
+def ratios(ones: Sequence[float], others: Sequence[float]) -> list[float]:
+    """How two approaches compare, seed by seed: they have the same keys."""
+    return [one / other for one, other in zip(ones, others, strict=True)]
 
 
 @cache
@@ -352,6 +359,7 @@ def measure(setting: Setting, name: str, seeds: int, at: tuple[int, ...] = ()) -
             milliseconds=float(np.median([one.seconds for one in outcomes])) * 1e3,
             imbalances=tuple(one.imbalance.combined for one in outcomes),
             migrations=tuple(one.migration for one in outcomes),
+            times=tuple(one.seconds * 1e3 for one in outcomes),
         )
     return found
 
@@ -362,9 +370,9 @@ def point(setting: Setting, name: str, seeds: int) -> Summary:
 
 
 @cache
-def sizes(setting: Setting) -> tuple[float, int]:
+def sizes(setting: Setting, seed: int = 0) -> tuple[float, int]:
     """Return counters (mean along a million rows) and explicit entries, as counted by a lossy counter."""
-    keys = _keys(0, setting.domain)
+    keys = _keys(seed, setting.domain)
     counter, along = count_rows(keys, setting, ROWS_COUNTED)
     seen = estimated(keys, counter)
     outcome = run_constructed("scan", keys, setting, seen, [setting.channels], seen)[setting.channels]

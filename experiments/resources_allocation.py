@@ -15,7 +15,7 @@ from anabranch.papers.resources.adapting import AdaptationCounts, Adapting, adap
 from anabranch.papers.resources.load_courses import FAMILIES, airline_job, family_course, simple_job
 from experiments.reproduction import Figures, Line, Panel, Reproduction, Table
 from experiments.resources_migration import cost
-from experiments.statements import Statement, at_least, compares, near
+from experiments.statements import Statement, at_least, close, compares, similar
 
 GROUPS = (16, 24, 32, 40, 48)
 SEEDS = 5
@@ -105,13 +105,8 @@ def _families(groups: Sequence[int], what: str, seeds: int) -> list[Statement]:
     for way in ("correlated", "limited"):
         each = ratios(FAMILIES[2], groups, way, what, seeds)
         found.append(
-            near(
-                f"{FAMILIES[2]} loads, {way}: no gain, times even ({with_spread(each)}; ours)",
-                1.0,
-                mean(each),
-                within=0.2,
-                better="higher",
-                ours=True,
+            similar(
+                f"{FAMILIES[2]} loads, {way}: no gain, times even ({with_spread(each)}; ours)", mean(each), ours=True
             )
         )
     return found
@@ -125,19 +120,17 @@ def figure_07(quick: bool) -> Reproduction:
     found = {way: [mean(shares("airline", n, way, what, seeds)) for n in groups] for way in ways}
     gain, limited = (ratios("airline", groups, way, what, seeds) for way in ("correlated", "limited"))
     statements = (
-        near(
-            "even and baseline give similar results: baseline over even", 1.0, _over(found["baseline"], found["even"])
-        ),
+        similar("even and baseline give similar results: baseline over even", _over(found["baseline"], found["even"])),
         compares(
             "both rise with the number of groups",
             [(found[way][-1], ">", found[way][0]) for way in ("baseline", "even")],
             ", ".join(f"{found[way][0]:.2f} → {found[way][-1]:.2f}" for way in ("baseline", "even")),
         ),
-        near(
+        close(
             f"the correlated allocation: about twice even ({with_spread(gain)} over seeds)",
             2.0,
-            mean(gain),
-            within=0.25,
+            gain,
+            neutral=1.0,
             better="higher",
             because="all checkpoints are on a few nodes, which a few migrations fill",
         ),
@@ -186,14 +179,11 @@ def figure_08(quick: bool) -> Reproduction:
     ways = ("baseline", "even", "correlated", "limited", "every digit")
     found = {way: [mean(shares("airline", n, way, what, seeds)) for n in groups] for way in ways}
     gain = ratios("airline", groups, "correlated", what, seeds)
-    simple = {
-        way: mean([_simple(way, seed) for seed in range(4 * seeds)]) for way in ("baseline", "even", "correlated")
-    }
+    simple = {way: [_simple(way, seed) for seed in range(4 * seeds)] for way in ("baseline", "even", "correlated")}
     statements = (
         *(
-            near(
+            similar(
                 f"{way}: independent of the number of groups, most over fewest",
-                1.0,
                 found[way][-1] / found[way][0],
                 because="with 16 groups of an operator one is a fifth of a node, and few nodes have so much room; from "
                 f"24 on it is {found[way][1]:.2f} to {found[way][-1]:.2f}",
@@ -206,15 +196,15 @@ def figure_08(quick: bool) -> Reproduction:
             f"{found['correlated'][0]:.2f} → {found['correlated'][-1]:.2f}",
         ),
         at_least(f"it outperforms even by a factor of 2 to 3 ({with_spread(gain)} over seeds)", 2.0, mean(gain)),
-        near(
+        close(
             "simple job, correlation −1: usable with even",
             0.5,
             simple["even"],
             because="at most 7 of 20 checkpoints on each of three nodes leave at least 6 of operator 2's 10 no other "
             "node than that of operator 1; by chance alone, as baseline does it, it is "
-            f"{simple['baseline']:.2f}",
+            f"{mean(simple['baseline']):.2f}",
         ),
-        near("… with the correlated allocation", 1.0, simple["correlated"], within=0.01),
+        close("… with the correlated allocation", 1.0, simple["correlated"], rounding=0.01),
         *_families(groups, what, seeds),
     )
     return Reproduction(

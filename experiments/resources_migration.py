@@ -14,7 +14,7 @@ from anabranch.papers.resources.instances import Way
 from anabranch.papers.resources.messages import Snapshot
 from anabranch.papers.resources.migrating import MigrationCosts, MigrationWorld
 from experiments.reproduction import Figures, Line, Panel, Reproduction, Table
-from experiments.statements import at_least, at_most, compares, near
+from experiments.statements import at_least, at_most, compares, similar
 
 WAYS: tuple[Way, ...] = ("direct", "cpa", "cpal")
 LABELS = {"direct": "direct", "cpa": "CPA", "cpal": "CPAL"}
@@ -125,9 +125,8 @@ def figure_05(quick: bool) -> Reproduction:
             [(cost(way, large, few, seeds).latency, "<", direct[-1]) for way in ("cpa", "cpal")],
             f"direct {direct[-1]:.0f} ms, CPA {cpa[0].latency:.0f}, CPAL {cpal[0].latency:.0f}",
         ),
-        near(
+        similar(
             "direct migration's latency follows the state's size: what a key more adds, over what a key costs",
-            1.0,
             (direct[-1] - direct[0]) / (large - small) / COSTS.per_key,
             because="what comes in meanwhile is to be replayed too",
         ),
@@ -166,11 +165,9 @@ def figure_06(quick: bool) -> Reproduction:
             because="it waits twice for the queue, once more than CPA, whatever there is to replay",
         ),
         *(
-            near(
+            similar(
                 f"CPA and CPAL have similar completion times: CPAL over CPA at {replay:,} tuples",
-                1.0,
                 times["cpal"][at] / times["cpa"][at],
-                within=0.25,
                 because="messages that wait in the queue (C) count for more where little is replayed",
             )
             for at, replay in enumerate(replays)

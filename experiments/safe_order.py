@@ -18,6 +18,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,7 @@ from anabranch.program.hashing import hash_columns
 from anabranch.program.model import Selectivity
 from experiments.kernels import KEYS, balanced, even, region, throughput, work
 from experiments.reproduction import Figures, Line, Panel, Reproduction, Table
-from experiments.statements import Statement, at_most, holds, surpasses
+from experiments.statements import Statement, at_most, compares, holds, surpasses
 
 CHANNELS = 8
 SCHEMA = pa.schema([("key", pa.int64()), ("name", pa.string()), ("price", pa.float64()), ("size", pa.int64())])
@@ -231,6 +232,7 @@ def _is_sequential(strategy: Strategy, stateless: bool, selectivity: Selectivity
 
 
 WIDE = 32
+SEEDS = 5
 
 
 def figure_09(quick: bool) -> Reproduction:
@@ -239,7 +241,7 @@ def figure_09(quick: bool) -> Reproduction:
     return Reproduction(
         "microbenchmarks: ordering overhead, epoch length, skew, selectivity",
         "overhead: CPU time of the columnar data path on one core, least of several runs; the others simulated on 4 "
-        "hosts of 8 cores",
+        "hosts of 8 cores (counted as 11)",
         tuple(statement for statements, _, _ in parts for statement in statements),
         tuple(table for _, table, _ in parts),
         tuple(panel for _, _, panel in parts),
@@ -362,25 +364,29 @@ def _zipf_with(share: float) -> float:
 def _selectivity(quick: bool) -> Part:
     ratios = (1, 256) if quick else (1, 4, 16, 64, 256)
     works = (1e2, 1e6) if quick else (1e2, 1e3, 1e4, 1e5, 1e6)
-    found = {}
-    for ratio in ratios:
-        found[ratio] = []
-        for w in works:
-            # An aggregation, and what it costs, once per so many tuples.
-            selectivity = 1 / ratio
-            cost_s = work(w / ratio, selectivity=selectivity) + (work(0, keyed=True) - work(0)) / ratio
-            emits = Selectivity.AT_MOST_ONE
-            speeds = [
-                throughput(region(cost_s, n, key=0, selectivity=selectivity, emits=emits), tuples=12_000)
-                for n in (1, WIDE)
-            ]
-            found[ratio].append(speeds[1] / speeds[0])
+
+    def speed_up(ratio: int, multiplications: float, seed: int = 0) -> float:
+        # An aggregation, and what it costs, once per so many tuples.
+        selectivity = 1 / ratio
+        cost_s = work(multiplications / ratio, selectivity=selectivity) + (work(0, keyed=True) - work(0)) / ratio
+        emits = Selectivity.AT_MOST_ONE
+        alone, wide = (
+            throughput(region(cost_s, n, key=0, selectivity=selectivity, emits=emits), tuples=12_000, seed=seed)
+            for n in (1, WIDE)
+        )
+        return wide / alone
+
+    found = {ratio: [speed_up(ratio, w) for w in works] for ratio in ratios}
     last = ratios[-1]
+    slowed = [speed_up(last, works[0], seed) for seed in range(1 if quick else SEEDS)]
     statements = [
-        holds(
+        compares(
             "cheap and highly selective: a slow-down",
-            found[last][0] < 1,
-            f"{found[last][0]:.2f}",
+            # What is printed is compared: a speed-up of 1.00 is none, and no slow-down either.
+            [(round(fmean(slowed), 2), "<", 1.0)],
+            f"{fmean(slowed):.3f}, mean over {len(slowed)} seeds",
+            because="splitter, channels and merger are processes of their own with one channel as with many, so a "
+            "channel more costs the splitter nothing here",
         ),
         holds(
             "until the cost of a selected tuple becomes large",

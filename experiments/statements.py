@@ -1,7 +1,9 @@
 """A paper's statement, what we measured, and the verdict that follows from the two.
 
-    near      a number of the paper        meets within a tolerance of it, better beyond it on the good side
-    close     the same, over seeds         the tolerance is what means over so many seeds are off by
+    close     a number of the paper        meets within what means over so many seeds are off by, and never more than
+                                           half of the effect; better beyond it on the good side
+    near      the same, of a single run    meets within half of the effect
+    similar   two things that are alike    meets within a quarter
     at_most,
     at_least  a bound of the paper         meets inside it
     compares  a sentence about numbers     meets if all its comparisons are true
@@ -27,8 +29,8 @@ from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
 from typing import Any
 
-TOLERANCE_DEFAULT = 0.15
-"""Relative, for single runs. The papers' numbers are of other machines, most of them read off a drawing."""
+SIMILAR = 1.25
+"""Ratio of two things that the papers call similar, or about the same; they print no number for it."""
 PAPER_SEEDS = 5
 """Runs behind a number of the papers, where it is a mean; *Elastic* has 3."""
 DEVIATIONS = 2.0
@@ -87,29 +89,75 @@ def near(
     paper: float,
     measured: float,
     *,
-    within: float = TOLERANCE_DEFAULT,
+    neutral: float = 1.0,
     better: str | None = None,
     because: str = UNEXPLAINED,
     ours: bool = False,
 ) -> Statement:
-    """Compare with a number; `better` is "lower" or "higher" if one side of it is an improvement."""
-    rule = {"kind": "near", "paper": paper, "measured": measured, "within": within, "better": better}
-    return _decided(text, f"{paper:g}", _number(measured), rule, because, ours)
+    """Compare a single run with a number; `better` is "lower" or "higher" if one side of it is an improvement.
+
+    What is on the other side of the middle between the paper's number and `neutral`, which would be no effect at all,
+    is not the paper's finding.
+    """
+    within = abs(paper - neutral) / 2 / abs(paper)
+    return _number_near(text, paper, measured, within, better, because, ours)
 
 
 def close(
-    text: str, paper: float, seeds: Sequence[float], *, middle: bool = False, because: str = UNEXPLAINED
+    text: str,
+    paper: float,
+    seeds: Sequence[float],
+    *,
+    middle: bool = False,
+    rounding: float | None = None,
+    neutral: float | None = None,
+    better: str | None = None,
+    because: str = UNEXPLAINED,
+    ours: bool = False,
 ) -> Statement:
     """Compare a mean over seeds (`middle`: a median) with the paper's, within what such means are off by.
 
-    The paper's mean is taken to spread as ours does, and its last digit to be rounded.
+    The paper's mean is taken to spread as ours does, and to be off by `rounding` (without one, half of its last digit:
+    5 of 50, half a one of 93). If there is a `neutral` number, which would be no effect at all, it is never more than
+    half of the way there, however much seeds differ.
     """
     measured = median(seeds) if middle else fmean(seeds)
     error = DEVIATIONS * (stdev(seeds) if len(seeds) > 1 else 0.0) * (1 / len(seeds) + 1 / PAPER_SEEDS) ** 0.5
-    digits = len(f"{paper:g}".partition(".")[2])
-    within = (error * (1.25 if middle else 1.0) + 0.5 * 10.0**-digits) / abs(paper)
-    rule = {"kind": "near", "paper": paper, "measured": measured, "within": round(within, 4), "better": None}
-    return _decided(f"{text} (± {within:.0%})", f"{paper:g}", _number(measured), rule, because, False)
+    within = error * (1.25 if middle else 1.0) + (_half_a_digit(paper) if rounding is None else rounding)
+    if neutral is not None:
+        within = min(within, abs(paper - neutral) / 2)
+    return _number_near(text, paper, measured, within / abs(paper), better, because, ours)
+
+
+def similar(text: str, ratio: float, *, because: str = UNEXPLAINED, ours: bool = False) -> Statement:
+    """Compare two things that are said to be alike, by their ratio."""
+    rule = {"kind": "compares", "claims": [[ratio, "≥", 1 / SIMILAR], [ratio, "≤", SIMILAR]]}
+    return _decided(f"{text} (within {SIMILAR - 1:.0%})", "1", _number(ratio), rule, because, ours)
+
+
+def between(text: str, low: float, high: float, seeds: Sequence[float], *, because: str = UNEXPLAINED) -> Statement:
+    """Compare a mean over seeds with a range of the paper, whose ends are rounded."""
+    measured = fmean(seeds)
+    claims = [[measured, "≥", low - _half_a_digit(low)], [measured, "≤", high + _half_a_digit(high)]]
+    return _decided(
+        text, f"{low:g}–{high:g}", _number(measured), {"kind": "compares", "claims": claims}, because, False
+    )
+
+
+def _half_a_digit(paper: float) -> float:
+    """Half of the last digit that the paper prints: a number of thousands is not exact to one."""
+    text = f"{paper:.12f}".rstrip("0").rstrip(".")
+    whole, _, decimals = text.partition(".")
+    zeros = 0 if decimals else len(whole) - len(whole.rstrip("0"))
+    return 0.5 * 10.0 ** (zeros - len(decimals))
+
+
+def _number_near(
+    text: str, paper: float, measured: float, within: float, better: str | None, because: str, ours: bool
+) -> Statement:
+    rule = {"kind": "near", "paper": paper, "measured": measured, "within": round(within, 4), "better": better}
+    shown = f"{within:.0%}" if within >= 0.01 else f"{within:.1%}"
+    return _decided(f"{text} (± {shown})", f"{paper:g}", _number(measured), rule, because, ours)
 
 
 def at_most(text: str, paper: float, measured: float, *, because: str = UNEXPLAINED, ours: bool = False) -> Statement:

@@ -14,12 +14,14 @@ from experiments.statements import (
     Verdict,
     at_least,
     at_most,
+    between,
     close,
     compares,
     holds,
     judged,
     near,
     overall,
+    similar,
     surpasses,
 )
 
@@ -79,12 +81,12 @@ def test_an_unknown_experiment_is_refused(tmp_path: Path, capsys: pytest.Capture
 # ---- verdicts ----
 
 
-def test_a_number_is_met_within_the_tolerance_and_bettered_only_on_the_good_side() -> None:
-    assert near("", 10, 11).verdict is Verdict.MEETS
-    assert near("", 10, 12).verdict is Verdict.DIFFERS
-    assert near("", 10, 12, better="higher").verdict is Verdict.BETTER
-    assert near("", 10, 8, better="higher").verdict is Verdict.DIFFERS
-    assert near("", 10, 8, better="lower").verdict is Verdict.BETTER
+def test_a_single_run_is_met_within_half_of_the_effect_and_bettered_only_on_the_good_side() -> None:
+    assert near("", 1.2, 1.15).verdict is Verdict.MEETS
+    assert near("", 1.2, 1.05).verdict is Verdict.DIFFERS
+    assert near("", 1.2, 1.35, better="higher").verdict is Verdict.BETTER
+    assert near("", 1.2, 1.35, better="lower").verdict is Verdict.DIFFERS
+    assert near("", 1.2, 1.0, better="lower").verdict is Verdict.BETTER
 
 
 def test_bounds_and_sentences_are_met_or_not() -> None:
@@ -178,6 +180,27 @@ def test_a_tolerance_follows_from_the_spread_over_seeds() -> None:
     assert close("", 1.2, [1.4, 1.5, 1.6, 1.5, 1.5]).verdict is Verdict.DIFFERS
     assert close("", 1.2, [1.3] * 5).verdict is Verdict.DIFFERS
     assert close("", 1.2, [1.24] * 5).verdict is Verdict.MEETS  # the paper's 1.2 may be 1.25, rounded
+
+
+def test_a_number_is_taken_to_be_rounded_as_it_is_printed() -> None:
+    assert close("", 2500, [2549.0] * 5).verdict is Verdict.MEETS
+    assert close("", 2500, [2551.0] * 5).verdict is Verdict.DIFFERS
+    assert close("", 93, [93.6] * 5).verdict is Verdict.DIFFERS
+    assert close("", 50, [54.0] * 5).verdict is Verdict.MEETS
+    assert close("", 1.35, [1.356] * 5).verdict is Verdict.DIFFERS
+
+
+def test_seeds_that_differ_much_do_not_make_no_effect_the_papers() -> None:
+    wide = [0.5, 1.0, 2.5, 0.8, 2.2]
+    assert close("", 2.0, wide).verdict is Verdict.MEETS
+    assert close("", 2.0, wide, neutral=1.0).verdict is Verdict.DIFFERS
+
+
+def test_what_is_alike_is_so_within_a_quarter_and_a_range_has_rounded_ends() -> None:
+    assert similar("", 1.25).verdict is similar("", 0.8).verdict is Verdict.MEETS
+    assert similar("", 1.26).verdict is similar("", 0.79).verdict is Verdict.DIFFERS
+    assert between("", 11.4, 21.1, [21.14]).verdict is Verdict.MEETS
+    assert between("", 11.4, 21.1, [21.16]).verdict is Verdict.DIFFERS
 
 
 def test_comparisons_are_all_to_be_true() -> None:
