@@ -30,6 +30,7 @@ from examples import (
 from examples.nexmark import queries
 from examples.nexmark.events import EVENTS, generate
 from tests.examples.checks import built, exact
+from tests.spark.ran import Ran
 
 pytestmark = pytest.mark.spark
 
@@ -169,18 +170,6 @@ PROGRAMS = {
 }
 
 
-def spark_stages(spark, query):
-    """The tasks of each stage that a query ran, as Spark's own status has them.
-
-    Where tasks read files on this machine, a depth is a job of one stage; else it is a stage of an epoch's job.
-    """
-    tracker = spark.sparkContext.statusTracker()
-    jobs = [tracker.getJobInfo(number) for number in sorted(tracker.getJobIdsForGroup(query.runId))]
-    stages = [[tracker.getStageInfo(number) for number in sorted(job.stageIds)] for job in jobs]
-    assert all(stage is not None for job in stages for stage in job), "Spark has forgotten a stage"
-    return [stage.numTasks for job in stages for stage in job]
-
-
 def explained(query, capsys):
     capsys.readouterr()
     query.explain("json", extended=True)
@@ -202,6 +191,7 @@ def start(streams, directory, options):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_explain_says_is_what_spark_ran(spark, tmp_path, capsys, monkeypatch, name):
     case = PROGRAMS[name]
+    ran = Ran(monkeypatch, spark)
     if case.is_small:
         monkeypatch.setattr(output_ways, "MERGED_BYTES", 1)
         monkeypatch.setattr(output_ways, "PIECES_BYTES", 1)
@@ -212,13 +202,11 @@ def test_what_explain_says_is_what_spark_ran(spark, tmp_path, capsys, monkeypatc
     said = explained(query, capsys)
     mergers = {"by mergers": 2}.get(case.merged, 0)
     tasks = [depth["tasks"] for depth in said["depths"]] + [mergers] * bool(mergers)
-    ran = spark_stages(spark, query)
-    depths = len(tasks)
-    assert ran and ran[-depths:] == tasks and depths - 1 == said["shuffles"]
+    epochs = ran.epochs(query)
+    assert epochs and epochs[-1] == tasks and len(tasks) - 1 == said["shuffles"]
     if not case.is_small:
         # Where tuples are fed back there are several epochs; the sources of the last may have had other pieces.
-        epochs = [ran[first : first + depths] for first in range(0, len(ran), depths)]
-        assert all(epoch[1:] == tasks[1:] for epoch in epochs), (ran, tasks)
+        assert all(epoch[1:] == tasks[1:] for epoch in epochs), (epochs, tasks)
     progress = query.lastProgress
     regions = {stage["region"]: stage["channels"] for stage in said["stages"] if stage["region"] is not None}
     assert regions == dict(progress["channels"])

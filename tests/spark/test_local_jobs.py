@@ -1,6 +1,8 @@
 """On one machine: files between the tasks, and a stream whose rows Spark does not plan, until it has to read them."""
 
 import os
+import signal
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -131,3 +133,31 @@ def test_no_packets_are_left_whether_an_epoch_ends_or_fails(spark, tmp_path, mon
         run(wrong, tmp_path, "wrong")
     assert [os.listdir(place) for place in made if os.path.exists(place)] in ([], [[]], [[], []])
     assert len(made) == 2
+
+
+class Killing:
+    """Kills its worker once, in an epoch of three depths."""
+
+    def __init__(self, note):
+        self.note = note
+
+    def __call__(self, t):
+        if t.x == 17 and not os.path.exists(self.note):
+            open(self.note, "x").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return (t.x,)
+
+
+def test_a_worker_that_dies_fails_the_epoch_and_nobody_waits_for_it(spark, tmp_path):
+    for number in range(2):
+        write(tmp_path / "one", number, range(number * 10, number * 10 + 10))
+    (source,) = sources(spark, tmp_path, "one")
+    stream = program(source.map(Killing(str(tmp_path / "killed")), schema="x long").isolate())
+    begun = time.monotonic()
+    with pytest.raises(Exception, match=r"(?i)python worker exited unexpectedly|crashed"):
+        run(stream, tmp_path, "killed")
+    assert time.monotonic() - begun < 60 and (tmp_path / "killed").exists()
+    run(stream, tmp_path, "killed")
+    (source,) = sources(spark, tmp_path, "one")
+    run(program(source), tmp_path, "undisturbed")
+    assert exact(output(stream, tmp_path, "killed")) == exact(output(stream, tmp_path, "undisturbed")) != []

@@ -12,7 +12,7 @@ import pytest
 import anabranch as ab
 from anabranch.errors import InputError, OrderError, ProgramError, SchemaError
 from tests.programs import COLUMNS, Running, exact
-from tests.spark.test_explained import spark_stages
+from tests.spark.ran import Ran
 
 pytestmark = pytest.mark.spark
 
@@ -60,7 +60,8 @@ def delivered(stream, query):
     return exact(stream.schema.rows(query.sink.table().columns))
 
 
-def test_there_is_a_shuffle_fewer_and_the_output_is_that_of_one_thread(spark, tmp_path, capsys):
+def test_there_is_a_shuffle_fewer_and_the_output_is_that_of_one_thread(spark, tmp_path, capsys, monkeypatch):
+    ran = Ran(monkeypatch, spark)
     epochs = []
     for epoch in range(2):
         rows = [(None if n % 9 == 0 else n % 7, "ab"[n % 2], float(n + epoch)) for n in range(60)]
@@ -76,7 +77,7 @@ def test_there_is_a_shuffle_fewer_and_the_output_is_that_of_one_thread(spark, tm
     query.explain("json")
     said = json.loads(capsys.readouterr().out)
     assert said["shuffles"] == 0 and len(said["depths"]) == 1
-    assert spark_stages(spark, query) == [said["depths"][0]["tasks"]] * 2
+    assert ran.epochs(query) == [[said["depths"][0]["tasks"]]] * 2
     assert [each["shuffled"] for each in query.recentProgress] == ["", ""]
     assert query.lastProgress["channels"] == {"running": PARTITIONS}
     with pytest.raises(ProgramError, match="as many channels as that has partitions: 3"):
@@ -92,13 +93,13 @@ def test_there_is_a_shuffle_fewer_and_the_output_is_that_of_one_thread(spark, tm
     done = len(expected(epochs[:2]))
     assert delivered(again, query) == expected(epochs)[done:]
     slots = spark.sparkContext.defaultParallelism
-    ran = spark_stages(spark, query)
-    assert ran == [2 * PARTITIONS, slots, PARTITIONS]  # first as declared
+    last = [slots, PARTITIONS]
+    assert ran.epochs(query) == [[2 * PARTITIONS], last]  # first as declared
     assert "several tasks" in query.lastProgress["shuffled"]
     capsys.readouterr()
     query.explain("json")
     said = json.loads(capsys.readouterr().out)
-    assert said["shuffles"] == 1 and [each["tasks"] for each in said["depths"]] == ran[1:]
+    assert said["shuffles"] == 1 and [each["tasks"] for each in said["depths"]] == last
     assert said["shuffled_because"] == query.lastProgress["shuffled"]
 
 

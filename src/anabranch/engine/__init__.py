@@ -6,7 +6,7 @@ sequential.py   the meaning of a program: one tuple after the other
                 sequential_time.py        keys that wait, idle streams; sequential_failures.py  calls that fail
                 sequential_versions.py    a later program goes on from an earlier one
 table_versions.py   which version of a changing table an epoch has
-job.py          the tasks of an epoch, as data
+job.py          the tasks of an epoch, as data; claimed_tasks.py   … as the slots of one machine work them off
 reports.py      what tasks tell the driver
 query_options.py  what the options of a query say, typed
 clock.py        the clocks that driver and tasks look at

@@ -6,7 +6,7 @@ partition_column.py           the partition of every row, for those who write wh
 direct_files.py               sources whose files tasks read themselves
 read_limits.py                how many files an epoch takes, replaced while a query runs
 spark_job.py                  the tasks of an epoch as one Spark job; compactions as another
-local_jobs.py                 the same on one machine: small jobs, with files between them
+local_jobs.py                 the same on one machine: a small job, with files between the tasks
 worker_garbage.py             what a worker need not look through after every task
 placement.py, standbys.py     channels on the executors that have their state; copies of it on others
 sinks.py                      where output goes

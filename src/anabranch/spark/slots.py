@@ -9,6 +9,7 @@ goes back.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -76,6 +77,14 @@ def is_local(context: Any) -> bool:
     """Tasks run in the driver's JVM: there is no executor that could be lost."""
     master = str(context.master)
     return master.startswith("local") and not master.startswith("local-cluster")
+
+
+def local_slots(context: Any) -> int:
+    """How many tasks run at once on this machine, at most; what `slots_now` is told may be changed by a setting."""
+    found = re.match(r"local\[\s*(\d+|\*)", str(context.master))
+    if found is None:
+        return 1
+    return int(context._jvm.Runtime.getRuntime().availableProcessors() if found[1] == "*" else found[1])
 
 
 def is_encrypted(context: Any) -> bool:

@@ -29,9 +29,10 @@ _END = struct.Struct(">Q")
 class PacketList:
     """Where a task finds what another one sent it."""
 
-    path: str
+    view: memoryview
+    """The whole file, which those who look for what is theirs share."""
     begin: int
-    """Where the list of the rows stands in the file."""
+    """Where the list of the rows stands in it."""
     size: int
 
 
@@ -68,24 +69,22 @@ def _write(rows: Iterator[Row], path: str) -> None:
 
 def lists_in(path: str) -> dict[int, PacketList]:
     """What a task sent, by receiver."""
-    with open(path, "rb") as file:
-        end = file.seek(-_END.size, os.SEEK_END)
-        (at,) = _END.unpack(file.read())
-        file.seek(at)
-        found = msgpack.unpackb(file.read(end - at), strict_map_key=False)
-    return {receiver: PacketList(path, begin, size) for receiver, (begin, size) in found.items()}
+    view = _mapped(path)
+    end = len(view) - _END.size
+    (at,) = _END.unpack(view[end:])
+    found = msgpack.unpackb(view[at:end], strict_map_key=False)
+    return {receiver: PacketList(view, begin, size) for receiver, (begin, size) in found.items()}
 
 
 def received(lists: Sequence[PacketList]) -> Iterator[Arriving]:
     """The rows that a task gets, sorted by their order."""
-    views = [_mapped(each.path) for each in lists]
     rows = [
         (order, number, at, size)
-        for number, (each, view) in enumerate(zip(lists, views, strict=True))
-        for order, at, size in msgpack.unpackb(view[each.begin : each.begin + each.size])
+        for number, each in enumerate(lists)
+        for order, at, size in msgpack.unpackb(each.view[each.begin : each.begin + each.size])
     ]
     for order, number, at, size in sorted(rows):
-        yield order, Payload(views[number][at : at + size])
+        yield order, Payload(lists[number].view[at : at + size])
 
 
 def _mapped(path: str) -> memoryview:
