@@ -78,7 +78,7 @@ class ClaimedTasks:
             if again:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self._failed)
-            _Slot(self, claims, first).work_off()
+            _Worker(self, claims, first).work_off()
 
     def results(self) -> Iterator[Row]:
         """What the last tasks sent to the driver."""
@@ -124,7 +124,7 @@ class ClaimedTasks:
         return os.path.join(self.directory, f"{self.epoch_number}-failed")
 
 
-class _Slot:
+class _Worker:
     """One of those who work the tasks off."""
 
     def __init__(self, tasks: ClaimedTasks, claims: IO[bytes], first: int) -> None:
