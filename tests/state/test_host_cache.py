@@ -4,22 +4,26 @@ import errno
 import logging
 import os
 import random
+from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import anabranch as ab
 from anabranch.api.session import from_epochs
+from anabranch.engine.driver import committer
 from anabranch.engine.query_options import QueryOptions
 from anabranch.errors import ProgramError
 from anabranch.state import files as files_module
-from anabranch.state import host_cache
+from anabranch.state import host_cache, store
 from anabranch.state.files import Files
 from anabranch.state.host_cache import CacheSettings, HostCache
 from anabranch.state.records import SegmentRecord
 from anabranch.state.segment import checksum_of, write_segment
 from anabranch.state.store import StateVersion, TaskState
 from anabranch.testing import ParallelRun
+from tests.faults.hosted_runs import Store
 from tests.programs import COLUMNS, build, exact
 
 
@@ -145,6 +149,56 @@ def test_a_query_whose_cache_is_too_small_is_right(object_store, tmp_path):
     run = ParallelRun(stream, "tiny", channels=2, files=object_store.files("tiny"), cache=tiny)
     run.run_epochs()
     assert exact(run.output) == exact(stream.run_sequential()) and used(tmp_path) <= 3000
+
+
+class LateRun(ParallelRun):
+    """Large compactions are made beside two epochs, and known only when those have run."""
+
+    def __init__(self, *arguments, **more):
+        self.under_way = []
+        super().__init__(*arguments, **more)
+
+    def _compact(self, task, wanted):
+        made, told = super()._compact(task, wanted), Future()
+        self.under_way.append((made, told, self.runner.epochs_done + 2))
+        return told
+
+    def run_all(self):
+        for epoch in range(self.epochs):
+            self.run_epochs(epoch, epoch)
+            for made, told, known_from in self.under_way:
+                if epoch >= known_from and not told.done():
+                    told.set_result(made.result())
+
+
+class Counts(ab.Operator):
+    """How often each key came."""
+
+    seen: int = ab.state(default=0)
+
+    def process(self, t):
+        self.seen += 1
+        yield (t.k, self.seen)
+
+
+@pytest.mark.parametrize("persistence", ["checkpointed", "transient"])
+def test_what_was_compacted_beside_the_epochs_stays_in_the_cache_until_a_manifest_names_it(
+    tmp_path, monkeypatch, persistence
+):
+    """Of a transient operator it is nowhere else: without it the output is another."""
+    monkeypatch.setattr(committer, "INLINE_ROWS", 10)
+    monkeypatch.setattr(store, "INLINE_ROWS", 10)
+    epochs = [[(k, "a", 0.0) for k in range(n % 12, 120, 12)] for n in range(30)]
+    stream = from_epochs(epochs, COLUMNS).process(Counts(), by="k", schema="k long, seen long", persistence=persistence)
+    files = Store(str(tmp_path / "anabranch"))
+    run = LateRun(
+        stream, str(tmp_path), channels=2, shared=False, files=files, cache=CacheSettings(str(tmp_path / "cache"))
+    )
+    before = Store.read_bytes
+    run.run_all()
+    assert len(run.under_way) > 1 and any(told.done() for _, told, _ in run.under_way)
+    assert exact(run.output) == exact(stream.run_sequential())
+    assert Store.read_bytes == before
 
 
 def test_the_size_of_the_cache_is_said_in_bytes():

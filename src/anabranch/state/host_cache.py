@@ -103,13 +103,20 @@ class HostCache:
         """Close segments that are not among these: a mapped file keeps its place on disk after it was deleted."""
         _open.retain(self._files.root, names)
 
-    def clean(self, known: Collection[str], operators: Collection[str], epoch: int) -> None:
+    def clean(
+        self, known: Collection[str], operators: Collection[str], epoch: int, compacting: Collection[str] = ()
+    ) -> None:
         """Remove copies that no manifest names and no running task can be writing, and what tasks that died were
-        writing."""
+        writing.
+
+        What is being made beside the epochs of segments of `compacting` may be here already, and is in no manifest yet.
+        It ends with the epoch that one of these ends with.
+        """
+        under_way = {os.path.basename(name).split("-")[0] for name in compacting}
         for operator in operators:
             for name in self._files.names(operator):
                 made = name.split("-")[0]
-                is_old = made.isdigit() and int(made) < epoch - 1
+                is_old = made.isdigit() and int(made) < epoch - 1 and made not in under_way
                 is_left = name.endswith(PASSING) and self._files.age_s(f"{operator}/{name}") > _WRITING_S_MAX
                 if is_left or (is_old and segment_name(f"{operator}/{name}") not in known):
                     with contextlib.suppress(StorageError):

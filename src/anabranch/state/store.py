@@ -281,7 +281,8 @@ class TaskState:
                 is_all = count == len(seen)
                 written.append(self.compact(node.name, mine[:count], is_all, new={record.name: data}))
         if not self._is_mapped or self._version.transient:
-            self._cache.clean(files_of(self._version.segments), self._version.segments, self._version.epoch)
+            now = self._version
+            self._cache.clean(files_of(now.segments), now.segments, now.epoch, now.compacting)
         return written
 
     def compact(
