@@ -7,8 +7,7 @@ highest (5, 7), and those that need a list or a timer (6) or the clock (12).
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from examples.nexmark.events import LATENESS, SIDE_INPUT, side_input
@@ -104,30 +103,3 @@ QUERIES: dict[str, Callable[[Any, Any], Any]] = {
         "split_part(url, '/', 6) as dir3"
     ),
 }
-
-
-@contextlib.contextmanager
-def ended_batches(spark: Any, query: str, ended: Callable[[], None]) -> Iterator[None]:
-    """Calls a function when a batch of a query has ended (a moment later: Spark tells it from a thread of its own)."""
-    from pyspark.sql.streaming import StreamingQueryListener
-
-    class Listener(StreamingQueryListener):
-        def onQueryStarted(self, event: Any) -> None:
-            pass
-
-        def onQueryProgress(self, event: Any) -> None:
-            if str(event.progress.id) == query:
-                ended()
-
-        def onQueryIdle(self, event: Any) -> None:
-            pass
-
-        def onQueryTerminated(self, event: Any) -> None:
-            pass
-
-    listener = Listener()
-    spark.streams.addListener(listener)
-    try:
-        yield
-    finally:
-        spark.streams.removeListener(listener)

@@ -85,6 +85,33 @@ def spark_session(slots: int, scratch: Path, settings: Mapping[str, str] | None 
                 spark.conf.set(name, value)
 
 
+@contextlib.contextmanager
+def ended_batches(spark: Any, query: str, ended: Callable[[], None]) -> Iterator[None]:
+    """Calls a function when a batch of a query has ended (a moment later: Spark tells it from a thread of its own)."""
+    from pyspark.sql.streaming import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:
+            if str(event.progress.id) == query and "addBatch" in event.progress.durationMs:
+                ended()
+
+        def onQueryIdle(self, event: Any) -> None:
+            pass
+
+        def onQueryTerminated(self, event: Any) -> None:
+            pass
+
+    listener = Listener()
+    spark.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        spark.streams.removeListener(listener)
+
+
 def apart(work: Callable[..., Result], *arguments: Any) -> Result:
     """What the work gives in a process, and so with a JVM, of its own; in this one, if it has a session already."""
     if running() is not None:

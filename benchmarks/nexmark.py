@@ -37,7 +37,7 @@ import pyarrow.parquet as pq
 import anabranch as ab
 from benchmarks import _nexmark_plain as plain
 from benchmarks import _nexmark_spark as native
-from benchmarks._spark import ProcessorTime, apart, processor_time, spark_session
+from benchmarks._spark import ProcessorTime, apart, ended_batches, processor_time, spark_session
 from examples.nexmark.events import EVENTS, events
 from examples.nexmark.queries import PARTITIONED, QUERIES, run
 
@@ -126,7 +126,7 @@ def run_native(spark: Any, name: str, source: Path, scratch: Path, size: Size) -
     if name in PARTITIONED:
         writer = writer.partitionBy(*PARTITIONED[name])
     started = writer.trigger(availableNow=True).start(str(scratch / "output"))
-    with native.ended_batches(spark, str(started.id), marks.now):
+    with ended_batches(spark, str(started.id), marks.now):
         started.awaitTermination()
     marks.now()
     return marks.cost()

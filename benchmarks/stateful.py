@@ -5,7 +5,8 @@
 What is compared. Every system reads the same parquet files (four per epoch, 500,000 rows, 100,000 possible keys,
 Zipf), keeps a durable checkpoint and writes parquet, exactly once. Its time is Spark's own
 ``durationMs.triggerExecution`` of each epoch, so reading, state, checkpoint, output and Spark's offset and commit
-logs are all in it. An epoch's rows divided by the median of the epochs after the warm-up are its rows/s.
+logs are all in it. An epoch's rows divided by the median of the epochs after the warm-up are its rows/s. Beside it
+stand the processor seconds of an epoch: of driver, JVM and Python workers together.
 
     anabranch             rows in the order of the input, values equal to the sequential run bit for bit
     transform_with_state  a row per row, no order among keys and none promised within one
@@ -43,7 +44,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import _vwap_systems
-from benchmarks._spark import apart, spark_session
+from benchmarks._spark import apart, ended_batches, processor_time, spark_session
 from benchmarks._vwap_input import link_epochs, make_epochs, sequential_output, write_epochs
 from benchmarks._vwap_systems import SYSTEMS, System, read_trades
 
@@ -64,6 +65,8 @@ class Measurement:
         Rows in each measured epoch.
     epoch_seconds : list of float
         How long each measured epoch took, by Spark's progress.
+    processor_s : float
+        What a measured epoch took of the processors, of driver, JVM and workers together, in the mean.
     own_progress : list of dict
         Anabranch's own account of the measured epochs; empty for the others.
     verdict : str
@@ -72,6 +75,7 @@ class Measurement:
 
     epoch_rows: int
     epoch_seconds: list[float]
+    processor_s: float
     own_progress: list[dict[str, Any]]
     verdict: str
 
@@ -105,14 +109,25 @@ class Workload:
         return [max(self.rows // SMALL_EPOCH_SHARE, 1), *[self.rows] * full]
 
 
-def run_query(spark: SparkSession, system: System, source: Path, scratch: Path) -> tuple[list[Any], list[Any]]:
-    """Run over all of `source`, into ``scratch/output``: Spark's progress per epoch, and the system's own."""
+def run_query(
+    spark: SparkSession, system: System, source: Path, scratch: Path
+) -> tuple[list[Any], list[float], list[Any]]:
+    """Run over all of `source`, into ``scratch/output``.
+
+    Given are Spark's progress per epoch, the processor seconds that all processes had used behind each, and the
+    system's own progress.
+    """
+    used: list[float] = []
     query = system.start(read_trades(spark, source), scratch / "output", scratch / "checkpoint")
     # Anabranch's handle has a progress of its own; Spark's is had from Spark, so it is the same for all.
     handle = spark.streams.get(query.id)
-    query.awaitTermination()
-    progress = [each for each in handle.recentProgress if "addBatch" in each.durationMs]
-    return progress, query.recentProgress
+    with ended_batches(spark, str(query.id), lambda: used.append(processor_time().total_s)):
+        query.awaitTermination()
+        progress = [each for each in handle.recentProgress if "addBatch" in each.durationMs]
+        until = time.monotonic() + 10
+        while len(used) < len(progress) and time.monotonic() < until:
+            time.sleep(0.01)  # Spark tells of the last one a moment later
+    return progress, used, query.recentProgress
 
 
 def measure(system_name: str, workload: Workload, cores: int, source: Path, scratch: Path) -> Measurement:
@@ -126,17 +141,20 @@ def measure(system_name: str, workload: Workload, cores: int, source: Path, scra
     warm_up, measured = workload.epochs_of(system)
     mine = link_epochs(source, warm_up + measured, scratch / "input")
     with spark_session(cores, scratch, {"spark.sql.shuffle.partitions": str(cores), **system.settings}) as spark:
-        progress, own = run_query(spark, system, mine, scratch)
+        progress, used, own = run_query(spark, system, mine, scratch)
     # Rows that our tasks read themselves are none that Spark counts.
     rows = [each["rows_in"] for each in own] if system_name == "anabranch" else [each.numInputRows for each in progress]
     expected_rows = workload.rows_of_epochs([system])
     if rows != expected_rows:
         raise AssertionError(f"{system.title}: epochs of {rows} rows, expected {expected_rows}")
+    if len(used) != len(progress):
+        raise AssertionError(f"{system.title}: Spark told of {len(used)} of {len(progress)} epochs")
     epochs = epochs_in(pq.read_table(sorted(mine.glob("*.parquet"))), rows)
     verdict = system.check(system.read(scratch / "output"), sequential_output(epochs))
     return Measurement(
         epoch_rows=workload.rows,
         epoch_seconds=[each.durationMs["triggerExecution"] / 1000 for each in progress[warm_up:]],
+        processor_s=(used[-1] - used[warm_up - 1]) / measured,
         own_progress=own[warm_up:] if system_name == "anabranch" else [],
         verdict=verdict,
     )
@@ -166,7 +184,8 @@ def describe(system: System, measurement: Measurement) -> str:
     seconds = measurement.epoch_seconds
     return (
         f"{system.title:38} {measurement.rows_per_second:>11,.0f} rows/s   epoch {measurement.seconds:6.2f} s "
-        f"(min {min(seconds):.2f}, max {max(seconds):.2f}, of {len(seconds)})\n"
+        f"(min {min(seconds):.2f}, max {max(seconds):.2f}, of {len(seconds)}), {measurement.processor_s:.2f} of the "
+        "processors\n"
         f"{'':38} {measurement.verdict}"
     )
 
@@ -198,12 +217,14 @@ def breakdown(measurement: Measurement) -> list[str]:
 
 
 def figures_of(measurements: dict[str, Measurement]) -> dict[str, float]:
-    """Ours divided by theirs; of a system that ran without ours, its rows/s."""
+    """Ours divided by theirs, by the clock and (``_cpu``) by processor second; of a system without ours, its rows/s."""
     ours = measurements.get("anabranch")
     peers = {name: found for name, found in measurements.items() if name != "anabranch"}
     if ours is None or not peers:
         return {f"rows_per_second_{name}": round(found.rows_per_second) for name, found in measurements.items()}
-    return {f"ratio_{name}": round(ours.rows_per_second / found.rows_per_second, 2) for name, found in peers.items()}
+    by_the_clock = {f"ratio_{name}": ours.rows_per_second / found.rows_per_second for name, found in peers.items()}
+    by_processor = {f"ratio_{name}_cpu": found.processor_s / ours.processor_s for name, found in peers.items()}
+    return {name: round(ratio, 2) for name, ratio in {**by_the_clock, **by_processor}.items()}
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

@@ -99,7 +99,10 @@ FIGURES: dict[str, set[str]] = {
     "verify": {"cost", "tuples_again", "tuples", "differences", "rounds"},
     "watch": {"rows_per_task", "task_ms", "call_us", "first_ms", "sample", "rounds"},
     "time": {"watermark_overhead", "timer_slowdown_held"},
-    "stateful": {"ratio_transform_with_state", "ratio_apply_in_pandas", "ratio_native"},
+    "stateful": {
+        *("ratio_transform_with_state", "ratio_apply_in_pandas", "ratio_native"),
+        *("ratio_transform_with_state_cpu", "ratio_apply_in_pandas_cpu", "ratio_native_cpu"),
+    },
 }
 
 
