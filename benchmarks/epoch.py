@@ -10,7 +10,8 @@ order, no commit of its own. Both read 100 rows an epoch from a file, in one ses
 
 Given are, for each shape, the median of the seconds of a trigger and the processor seconds of an epoch (of driver, JVM
 and workers together) on both sides, and their ratios; what another level (a shuffle and a Python stage) adds to ours;
-the calls from Python to the JVM in an epoch of the smallest shape; and where a trigger spends its time.
+the calls from Python to the JVM in an epoch of the smallest shape; and where a trigger spends its time: ours as a
+budget in which every millisecond has a name.
 """
 
 from __future__ import annotations
@@ -144,10 +145,54 @@ def counted_calls() -> Iterator[list[int]]:
                 kind.send_command = send
 
 
-def measured(
-    spark: Any, start: Any, source: Path, scratch: Path, shape: Shape, warm_up: int
-) -> tuple[Cost, dict[str, float], int]:
-    """The cost of an epoch behind the warm-up, the parts of its trigger in ms, and its calls to the JVM."""
+@dataclass(frozen=True)
+class Measured:
+    """What epochs behind the warm-up cost."""
+
+    cost: Cost
+    parts: dict[str, float]
+    """Of a trigger, as Spark tells them, in ms."""
+    calls: int
+    """From Python to the JVM, of an epoch."""
+    budget: list[tuple[str, float]]
+    """Of ours: where a trigger's milliseconds go."""
+
+
+def budget_of(parts: dict[str, float], own: list[dict[str, Any]]) -> list[tuple[str, float]]:
+    """Where the milliseconds of a trigger go, in the order in which they pass; medians of our epochs."""
+
+    def ours(name: str) -> float:
+        return statistics.median(each["duration_ms"][name] for each in own)
+
+    def slowest(depth: int, what: str) -> float:
+        return 1000 * statistics.median(max(t[what] for t in e["stages"] if t["depth"] == depth) for e in own)
+
+    depths = sorted({task["depth"] for task in own[0]["stages"]})
+    tasks = {depth: slowest(depth, "seconds") for depth in depths}
+    found = [
+        ("Spark lists the files", parts.get("latestOffset", 0.0)),
+        ("Spark's log of offsets", parts.get("walCommit", 0.0)),
+        ("Spark plans its batch", parts.get("getBatch", 0.0) + parts.get("queryPlanning", 0.0)),
+        ("looking at what stands ready, and recording it", ours("begin")),
+        ("reading, splitting, routing: the slowest task at the sources", tasks[0]),
+    ]
+    for depth in depths[1:]:
+        work, state = slowest(depth, "busy_seconds"), slowest(depth, "state_seconds")
+        found.append((f"depth {depth}: operators of the slowest channel", work))
+        found.append((f"depth {depth}: writing its state", state))
+        found.append((f"depth {depth}: loading the state, taking and sending packets", tasks[depth] - work - state))
+    found += [
+        ("starting the job, waiting between depths, collecting", ours("job") - sum(tasks.values())),
+        ("merging the output", ours("merge")),
+        ("the sink", ours("sink")),
+        ("the manifest", ours("commit")),
+        ("Spark's log of commits", parts.get("commitOffsets", 0.0)),
+    ]
+    known = sum(ms for _, ms in found)
+    return [*found, ("the rest: calls between Spark and Python, Spark's progress", parts["triggerExecution"] - known)]
+
+
+def measured(spark: Any, start: Any, source: Path, scratch: Path, shape: Shape, warm_up: int) -> Measured:
     scratch.mkdir(parents=True)
     with counted_calls() as calls:
         marks: list[tuple[float, int]] = []
@@ -158,7 +203,8 @@ def measured(
         used, called = marks[-1][0] - marks[warm_up - 1][0], marks[-1][1] - marks[warm_up - 1][1]
     triggers = [each.durationMs for each in handle.recentProgress if "addBatch" in each.durationMs][warm_up:]
     parts = {part: statistics.median(each.get(part, 0) for each in triggers) for part in triggers[0]}
-    return Cost(parts["triggerExecution"] / 1000, used / count), parts, called // count
+    budget = budget_of(parts, query.recentProgress[warm_up:]) if start is start_ours else []
+    return Measured(Cost(parts["triggerExecution"] / 1000, used / count), parts, called // count, budget)
 
 
 def measure(shapes: list[Shape], epochs: int, warm_up: int, rounds: int, slots: int, scratch: Path) -> dict[str, Any]:
@@ -169,7 +215,7 @@ def measure(shapes: list[Shape], epochs: int, warm_up: int, rounds: int, slots: 
 
     cloudpickle.register_pickle_by_value(here)  # Spark's Python workers need not find this folder
     write_input(scratch / "in", epochs)
-    found: dict[str, Any] = {"shapes": [], "calls": 0, "parts": {}}
+    found: dict[str, Any] = {"shapes": [], "calls": 0, "parts": {}, "budgets": {}}
     with spark_session(slots, scratch, {"spark.sql.shuffle.partitions": "2"}) as spark:
         for shape in shapes:
             ours: list[Cost] = []
@@ -177,13 +223,15 @@ def measure(shapes: list[Shape], epochs: int, warm_up: int, rounds: int, slots: 
             for number in range(rounds + 1):
                 for start, costs in ((start_ours, ours), (start_bare, bare))[:: 1 if number % 2 else -1]:
                     place = scratch / f"{shape.levels}-{shape.channels}-{number}-{start.__name__}"
-                    cost, parts, calls = measured(spark, start, scratch / "in", place, shape, warm_up)
+                    ran = measured(spark, start, scratch / "in", place, shape, warm_up)
                     if number == 0:
                         continue  # to warm up
-                    costs.append(cost)
+                    costs.append(ran.cost)
                     if shape == shapes[0]:
-                        found["parts"][start.__name__.removeprefix("start_")] = parts
-                        found["calls"] = calls if start is start_ours else found["calls"]
+                        found["parts"][start.__name__.removeprefix("start_")] = ran.parts
+                        found["calls"] = ran.calls if start is start_ours else found["calls"]
+                    if start is start_ours:
+                        found["budgets"][shape] = ran.budget
             found["shapes"].append((shape, ours, bare))
             line = ", ".join(
                 f"{name} {statistics.median(each.seconds for each in side):.3f} s and "
@@ -223,6 +271,11 @@ def main(arguments: list[str]) -> dict[str, Any]:
     per_level = (by_levels[most] - by_levels[fewest]) / max(1, most - fewest)
     for side, parts in found["parts"].items():
         print(f"a trigger of {side}, in ms: " + ", ".join(f"{part} {ms:.0f}" for part, ms in parts.items()))
+    largest = max(found["budgets"], key=lambda shape: (shape.levels, -shape.channels))
+    for shape in dict.fromkeys((shapes[0], largest)):
+        print(f"the budget of an epoch of ours, {shape.levels} levels of {shape.channels} channels:")
+        for what, ms in found["budgets"][shape]:
+            print(f"  {ms:7.1f} ms  {what}")
     return {
         "fixed_vs_bare": round(max(wall), 3),
         "fixed_vs_bare_median": round(statistics.median(wall), 3),
