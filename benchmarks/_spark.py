@@ -151,8 +151,9 @@ def processor_time() -> ProcessorTime:
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
-        try:
-            text = Path("/proc", entry, "stat").read_text()
+        try:  # not by pathlib, whose processor time would be that of the program that is measured
+            with open(f"/proc/{entry}/stat", "rb", 0) as file:
+                text = file.read().decode(errors="replace")
         except OSError:  # it has just ended
             continue
         name, _, rest = text.partition("(")[2].rpartition(")")
