@@ -4,6 +4,9 @@
     two channels   it is asked for again, comes, and gets work
     one channel    one goes
 
+The plan is told that nobody else uses the hosts: on a machine that does other work it would ask for an executor more,
+which is what it should do (`tests/control/test_period_plan.py`) and not what is looked at here.
+
 Prints what happened as one line of JSON.
 """
 
@@ -13,8 +16,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anabranch as ab
+from anabranch.engine.driver.placing import Placing
 from tests.cluster.driver_program import start_session
 from tests.cluster.gated_programs import build_gated
 from tests.cluster.test_executors_follow import write_rows
@@ -31,6 +36,7 @@ def main() -> None:
     given = parser.parse_args()
     gate = Path(given.gate)
     (gate / "released").touch()
+    use_hosts_alone()
     spark = start_session(given.master, cores=2)
     source = ab.session(spark).from_files(given.input, "parquet", COLUMNS, maxFilesPerTrigger=1)
     stream = build_gated(source, ["running", "gate"], given.gate)
@@ -77,6 +83,16 @@ def main() -> None:
     told = [[change.target, change.present, len(change.given_back), change.reason] for change in changes]
     print(json.dumps({"files": files, "phases": phases, "told": told}))
     spark.stop()
+
+
+def use_hosts_alone() -> None:
+    """Have the plan not see what else the hosts do."""
+    settled = Placing.settled
+
+    def settling(self: Placing, reports: Any, identity_of: Any, busy: Any = None) -> Any:
+        return settled(self, reports, identity_of)
+
+    Placing.settled = settling  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from anabranch.engine.driver.committer import Committer
 from anabranch.spark.cluster import SparkClusterManager
 from anabranch.spark.placement import ChannelPlacement
 from anabranch.state.object_files import S3Files
-from tests.cluster.driver_program import start_session
+from tests.cluster.driver_program import start_session, wait_for_executors
 from tests.object_store import ACCESS_KEY, SECRET_KEY
 
 SCHEMA = "key long, value double"
@@ -113,13 +113,14 @@ def main() -> None:
     parser.add_argument("--placement", default="auto")
     parser.add_argument("--standbys", default="0")
     parser.add_argument("--bundles", default="0")
-    parser.add_argument("--kill-at", type=int, default=-1, help="before this epoch an executor is killed")
+    parser.add_argument("--kill-at", default="", help="before these epochs an executor is killed, with commas between")
     parser.add_argument("--move-at", type=int, default=-1, help="before this epoch a channel is wished elsewhere")
     parser.add_argument("--fill", action="store_true")
     parser.add_argument("--paired", action="store_true")
     given = parser.parse_args()
     directory = Path(given.directory)
     spark = start_session(given.master, given.executors)
+    wait_for_executors(spark, given.executors)
     settings = spark.sparkContext._jsc.hadoopConfiguration()
     keys = {"endpoint": given.endpoint, "access.key": ACCESS_KEY, "secret.key": SECRET_KEY}
     for name, value in keys.items():
@@ -131,7 +132,7 @@ def main() -> None:
     progress: dict[str, list[Any]] = {name: [] for name in names}
     waited = []
     for epoch in range(given.epochs):
-        if epoch == given.kill_at:
+        if str(epoch) in given.kill_at.split(","):
             kill_an_executor(spark)
         if epoch == given.move_at:
             wish_a_move(placements[0])

@@ -49,14 +49,14 @@ def test_channels_stay_with_their_state_until_an_executor_is_lost_and_the_driver
     assert FIGURES["resources"] <= figures_of(capsys, "resources", "--mini").keys()
     (found,) = told
     placements = [{**each["placement"], "fetched_bytes": each["fetched_bytes"]} for each in found["progress"]]
-    before, after = placements[1 : SIZE.move_at], placements[SIZE.kill_at :]
+    before, after = placements[1 : SIZE.move_at], placements[SIZE.kills_at[0] :]
     # The first epochs may run before all executors are there.
     assert sum(each["kept"] for each in before) >= 2 * len(before) - 1, placements
     assert before[-1]["fetched_bytes"] == 0, placements
     # The executor with the copy took over, and had all of it but perhaps the last epoch's part.
     (lost,) = [move for move in after[0]["moves"] if move["how"] != "CPAL"]
     assert lost["how"] == "CPA", placements
-    whole = sum(each["state_bytes"] for each in found["progress"][: SIZE.kill_at])
+    whole = sum(each["state_bytes"] for each in found["progress"][: SIZE.kills_at[0]])
     assert after[0]["fetched_bytes"] < whole / 2, (whole, placements)
     assert sum(each["state_bytes"] for each in found["progress"]) > 0 and found["driver_state_bytes"] == 0
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from anabranch.control.channel_places import StandbySettings
 from anabranch.control.elastic_options import ElasticOptions
-from anabranch.control.executor_planner import ExecutorState
+from anabranch.control.executor_planner import ExecutorBounds, ExecutorState
 from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.driver.placing import Placing
 from anabranch.engine.driver.waiting import Surroundings
+from anabranch.engine.reports import ChannelReport
 from anabranch.engine.worker.exchange import task_indexes
 from anabranch.engine.worker.follow_task import FollowTask
 from anabranch.program.graph import Keyed
@@ -46,13 +47,22 @@ class Store(LocalFiles, S3Files):
 class Cluster(Surroundings):
     """Executors, each with a host of its own, whose cache is a directory."""
 
-    def __init__(self, root: Path, count: int, standbys: int, lag_bytes: int = 0) -> None:
+    def __init__(
+        self, root: Path, count: int, standbys: int, lag_bytes: int = 0, executors_max: int | None = None
+    ) -> None:
         self._root = root
         self._made = 0
         self.present: list[str] = []
         self.standbys = standbys
-        self.placing = Placing(StandbySettings(standbys, lag_bytes=lag_bytes), clock=iter(range(10**9)).__next__)
+        bounds = None if executors_max is None else ExecutorBounds(executors_max)
+        # By this clock every epoch takes a second, so that work is load.
+        clock = iter(range(10**9)).__next__
+        self.placing = Placing(StandbySettings(standbys, lag_bytes=lag_bytes), bounds, clock)
         self.told: list[Any] = []
+        self.work: dict[tuple[str, int], float] = {}
+        """Channel → for how many seconds of an epoch it works."""
+        self.tenants: dict[str, float] = {}
+        """Executor → what others use of its host's one core."""
         for _ in range(count):
             self.add()
 
@@ -79,8 +89,22 @@ class Cluster(Surroundings):
         return self.placing.restored()
 
     def placed(self, reports: Any) -> Any:
-        told = self.placing.settled(reports, lambda place: place)
+        reports = [
+            dataclasses.replace(each, seconds=self.work.get((each.name, each.channel), 0.0))
+            if isinstance(each, ChannelReport)
+            else each
+            for each in reports
+        ]
+        own = dict.fromkeys(self.present, 0.0)
+        for each in reports:
+            if isinstance(each, ChannelReport) and each.place in own:
+                own[each.place] += each.seconds
+        busy = {each: (min(1.0, work + self.tenants.get(each, 0.0)), 1) for each, work in own.items()}
+        told = self.placing.settled(reports, lambda place: place, busy)
         self.told.append(told[0])
+        if told[1] is not None:
+            for _ in range(told[1].executors):
+                self.add()  # who was asked for comes
         return told
 
 
@@ -157,7 +181,9 @@ def version_channels(version: Any, operators: list[str]) -> int:
 
 def hosted(stream: Any, root: Path, chance: random.Random, **more: Any) -> HostedRun:
     """A run on a few executors, with bundles or without."""
-    cluster = Cluster(root / "hosts", chance.randint(1, 4), chance.choice([0, 1, 1, 2]))
+    cluster = Cluster(
+        root / "hosts", chance.randint(1, 4), chance.choice([0, 1, 1, 2]), executors_max=chance.choice([None, 4, 5])
+    )
     return HostedRun(
         stream,
         cluster,

@@ -66,6 +66,27 @@ def test_channels_are_asked_back_to_where_they_ran(placement):
     assert (second.kept, second.moved, second.elsewhere) == (2, 0, 0)
 
 
+def test_a_channel_whose_executor_was_busy_goes_back_to_its_state_and_pushes_no_other_away(placement):
+    home = ["executor_host_B", "executor_host_A"]
+    placement.settled([report(0, "x 5 2"), report(1, "y 5 1")])
+    for epoch in (6, 7):
+        assert placement._locations(Task()) == home
+        told, _ = placement.settled([report(0, f"y {epoch} 1"), report(1, f"y {epoch} 1")])
+        assert (told.kept, told.moved, told.elsewhere) == ((1, 1, 1) if epoch == 6 else (2, 0, 1))
+    assert placement._locations(Task()) == home
+    # For a third time in a row: then it has moved, and as that executor has one too many one of them goes elsewhere.
+    placement.settled([report(0, "y 8 1"), report(1, "y 8 1")])
+    assert placement._locations(Task()) == ["executor_host_A", "executor_host_B"]
+
+
+def test_who_was_back_at_home_once_may_be_away_as_long_again(placement):
+    placement.settled([report(0, "x 5 2"), report(1, "y 5 1")])
+    for epoch, place in enumerate(["y", "y", "x", "y", "y"], start=6):
+        assert placement._locations(Task()) == ["executor_host_B", "executor_host_A"]
+        placement.settled([report(0, f"{place} {epoch} 2"), report(1, f"y {epoch} 1")])
+    assert placement._locations(Task()) == ["executor_host_B", "executor_host_A"]
+
+
 def test_a_channel_whose_executor_is_gone_goes_to_one_that_is_there(placement):
     placement.settled([report(0, "x 5 2"), report(1, "y 5 1")])
     placement._manager.present = ["A"]

@@ -49,6 +49,7 @@ class Committer:
         self._snapshots = None if snapshots is None else SnapshotInterval(snapshots)
         self._compacting: Future[list[SegmentRecord]] | None = None
         self._busy: frozenset[str] = frozenset()
+        self._generations: dict[str, int] = {}  # operator → the generation of its owners after the epoch before
         self.keys = key_routes(program)
         keyed = {node.name: node.logic for _, node in program.layout.stateful() if isinstance(node.logic, Keyed)}
         self._fields = {name: {f.name: f.initial() for f in logic.fields} for name, logic in keyed.items()}
@@ -120,10 +121,17 @@ class Committer:
 
     def compact_beside(self, clock_ms: int, owners: KeyOwners) -> None:
         """Start the compactions that are too large to be made by the channels, unless some are under way."""
+        by_operator = owners.by_operator()
+        generations = {name: each.generation for name, each in by_operator.items()}
+        before, self._generations = self._generations, generations
         if self._compacting is not None:
             return
         due = self._snapshots is not None and self._snapshots.due(self.manifest.epoch, clock_ms)
-        wanted = large_compactions(self.manifest.segments, owners.by_operator(), self.keys, INLINE_ROWS, everything=due)
+        wanted = large_compactions(self.manifest.segments, by_operator, self.keys, INLINE_ROWS, everything=due)
+        if not self._storage.shared:
+            # New owners first read what they take over, as the next epoch needs it: it is in their caches then.
+            # Compacted at once it would be fetched twice, by tasks that hold the slots of those that fetch it, too.
+            wanted = [each for each in wanted if before.get(each[0], generations[each[0]]) == generations[each[0]]]
         if wanted:
             version = self.version(self.manifest.epoch + 1, clock_ms, owners)
             self._busy = frozenset(record.name for _, _, records in wanted for record in records)

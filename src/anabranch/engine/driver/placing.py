@@ -40,6 +40,8 @@ from anabranch.state.store import StateVersion
 _log = logging.getLogger("anabranch")
 _PATIENCE = 3
 """Epochs in a row that a plan must have a reason for."""
+_AWAY_MAX = 2
+"""Epochs in a row that a channel may run elsewhere than at home before it has moved."""
 _SERIES = 32
 _SERIES_MIN = 8
 """Periods whose loads are compared, and from how many on that says something."""
@@ -71,7 +73,9 @@ class Placing:
         self._settings = PlanSettings(lag_bytes=standbys.lag_bytes, executors_max=most, executors_min=least)
         self._clock = clock
         self._settled_s = clock()
-        self._held: dict[Channel, Held] = {}  # channel → the executor it ran on last
+        self._held: dict[Channel, Held] = {}  # channel → the executor that it belongs to: as a rule, where it ran last
+        self._ran: dict[Channel, str] = {}  # channel → the executor it ran on last
+        self._away: dict[Channel, int] = {}  # channel → for how many epochs in a row it ran elsewhere than at home
         self._copies: dict[Bundle, dict[str, int]] = {}  # bundle → who follows it → bytes that are missing there
         self._homes: dict[Bundle, str] = {}  # bundle → the executor that had it in the last epoch
         self._written: dict[Bundle, int] = {}  # bundle → bytes of its state that the last epoch wrote
@@ -173,18 +177,21 @@ class Placing:
             if not identity or not isinstance(report, ChannelReport):
                 continue
             channel = (report.name, report.channel)
-            before = self._held.get(channel)
+            before = self._ran.get(channel)
             if before is not None:
-                kept, moved = (kept + 1, moved) if identity == before[0] else (kept, moved + 1)
+                kept, moved = (kept + 1, moved) if identity == before else (kept, moved + 1)
             elsewhere += channel in asked and identity != asked[channel].identity
-            self._held[channel] = (identity, hosts.get(identity, ""))
+            self._ran[channel] = identity
+            if not self._stays_at_home(channel, identity, asked.get(channel)):
+                self._held[channel] = (identity, hosts.get(identity, ""))
             for bundle in self._bundles_of(channel):
                 self._came_home(bundle, identity)
                 self._written[bundle] = sum(self._part(record, bundle) for record in report.segments)
             if self._wishes.get(channel) == identity:
                 del self._wishes[channel]
         for channel in [each for each in self._held if each[1] >= self._channels.get(each[0], each[1] + 1)]:
-            del self._held[channel]  # there are fewer channels now
+            for known in (self._held, self._ran, self._away):
+                known.pop(channel, None)  # there are fewer channels now
         moves = [
             MoveProgress(*move.channel, move.source, move.target, move.how, move.missing_bytes)
             for plan in self._jobs.values()
@@ -200,6 +207,17 @@ class Placing:
         plan = self._period()
         steps = [] if plan is None else [f"{step.kind}: {step.reason}" for step in plan.steps]
         return PlacementProgress(kept, moved, elsewhere, moves, missing, unprotected, steps), plan
+
+    def _stays_at_home(self, channel: Channel, identity: str, asked: ExecutorState | None) -> bool:
+        """Whether a channel goes back to where it was asked to stay although it just ran elsewhere.
+
+        Its executor was busy for longer than Spark waits, with a compaction, say. It has all but an epoch of the state,
+        and if the channel stayed away it would have to push another one from its place, which has to fetch all, too.
+        """
+        home = self._held.get(channel)
+        is_away = home is not None and asked is not None and asked.identity == home[0] != identity
+        self._away[channel] = self._away.get(channel, 0) + 1 if is_away else 0
+        return is_away and self._away[channel] <= _AWAY_MAX
 
     def _part(self, record: SegmentRecord, bundle: Bundle) -> int:
         """How many bytes of a segment are fetched for a bundle: its slice, or all of one that is in one piece."""
