@@ -139,6 +139,13 @@ class Measured:
         elif isinstance(event, ab.Decided) and event.decision.observation is not None:
             self.decisions.append((event.region, event.decision))
 
+    @staticmethod
+    def regions_of(case: Case, root: Path) -> list[str]:
+        """The regions of a program whose number of channels may change."""
+        run = Measured(case.make(), root)
+        run.query.stop()
+        return run.regions
+
     def decisions_of(self, region: str) -> list[Any]:
         return [decision for name, decision in self.decisions if name == region]
 
@@ -180,8 +187,19 @@ class Case:
     refill: Callable[[], None] = field(default=lambda: None)
 
 
-def compare(case: Case, root: Path, size: Size) -> dict[str, Any]:
-    """Elastic against every fixed number of channels."""
+@dataclass(frozen=True)
+class Rest:
+    """Where an elastic run came to rest, and how it got there."""
+
+    channels: tuple[int, ...]
+    settling: int
+    reversals: int
+    ways: Mapping[str, tuple[int, ...]]
+    query: Measured
+
+
+def rest_of(case: Case, root: Path, size: Size) -> Rest:
+    """Run elastically, from one channel on, until nothing changes any more."""
     options = {"adaptationPeriod": size.period} if size.period else {}
     elastic = Measured(case.make(), root, initialChannels=1, maxChannels=max(case.fixed), **options)
 
@@ -192,7 +210,6 @@ def compare(case: Case, root: Path, size: Size) -> dict[str, Any]:
 
     elastic.wait(settled, 600)
     elastic.query.stop()
-    final = elastic.epochs[-1].channels
     ways = {
         region: (1, *(decision.channels for decision in elastic.decisions_of(region))) for region in elastic.regions
     }
@@ -205,16 +222,20 @@ def compare(case: Case, root: Path, size: Size) -> dict[str, Any]:
         ),
         default=0,
     )
+    final = tuple(way[-1] for way in ways.values())
+    return Rest(final, settling, max(reversals(way) for way in ways.values()), ways, elastic)
+
+
+def compare(case: Case, root: Path, size: Size) -> dict[str, Any]:
+    """Elastic against every fixed number of channels."""
+    rest = rest_of(case, root, size)
+    final, settling, elastic = rest.channels, rest.settling, rest.query
     rounds = in_turn(case, root, {final}, size)
     seconds_of = medians(rounds)
-    found = {
-        "vs_best": _against_best(rounds, final),
-        "settling": settling,
-        "reversals": max(reversals(way) for way in ways.values()),
-    }
+    found = {"vs_best": _against_best(rounds, final), "settling": settling, "reversals": rest.reversals}
     shown = ", ".join(f"{_shown(channels)}: {case.rows / seconds:,.0f}/s" for channels, seconds in seconds_of.items())
     print(f"  {case.name}. In turn: {shown}")
-    for region, way in ways.items():
+    for region, way in rest.ways.items():
         print(f"    {region}: {' → '.join(map(str, way))}")
     alone = elastic.of(final)
     print(
@@ -226,6 +247,53 @@ def compare(case: Case, root: Path, size: Size) -> dict[str, Any]:
     for region, decision in elastic.decisions:
         print(f"      {region}: {decision.describe()}", flush=True)
     return found
+
+
+def repeat(case: Case, root: Path, size: Size, runs: int) -> dict[str, Any]:
+    """Several elastic runs; after each the number it rested at and the best fixed one, alternately, in one query.
+
+    Which number is the best is found before, from all of them in turn, and holds for all runs: a run is compared with
+    what was chosen without it.
+    """
+    regions = len(Measured.regions_of(case, root))
+    before = medians(in_turn(case, root, {(1,) * regions}, size))
+    best = min(before, key=lambda channels: before[channels])
+    shown = ", ".join(f"{_shown(channels)}: {case.rows / seconds:,.0f}/s" for channels, seconds in before.items())
+    print(f"  {case.name}. Fixed, in turn: {shown}; the best is {_shown(best)}", flush=True)
+    shares, settlings, most = [], [], 0
+    for number in range(1, runs + 1):
+        rest = rest_of(case, root, size)
+        share = 1.0 if rest.channels == best else _alternately(case, root, rest.channels, best, size)
+        shares.append(share)
+        settlings.append(rest.settling)
+        most = max(most, rest.reversals)
+        print(
+            f"    run {number}: {'; '.join(' → '.join(map(str, way)) for way in rest.ways.values())}; settled in "
+            f"period {rest.settling}, {rest.reversals} reversals; {_shown(rest.channels)} channels do {share:.1%} of "
+            f"what {_shown(best)} do",
+            flush=True,
+        )
+    return {
+        "best_fixed": _shown(best),
+        "vs_best_median": round(statistics.median(shares), 3),
+        "vs_best_worst": round(min(shares), 3),
+        "vs_best": [round(share, 3) for share in shares],
+        "settling": settlings,
+        "reversals": most,
+    }
+
+
+def _alternately(case: Case, root: Path, mine: tuple[int, ...], best: tuple[int, ...], size: Size) -> float:
+    """How much faster or slower one number is than another, by epochs of both in turn."""
+    measured = Measured(case.make(), root, channels=mine[0])
+    for turn in range(2 * size.rounds):
+        channels = (mine, best)[turn % 2]
+        measured.rescale(channels)
+        wanted = size.epochs * (turn // 2 + 1)
+        measured.wait(lambda: len(measured.of(channels)) >= wanted, 240)  # noqa: B023 - used at once
+    share = statistics.median(measured.of(best)) / statistics.median(measured.of(mine))
+    measured.query.stop()
+    return share
 
 
 Round = dict[tuple[int, ...], list[float]]

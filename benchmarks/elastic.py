@@ -1,13 +1,14 @@
 """Elastic regions: as fast as the best fixed number of channels, found by themselves, and kept.
 
-    python -m benchmarks elastic [--quick | --mini] [--model-only] [--only CASE]
+    python -m benchmarks elastic [--quick | --mini] [--model-only] [--only CASE] [--runs N]
 
 On Spark (local[16]; two cores suffice, because work is emulated by sleeping)
     A region of one operator, with state per key or without, that takes a millisecond or four for a tuple: every fixed
     number of channels of 1, 2, 4, 8, 16 against elastic, which starts with one channel. Then the kernels of
     `examples/`, whose work is real, on 1 to 4 channels. Files are there beforehand, one an epoch, so regions are
     saturated (`_elastic_spark` says how they are compared). Then three loads that must be told apart: saturated;
-    under-loaded; a sink that is slow (congestion that is not the region's: no channels may be added).
+    under-loaded; a sink that is slow (congestion that is not the region's: no channels may be added). With `--runs`
+    each case runs elastically so many times, and where it rested is measured again beside the best fixed number.
 
 On the fluid model (`anabranch.papers.fluid.pipeline`), which Spark's clock would make a matter of hours
     SASO in 100 periods at constant load; the sine and the steps of the paper's Figures 13–16; congestion thresholds as
@@ -39,7 +40,7 @@ from anabranch.papers.fluid.saso_report import (
     STEP_LOAD,
     report,
 )
-from benchmarks._elastic_spark import FULL, MINI, QUICK, SLOTS, Case, Size, compare, kernel, signals, sleeping
+from benchmarks._elastic_spark import FULL, MINI, QUICK, SLOTS, Case, Size, compare, kernel, repeat, signals, sleeping
 from benchmarks._spark import spark_session
 
 SEEDS = 20
@@ -98,11 +99,7 @@ def on_spark(size: Size, only: str = "") -> dict[str, Any]:
         root = Path(scratch)
         with spark_session(SLOTS, root, {"spark.sql.session.timeZone": "UTC"}) as spark:
             session = ab.session(spark)
-            made: dict[str, Callable[[], Case]] = {
-                f"{kind} {cost * 1000:g}ms": partial(sleeping, session, root, kind, cost, size)
-                for kind, cost in size.kinds
-            }
-            made.update({name: partial(kernel, session, root, name, size) for name in size.kernels})
+            made = _cases(session, root, size)
             found = {name: compare(make(), root, size) for name, make in made.items() if only in name}
             told = signals(session, root, size) if not only else {}
     figures: dict[str, Any] = {
@@ -117,6 +114,27 @@ def on_spark(size: Size, only: str = "") -> dict[str, Any]:
     return figures
 
 
+def many_runs(size: Size, only: str, runs: int) -> dict[str, Any]:
+    """Every case elastically, so many times."""
+    with tempfile.TemporaryDirectory(prefix="anabranch-elastic-", ignore_cleanup_errors=True) as scratch:
+        root = Path(scratch)
+        with spark_session(SLOTS, root, {"spark.sql.session.timeZone": "UTC"}) as spark:
+            session = ab.session(spark)
+            return {
+                name: repeat(make(), root, size, runs)
+                for name, make in _cases(session, root, size).items()
+                if only in name
+            }
+
+
+def _cases(session: ab.Session, root: Path, size: Size) -> dict[str, Callable[[], Case]]:
+    made: dict[str, Callable[[], Case]] = {
+        f"{kind} {cost * 1000:g}ms": partial(sleeping, session, root, kind, cost, size) for kind, cost in size.kinds
+    }
+    made.update({name: partial(kernel, session, root, name, size) for name in size.kernels})
+    return made
+
+
 def main(arguments: list[str]) -> dict[str, Any]:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks elastic")
@@ -124,8 +142,11 @@ def main(arguments: list[str]) -> dict[str, Any]:
     parser.add_argument("--mini", action="store_true", help="hardly any tuples, one period, to see that it runs")
     parser.add_argument("--model-only", action="store_true", help="nothing on Spark")
     parser.add_argument("--only", default="", help="only cases on Spark whose name contains this, and no model")
+    parser.add_argument("--runs", type=int, help="elastic runs of every case on Spark, and no model")
     given = parser.parse_args(arguments)
     size = MINI if given.mini else QUICK if given.quick else FULL
+    if given.runs:
+        return many_runs(size, given.only, given.runs)
     if given.only:
         return on_spark(size, given.only)
     print("The fluid model, at most 32 channels\n")

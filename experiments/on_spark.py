@@ -85,16 +85,12 @@ def compare(case: Case, root: Path, quick: bool, policies: Mapping[str, str] = P
             region: (1, *(decision.channels for decision in run.decisions_of(region))) for region in run.regions
         }
         print(f"    {case.name}, {name}: {ways[name]}", flush=True)
-    rounds = in_turn(case, root, set(rests.values()) or {(1,) * _regions(case, root)}, QUICK if quick else SETTLED)
+    rounds = in_turn(
+        case, root, set(rests.values()) or {(1,) * len(Measured.regions_of(case, root))}, QUICK if quick else SETTLED
+    )
     found = Speeds(medians(rounds), rests, ways)
     print(f"    {case.name}: {found.fixed()}", flush=True)
     return found
-
-
-def _regions(case: Case, root: Path) -> int:
-    run = Measured(case.make(), root)
-    run.query.stop()
-    return len(run.regions)
 
 
 def _done(run: Measured, periods: int) -> Callable[[], bool]:
