@@ -14,7 +14,18 @@ from anabranch.control.elastic_options import ElasticOptions
 from anabranch.control.observation import Observation
 from anabranch.errors import ProgramError
 from anabranch.papers.fluid.shared_hosts import follow_shared, shared_hosts
-from anabranch.papers.fluid.traces import BOUNDS, RATE, Trace, always, bursts, families, follow, linear, reversals_of
+from anabranch.papers.fluid.traces import (
+    BOUNDS,
+    RATE,
+    Trace,
+    always,
+    bursts,
+    families,
+    follow,
+    linear,
+    reversals_of,
+    sine,
+)
 
 LOW, HIGH = 2000.0, 10_000.0
 
@@ -23,9 +34,10 @@ def resting(at: str) -> RestInBursts:
     return RestInBursts(DefaultPolicy(BOUNDS), at)
 
 
-@given(on=st.integers(1, 10), off=st.integers(2, 15), noise=st.sampled_from([0.0, 0.02, 0.05]), backlog=st.booleans())
+@given(on=st.integers(2, 10), off=st.integers(2, 15), noise=st.sampled_from([0.0, 0.02, 0.05]), backlog=st.booleans())
 @settings(max_examples=10, deadline=None)
 def test_it_rests_in_bursts(on: int, off: int, noise: float, backlog: bool) -> None:
+    """Bursts of two periods and more: a single period may be a wrong measurement."""
     trace = Trace("bursts", bursts(LOW, HIGH, on, off), linear(), noise, backlog=backlog, steady_from=None, periods=240)
     mean = (LOW * off + HIGH * on) / (on + off) / RATE
     late = follow(resting("mean"), trace, 1).channels[140:]
@@ -60,6 +72,13 @@ def test_what_waits_in_bursts_is_worked_off_in_the_pauses() -> None:
 def test_what_is_no_burst_is_left_to_the_policy(at: str, name: str) -> None:
     trace = next(trace for trace in families() if trace.name == name)
     assert follow(resting(at), trace, 3).channels == follow(DefaultPolicy(BOUNDS), trace, 3).channels
+
+
+@pytest.mark.parametrize("at", ["peak", "mean"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_slow_wave_is_no_burst_though_noise_takes_it_across_the_middle_more_than_once(at: str, seed: int) -> None:
+    trace = Trace("wave", sine(5000, 2500, 100), linear(), noise=0.05, steady_from=None)
+    assert follow(resting(at), trace, seed).channels == follow(DefaultPolicy(BOUNDS), trace, seed).channels
 
 
 def test_a_load_that_stays_high_is_no_burst_any_more() -> None:

@@ -16,7 +16,6 @@ overloaded: of these the policy decides.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from anabranch.control.bounds import Bounds
@@ -30,6 +29,7 @@ PERIODS_MIN = 12  # fewer say nothing about bursts
 BURSTS_MIN = 2
 BURST_RATIO = 2.0  # between high and low load; less is noise…
 ERRORS_PER_RATIO = 10.0  # …and where measurements are off by more, so is what is more than noise
+BETWEEN_SHARE = 0.25  # of the way from one to the other is still the same load
 EDGE_SHARE = 0.05  # of the periods, which say what high and low are: single ones may be off
 UTILISATION = 0.85  # of the channels, by the load they rest at: what is left works backlogs off
 SAME_SHARE = 0.15  # a number this close to the one there is changes nothing
@@ -110,10 +110,19 @@ class RestInBursts:
         return loads[edge], loads[-1 - edge]
 
     def _falls(self) -> list[int]:
-        """Where in the window a high load has become low again."""
-        middle = sum(self._edges()) / 2
-        high = [period.load > middle for period in self._recent]
-        return [at for at, (before, after) in enumerate(pairwise(high), 1) if before and not after]
+        """Where in the window a high load has become low again.
+
+        What lies between is neither: a load that falls slowly crosses the middle more than once, with its noise.
+        """
+        low, high = self._edges()
+        falls, was_high = [], False
+        for at, period in enumerate(self._recent):
+            if period.load >= high - BETWEEN_SHARE * (high - low):
+                was_high = True
+            elif was_high and period.load <= low + BETWEEN_SHARE * (high - low):
+                falls.append(at)
+                was_high = False
+        return falls
 
     def _mean(self) -> float:
         """The mean load, of whole bursts with their pauses: of anything else it would swing with them."""
