@@ -32,6 +32,7 @@ COUNTS = (1, 2, 4, 8)
 POLICIES = {"paper": "paper", "ours": "default"}
 PERIOD = "2 epochs"
 PERIODS_MAX = 10
+WARM_EPOCHS, WARM_ROWS = 6, 20
 SETTLED = Size((), (), rounds=3, epochs=1)
 QUICK = Size((), (), rounds=2, epochs=1)
 Channels = tuple[int, ...]
@@ -134,12 +135,13 @@ class Followed:
 def follow(
     session: ab.Session, root: Path, curve: Curve, policy: str, *, cost_s: float, seconds: float, most: int
 ) -> Followed:
-    """Put tuples as the curve says, twice a second, and let a controller work them off. They are stored, not lost.
+    """Put tuples as the curve says, ten times a second, and let a controller work them off. They are stored, not lost.
 
-    How many files an epoch takes is the product's to find out, as it is by default.
+    How many files an epoch takes is the product's to find out, as it is by default: from a few small epochs, before the
+    load begins. One epoch of all that came while nothing was known would be as long as a tenth of the curve.
     """
     source = Files(Path(tempfile.mkdtemp(dir=root)) / "in")
-    source.put(1, 10)
+    source.put(1, WARM_ROWS)
     stream = _worked(session, source, "stateful", cost_s, at_once=None)
     ended: list[tuple[float, int, int]] = []
     writer = stream.writeStream.format("noop").trigger(processingTime="1 second")
@@ -152,8 +154,10 @@ def follow(
             ended.append((time.monotonic(), event.progress["rows_in"], event.progress["channels"][name]))
 
     query.addListener(note)
-    while not ended:
-        time.sleep(0.05)
+    for number in range(1, WARM_EPOCHS + 1):
+        while len(ended) < number:
+            time.sleep(0.05)
+        source.put(1, WARM_ROWS)
     ended.clear()
     started = time.monotonic()
     feeder = threading.Thread(target=_feed, args=(source, curve, started, seconds))
@@ -171,7 +175,7 @@ def follow(
 
 
 def _feed(source: Files, curve: Curve, started: float, seconds: float) -> None:
-    step = 0.5
+    step = 0.1
     for number in range(int(seconds / step)):
         time.sleep(max(0.0, started + number * step - time.monotonic()))
         source.put(1, max(1, round(curve(number * step) * step)))
