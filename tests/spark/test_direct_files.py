@@ -5,6 +5,7 @@ import decimal
 import os
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ from anabranch.engine.worker.file_pieces import ListedFile, cut, dealt, examined
 from anabranch.engine.worker.needed_columns import everything
 from anabranch.program.ddl import to_ddl
 from anabranch.program.schema import Schema
+from anabranch.spark.spark_job import _split_files
 from tests.programs import exact
 
 pytestmark = pytest.mark.spark
@@ -282,3 +284,11 @@ def test_what_is_more_than_plain_files_is_read_by_spark(spark, tmp_path):
         found, progress = run(ab.session(spark).read(dataframe))
         assert [tuple(row) for row in found] == [(1, 3), (2, 3)][-len(found) :]
         assert reason in progress[0]["read_by_spark"]
+
+
+def test_tasks_of_files_read_what_spark_gives_them_to_the_end():
+    """Spark ends a Python worker that did not, and the channel's task on that executor then waits for a new one."""
+    given = iter([pa.RecordBatch.from_pydict({"id": [0]})])
+    nothing = SimpleNamespace(rows_of_files=lambda pieces, number: iter(()))
+    assert list(_split_files(nothing, [[]], given, 0)) == []
+    assert next(given, None) is None

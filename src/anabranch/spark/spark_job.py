@@ -129,6 +129,8 @@ def _split_files(
     task: SplitTask, read: Sequence[Sequence[FilePiece]], batches: Iterator[pa.RecordBatch], number: int
 ) -> Iterator[pa.RecordBatch]:
     """The task of a partition of a DataFrame that only counts."""
+    for _ in batches:
+        pass  # read to its end: otherwise Spark would not keep the worker, and the executor's next task begin a new one
     return batches_of(task.rows_of_files(read[number], number))
 
 
