@@ -19,6 +19,11 @@ from tests.programs import exact
 COLUMNS = (
     "a long, b double, s string, n struct<x: long, y: string, z: array<long>, w: struct<v: double>>, l array<long>"
 )
+FLAT_AND_NESTED = (
+    *COLUMNS.split(", ")[:3],
+    COLUMNS[COLUMNS.index("n struct") : COLUMNS.index(", l ")],
+    "l array<long>",
+)
 KINDS = ("long", "double", "string", "boolean", "array<long>", "struct<x: long>")
 FUNCTIONS = int(os.environ.get("ANABRANCH_FUNCTIONS", 400))
 
@@ -88,6 +93,14 @@ class Writer:
         columns = None if self._chance.random() < 0.3 else ", ".join(f"c{at} {k}" for at, k in enumerate(kinds))
         if columns is None:
             made = self.test(2)
+        elif self._chance.random() < 0.2:
+            columns = COLUMNS if self._chance.random() < 0.8 else ", ".join(reversed(FLAT_AND_NESTED))
+            named = self._chance.sample([("a", "long"), ("b", "double"), ("s", "string")], self._chance.randint(0, 3))
+            made = "t.but(" + ", ".join(f"{name}={self.expression(kind)}" for name, kind in named) + ")"
+        elif self._chance.random() < 0.4:
+            pairs = [f'"c{at}": {self.expression(kind)}' for at, kind in enumerate(kinds)]
+            self._chance.shuffle(pairs)
+            made = "{" + ", ".join(pairs) + "}"
         else:
             made = "(" + "".join(f"{self.expression(kind)}, " for kind in kinds) + ")"
         if self._chance.random() < 0.5:
@@ -249,6 +262,47 @@ def test_what_is_only_passed_on_is_not_looked_at():
     ]
 
 
+def changed(t):
+    return t.but(s=t.s * 2, a=t.n["x"])
+
+
+def named(t):
+    if t.a > 2:
+        return {"y": t.s, "x": t.a}
+    return {"y": None, "x": 0}
+
+
+def test_what_is_written_out_in_other_forms_is_seen_through():
+    source = ab.from_rows([], COLUMNS)
+    found = over_columns(changed, source.schema, source.schema)
+    assert found is not None and found.computed == (2,)
+    assert {at: (read.column, read.path) for at, read in found.copied.items()} == {
+        0: (3, ("x",)),
+        1: (1, ()),
+        3: (3, ()),
+        4: (4, ()),
+    }
+    other = over_columns(named, source.schema, Schema.of("x long, y string"))
+    assert other is not None and other.computed == (1, 0)
+
+
+class Adding:
+    """Has a name that its class spells otherwise."""
+
+    def __init__(self) -> None:
+        self.__more = 5
+
+    def function(self):
+        return lambda t: (t.a + self.__more,)
+
+
+def test_a_name_that_is_private_to_a_class_is_found():
+    source = ab.from_rows([], COLUMNS)
+    stream = source.map(Adding().function(), schema="c long")
+    arrays = [pa.array([2]), *(pa.nulls(1, kind) for kind in source.schema.arrow.types[1:])]
+    assert outcome(stream, ColumnBatch(source.schema, [0], arrays))[2] == exact([stream.schema.row_class((7,))])
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -260,6 +314,11 @@ def test_what_is_only_passed_on_is_not_looked_at():
         lambda *t: (t.a,),
         lambda t, *, u: (t.a,),
         lambda t: {"a": t.a},
+        lambda t: {"c": t.a, "c": t.b},  # noqa: F601
+        lambda t: {"c": t.a, **t.n},
+        lambda t: {t.s: t.a},
+        lambda t: t.but(c=t.a),
+        lambda t: t.but(a=t.a),
         len,
     ],
 )

@@ -130,6 +130,39 @@ def test_the_author_may_declare_it():
     assert keyed(BehindADescriptor).plan().operators[-1].model.unfollowed
 
 
+class Reminders(ab.Operator):
+    """Does with timers what can be done with them."""
+
+    known: list = ab.state(factory=list)
+
+    def process(self, t):
+        if t.at not in self.timers.pending and (self.timers.now or t.at) < t.at:
+            self.timers.at(t.at)
+            self.timers.after(3)
+        self.timers.cancel(t.at)
+        self.known.append(t.x)
+
+    def on_timer(self, time):
+        yield len(self.known), time.second
+
+
+class ByADescriptor(Reminders):
+    """Sets timers by what all keys share."""
+
+    def process(self, t):
+        self.timers.at(_holder.total)
+
+
+def test_timers_are_followed_and_what_they_are_given_is_not_believed():
+    def unfollowed(operator):
+        timed = ab.from_rows([], f"{SCHEMA}, at timestamp").event_time("at")
+        stream = timed.process(operator(), by="k", schema="x long, n long")
+        return stream.plan().layout.steps[-1].node.unfollowed
+
+    assert unfollowed(Reminders) == ""
+    assert "a value of unknown type" in unfollowed(ByADescriptor)
+
+
 def test_the_watch_can_be_switched_off():
     assert parallel([keyed(BehindADescriptor)]).error
     assert not parallel([keyed(BehindADescriptor)], watch="off").error

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from anabranch.api.session import from_epochs
 from anabranch.errors import ProgramError
+from anabranch.program.event_time import BEGINNING, END, LeastWatermark
 from anabranch.testing import ParallelRun, run_parallel
 from tests.event_time.timed_programs import COLUMNS, STEPS, build, cuts, rows, windows
 
@@ -49,6 +50,29 @@ def test_streams_that_meet_have_the_least_watermark_of_those_that_are_not_idle(d
     clocks = sorted(clocks)
     found = run_parallel(stream, channels=channels, seed=seed, clocks_ms=clocks)
     assert found == stream.run_sequential(clocks_ms=clocks)
+
+
+_levels = st.integers(-3, 9) | st.sampled_from([BEGINNING, END])
+
+
+@settings(max_examples=4 * EXAMPLES, deadline=None)
+@given(
+    known=st.dictionaries(st.sampled_from("abc"), st.none() | _levels),
+    idle=st.sets(st.sampled_from("abc")),
+    begun=_levels,
+    events=st.lists(st.tuples(st.integers(0, 4), _levels), max_size=12),
+)
+def test_many_values_at_once_are_taken_as_one_after_the_other(known, idle, begun, events):
+    values = {name: value for name, value in known.items() if value is not None}
+    one, other = (LeastWatermark(known, values, idle, begun) for _ in range(2))
+    names = [([*known] * 5)[number] if number and known else "" for number, _ in events]
+    expected = []
+    for name, (_, value) in zip(names, events, strict=True):
+        told = one.take(name, value) if name else one.advance()
+        expected.append((told, one.value))
+    told, highest = other.take_all(names, [value for _, value in events])
+    assert list(zip(told.tolist(), highest.tolist(), strict=True)) == expected
+    assert vars(other) == vars(one)
 
 
 @settings(max_examples=EXAMPLES // 3, deadline=None, print_blob=True)

@@ -25,6 +25,8 @@ END = 2**62
 """The watermark of a stream that has ended: above every time."""
 LAST = 2**61
 """The last time there may be; the first is -LAST."""
+_UNHEARD = 2**63 - 1
+"""In place of the value of what is idle."""
 _LONGEST = 2**60
 """Durations are below this, so that a window of any time, or a watermark, is between the two ends."""
 
@@ -204,6 +206,32 @@ class LeastWatermark:
         self._idle.discard(name)
         self._values[name] = max(value, self._values[name])
         return self.advance() or was_idle
+
+    def take_all(self, names: Sequence[str], values: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """The same for many, one after the other (of no name: `advance`): what each says, and how high it is then."""
+        places = {name: at for at, name in enumerate(self._values)}
+        named = np.array([places.get(name, -1) for name in names], dtype=np.int64)
+        given = np.array(values, dtype=np.int64)
+        was_idle = len(self._idle) == len(self._values)
+        least = np.full(len(named), _UNHEARD)
+        for name, at in places.items():
+            mine = named == at
+            high = np.maximum.accumulate(np.where(mine, given, self._values[name]))
+            high = np.maximum(high, self._values[name])
+            if mine.any():
+                self._values[name] = int(high[-1])
+            if name in self._idle:
+                heard = np.logical_or.accumulate(mine)
+                high = np.where(heard, high, _UNHEARD)
+                self._idle -= {name} if mine.any() else set()
+            least = np.minimum(least, high)
+        highest = np.maximum.accumulate(np.maximum(np.where(least == _UNHEARD, BEGINNING, least), self.value))
+        told = highest > np.concatenate([[self.value], highest[:-1]])[: len(highest)]
+        if was_idle and (named >= 0).any():
+            told[int(np.argmax(named >= 0))] = True
+        if len(highest):
+            self.value = int(highest[-1])
+        return told, highest
 
 
 def idle_watermarks(read: Iterable[tuple[str, Collection[str]]], idle: Collection[str]) -> frozenset[str]:

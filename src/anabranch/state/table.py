@@ -108,11 +108,9 @@ class Table:
             return None
         parts: dict[str, list[pa.Array]] = {name: [] for name in forms}
         at = np.full(len(keys), -1, dtype=np.int64)
-        wanted: list[int] = []
-        mine: list[int] = []
+        is_live = np.fromiter(map(self.live.__contains__, keys), bool, len(keys)) if self.live else at >= 0
+        wanted, mine = np.flatnonzero(~is_live).tolist(), np.flatnonzero(is_live).tolist()
         count = 0
-        for place, key in enumerate(keys):
-            (mine if key in self.live else wanted).append(place)
         try:
             if mine:
                 states = [self.instances.values(self.live[keys[place]]) for place in mine]
@@ -133,13 +131,14 @@ class Table:
                     count += len(here)
                     wanted = [place for place in wanted if at[place] < 0]
             moved = at >= 0
-            searched = [keys[place] for place in wanted]
+            searched = keys if len(wanted) == len(keys) else [keys[place] for place in wanted]
             for number, places, found in self._located(searched) if searched and self.segments else ():
+                here = [searched[place] for place in places.tolist()]
                 for name, form in forms.items():
-                    parts[name].append(self._array(number, name, found, [searched[place] for place in places], form))
-                at[np.array(wanted)[places]] = np.arange(count, count + len(places))
-                count += len(places)
-                self._stored.update(searched[place] for place in places.tolist())
+                    parts[name].append(self._array(number, name, found, here, form))
+                at[np.array(wanted)[places]] = np.arange(count, count + len(here))
+                count += len(here)
+                self._stored.update(here)
         except UnfitError:
             return None
         self._stored.update(keys[place] for place in mine if keys[place] in self._loaded)

@@ -1,4 +1,4 @@
-"""Built-in functions that reach attributes, classes or the outside: getattr, type, super, print."""
+"""Functions the interpreter handles itself: getattr, type, super, print, which reach further; and what timers ask."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from anabranch.compiler.reading.values import (
     NOTHING,
     Callback,
     Iterator,
+    NoneType,
     Plain,
     SuperProxy,
     Value,
@@ -30,6 +31,7 @@ from anabranch.compiler.reading.values import (
     join_all,
     scalar,
 )
+from anabranch.operators.epoch_context import Moment, moment
 
 
 def _call_getattr(reading: Reading, arguments: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
@@ -138,6 +140,15 @@ def _call_delattr(reading: Reading, arguments: list[Value], keywords: dict[str, 
     return reading.unknown(node, "deletes an attribute whose name is not known")
 
 
+def _call_moment(reading: Reading, arguments: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """What timers ask how far time has come: whoever calls the operator sets it, the same on one thread and many."""
+    made = make_object(reading, node, frozenset({Moment}), NOTHING, "moment")
+    kinds = {"reached": frozenset({int}), "fired": frozenset({int, NoneType}), "asked": frozenset({int})}
+    for name, types in kinds.items():
+        assign_attribute(reading, made, name, Value(types=types), node)
+    return made
+
+
 _Special = Callable[[Reading, list[Value], dict[str, Value], ast.AST], Value]
 #: Functions the interpreter handles itself, by identity.
 SPECIAL: Mapping[int, tuple[Any, _Special]] = {
@@ -155,5 +166,6 @@ SPECIAL: Mapping[int, tuple[Any, _Special]] = {
         (iter, _call_iter),
         (repr, _call_repr),
         (format, _call_format),
+        (moment, _call_moment),
     )
 }

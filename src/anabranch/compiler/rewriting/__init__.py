@@ -11,4 +11,5 @@ equal_calls.py     functions that only compute, so that equal values need one ca
 number_tests.py    predicates that compare whole numbers, over whole columns
 keyed_reads.py     which columns keyed operators read
 tuple_reads.py     which columns a method reads of its tuple
+column_arguments.py   methods and functions that are called with these columns, not with a tuple
 """

@@ -1,4 +1,4 @@
-"""A keyed operator's method over columns, without an object per tuple or a generator per call.
+"""A keyed operator's method, or a generator function, over columns: no object per tuple, no generator per call.
 
     def process(self, t):                        def process(_position, self, _c0, _c1, _c2):
         self.pv += t.price * t.volume                self.pv += _c1 * _c2
@@ -41,8 +41,8 @@ class Inlined:
     ----------
     make : callable
         Takes (appends of the output columns…, append of the position, unpack) and gives a function of (position,
-        instance, the input columns that are read…) that returns nothing. ``unpack`` makes the values of a tuple from
-        whatever a ``yield`` gives that is not seen through here.
+        instance if there is one, the input columns that are read…) that returns nothing. ``unpack`` makes the values
+        of a tuple from whatever a ``yield`` gives that is not seen through here.
     reads : tuple of int
         The input columns that are read.
     source : str
@@ -55,7 +55,7 @@ class Inlined:
 
 
 def inlined(function: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]) -> Inlined | None:
-    """The rewritten method ``(self, t)``, or None if the method must be called as it is."""
+    """The rewritten method ``(self, t)``, or function ``(t)``, or None if it must be called as it is."""
     if not isinstance(function, types.FunctionType) or not inspect.isgeneratorfunction(function):
         return None
     if function.__closure__ or hasattr(function, "__wrapped__") or function.__defaults__ or function.__kwdefaults__:
@@ -96,18 +96,20 @@ def _build(
     definition = _definition(function)
     arguments = definition.args
     names = [argument.arg for argument in arguments.args]
-    if len(names) != 2 or arguments.vararg or arguments.kwarg or arguments.kwonlyargs or definition.decorator_list:
-        raise _CannotInlineError("its parameters are not (self, t)")
+    if not 1 <= len(names) <= 2 or arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
+        raise _CannotInlineError("its parameters are not (self, t), or (t)")
+    if definition.decorator_list:
+        raise _CannotInlineError("it is decorated")
     for node in ast.walk(definition):
         taken = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
         if taken.startswith(_PREFIX) or taken in FRAME_NAMES or isinstance(node, (ast.Global, ast.Nonlocal)):
             raise _CannotInlineError("it may look at its own frame, or has a name of ours")
         if any(name in names or name.startswith(_PREFIX) for name in names_bound(node)):
             raise _CannotInlineError("it binds the name of the tuple, of self, or one of ours anew")
-    rewriter = _Rewriter(names[0], names[1], list(inputs), list(outputs))
+    rewriter = _Rewriter("".join(names[:-1]), names[-1], list(inputs), list(outputs))
     body = _without_stop(rewriter.body(definition.body))
     reads = tuple(sorted(rewriter.reads))
-    parameters = [_PREFIX + "position", names[0], *(f"{_PREFIX}c{at}" for at in reads)]
+    parameters = [_PREFIX + "position", *names[:-1], *(f"{_PREFIX}c{at}" for at in reads)]
     appends = [*(f"{_PREFIX}o{at}" for at in range(len(outputs))), _PREFIX + "place", _PREFIX + "unpack"]
     # Not by their plain names, which the user's globals may give another meaning.
     errors = [f"{_PREFIX}StopIteration", f"{_PREFIX}RuntimeError"]
@@ -139,6 +141,16 @@ def names_bound(node: ast.AST) -> list[str]:
         case ast.alias(name=name, asname=given):
             return [given or name.split(".")[0]]
     return []
+
+
+def has_private_names(tree: ast.AST) -> bool:
+    """Whether there are names that Python spells otherwise within a class: code taken out of it would miss them."""
+    for node in ast.walk(tree):
+        own = [getattr(node, field, None) for field in ("id", "attr", "arg", "name")]
+        names = [name for name in own if isinstance(name, str)] + names_bound(node)
+        if any(name.startswith("__") and not name.endswith("__") for name in names):
+            return True
+    return False
 
 
 def _without_stop(body: list[ast.stmt]) -> list[ast.stmt]:

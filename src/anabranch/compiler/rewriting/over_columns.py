@@ -1,6 +1,7 @@
 """A function of a tuple as a function of the columns it reads.
 
     lambda t: (t.key, t.price * 2, t.bid["auction"])    ──►    columns 0 and 2 pass, and  lambda _c0: _c0 * 2
+    lambda t: t.but(price=t.price * 2)                  ──►    all others pass, and  lambda _c0: _c0 * 2
 
 A stateless function that uses its tuple only by column need not be given one: what it does not read is never made into
 Python values, what it only passes on stays as it is, and no object is made per tuple. The expression is the user's own,
@@ -8,7 +9,7 @@ compiled with its file and lines, with the user's globals and closure.
 
 Only functions where that is sure to mean the same are rewritten: one parameter without a default, used by nothing but
 ``t.column``, ``t["column"]`` or ``t[0]``, whose body is an expression or ends in returns, with the source that was
-compiled at hand.
+compiled at hand. What they return is written out: a tuple, a dict with names that are texts, or ``t.but(…)``.
 
 **Fields of structs** (``t.bid["price"]``) are read as columns of their own where no struct of the batch is null, since
 then the subscript cannot raise; and whether a value is null (``t.bid is not None``) is asked of the column. Fields that
@@ -29,7 +30,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.compiler.rewriting.equal_calls import OWN_PREFIX, EqualCalls, equal_calls
-from anabranch.compiler.rewriting.inline import FRAME_NAMES, names_bound, shown
+from anabranch.compiler.rewriting.inline import FRAME_NAMES, has_private_names, names_bound, shown
 from anabranch.program.calling import kept
 from anabranch.program.schema import Schema
 from anabranch.program.source_code import NoSource, tree_of
@@ -162,6 +163,7 @@ class _Rewriter(ast.NodeTransformer):
         self._row = ""
         self._further: list[str] = []  # parameters that have defaults
         self._truths: list[ast.IfExp] = []  # what the function answers, if it says whether a tuple is kept
+        self._given: tuple[int, ...] = ()  # the columns of the output that are computed, as they come
 
     def rewritten(self) -> ColumnCode:
         found = tree_of(self._function)
@@ -206,6 +208,8 @@ class _Rewriter(ast.NodeTransformer):
         return ColumnCode(code, tuple(self._reads), copied, computed, source, equal)
 
     def _check(self, tree: ast.AST) -> None:
+        if has_private_names(tree):
+            raise _CannotRewriteError("it has names that its class spells otherwise")
         for node in ast.walk(tree):
             if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.ClassDef)):
                 raise _CannotRewriteError(f"it has a {type(node).__name__}")
@@ -233,12 +237,11 @@ class _Rewriter(ast.NodeTransformer):
     def _computed(self, copied: dict[int, Read]) -> tuple[int, ...]:
         if self._outputs is None:
             return ()
-        computed = tuple(at for at in range(len(self._outputs)) if at not in copied)
-        for at in computed:
+        for at in self._given:
             kind = self._outputs.field(at).type
             if pa.types.is_nested(kind) or pa.types.is_binary(kind):
                 raise _CannotRewriteError("what it makes can change, and must be copied at once")
-        return computed
+        return self._given
 
     def _made(self, value: ast.expr) -> tuple[dict[int, Read], ast.expr | None]:
         """What is copied, and an expression for the rest."""
@@ -247,18 +250,24 @@ class _Rewriter(ast.NodeTransformer):
         fields = self._fields_of(value)
         if fields is not None:
             return fields, None
-        elements = self._elements(value)
         copied: dict[int, Read] = {}
-        rest: list[ast.expr] = []
-        for at, element in enumerate(elements):
+        rest: list[tuple[int, ast.expr]] = []
+        for at, element in self._elements(value):
             read = self._read_of(element)
             if read is not None and not read.is_null and self._type_of(read) == self._outputs.field(at).type:
                 copied[at] = read
             else:
-                rest.append(self.visit(element))
-        if not rest:
-            return copied, None
-        return copied, rest[0] if len(rest) == 1 else ast.Tuple(rest, ast.Load())
+                rest.append((at, self.visit(element)))
+        return copied, self._together(rest) if rest else None
+
+    def _together(self, elements: Sequence[tuple[int, ast.expr]]) -> ast.expr:
+        """The values of columns, as they are returned: evaluated in the user's order."""
+        given = tuple(at for at, _ in elements)
+        if self._given not in ((), given):
+            raise _CannotRewriteError("it returns columns in one order here, in another there")
+        self._given = given
+        values = [value for _, value in elements]
+        return values[0] if len(values) == 1 else ast.Tuple(values, ast.Load())
 
     def _fields_of(self, value: ast.expr) -> dict[int, Read] | None:
         """A struct that is given as the tuple: its fields are the columns, by name."""
@@ -273,17 +282,43 @@ class _Rewriter(ast.NodeTransformer):
             return None
         return {at: Read(read.column, (*read.path, field.name)) for at, field in enumerate(self._outputs)}
 
-    def _elements(self, value: ast.expr | None) -> list[ast.expr]:
+    def _elements(self, value: ast.expr | None) -> list[tuple[int, ast.expr]]:
+        """The columns of what is returned, in the order in which they are computed."""
         assert self._outputs is not None
         if self._is_value:
             if value is None:
                 raise _CannotRewriteError("it gives nothing")
-            return [value]
-        if not isinstance(value, ast.Tuple) or any(isinstance(each, ast.Starred) for each in value.elts):
-            raise _CannotRewriteError("it is not seen which columns it gives")
-        if len(value.elts) != len(self._outputs):
-            raise _CannotRewriteError("a tuple of the wrong length: the call tells it better")
-        return value.elts
+            return [(0, value)]
+        names = self._outputs.names
+        match value:
+            case ast.Tuple(elts=elements) if not any(isinstance(each, ast.Starred) for each in elements):
+                if len(elements) != len(names):
+                    raise _CannotRewriteError("a tuple of the wrong length: the call tells it better")
+                return list(enumerate(elements))
+            case ast.Dict(keys=keys, values=values):
+                given = [each.value if isinstance(each, ast.Constant) else None for each in keys]
+                if sorted(map(str, given)) != sorted(names) or not all(isinstance(each, str) for each in given):
+                    raise _CannotRewriteError("a dict with other names: the call tells it better")
+                return [(names.index(str(name)), each) for name, each in zip(given, values, strict=True)]
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="but"), args=[]) if name == self._row:
+                return self._changed(value)
+        raise _CannotRewriteError("it is not seen which columns it gives")
+
+    def _changed(self, call: ast.Call) -> list[tuple[int, ast.expr]]:
+        """What ``t.but(…)`` gives: what is named, then the others as they are."""
+        assert self._outputs is not None
+        names, inputs = self._outputs.names, self._inputs.names
+        given = [each.arg for each in call.keywords]
+        if sorted(names) != sorted(inputs) or "but" in inputs or any(name not in inputs for name in given):
+            raise _CannotRewriteError(
+                "it changes columns that are not there, or gives others: the call tells it better"
+            )
+        found = [(names.index(str(each.arg)), each.value) for each in call.keywords]
+        for at, name in enumerate(names):
+            if name not in given:
+                column = ast.Subscript(ast.Name(self._row, ast.Load()), ast.Constant(inputs.index(name)), ast.Load())
+                found.append((at, ast.copy_location(column, call)))
+        return found
 
     def _truth(self, value: ast.expr) -> ast.expr:
         """What `if` makes of a value, asked where the function is called."""
@@ -295,8 +330,7 @@ class _Rewriter(ast.NodeTransformer):
         if self._outputs is None:
             value = self._truth(self.visit(node.value) if node.value is not None else ast.Constant(None))
         else:
-            elements = [self.visit(each) for each in self._elements(node.value)]
-            value = elements[0] if len(elements) == 1 else ast.Tuple(elements, ast.Load())
+            value = self._together([(at, self.visit(each)) for at, each in self._elements(node.value)])
         return ast.copy_location(ast.Return(value), node)
 
     # -- the tuple ------------------------------------------------------------------------------------------

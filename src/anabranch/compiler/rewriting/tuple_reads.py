@@ -1,4 +1,4 @@
-"""Which columns of its tuple a method reads, where that can be seen.
+"""Which columns of its tuple a method, or a function, reads, where that can be seen.
 
     def process(self, t):
         if self.best is None or t.price > self.best[1]:        reads seller and price
@@ -23,45 +23,49 @@ _OF_FRAMES = {"_getframe", "currentframe", "f_locals"}
 
 
 def tuple_reads(function: Callable[..., Any], inputs: Sequence[str]) -> frozenset[int] | None:
-    """The columns that a method ``(self, t)`` reads; None: perhaps all."""
+    """The columns that a method ``(self, t)``, or a function ``(t)``, reads; None: perhaps all."""
     if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
         return None
     if function.__defaults__ or function.__kwdefaults__ or function.__name__ != function.__code__.co_name:
         return None
-    return _reads(_Method(function), tuple(inputs))
+    return _reads(FunctionCode(function), tuple(inputs))
 
 
-class _Method:
-    """A method by its code: a task is made for every channel of every epoch, and its methods are the same each time."""
+class FunctionCode:
+    """A function by its code: a task is made for every channel of every epoch, with the same functions each time."""
 
     def __init__(self, function: types.FunctionType) -> None:
         self.function = function
         self._is = function.__code__, function.__code__.co_filename
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Method) and self._is == other._is
+        return isinstance(other, FunctionCode) and self._is == other._is
 
     def __hash__(self) -> int:
         return hash(self._is)
 
 
 @functools.lru_cache(maxsize=256)
-def _reads(method: _Method, inputs: tuple[str, ...]) -> frozenset[int] | None:
+def _reads(method: FunctionCode, inputs: tuple[str, ...]) -> frozenset[int] | None:
     definition = tree_of(method.function)
-    if not isinstance(definition, ast.FunctionDef) or definition.decorator_list:
+    if isinstance(definition, ast.FunctionDef):
+        if definition.decorator_list:
+            return None
+    elif not isinstance(definition, ast.Lambda):
         return None
     arguments = definition.args
-    if len(arguments.posonlyargs + arguments.args) != 2 or arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
+    named = [each.arg for each in arguments.posonlyargs + arguments.args]
+    if not 1 <= len(named) <= 2 or arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
         return None
-    row = (arguments.posonlyargs + arguments.args)[1].arg
+    row = named[-1]
     found: set[int] = set()
     seen = used = 0
     for node in ast.walk(definition):
         match node:
             case ast.Attribute(value=ast.Name(id=name), attr=column) if name == row:
-                place = _place(column, inputs)
+                place = place_of(column, inputs)
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=column)) if name == row:
-                place = _place(column, inputs)
+                place = place_of(column, inputs)
             case ast.Name(id=name) if name == row:
                 used += 1
                 continue
@@ -76,7 +80,7 @@ def _reads(method: _Method, inputs: tuple[str, ...]) -> frozenset[int] | None:
     return frozenset(found) if seen == used else None
 
 
-def _place(column: object, inputs: tuple[str, ...]) -> int | None:
+def place_of(column: object, inputs: tuple[str, ...]) -> int | None:
     """The place of what is read by name or place; None: it is no column, or what a tuple has beside its columns."""
     if isinstance(column, str):
         return inputs.index(column) if column in inputs and not column.startswith("_") else None

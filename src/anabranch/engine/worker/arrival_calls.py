@@ -13,8 +13,9 @@ import numpy as np
 
 from anabranch.compiler.layout.stages import Step
 from anabranch.engine.worker.advances import EventTimes
+from anabranch.engine.worker.batch import Batch, ColumnBatch
 from anabranch.engine.worker.batches import BatchSteps, Keeper, StateTable, keys_of
-from anabranch.engine.worker.clock_columns import clock_columns
+from anabranch.engine.worker.clock_columns import ClosedByClock, clock_columns
 from anabranch.engine.worker.samples import PUNCTUATION, TICK
 from anabranch.engine.worker.sampling import StepSampler
 from anabranch.engine.worker.stage_flow import Arrival, Flow
@@ -66,6 +67,7 @@ class ArrivalCalls:
         self._positions: list[int] = []
         takes_columns = "windows" in columns and sampler is None and broadcast is None
         self._windows = clock_columns(step.node, table, epoch) if takes_columns else None
+        self._at_once: ClosedByClock | None = None  # what these give, if they are closed
         self._opened: list[tuple[int, ...]] = []  # since when the key waited, for what a punctuation made
         self._outputs: list[Any] = []
 
@@ -80,16 +82,18 @@ class ArrivalCalls:
         first = min((batch.positions[0] for batch in batches if len(batch)), default=0)
         if self._windows is None or len(batches) != 1 or len(arrival.marks) or (arrival.tick or 0) > first:
             return None
-        if not self._windows.prepare(batches[0]):
-            return None
         begun = self._watch.clock() if self._watch is not None else 0.0
+        can_fold = self._windows.prepare(batches[0])
         if arrival.tick is not None:
-            due = self._windows.due(self._clock_ms)
-            live = self._table.load(set(due))
-            width = len(arrival.trails) + 1
-            waiting = {key: (*live[key].opened, *(0,) * width)[:width] for key in due}
-            self._call_waiting(arrival, arrival.tick, waiting, _Rows([]), live)
-        if self._windows.fold(arrival.trails) is None:
+            due, width = self._windows.due(self._clock_ms), len(arrival.trails) + 1
+            self._at_once = self._windows.close(due, width) if due else None
+            if due and self._at_once is None:
+                live = self._table.load(set(due))
+                waiting = {key: (*live[key].opened, *(0,) * width)[:width] for key in due}
+                self._call_waiting(arrival, arrival.tick, waiting, _Rows([]), live)
+        if not len(batches[0]):
+            return True
+        if not can_fold or self._windows.fold(arrival.trails) is None:
             return False
         if self._watch is not None:  # each tuple has its share
             some = batches[0].part(0, timed_rows(len(batches[0])))
@@ -144,13 +148,19 @@ class ArrivalCalls:
     def flow(self, arrival: Arrival) -> Flow:
         """What the calls emitted."""
         width = len(arrival.trails)
+        batch: Batch
+        if self._at_once is not None:  # when the clock ticks, and tuples give nothing
+            self._positions = [arrival.tick or 0] * len(self._at_once.opened)
+            batch = ColumnBatch(self._node.schema, self._positions, self._at_once.columns)
+        else:
+            batch = BatchSteps({}, self._epoch).checked(self._node, self._positions, self._outputs, self._rows)
         positions = np.array(self._positions, dtype=np.int64)
-        batch = BatchSteps({}, self._epoch).checked(self._node, self._positions, self._outputs, self._rows)
         marks = [digit[arrival.marks] for digit in arrival.trails]
         if not self._step.waits:
             return Flow(batch, arrival.trails, marks, advances=tuple(arrival.advances_by_name()))
         base = [digit[positions] for digit in arrival.trails]
-        opened = np.array(self._opened, dtype=np.int64).reshape(len(positions), width + 1)
+        waited = self._opened if self._at_once is None else self._at_once.opened
+        opened = np.array(waited, dtype=np.int64).reshape(len(positions), width + 1)
         # Outputs of one call stand together: they have the position and the key's opening in common.
         same = np.zeros(len(positions), dtype=np.int64)
         if len(positions) > 1:

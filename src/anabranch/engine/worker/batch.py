@@ -210,6 +210,11 @@ class ColumnBatch(Batch):
         return other
 
 
+def of_values(schema: Schema, positions: Sequence[int], columns: Sequence[Sequence[Any]]) -> ColumnBatch:
+    """Tuples of which the columns are Python values: exact ones."""
+    return ColumnBatch(schema, positions, [None] * len(columns), columns)
+
+
 def column_batch(
     schema: Schema, positions: Sequence[int], records: list[pa.RecordBatch], order: np.ndarray | None = None
 ) -> Batch:

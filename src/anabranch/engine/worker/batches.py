@@ -13,14 +13,15 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import compress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import compress, repeat
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from anabranch.compiler.rewriting.column_arguments import with_column_arguments
 from anabranch.compiler.rewriting.inline import Inlined, inlined
-from anabranch.engine.worker.batch import Batch
+from anabranch.engine.worker.batch import Batch, of_values
 from anabranch.engine.worker.batch_function_steps import batch_function_step
 from anabranch.engine.worker.column_steps import column_step
 from anabranch.engine.worker.enrich_columns import enrich_step
@@ -54,6 +55,7 @@ class StateTable(Protocol):
         """The live instances by key, those among them whose `field`, a number, is above one and up to another."""
 
 
+_Instances = Callable[[Batch], Iterator[Any]]
 ElasticSteps = Callable[..., Callable[[Batch, Node], Batch]]
 """Makes the step of an elastic operator: of a node, for an epoch, with what checks outputs, with its state if any."""
 
@@ -130,15 +132,24 @@ class BatchSteps:
                 return enrich_step(node, step)
             return step if watch is not None else column_step(node, self._epoch, step, self._columns)
         if isinstance(logic, FlatMap):
-            return self._flat_map_step(node, watch, self._guard(_run_flat_map, emitting(logic.function), keep))
+            step = self._guard(_run_flat_map, emitting(logic.function), keep)
+            if watch is None and "methods" in self._columns:
+                names = node.inputs[0].schema.names
+                rewritten = inlined(logic.function, names, node.schema.names) if keep.tuples_last else None
+                if rewritten is not None:
+                    return self._inlined_step(rewritten, None, timed)
+                step = self._arguments_step(logic.function, node, step, None, keep)
+            return self._flat_map_step(node, watch, step)
         if isinstance(logic, Keyed):
             function = getattr(type(logic.prototype), logic.method)
             places = tuple(node.inputs[0].schema.names.index(name) for name in node.key)
             table = self._tables[node.name]
             if not inspect.isgeneratorfunction(function):
                 watched = getattr(type(logic.prototype), "watched", None)
-                first = itertools.repeat(emitting(watched or function), self._watched if watched is not None else 0)
+                first = repeat(emitting(watched or function), self._watched if watched is not None else 0)
                 step = self._guard(_run_keyed, emitting(function), first, places, table, keep)
+                if watched is None and watch is None:
+                    step = self._arguments_step(function, node, step, _instances(table, places), keep)
                 if "top" in self._columns:
                     step = top_step(node, table, step, watch)
                 if "running" in self._columns:
@@ -146,11 +157,14 @@ class BatchSteps:
                     step = running_step(node, table, step, watch)
                 return step
             # Columns of lists or dicts must be copied as they are emitted, which the rewritten method does not.
-            may_inline = keep.tuples_last
+            may_inline = keep.tuples_last and "methods" in self._columns
             rewritten = inlined(function, node.inputs[0].schema.names, node.schema.names) if may_inline else None
             if rewritten is None:
-                return self._guard(_run_keyed_generator, emitting(function), places, table, keep)
-            return self._inlined_step(rewritten, places, table, timed)
+                step = self._guard(_run_keyed_generator, emitting(function), places, table, keep)
+                if watch is None:
+                    step = self._arguments_step(function, node, step, _instances(table, places), keep)
+                return step
+            return self._inlined_step(rewritten, _instances(table, places), timed)
         if isinstance(logic, (Route, Punctuate)):
             return self._choosing_step(logic)
         if isinstance(logic, Port):
@@ -189,31 +203,64 @@ class BatchSteps:
 
         return step
 
+    def _arguments_step(
+        self, function: Any, node: Node, otherwise: Any, instances: _Instances | None, keep: Keeper
+    ) -> Any:
+        """The step of a method, or without instances of a function, that reads single columns; or `otherwise`."""
+        names = node.inputs[0].schema.names
+        rewritten = with_column_arguments(function, names) if "methods" in self._columns else None
+        if rewritten is None:
+            return otherwise
+        called = rewritten.function
+
+        def step(batch: Batch, node: Node) -> Batch:
+            positions: list[int] = []
+            outputs: list[Any] = []
+            lasts, taken = keep.tuples_last, 0
+            given: list[Iterable[Any]] = [] if instances is None else [instances(batch)]
+            given += [batch.values(at) for at in rewritten.reads]
+            calls = zip(*given, strict=True) if given else repeat((), len(batch))
+            try:
+                for position, arguments in zip(batch.positions, calls, strict=True):
+                    taken += 1
+                    result = called(*arguments)
+                    if result is not None:
+                        for output in emitted(result):
+                            outputs.append(output if lasts and isinstance(output, tuple) else keep(output))
+                            positions.append(position)
+            except AnabranchError:
+                raise
+            except Exception as problem:
+                raise operator_failed(node, batch.rows[taken - 1], problem, self._epoch) from problem
+            return self.checked(node, positions, outputs, batch)
+
+        return step
+
     def _inlined_step(
         self,
         rewritten: Inlined,
-        places: tuple[int, ...],
-        table: StateTable,
+        instances: _Instances | None,
         timed: Callable[[Callable[..., Any]], Callable[..., Any]],
     ) -> Any:
         def step(batch: Batch, node: Node) -> Batch:
             schema = node.schema
             positions: list[int] = []
             columns: list[Sequence[Any]] = [[] for _ in schema.names]
-            keys = keys_of(batch, places)
-            live = table.load(set(keys))
+            given: list[Iterable[Any]] = [batch.positions]
+            if instances is not None:
+                given.append(instances(batch))
+            given += [batch.values(place) for place in rewritten.reads]
             appends = [column.append for column in columns]  # type: ignore[attr-defined]
             process = timed(rewritten.make(*appends, positions.append, schema.unpack))
-            columns_read = [batch.values(place) for place in rewritten.reads]
             try:
                 # A loop in C that keeps nothing: each call appends what it emits.
-                deque(map(process, batch.positions, map(live.__getitem__, keys), *columns_read), maxlen=0)
+                deque(map(process, *given), maxlen=0)
             except AnabranchError:
                 raise
             except Exception as problem:
                 fitting(node, columns, positions, batch)  # what does not fit came before what raises
                 raise operator_failed(node, self._row_at(batch, problem), problem, self._epoch) from problem
-            return Batch(schema, positions, columns=fitting(node, columns, positions, batch))
+            return of_values(schema, positions, fitting(node, columns, positions, batch))
 
         def fitting(
             node: Node, columns: list[Sequence[Any]], positions: list[int], batch: Batch
@@ -267,7 +314,7 @@ class BatchSteps:
         except (ShapeError, MisfitError) as problem:
             at = problem.at if isinstance(problem, MisfitError) else place
             raise operator_failed(node, batch.row_at(positions[at]), problem, self._epoch) from None
-        return Batch(schema, positions, columns=columns)
+        return of_values(schema, positions, columns)
 
 
 def _adding_step(function: Any) -> Any:
@@ -326,6 +373,17 @@ def _run_flat_map(batch: Batch, function: Callable[[Row], Any], keep: Keeper) ->
     return positions, outputs
 
 
+def _instances(table: StateTable, places: tuple[int, ...]) -> _Instances:
+    """What gives the instances of a batch's tuples, by their keys."""
+
+    def instances(batch: Batch) -> Iterator[Any]:
+        keys = keys_of(batch, places)
+        live = table.load(set(keys))
+        return map(live.__getitem__, keys)
+
+    return instances
+
+
 def keys_of(batch: Batch, places: tuple[int, ...]) -> list[Any]:
     if len(places) == 1:
         keys = batch.values(places[0])
@@ -367,7 +425,7 @@ def _run_keyed(
     lasts = keep.tuples_last
     keys = keys_of(batch, places)
     live = table.load(set(keys))
-    functions = itertools.chain(first, itertools.repeat(function))
+    functions = itertools.chain(first, repeat(function))
     for position, key, t, call in zip(batch.positions, keys, batch.rows, functions, strict=False):
         result = call(live[key], t)
         if result is not None:

@@ -1,11 +1,12 @@
 """Windows by the clock of the epochs, of all keys at once.
 
 The clock stands still within an epoch. So windows close as it begins, before any tuple, and then all tuples of a key
-are added to one window: a fold over the batch. Only keys whose window closes are called.
+are added to one window: a fold over the batch. What closes is read off the state.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,13 @@ from anabranch.engine.worker.batch import Batch, ColumnBatch
 from anabranch.engine.worker.key_slots import KeySlots, is_key, key_slots, tests_of
 from anabranch.engine.worker.running_columns import Folding, forms_of, is_foldable
 from anabranch.engine.worker.trails import Trails
+from anabranch.engine.worker.waiting_columns import since_when
 from anabranch.operators.aggregation import Aggregate
 from anabranch.operators.epoch_context import epoch_time
 from anabranch.operators.windows import Time, Tumbling
 from anabranch.program.graph import Keyed, Node
 from anabranch.state import state_columns
-from anabranch.state.state_columns import ColumnForm, StateBlock, lists
+from anabranch.state.state_columns import ColumnForm, StateBlock, lengths_of, lists
 
 _BOUNDS = ("bound start", "bound end")
 
@@ -51,11 +53,20 @@ def clock_columns(node: Node, table: Any, epoch: int) -> ClockColumns | None:
     return ClockColumns(node, {name: forms[name] for name in names}, table, epoch, window.policy.size_ms)
 
 
+@dataclasses.dataclass
+class ClosedByClock:
+    """What windows gave, and since when each key had waited."""
+
+    columns: list[pa.Array]
+    opened: np.ndarray
+
+
 class ClockColumns:
     """The windows of one operator in one channel for one epoch."""
 
     def __init__(self, node: Node, forms: dict[str, ColumnForm], table: Any, epoch: int, size_ms: int) -> None:
         assert isinstance(node.logic, Keyed)
+        self._node = node
         self._kind: Any = type(node.logic.prototype)
         self._shape = self._kind.shape
         self._forms = forms
@@ -86,6 +97,36 @@ class ClockColumns:
         """The keys whose windows close."""
         found: list[Any] = self._table.due("anchor", -(2**63), clock_ms - self._size_ms, only="open")
         return found
+
+    def close(self, due: list[Any], width: int) -> ClosedByClock | None:
+        """Close the windows of these keys; None, and nothing was done, if the keys must be called one by one."""
+        state = self._table.columns(due, self._forms)
+        if state is None:
+            return None
+        arrays = state.arrays
+        opened = since_when(arrays["opened"], np.empty((0, width), dtype=np.int64))
+        order = np.lexsort([opened[:, at] for at in reversed(range(width))])
+        found = [arrays[f"k{at}"] for at in range(len(self._shape.key))]
+        found += [self._result(at, name, arrays) for at, (name, _, _) in enumerate(self._shape.measures)]
+        left = {"open": pa.array(np.zeros(len(due), dtype=bool)), "opened": pa.nulls(len(due), arrays["opened"].type)}
+        self._table.put(StateBlock(due, self._forms, arrays | left, np.zeros(len(due), dtype=bool)))
+        kinds = [field.type for field in self._node.schema.arrow]
+        columns = [each.take(pa.array(order)).cast(kind) for each, kind in zip(found, kinds, strict=True)]
+        return ClosedByClock(columns, opened[order])
+
+    def _result(self, at: int, name: str, arrays: dict[str, pa.Array]) -> pa.Array:
+        """What an aggregation gives for the windows that the state has."""
+        if name in _BOUNDS:
+            since = arrays["anchor"].to_numpy(zero_copy_only=False)
+            moved = self._size_ms if name == "bound end" else 0
+            return pa.array((since + moved) * 1000).cast(pa.timestamp("us", tz="UTC"))
+        first = arrays[f"a{at}"]
+        if name == "distinct":
+            return pa.array(lengths_of(first))
+        if name != "avg":
+            return first
+        sums, counts = (each.to_numpy(zero_copy_only=False) for each in (first, arrays[f"b{at}"]))
+        return pa.array(sums.astype(np.float64) / np.maximum(counts, 1), mask=counts == 0)
 
     def fold(self, trails: Trails) -> bool | None:
         """Add the tuples to their windows; None, and nothing was done, if they must be taken one by one."""

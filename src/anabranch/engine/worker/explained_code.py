@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from anabranch.compiler.layout.stages import Layout, Stage, Step
-from anabranch.compiler.rewriting.inline import inlined
+from anabranch.compiler.rewriting.column_arguments import ColumnArguments, with_column_arguments
+from anabranch.compiler.rewriting.inline import Inlined, inlined
 from anabranch.compiler.rewriting.number_tests import number_test
 from anabranch.compiler.rewriting.over_columns import Read
 from anabranch.engine.worker.batch import Batch
@@ -28,7 +29,7 @@ from anabranch.engine.worker.guarded_steps import as_written
 from anabranch.engine.worker.latest_columns import latest_step
 from anabranch.engine.worker.needed_columns import needed_of, sent_on
 from anabranch.engine.worker.running_columns import running_step
-from anabranch.engine.worker.timed_calls import AT_ONCE
+from anabranch.engine.worker.timed_calls import AT_ONCE, column_arguments
 from anabranch.engine.worker.top_columns import top_step
 from anabranch.operators.batch_functions import BatchFunction
 from anabranch.operators.combining import Salt
@@ -169,7 +170,7 @@ def _stateless(node: Node, logic: Map | Filter | FlatMap, columns: Collection[st
     if isinstance(function, StaticEnrich) and "enrich" in columns and enrich_step(node, _as_it_is) is not _as_it_is:
         return "of the library: whole batches are looked up, where no key of them is null", ()
     if isinstance(logic, FlatMap):
-        return _ONE_BY_ONE, ()
+        return _with_arguments(function, node, columns, is_inlined=True)
     plan = column_plan(node) or column_plan(node, with_fields=False)
     how, code = (
         (f"{_ONE_BY_ONE}: it does not only read single columns", ()) if plan is None else _plan(plan, node, columns)
@@ -219,16 +220,35 @@ def _keyed(step: Step, logic: Keyed, columns: Collection[str]) -> tuple[str, tup
             at_once = "windows" if has_windows else ""
         if at_once:
             return f"{_AT_ONCE} ({at_once})", ()
+        if step.is_timed and logic.broadcast is None and column_arguments(node) is not None:
+            return _with_arguments(getattr(type(logic.prototype), logic.method_of(0)), node, columns)
         return f"{_ONE_BY_ONE}: it has several inputs, or is called between tuples", ()
     function = getattr(type(logic.prototype), logic.method)
     if not inspect.isgeneratorfunction(function):
         for name, made in (("top", top_step), ("running", running_step), ("running", latest_step)):
             if name in columns and made(node, None, _as_it_is) is not _as_it_is:
                 return f"{_AT_ONCE} ({name})", ()
-        return _ONE_BY_ONE, ()
+        if hasattr(type(logic.prototype), "watched"):
+            return _ONE_BY_ONE, ()
+    return _with_arguments(function, node, columns, is_inlined=True)
+
+
+def _with_arguments(
+    function: Any, node: Node, columns: Collection[str], is_inlined: bool = False
+) -> tuple[str, tuple[str, ...]]:
+    """How a method, or a function that gives several tuples, runs if it takes the columns it reads."""
     names = node.inputs[0].schema.names
-    found = inlined(function, names, node.schema.names) if Keeper(node.schema).tuples_last else None
-    if found is None:
+    state = "its key's state and " if isinstance(node.logic, Keyed) else ""
+    found: Inlined | ColumnArguments | None = None
+    if is_inlined and "methods" in columns and Keeper(node.schema).tuples_last:
+        found = inlined(function, names, node.schema.names)
+    how = "a loop over columns: one call for each tuple with"
+    if found is None and "methods" in columns:
+        found = with_column_arguments(function, names)
+        how = "called for each tuple with"
+    if found is not None:
+        reads = ", ".join(names[at] for at in found.reads) or "nothing"
+        return f"{how} {state}{reads}", (found.source,)
+    if inspect.isgeneratorfunction(function):
         return "called as it is, a generator for each tuple: its method cannot be rewritten over columns", ()
-    reads = ", ".join(names[at] for at in found.reads) or "nothing"
-    return f"a loop over columns: one call for each tuple with its key's state and {reads}", (found.source,)
+    return _ONE_BY_ONE, ()

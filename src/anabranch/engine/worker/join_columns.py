@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.engine.worker.batch import Batch, ColumnBatch
-from anabranch.engine.worker.key_slots import INT_LIMIT, KeySlots, Timeline, slots_of_columns
+from anabranch.engine.worker.key_slots import INT_LIMIT, KeySlots, slots_of_columns
 from anabranch.engine.worker.stage_flow import Arrival
+from anabranch.engine.worker.timeline import Timeline
 from anabranch.engine.worker.waiting_columns import begun_here, since_column, waitings
 from anabranch.operators.epoch_context import count_anomaly
 from anabranch.operators.library_operator import LATE
@@ -300,5 +301,8 @@ class JoinColumns:
         runs, begins = waitings(slots, until, reached, before, count)
         current = np.zeros(count, dtype=np.int64)
         np.maximum.at(current, slots, runs)
-        own = begun_here(order[rows][begins + before], arrival.trails, self._epoch)
+        # Of most keys nothing is left: only the waitings that go on are told by numbers.
+        lasting = np.unique(current[holds & (current >= count)])
+        own = begun_here(order[rows][begins[lasting - count] + before], arrival.trails, self._epoch)
+        current = np.where(current < count, current, count + np.searchsorted(lasting, current))
         return since_column(state.arrays["timer_since"], own, current, holds)

@@ -9,7 +9,6 @@ sum could leave them; texts; times. For all else `None` says that tuples are tak
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,7 +22,6 @@ from anabranch.compiler.rewriting.over_columns import over_columns
 from anabranch.engine.worker.batch import Batch, ColumnBatch
 from anabranch.operators.epoch_context import count_anomaly
 from anabranch.operators.library_operator import NULL_KEY
-from anabranch.program.event_time import LeastWatermark
 from anabranch.program.schema import Schema, to_values
 
 INT_LIMIT = 2**62
@@ -273,48 +271,3 @@ def running_maxima(
 def starting(slots: np.ndarray) -> np.ndarray:
     """Where, among rows by slot, another slot begins."""
     return np.concatenate([[True], slots[1:] != slots[:-1]]) if len(slots) else np.empty(0, dtype=bool)
-
-
-@dataclasses.dataclass
-class Timeline:
-    """How far time comes in an epoch: where it advances, and to what."""
-
-    begun: int
-    advances: list[tuple[int, int]]
-    watermark: LeastWatermark
-
-    @classmethod
-    def of(
-        cls, watermark: LeastWatermark, events: Sequence[tuple[int, str, int]], clock: int | None = None
-    ) -> Timeline:
-        """From what happens between the tuples: (position, name of the watermark or "", value).
-
-        Time may be that of a clock instead, which comes as the epoch begins.
-        """
-        ahead = copy.deepcopy(watermark)
-        advances: list[tuple[int, int]] = []
-        for position, name, value in events:
-            if clock is not None:
-                ahead.value = max(clock, ahead.value)
-            if clock is not None or (ahead.take(name, value) if name else ahead.advance()):
-                advances.append((position, ahead.value))
-        return cls(watermark.value, advances, ahead)
-
-    @property
-    def places(self) -> np.ndarray:
-        """Where it advances."""
-        return np.array([position for position, _ in self.advances], dtype=np.int64)
-
-    @property
-    def values(self) -> np.ndarray:
-        """How far it has come at the beginning, and at each place."""
-        return np.array([self.begun, *(value for _, value in self.advances)], dtype=np.int64)
-
-    @property
-    def last(self) -> int:
-        """How far it comes."""
-        return self.watermark.value
-
-    def at(self, positions: np.ndarray) -> np.ndarray:
-        """How far it has come at positions."""
-        return self.values[np.searchsorted(self.places, positions)]

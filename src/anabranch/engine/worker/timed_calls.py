@@ -14,22 +14,23 @@ trail. So the keys of all channels come in the order of one thread.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from anabranch.compiler.layout.stages import Step
+from anabranch.compiler.rewriting.column_arguments import ColumnArguments, with_column_arguments
 from anabranch.engine.worker.advances import Advances, EventTimes
 from anabranch.engine.worker.batch import Batch, ColumnBatch
 from anabranch.engine.worker.batches import BatchSteps, Keeper, StateTable, keys_of
 from anabranch.engine.worker.join_columns import JoinColumns, has_join_columns
-from anabranch.engine.worker.key_slots import Timeline
 from anabranch.engine.worker.samples import TIME
 from anabranch.engine.worker.sampling import StepSampler
 from anabranch.engine.worker.session_columns import SessionColumns, has_session_columns
 from anabranch.engine.worker.stage_flow import Arrival, Flow
 from anabranch.engine.worker.timed_columns import Closed
+from anabranch.engine.worker.timeline import Timeline
 from anabranch.engine.worker.timing import LONG_CALL_SECONDS, Stopwatch, timed_rows
 from anabranch.engine.worker.trails import LAST, emission_index
 from anabranch.engine.worker.window_columns import WindowColumns, has_window_columns
@@ -86,6 +87,8 @@ class TimedCalls:
         self._times = times
         self._watch = watch
         self._keep = Keeper(step.node.schema)
+        takes_columns = "methods" in columns and sampler is None and broadcast is None
+        self._taking = column_arguments(step.node) if takes_columns else None
         self._timetable = Timetable()
         self._known: dict[Any, Any] = {}  # what the timetable has of a key: the time, and since when
         self._moment = moment()
@@ -96,7 +99,7 @@ class TimedCalls:
         self._due: list[int] = []
         self._since: list[tuple[int, ...]] = []
         self._outputs: list[Any] = []
-        self._advances: list[tuple[int, int]] = []
+        self._advances: Any = []  # pairs of a position and a value
 
     @property
     def value(self) -> int:
@@ -178,7 +181,12 @@ class TimedCalls:
             method = getattr(self._kind, self._logic.method_of(place))
             if self._logic.per_input:
                 method = self._with_own_time(method, self._names_read.get(place, ()))
-            parts.append((list(batch.positions), keys, batch.rows, [method] * len(keys)))
+            rows: Sequence[Any]
+            if self._taking is None:
+                rows = batch.rows
+            else:  # the only input: the method is called with what it reads
+                method, rows = self._taking.function, self._arguments(batch, self._taking.reads)
+            parts.append((list(batch.positions), keys, rows, [method] * len(keys)))
             touched.update(keys)
         self._table.load(touched)
         if len(parts) == 1:
@@ -189,6 +197,10 @@ class TimedCalls:
             self._places, self._keys, self._rows, self._methods = columns
         self._timed_until = timed_rows(len(self._places)) if self._watch is not None else 0
         self._noted = 0
+
+    def _arguments(self, batch: Batch, reads: Sequence[int]) -> list[tuple[Any, ...]]:
+        self._batch = batch
+        return list(zip(*map(batch.values, reads), strict=True)) if reads else [()] * len(batch)
 
     def _places_of_key(self, batch: Batch, place: int) -> tuple[int, ...]:
         return tuple(batch.schema.names.index(name) for name in self._node.key_of(place))
@@ -251,6 +263,7 @@ class TimedCalls:
         keys, rows = self._keys[start:stop], self._rows[start:stop]
         called = zip(self._places[start:stop], keys, rows, self._methods[start:stop], strict=True)
         t: Any = None
+        position = -1
         try:
             if self._logic.takes_time:
                 now = self.value
@@ -260,6 +273,14 @@ class TimedCalls:
                     if result is not None:
                         self._emit(position, result)
                     if instance.timer_since is None:  # only when it is called for a time does such a key end to wait
+                        self._settle(instance, position)
+            elif self._taking is not None:
+                for position, key, t, method in called:
+                    instance = live[key]
+                    result = method(instance, *t)
+                    if result is not None:
+                        self._emit(position, result)
+                    if (instance.timer_since is None) is not (instance.timer_due is None):
                         self._settle(instance, position)
             else:
                 for position, key, t, method in called:
@@ -272,7 +293,7 @@ class TimedCalls:
         except AnabranchError:
             raise
         except Exception as problem:
-            raise operator_failed(self._node, t, problem, self._epoch) from problem
+            raise operator_failed(self._node, self._tuple(t, position), problem, self._epoch) from problem
 
     def _take_timed(self, start: int, stop: int) -> None:
         """The same, with a clock around the call for each tuple."""
@@ -282,16 +303,21 @@ class TimedCalls:
             t, instance = self._rows[at], self._live[self._keys[at]]
             begun = clock()
             try:
-                result = self._methods[at](instance, t, *arguments)
+                given = (t,) if self._taking is None else t
+                result = self._methods[at](instance, *given, *arguments)
                 if result is not None:
                     self._emit(self._places[at], result)
             except AnabranchError:
                 raise
             except Exception as problem:
-                raise operator_failed(self._node, t, problem, self._epoch) from problem
+                raise operator_failed(self._node, self._tuple(t, self._places[at]), problem, self._epoch) from problem
             self.timed_seconds.append(clock() - begun)
             self.timed_keys.append(self._keys[at])
             self._settle(instance, self._places[at])
+
+    def _tuple(self, t: Any, position: int) -> Any:
+        """The tuple at a position: `t`, unless that is what the method was called with instead."""
+        return t if self._taking is None else self._batch.row_at(position)
 
     def _emit(self, position: int, result: Any) -> None:
         """What a key emits for a tuple."""
@@ -397,15 +423,25 @@ class TimedCalls:
     def _own_advances(self, arrival: Arrival, behind: tuple[int, ...]) -> Any:
         if self._logic.by_clock:
             yield from (each.then(*behind) for each in arrival.advances_by_name())
-        elif self._advances:
-            places = np.array([position for position, _ in self._advances], dtype=np.int64)
-            values = np.array([value for _, value in self._advances], dtype=np.int64)
+        elif len(self._advances):
+            places, values = np.array(self._advances, dtype=np.int64).T
             yield Advances(self._node.name, [digit[places] for digit in arrival.trails], values).then(*behind)
 
     def row_at(self, position: int) -> Any:
         """What was called with at a position, for error messages."""
         at = bisect.bisect_left(self._places, position)
-        return self._rows[at] if at < len(self._places) and self._places[at] == position else "a key, which waits"
+        if at < len(self._places) and self._places[at] == position:
+            return self._tuple(self._rows[at], position)
+        return "a key, which waits"
+
+
+def column_arguments(node: Node) -> ColumnArguments | None:
+    """The method of an operator with one input that takes columns instead of a tuple; None if there is none."""
+    logic = node.logic
+    assert isinstance(logic, Keyed)
+    if len(node.inputs) != 1 or logic.per_input or logic.takes_time or hasattr(type(logic.prototype), "watched"):
+        return None
+    return with_column_arguments(getattr(type(logic.prototype), logic.method_of(0)), node.inputs[0].schema.names)
 
 
 def _waiting(key: Any) -> str:

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from anabranch.engine.worker.batch import ColumnBatch
 from anabranch.engine.worker.fold_columns import Fold, are_foldable, has_time, result_columns
-from anabranch.engine.worker.key_slots import Timeline, group_slots, note_null_keys, tests_of
+from anabranch.engine.worker.key_slots import group_slots, note_null_keys, tests_of
 from anabranch.engine.worker.stage_flow import Arrival
+from anabranch.engine.worker.timeline import Timeline
 from anabranch.engine.worker.waiting_columns import since_column
 from anabranch.operators.aggregation import Aggregate, Shape
 from anabranch.program.event_time import TimeScale

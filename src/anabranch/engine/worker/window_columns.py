@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.engine.worker.fold_columns import Fold, held_kinds
-from anabranch.engine.worker.key_slots import INT_LIMIT, Timeline, starting
+from anabranch.engine.worker.key_slots import INT_LIMIT, starting
 from anabranch.engine.worker.timed_columns import TIME_LIMIT, Came, Closed, Had, Left, TimedColumns, timed_shape
+from anabranch.engine.worker.timeline import Timeline
 from anabranch.engine.worker.waiting_columns import begun_here, since_when, waitings
 from anabranch.operators.epoch_context import count_anomaly
 from anabranch.operators.library_operator import LATE
