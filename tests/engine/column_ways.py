@@ -135,8 +135,16 @@ ways = st.lists(st.tuples(st.integers(1, 3), some, st.integers(0, 99)), min_size
 
 def state_of(stream, folder):
     """What a checkpoint holds of an operator, by key."""
+    return states_in(folder)[stream._node.name]
+
+
+def states_in(folder):
+    """What a checkpoint holds: operator → key → fields."""
     reader = CheckpointReader(LocalFiles(f"{folder}/anabranch"))
-    return {repr(key): list(map(shown, fields.values())) for key, fields in reader.items(stream._node.name)}
+    names = [each.operator for each in reader.stores()]
+    return {
+        name: {repr(key): list(map(shown, fields.values())) for key, fields in reader.items(name)} for name in names
+    }
 
 
 def shown(value):
@@ -144,13 +152,17 @@ def shown(value):
     return sorted(map(repr, value)) if isinstance(value, set) else repr(value)
 
 
-def same_in_any_way(tmp_path_factory, stream, ways, ends=True, verify=0.0, **_):
-    """One thread, channels that take tuples one by one, and the ways: the same rows, or error, and the same state."""
+def in_all_ways(tmp_path_factory, stream, ways, ends=True, verify=0.0, clocks_ms=(), **_):
+    """What the ways give and one thread, then twice what channels give that take tuples one by one, to be compared.
+
+    Rows or the error, and the state that is left.
+    """
     places = [str(tmp_path_factory.mktemp("checkpoint")) for _ in range(2)]
+    more = {"ends": ends, "clocks_ms": clocks_ms}
     plain = [(1, set(), 0)] * len(ways)
-    expected = outcome(lambda: in_parallel(stream, places[0], plain, ends=ends))
-    assert outcome(lambda: in_parallel(stream, places[1], ways, ends=ends, verify=verify)) == expected
-    if ends:
-        assert outcome(lambda: stream.run_sequential(ends=True)) == expected
-    if isinstance(expected, list):
-        assert state_of(stream, places[1]) == state_of(stream, places[0])
+    expected = outcome(lambda: in_parallel(stream, places[0], plain, **more))
+    found = outcome(lambda: in_parallel(stream, places[1], ways, verify=verify, **more))
+    alone = outcome(lambda: stream.run_sequential(ends=True, clocks_ms=clocks_ms)) if ends else expected
+    # An epoch that failed leaves nothing, and how many were run before it is nobody's business.
+    states = [states_in(place) if isinstance(expected, list) else {} for place in places]
+    return (found, alone, states[1]), (expected, expected, states[0])

@@ -1,5 +1,6 @@
 """Aggregates over whole columns are those of one tuple after the other: switched on, off, and in turns."""
 
+import datetime
 import random
 
 import pytest
@@ -14,6 +15,7 @@ from anabranch.engine.worker import (
     join_columns,
     latest_columns,
     running_columns,
+    seen_columns,
     session_columns,
     top_columns,
     window_columns,
@@ -26,16 +28,17 @@ from tests.engine.column_ways import (
     EXAMPLES,
     KEYS,
     NULL_KEYS,
+    OTHERS,
     PHASES,
     START,
+    STRICT,
     USUAL,
     arounds,
     epochs_of,
+    in_all_ways,
     in_parallel,
     outcome,
     rows,
-    same_in_any_way,
-    some,
     state_of,
     ways,
 )
@@ -44,7 +47,7 @@ from tests.engine.column_ways import (
 @pytest.fixture
 def taken(monkeypatch):
     """How often a batch was taken over columns."""
-    counts = {"running": 0, "latest": 0, "windows": 0, "sessions": 0, "clock": 0, "joins": 0, "top": 0}
+    counts = {"running": 0, "latest": 0, "windows": 0, "sessions": 0, "clock": 0, "joins": 0, "top": 0, "seen": 0}
 
     def count(what, kind, method):
         original = getattr(kind, method)
@@ -63,6 +66,7 @@ def taken(monkeypatch):
     count("clock", clock_columns.ClockColumns, "fold")
     count("joins", join_columns.JoinColumns, "taken")
     count("top", top_columns.TopStep, "_taken")
+    count("seen", seen_columns.SeenStep, "_taken")
     return counts
 
 
@@ -85,7 +89,8 @@ def test_running_aggregates(tmp_path_factory, ways, by, names, nulls, huge, null
     source = from_epochs(epochs, around["columns"], name="rows").on_error(around["policy"])
     chosen = {name: AGGREGATIONS[name] for name in names}
     stream = source.aggregate(by=by, window=ab.running(), null_key=null_key, **chosen)
-    same_in_any_way(tmp_path_factory, stream, ways, **around)
+    found, expected = in_all_ways(tmp_path_factory, stream, ways, **around)
+    assert found == expected
 
 
 UPDATES = ["count", "names", "sum", "tiny", "mean"]
@@ -112,7 +117,8 @@ def test_aggregates_of_updates(tmp_path_factory, ways, by, latest_of, names, nul
     source = from_epochs(epochs, around["columns"], name="rows").on_error(around["policy"])
     chosen = {name: AGGREGATIONS[name] for name in names}
     stream = source.aggregate(by=by, window=ab.running(latest_of=latest_of), null_key=null_key, **chosen)
-    same_in_any_way(tmp_path_factory, stream, ways, **around)
+    found, expected = in_all_ways(tmp_path_factory, stream, ways, **around)
+    assert found == expected
 
 
 BOUNDS = {"begin": agg.window_start(), "end": agg.window_end(), "time": agg.window_time(), "why": agg.emission()}
@@ -152,7 +158,8 @@ def test_windows(tmp_path_factory, ways, by, span, names, bounds, lateness, null
     stream = windows(source, by, span, names, lateness, **{name: BOUNDS[name] for name in {*bounds, "time"}})
     if again:  # windows of what windows gave
         stream = stream.aggregate(by="time", window=ab.event_time("time", 4), n=agg.count(), last=agg.max("time"))
-    same_in_any_way(tmp_path_factory, stream, ways, **around)
+    found, expected = in_all_ways(tmp_path_factory, stream, ways, **around)
+    assert found == expected
 
 
 @settings(max_examples=2 * EXAMPLES, deadline=None, phases=PHASES)
@@ -183,7 +190,8 @@ def test_sessions(tmp_path_factory, ways, by, gap, names, bounds, lateness, null
     else:
         timed, attribute = source.event_time("at", lateness=lateness), "at"
     stream = timed.aggregate(by=by, window=ab.sessions(attribute, gap), **chosen)
-    same_in_any_way(tmp_path_factory, stream, ways, **around)
+    found, expected = in_all_ways(tmp_path_factory, stream, ways, **around)
+    assert found == expected
 
 
 def joined(sources, by, sizes, lateness=3):
@@ -194,32 +202,36 @@ def joined(sources, by, sizes, lateness=3):
     return left.join(right, by=by, window=window)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, phases=PHASES)
+@settings(max_examples=2 * EXAMPLES, deadline=None, phases=PHASES)
 @given(
     ways=ways,
     by=st.sampled_from([("k", "k2"), ("s", "s2"), [("k", "k2"), ("n", "n2")], [("k", "k2"), ("s", "s2")]]),
     sizes=st.sampled_from([(0, 0), (2, 0), (0, 3), (4, 1), None, None]),
     lateness=st.sampled_from([1, 6, 20]),
-    nulls=st.sampled_from([0.0, 0.0, 0.2]),
-    spread=st.sampled_from([1, 5]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
+    huge=st.sampled_from([0.0, 0.0, 0.02]),
+    spread=st.sampled_from([0, 1, 5]),  # 0: many at one time, in disorder
     one=st.booleans(),
     again=st.booleans(),
+    around=arounds,
     seed=st.integers(0, 10_000),
 )
-def test_joins(tmp_path_factory, ways, by, sizes, lateness, nulls, spread, one, again, seed):
+def test_joins(tmp_path_factory, ways, by, sizes, lateness, nulls, huge, spread, one, again, around, seed):
     chance = random.Random(seed)
 
     def epochs():
         sizes_of = [chance.choice([0, 1, 30, 80 if sizes else 40]) for _ in ways]
-        return [list(rows(chance, size, 60 * at, nulls=nulls, spread=spread)) for at, size in enumerate(sizes_of)]
+        return epochs_of(chance, around["columns"], sizes_of, 60, nulls=nulls, huge=huge, spread=spread)
 
-    source = from_epochs(epochs(), COLUMNS, name="rows")
-    other = source.filter(lambda t: t.n is None or t.n % 2 == 0) if one else from_epochs(epochs(), COLUMNS, name="more")
-    stream = joined((source, other), by, sizes, lateness)
+    source = from_epochs(epochs(), around["columns"], name="rows").on_error(around["policy"])
+    even = source.filter(lambda t: t.n is None or t.n % 2 == 0)
+    stream = joined(
+        (source, even if one else from_epochs(epochs(), around["columns"], name="more")), by, sizes, lateness
+    )
     if again:  # joined with windows over what comes out
         stream = stream.aggregate(by="k", window=ab.event_time("at2", 4), n=agg.count(), last=agg.max("name2"))
-    folder = str(tmp_path_factory.mktemp("checkpoint"))
-    assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
+    found, expected = in_all_ways(tmp_path_factory, stream, ways, **around)
+    assert found == expected
 
 
 @settings(max_examples=EXAMPLES, deadline=None, phases=PHASES)
@@ -242,7 +254,29 @@ def test_top(tmp_path_factory, ways, by, count, order, form, nulls, huge, null_k
     source = from_epochs(epochs, around["columns"], name="rows").on_error(around["policy"])
     down = [chance.random() < 0.5 for _ in order]
     stream = source.top(count, order, by=by, descending=down, null_key=null_key, **form)
-    same_in_any_way(tmp_path_factory, stream, ways, **around)
+    found, expected = in_all_ways(tmp_path_factory, stream, ways, **around)
+    assert found == expected
+
+
+@settings(max_examples=EXAMPLES, deadline=None, phases=PHASES)
+@given(
+    ways=ways,
+    by=st.sampled_from([*KEYS, ["n", "name"], ["k", "s", "small"]]),
+    within=st.sampled_from([None, None, ab.count(1), ab.count(2), ab.count(3), ab.delta("n", 2), ab.time(1)]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
+    huge=st.sampled_from([0.0, 0.0, 0.02]),
+    null_key=st.sampled_from(["keep", "keep", "drop", "fail"]),
+    around=arounds,
+    seed=st.integers(0, 10_000),
+)
+def test_deduplicate(tmp_path_factory, ways, by, within, nulls, huge, null_key, around, seed):
+    chance = random.Random(seed)
+    sizes = [chance.choice([1, 30, 120]) for _ in ways]
+    epochs = epochs_of(chance, around["columns"], sizes, 100, nulls=nulls, huge=huge)
+    source = from_epochs(epochs, around["columns"], name="rows").on_error(around["policy"])
+    stream = source.deduplicate(by=by, within=within, null_key=null_key)
+    found, expected = in_all_ways(tmp_path_factory, stream, ways, clocks_ms=[1_000_000, 1_000_500, 1_002_000], **around)
+    assert found == expected
 
 
 FILTERS = [
@@ -253,34 +287,43 @@ FILTERS = [
     lambda t: t.at == t.later or t.n == 2,
     lambda t: t.name == "b",
 ]
-TABLE = [(key, name, f"{key}{name}", None if key % 2 else key / 2) for key in range(4) for name in ("", "a")]
+DAYS = [datetime.date(1969, 12, 30) + datetime.timedelta(days=day) for day in range(2)]
+KINDS = {COLUMNS: "key long, kind string", OTHERS: "key int, kind date", STRICT: "key boolean, kind string"}
+TABLES = {
+    columns: [
+        (key, name, f"{key}{name}", None if key % 2 else key / 2)
+        for key in (range(4) if columns != STRICT else (False, True))
+        for name in (("", "a") if columns != OTHERS else DAYS)
+    ]
+    for columns in KINDS
+}
 
 
 @settings(max_examples=EXAMPLES, deadline=None, phases=PHASES)
 @given(
-    columns=some,
+    ways=ways,
     test=st.sampled_from(FILTERS),
     how=st.sampled_from(["left", "inner"]),
     computed=st.booleans(),
-    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
+    huge=st.sampled_from([0.0, 0.0, 0.02]),
+    around=arounds,
     seed=st.integers(0, 10_000),
 )
-def test_filters_and_tables(tmp_path_factory, columns, test, how, computed, nulls, seed):
+def test_filters_and_tables(tmp_path_factory, ways, test, how, computed, nulls, huge, around, seed):
     chance = random.Random(seed)
-    epochs = [list(rows(chance, chance.choice([1, 40]), 40 * at, nulls=nulls)) for at in range(2)]
-    source = from_epochs(epochs, COLUMNS, name="rows")
-    later = (lambda t: t.at if t.n == 2 else START, "timestamp")
+    columns = around["columns"]
+    epochs = epochs_of(chance, columns, [chance.choice([1, 40]) for _ in ways], 40, nulls=nulls, huge=huge)
+    source = from_epochs(epochs, columns, name="rows").on_error(around["policy"])
+    start = START.replace(tzinfo=None) if columns == OTHERS else START
+    later = (lambda t: t.at if t.n == 2 else start, "timestamp_ntz" if columns == OTHERS else "timestamp")
     kept = source.select("*", later=later).filter(test)
-    schema = "key long, kind string, text string, half double"
-    by = (
-        [(lambda t: None if t.k is None else t.k % 5, "key"), ("s", "kind")]
-        if computed
-        else [("k", "key"), ("s", "kind")]
-    )
-    stream = kept.enrich(TABLE, by=by, how=how, schema=schema).select("k", "s", "at", "text", "half", "later")
-    folder = str(tmp_path_factory.mktemp("checkpoint"))
-    ways = [(2, columns, seed)] * 2
-    assert outcome(lambda: in_parallel(stream, folder, ways)) == outcome(lambda: stream.run_sequential(ends=True))
+    own = (lambda t: t.k if t.n is None or t.n > 0 else None, "key")
+    by = [own if computed and columns == COLUMNS else ("k", "key"), ("s", "kind")]
+    enriched = kept.enrich(TABLES[columns], by=by, how=how, schema=f"{KINDS[columns]}, text string, half double")
+    stream = enriched.select("k", "s", "at", "text", "half", "later", "extra").top(1, "at", by="s")
+    found, expected = in_all_ways(tmp_path_factory, stream, ways, **around)
+    assert found == expected
 
 
 @settings(max_examples=EXAMPLES, deadline=None, phases=PHASES)
@@ -293,23 +336,23 @@ def test_filters_and_tables(tmp_path_factory, columns, test, how, computed, null
     size=st.sampled_from([1, 3]),
     nulls=st.sampled_from([0.0, 0.0, 0.2, NULL_KEYS]),
     huge=st.sampled_from([0.0, 0.0, 0.02]),
+    null_key=st.sampled_from(["keep", "drop"]),
+    around=arounds,
     seed=st.integers(0, 10_000),
 )
-def test_windows_of_the_clock(tmp_path_factory, ways, by, names, bounds, size, nulls, huge, seed):
+def test_windows_of_the_clock(tmp_path_factory, ways, by, names, bounds, size, nulls, huge, null_key, around, seed):
     chance = random.Random(seed)
     ways = [*ways, *ways]
-    epochs = [
-        list(rows(chance, chance.choice([0, 1, 30, 80]), 80 * at, nulls=nulls, huge=huge)) for at in range(len(ways))
-    ]
+    sizes = [chance.choice([0, 1, 30, 80]) for _ in ways]
+    epochs = epochs_of(chance, around["columns"], sizes, 80, nulls=nulls, huge=huge)
     clocks = [1_000_000]
     for _ in ways:
         clocks.append(clocks[-1] + chance.choice([0, 500, 1000, 2500]))
-    source = from_epochs(epochs, COLUMNS, name="rows")
+    source = from_epochs(epochs, around["columns"], name="rows").on_error(around["policy"])
     chosen = {name: AGGREGATIONS[name] for name in names} | {name: BOUNDS[name] for name in bounds}
-    stream = source.aggregate(by=by, window=ab.time(size), **chosen)
-    folder = str(tmp_path_factory.mktemp("checkpoint"))
-    found = outcome(lambda: in_parallel(stream, folder, ways, clocks_ms=clocks))
-    assert found == outcome(lambda: stream.run_sequential(ends=True, clocks_ms=clocks))
+    stream = source.aggregate(by=by, window=ab.time(size), null_key=null_key, **chosen)
+    found, expected = in_all_ways(tmp_path_factory, stream, ways, clocks_ms=clocks, **around)
+    assert found == expected
 
 
 def test_aggregates_are_computed_over_columns(tmp_path, taken):
@@ -327,6 +370,7 @@ def test_aggregates_are_computed_over_columns(tmp_path, taken):
         "clock": source.aggregate(by="k", window=ab.time(5), **{name: AGGREGATIONS[name] for name in USUAL}),
         "top": source.top(3, ["n", "name"], by="k", descending=[True, False], rank="place"),
         "joins": joined((source, source.filter(lambda t: t.n > 4)), ("k", "k2"), (1, 1)),
+        "seen": source.deduplicate(by=["k", "n", "name"]),
     }
     for what, stream in programs.items():
         expected = outcome(lambda stream=stream: stream.run_sequential(ends=True))
@@ -338,16 +382,20 @@ def test_aggregates_are_computed_over_columns(tmp_path, taken):
             assert (taken[what] > before) is bool(columns)
 
 
-@pytest.mark.parametrize("what", ["running", "windows", "sessions"])
+@pytest.mark.parametrize("what", ["running", "windows", "sessions", "top", "seen"])
 @pytest.mark.parametrize("by", [["s"], ["k", "s"], ["s", "n"]])
 def test_a_null_is_a_key_like_others(tmp_path, taken, what, by):
     """Over columns and tuple by tuple: the same rows, state and counts of null keys."""
     epochs = [list(rows(random.Random(at), 90, 90 * at, nulls=NULL_KEYS)) for at in range(3)]
     timed = from_epochs(epochs, COLUMNS, name="rows").event_time("at", lateness=20)
-    window = {"running": ab.running(), "windows": ab.event_time("at", 5), "sessions": ab.sessions("at", 2)}[what]
-    stream = timed.aggregate(by=by, window=window, many=agg.count(), most=agg.max("name"), sum=agg.sum("small"))
+    window = {"running": ab.running(), "windows": ab.event_time("at", 5), "sessions": ab.sessions("at", 2)}
+    if what in window:
+        chosen = {"many": agg.count(), "most": agg.max("name"), "sum": agg.sum("small")}
+        stream = timed.aggregate(by=by, window=window[what], **chosen)
+    else:
+        stream = timed.top(2, ["n", "at"], by=by) if what == "top" else timed.deduplicate(by=by)
     found = []
-    for columns in (set(), {what}):
+    for columns in (set(), {"top" if what == "seen" else what}):
         folder = str(tmp_path / f"{len(columns)}")
         written, anomalies = {}, []
         for number in range(len(epochs)):

@@ -477,9 +477,9 @@ OPTIONS: tuple[Option, ...] = (
         "What runs over whole columns, with the same output: `needed` reads and sends only columns that are used; "
         "`calls` calls functions of maps and filters that only compute once for equal values; "
         "`methods` gives methods of yours, and functions of flat_map, the columns that they read instead of a tuple; "
-        "`running`, `windows`, `sessions`, `joins` and `top` compute such operators for all keys of a batch at once; "
-        "`filters` asks conditions that only compare numbers, or times, of whole columns; `enrich` looks up whole "
-        "batches. For comparing, and in case of doubt.",
+        "`running`, `windows`, `sessions`, `joins` and `top` (and deduplicate) compute such operators for all keys of "
+        "a batch at once; `filters` asks conditions that only compare numbers, or times, of whole columns; `enrich` "
+        "looks up whole batches. For comparing, and in case of doubt.",
     ),
 )
 

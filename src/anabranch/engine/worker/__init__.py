@@ -12,8 +12,8 @@ column_steps.py    functions that read single columns, and needed_columns.py   w
 equal_values.py    tuples that are equal in what such a function reads
 batch_function_steps.py   functions of whole batches
 key_slots.py       keys of a batch as dense numbers, and folds over them: what running_columns.py, window_columns.py,
-                   session_columns.py, clock_columns.py, join_columns.py and top_columns.py compute such operators of
-                   all keys at once with; latest_columns.py   running aggregates of updates
+                   session_columns.py, clock_columns.py, join_columns.py, top_columns.py and seen_columns.py compute
+                   such operators of all keys at once with; latest_columns.py   running aggregates of updates
 timed_columns.py   what windows and sessions have in common there: fold_columns.py   their aggregations,
                    timeline.py, waiting_columns.py   how far time comes, since when keys wait, which joins ask too
 enrich_columns.py  tables asked for whole batches

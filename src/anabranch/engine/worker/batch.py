@@ -12,26 +12,57 @@ import pyarrow.compute as pc
 
 from anabranch.program.schema import Row, Schema, to_values
 
+Positions = Sequence[int] | np.ndarray
+"""Of tuples: whichever is at hand of a list, a range from 0 on, and an array."""
+
 
 class Batch:
     """Tuples with their positions, as rows or columns, whichever was asked for last."""
 
-    __slots__ = ("_columns", "_rows", "positions", "schema", "ways")
+    __slots__ = ("_array", "_columns", "_positions", "_rows", "schema", "ways")
 
     def __init__(
         self,
         schema: Schema,
-        positions: Sequence[int],
+        positions: Positions,
         rows: list[Row] | None = None,
         columns: Sequence[Sequence[Any]] | None = None,
     ) -> None:
         self.schema = schema
-        self.positions = positions
+        is_array = isinstance(positions, np.ndarray)
+        self._positions: Any = None if is_array else positions
+        self._array: Any = positions if is_array else None
         self._rows = rows
         self._columns = columns
         self.ways: list[int] = []  # what a route or a punctuating operator chose for each tuple
 
-    def placed(self, positions: Sequence[int]) -> Batch:
+    @property
+    def positions(self) -> Sequence[int]:
+        """As whole numbers of Python."""
+        if self._positions is None:
+            self._positions = self._array.tolist()
+        return self._positions
+
+    @property
+    def position_array(self) -> np.ndarray:
+        """As numbers of 64 bits."""
+        if self._array is None:
+            given = self._positions
+            is_range = isinstance(given, range)
+            self._array = np.arange(given.start, given.stop) if is_range else np.array(given, dtype=np.int64)
+        return self._array
+
+    @property
+    def any_positions(self) -> Positions:
+        """For tuples that have the same: whatever is at hand."""
+        return self._array if self._positions is None else self._positions
+
+    @property
+    def are_numbered(self) -> bool:
+        """Whether positions are 0, 1, 2, …"""
+        return isinstance(self._positions, range)
+
+    def placed(self, positions: Positions) -> Batch:
         """The same tuples with other positions."""
         other = Batch(self.schema, positions, self._rows, self._columns)
         other.ways = self.ways
@@ -41,17 +72,17 @@ class Batch:
         """The same tuples for another reader: what one does to their lists and structs, the other does not see."""
         if not self.schema.has_changeable:
             return self
-        other = ColumnBatch(self.schema, self.positions, self.arrays())
+        other = ColumnBatch(self.schema, self.any_positions, self.arrays())
         other.ways = self.ways
         return other
 
     def renumbered(self) -> Batch:
         """The same tuples, numbered from 0 on."""
-        return self.placed(range(len(self.positions)))
+        return self.placed(range(len(self)))
 
     def part(self, start: int, stop: int) -> Batch:
         """The tuples from start to stop, which keep their positions; those of a range begin with 0."""
-        positions = self.positions[start:stop]
+        positions = self.any_positions[start:stop]
         rows = None if self._rows is None else self._rows[start:stop]
         columns = None if self._columns is None else [column[start:stop] for column in self._columns]
         other = Batch(self.schema, range(len(positions)) if isinstance(positions, range) else positions, rows, columns)
@@ -78,10 +109,10 @@ class Batch:
 
     def with_column(self, schema: Schema, column: np.ndarray) -> Batch:
         """The same tuples with a column of numbers more."""
-        return Batch(schema, self.positions, columns=[*self.columns, column.tolist()])
+        return Batch(schema, self.any_positions, columns=[*self.columns, column.tolist()])
 
     def __len__(self) -> int:
-        return len(self.positions)
+        return len(self.any_positions)
 
     def row_at(self, position: int) -> Row:
         """The (first) tuple with a position."""
@@ -118,7 +149,7 @@ class ColumnBatch(Batch):
     def __init__(
         self,
         schema: Schema,
-        positions: Sequence[int],
+        positions: Positions,
         arrays: Sequence[pa.Array | None],
         lists: Sequence[Sequence[Any] | None] | None = None,
     ) -> None:
@@ -172,10 +203,8 @@ class ColumnBatch(Batch):
         return found if found is not None else pa.array(self._lists[place], self.schema.arrow.field(place).type)
 
     def kept(self, mask: Sequence[bool] | np.ndarray) -> Batch:
-        if isinstance(mask, np.ndarray) and self.positions == range(len(mask)):
-            positions = np.flatnonzero(mask).tolist()
-        else:
-            positions = list(compress(self.positions, mask))
+        places = np.flatnonzero(mask)
+        positions = places if self._positions == range(len(self)) else self.position_array[places]
         chosen = pa.array(mask, pa.bool_())
         arrays = [None if array is None else array.filter(chosen) for array in self._arrays]
         lists = [None if values is None else list(compress(values, mask)) for values in self._lists]
@@ -187,20 +216,20 @@ class ColumnBatch(Batch):
             for field, values in zip(self.schema.arrow, self._lists, strict=True)
         ]
         arrays = [self.array(place) if values is None else self._arrays[place] for place, values in enumerate(lists)]
-        other = ColumnBatch(self.schema, self.positions, arrays, lists)
+        other = ColumnBatch(self.schema, self.any_positions, arrays, lists)
         other.ways = self.ways
         return other if self.schema.has_changeable else self
 
     def with_column(self, schema: Schema, column: np.ndarray) -> Batch:
-        return ColumnBatch(schema, self.positions, [*self._arrays, pa.array(column)], [*self._lists, None])
+        return ColumnBatch(schema, self.any_positions, [*self._arrays, pa.array(column)], [*self._lists, None])
 
-    def placed(self, positions: Sequence[int]) -> Batch:
+    def placed(self, positions: Positions) -> Batch:
         other = ColumnBatch(self.schema, positions, self._arrays, self._lists)
         other._rows, other.ways = self._rows, self.ways
         return other
 
     def part(self, start: int, stop: int) -> Batch:
-        positions = self.positions[start:stop]
+        positions = self.any_positions[start:stop]
         arrays = [None if array is None else array.slice(start, stop - start) for array in self._arrays]
         lists = [None if values is None else values[start:stop] for values in self._lists]
         placed = range(len(positions)) if isinstance(positions, range) else positions
@@ -210,7 +239,7 @@ class ColumnBatch(Batch):
         return other
 
 
-def of_values(schema: Schema, positions: Sequence[int], columns: Sequence[Sequence[Any]]) -> ColumnBatch:
+def of_values(schema: Schema, positions: Positions, columns: Sequence[Sequence[Any]]) -> ColumnBatch:
     """Tuples of which the columns are Python values: exact ones."""
     return ColumnBatch(schema, positions, [None] * len(columns), columns)
 
@@ -239,7 +268,7 @@ def sorted_batch(parts: list[tuple[np.ndarray, list[pa.RecordBatch], Schema]]) -
     if len(positions) > 1 and not (positions[1:] > positions[:-1]).all():
         order = np.argsort(positions, kind="stable")
         table, positions = table.take(pa.array(order)), positions[order]
-    return ColumnBatch(schema, positions.tolist(), _all_columns(schema, table))
+    return ColumnBatch(schema, positions, _all_columns(schema, table))
 
 
 def _all_columns(schema: Schema, table: pa.Table) -> list[pa.Array]:

@@ -28,6 +28,7 @@ from anabranch.engine.worker.enrich_columns import enrich_step
 from anabranch.engine.worker.guarded_steps import as_written, guarded_step, only_tuples_step
 from anabranch.engine.worker.latest_columns import latest_step
 from anabranch.engine.worker.running_columns import running_step
+from anabranch.engine.worker.seen_columns import seen_step
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.engine.worker.top_columns import top_step
 from anabranch.errors import AnabranchError
@@ -152,6 +153,7 @@ class BatchSteps:
                     step = self._arguments_step(function, node, step, _instances(table, places), keep)
                 if "top" in self._columns:
                     step = top_step(node, table, step, watch)
+                    step = seen_step(node, table, step, watch)
                 if "running" in self._columns:
                     step = latest_step(node, table, step, watch)
                     step = running_step(node, table, step, watch)
@@ -197,7 +199,7 @@ class BatchSteps:
                 raise
             except Exception as problem:
                 raise operator_failed(node, _current_row(problem), problem, self._epoch) from problem
-            chosen = batch.placed(batch.positions)
+            chosen = batch.placed(batch.any_positions)
             chosen.ways = ways
             return chosen
 

@@ -154,7 +154,7 @@ class ClockColumns:
             key = batch.untouched(names.index(name))
             assert key is not None
             new[f"k{at}"] = key.take(pa.array(firsts))
-        opened = np.array(batch.positions, dtype=np.int64)[firsts]
+        opened = batch.position_array[firsts]
         numbers = np.column_stack([np.full(len(firsts), self._epoch), *(digit[opened] for digit in trails)])
         begun = lists(np.full(len(firsts), numbers.shape[1]), pa.array(numbers.reshape(-1).astype(np.int64)))
         known = pa.array(is_open)

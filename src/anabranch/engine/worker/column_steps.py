@@ -180,7 +180,7 @@ class _ColumnStep:
                 copied |= {at: equal.spread(pa.array(column, types[at])) for at, column in made.items()}
         places = range(len(node.schema.names))
         return ColumnBatch(
-            node.schema, batch.positions, [copied.get(at) for at in places], [columns.get(at) for at in places]
+            node.schema, batch.any_positions, [copied.get(at) for at in places], [columns.get(at) for at in places]
         )
 
     def _plan(self, batch: Batch) -> ColumnPlan | None:

@@ -46,6 +46,6 @@ def enrich_step(node: Node, otherwise: Step) -> Step:
                 found = [nothing if each is None else each for each in found]
         columns = list(zip(*found, strict=True)) if found else [()] * len(added)
         new = [pa.array(column, kind) for column, kind in zip(columns, added, strict=True)]
-        return ColumnBatch(node.schema, made.positions, [*(made.array(at) for at in range(width)), *new])
+        return ColumnBatch(node.schema, made.any_positions, [*(made.array(at) for at in range(width)), *new])
 
     return step

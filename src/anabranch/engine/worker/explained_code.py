@@ -29,6 +29,7 @@ from anabranch.engine.worker.guarded_steps import as_written
 from anabranch.engine.worker.latest_columns import latest_step
 from anabranch.engine.worker.needed_columns import needed_of, sent_on
 from anabranch.engine.worker.running_columns import running_step
+from anabranch.engine.worker.seen_columns import seen_step
 from anabranch.engine.worker.timed_calls import AT_ONCE, column_arguments
 from anabranch.engine.worker.top_columns import top_step
 from anabranch.operators.batch_functions import BatchFunction
@@ -134,6 +135,12 @@ def _is_among(name: str, read: Sequence[str]) -> bool:
 # -- code -------------------------------------------------------------------------------------------------------
 
 _ONE_BY_ONE = "called as it is, tuple by tuple"
+_KINDS_AT_ONCE = (
+    ("top", top_step),
+    ("top", seen_step),
+    ("running", running_step),
+    ("running", latest_step),
+)
 _AT_ONCE = "of the library: all keys of a batch at once, where keys and values allow it"
 
 
@@ -225,7 +232,7 @@ def _keyed(step: Step, logic: Keyed, columns: Collection[str]) -> tuple[str, tup
         return f"{_ONE_BY_ONE}: it has several inputs, or is called between tuples", ()
     function = getattr(type(logic.prototype), logic.method)
     if not inspect.isgeneratorfunction(function):
-        for name, made in (("top", top_step), ("running", running_step), ("running", latest_step)):
+        for name, made in _KINDS_AT_ONCE:
             if name in columns and made(node, None, _as_it_is) is not _as_it_is:
                 return f"{_AT_ONCE} ({name})", ()
         if hasattr(type(logic.prototype), "watched"):

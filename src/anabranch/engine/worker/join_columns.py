@@ -196,7 +196,7 @@ class JoinColumns:
         return times if -_TIME_LIMIT < int(times.min()) <= int(times.max()) < _TIME_LIMIT else None
 
     def _side(self, side: int, batch: Batch, times: np.ndarray, slots: np.ndarray, state: StateColumns) -> _Side:
-        positions = np.array(batch.positions, dtype=np.int64)
+        positions = batch.position_array
         if self._spans is None:
             came, until = np.arange(len(times)), np.full(len(times), _FOR_EVER)
         else:

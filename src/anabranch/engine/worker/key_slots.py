@@ -21,7 +21,7 @@ from anabranch.compiler.rewriting.number_tests import number_test, test_columns
 from anabranch.compiler.rewriting.over_columns import over_columns
 from anabranch.engine.worker.batch import Batch, ColumnBatch
 from anabranch.operators.epoch_context import count_anomaly
-from anabranch.operators.library_operator import NULL_KEY
+from anabranch.operators.library_operator import NULL_KEY, Guard
 from anabranch.program.schema import Schema, to_values
 
 INT_LIMIT = 2**62
@@ -90,6 +90,14 @@ def note_null_keys(operator: str, batch: ColumnBatch, places: Sequence[int], nul
     count = sum(batch.array(place).null_count for place in places) if null_key == "keep" else 0
     if count:
         count_anomaly(operator, NULL_KEY, count)
+
+
+def note_null_tuples(operator: str, batch: ColumnBatch, guard: Guard) -> None:
+    """Count tuples with a null in their key, as an operator does that looks at each and keeps them."""
+    arrays = [batch.array(place) for place, _ in guard.keys] if guard.null_key == "keep" else []
+    if any(array.null_count for array in arrays):
+        is_null = np.logical_or.reduce([array.is_null().to_numpy(zero_copy_only=False) for array in arrays])
+        count_anomaly(operator, NULL_KEY, int(is_null.sum()))
 
 
 def slots_of_columns(columns: Sequence[pa.Array | None], length: int, with_nulls: bool = False) -> KeySlots | None:

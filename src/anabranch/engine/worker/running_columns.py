@@ -215,8 +215,7 @@ class RunningStep:
         arrays += [each.column(places) for each in made]
         kinds = [field.type for field in node.schema.arrow]
         arrays = [array.cast(kind) for array, kind in zip(arrays, kinds, strict=True)]
-        positions = batch.positions
-        chosen: Sequence[int] = positions if len(rows) == len(batch) else np.array(positions)[rows].tolist()
+        chosen = batch.any_positions if len(rows) == len(batch) else batch.position_array[rows]
         return ColumnBatch(node.schema, chosen, arrays)
 
 

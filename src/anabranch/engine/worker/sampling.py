@@ -79,12 +79,6 @@ class Sampling:
         return with_part(hashes, self.epoch) < np.uint64(self.share * 2**64)
 
 
-def _array(positions: Any) -> np.ndarray:
-    if isinstance(positions, range):
-        return np.arange(positions.start, positions.stop)
-    return np.fromiter(positions, np.int64, len(positions))
-
-
 def _outputs_of(
     positions: np.ndarray, made_at: np.ndarray, made: list[tuple[Any, ...]]
 ) -> list[list[tuple[Any, ...]] | None]:
@@ -161,8 +155,8 @@ class StepSampler:
         if not len(chosen):
             return
         batch = arrived.batch
-        positions = _array(batch.positions)[chosen]
-        made_at = _array(out.batch.positions)
+        positions = batch.position_array[chosen]
+        made_at = out.batch.position_array
         theirs = np.flatnonzero(np.isin(made_at, positions))
         if isinstance(self._node.logic, (Route, Punctuate)):
             made = [(int(out.batch.ways[at]),) for at in theirs.tolist()]
@@ -186,9 +180,9 @@ class StepSampler:
         if size == count:
             return np.arange(count)
         start = int(numbers.integers(0, count - size + 1))
-        if isinstance(batch.positions, range):
+        if batch.are_numbered:
             return np.arange(start, start + size)
-        positions = _array(batch.positions)
+        positions = batch.position_array
         return np.flatnonzero(np.isin(positions, positions[start : start + size]))
 
     # -- steps that are called tuple by tuple ---------------------------------------------------------------

@@ -148,7 +148,7 @@ class StageRun:
                 # A step of ours that looks at no single tuple has nothing to time; what comes out of calls that are
                 # under way for a while belongs to no tuple of this batch.
                 if len(spent) and arrived.origins is not None:
-                    places = arrived.origins[np.array(arrived.batch.positions, dtype=np.int64)]
+                    places = arrived.origins[arrived.batch.position_array]
                     seconds += np.bincount(places, weights=spent, minlength=len(seconds))
             made[step.number] = out = self._after(step, out)
             self._leave(step, out, leaving)
@@ -204,7 +204,7 @@ class StageRun:
         out = self._watched_step(step, arrived, runs)
         made = out
         if isinstance(step.node.logic, Punctuate):  # its tuples were numbered anew, one for each that came
-            made = dataclasses.replace(out, batch=out.batch.placed(arrived.batch.positions))
+            made = dataclasses.replace(out, batch=out.batch.placed(arrived.batch.any_positions))
         sampler.after(arrived, chosen, made)
         return out
 
@@ -290,8 +290,8 @@ class StageRun:
         places = candidates(values, start, node.name in self._times.idle)
         if len(values):
             self.reached[node.name] = max(int(values.max()), start, self.reached.get(node.name, start))
-        positions = np.array(batch.positions, dtype=np.int64)
-        if isinstance(batch.positions, range):
+        positions = batch.position_array
+        if batch.are_numbered:
             base, own = arrived.trails, np.zeros(len(positions), dtype=np.int64)
         else:
             # Tuples may share a trail so far; an advance stands behind one of them.
@@ -305,7 +305,7 @@ class StageRun:
     def _punctuated(self, step: Step, arrived: Flow, batch: Batch) -> Flow:
         """Tuples and the punctuations behind some of them; those that came pass on."""
         ends = np.array(batch.ways, dtype=bool) if len(batch) else np.empty(0, dtype=bool)
-        positions = np.array(batch.positions, dtype=np.int64)
+        positions = batch.position_array
         # Tuples may share a trail so far; a punctuation stands behind the one it came with.
         own = emission_index(positions) * 2
         base = taken(arrived.trails, positions)
@@ -317,7 +317,7 @@ class StageRun:
         return Flow(batch.renumbered(), [*base, own], marks, _origins(arrived, positions), advances)
 
     def _refined(self, flow: Flow) -> Flow:
-        positions = np.array(flow.batch.positions, dtype=np.int64)
+        positions = flow.batch.position_array
         marks = flow.marks
         if marks is not None:
             marks = [*marks, np.zeros(len(marks[0]), dtype=np.int64)]
@@ -328,10 +328,10 @@ class StageRun:
 
     def _leaving(self, step: Step, edge: Edge, out: Flow) -> Leaving:
         batch = out.batch
-        if isinstance(batch.positions, range):
+        if batch.are_numbered:
             trails = out.trails
         else:
-            positions = np.array(batch.positions, dtype=np.int64)
+            positions = batch.position_array
             if len(positions) > 1 and not (np.diff(positions) > 0).all():
                 raise ProgramError(
                     f"operator {step.node.title}, epoch {self._epoch}: it, or an operator before it, was declared to "

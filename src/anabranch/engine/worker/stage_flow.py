@@ -30,13 +30,13 @@ class Flow:
     def part(self, start: int, stop: int) -> Flow:
         """Some of the tuples, without what stands between them."""
         batch = self.batch.part(start, stop)
-        trails = [digit[start:stop] for digit in self.trails] if isinstance(batch.positions, range) else self.trails
+        trails = [digit[start:stop] for digit in self.trails] if batch.are_numbered else self.trails
         return Flow(batch, trails)
 
     def timed(self) -> Flow:
         """The same, with origins."""
         origins = np.zeros(len(self.trails[0]), dtype=np.int64)
-        origins[np.array(self.batch.positions, dtype=np.int64)] = np.arange(len(self.batch))
+        origins[self.batch.position_array] = np.arange(len(self.batch))
         return dataclasses.replace(self, origins=origins)
 
 

@@ -186,7 +186,7 @@ class TimedColumns:
         times = TimeScale.of(array.type, "").numbers(array)
         if not -TIME_LIMIT < int(times.min()) <= int(times.max()) < TIME_LIMIT:
             return None
-        positions = np.array(batch.positions, dtype=np.int64)
+        positions = batch.position_array
         return Came(arrival, batch, times, positions, self.timeline.at(positions), np.empty(0, dtype=np.int64), ())
 
     def _had(self, keys: list[Any]) -> Had | None:

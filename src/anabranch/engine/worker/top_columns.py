@@ -19,7 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.engine.worker.batch import Batch, ColumnBatch
-from anabranch.engine.worker.key_slots import KeySlots, is_ordered, key_slots, numbers_of, running_maxima, starting
+from anabranch.engine.worker.key_slots import (
+    KeySlots,
+    group_slots,
+    is_ordered,
+    note_null_tuples,
+    numbers_of,
+    running_maxima,
+    starting,
+)
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.operators.changes import DELETE, INSERT
 from anabranch.operators.top_tuples import TopTuples
@@ -68,7 +76,7 @@ class TopStep:
         return found
 
     def _taken(self, batch: ColumnBatch, node: Node) -> Batch | None:
-        slots = key_slots(batch, self._places)
+        slots = group_slots(batch, self._places, self._top.guard.null_key)
         columns = [batch.untouched(at) for at in range(len(self._schema.names))]
         if slots is None or any(column is None for column in columns):
             return None
@@ -85,6 +93,7 @@ class TopStep:
         if codes is None or (len(many) and int(many.max()) > self._top.count):
             self._table.put(StateBlock(slots.keys, self._forms, state.arrays, ~state.found).kept(state.moved))
             return None
+        note_null_tuples(self._top.operator_name, batch, self._top.guard)
         if self._top.count == 1 and self._method == "take":
             entered, tops = _best(slots, codes, many)
             self._keep(slots, many | 1, tops, rows, (tops >= before) | state.moved)
@@ -212,9 +221,9 @@ def _made(
 ) -> Batch:
     """What comes out: rows, for which tuple each, and the value of the column more, if there is one."""
     if len(tuples) == len(batch) and len(rows) == len(node.schema.names):  # each tuple is what comes out for it
-        return ColumnBatch(node.schema, batch.positions, [batch.array(at) for at in range(len(rows))])
+        return ColumnBatch(node.schema, batch.any_positions, [batch.array(at) for at in range(len(rows))])
     arrays = [column.take(pa.array(chosen, pa.int64())) for column in rows]
     if len(arrays) < len(node.schema.names):
         arrays.append(pa.array(more, node.schema.arrow.field(len(arrays)).type))
-    placed = np.array(batch.positions, dtype=np.int64)[np.array(tuples, dtype=np.int64)].tolist()
+    placed = batch.position_array[np.array(tuples, dtype=np.int64)]
     return ColumnBatch(node.schema, placed, arrays)

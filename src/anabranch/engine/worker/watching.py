@@ -164,7 +164,7 @@ class _StepWatch:
         positions = np.array(batch.positions[:count], dtype=np.int64)
         if declared is None or (len(positions) > 1 and not (np.diff(positions) > 0).all()):
             return  # what several tuples with one position became cannot be told apart
-        places = np.flatnonzero(np.isin(np.array(made.positions, dtype=np.int64), positions)).tolist()
+        places = np.flatnonzero(np.isin(made.position_array, positions)).tolist()
         outputs: dict[int, list[tuple[Any, ...]]] = {}
         for place, output in zip(places, made.picked(places), strict=True):
             outputs.setdefault(made.positions[place], []).append(output)
