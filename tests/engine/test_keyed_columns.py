@@ -382,24 +382,26 @@ def test_aggregates_are_computed_over_columns(tmp_path, taken):
             assert (taken[what] > before) is bool(columns)
 
 
-@pytest.mark.parametrize("what", ["running", "windows", "sessions", "top", "seen"])
+@pytest.mark.parametrize("what", ["running", "windows", "sessions", "clock", "top", "seen"])
 @pytest.mark.parametrize("by", [["s"], ["k", "s"], ["s", "n"]])
 def test_a_null_is_a_key_like_others(tmp_path, taken, what, by):
     """Over columns and tuple by tuple: the same rows, state and counts of null keys."""
     epochs = [list(rows(random.Random(at), 90, 90 * at, nulls=NULL_KEYS)) for at in range(3)]
     timed = from_epochs(epochs, COLUMNS, name="rows").event_time("at", lateness=20)
     window = {"running": ab.running(), "windows": ab.event_time("at", 5), "sessions": ab.sessions("at", 2)}
+    window["clock"] = ab.time(2)
+    clocks = [1_000_000, 1_001_000, 1_002_000]
     if what in window:
         chosen = {"many": agg.count(), "most": agg.max("name"), "sum": agg.sum("small")}
         stream = timed.aggregate(by=by, window=window[what], **chosen)
     else:
         stream = timed.top(2, ["n", "at"], by=by) if what == "top" else timed.deduplicate(by=by)
     found = []
-    for columns in (set(), {"top" if what == "seen" else what}):
+    for columns in (set(), {{"seen": "top", "clock": "windows"}.get(what, what)}):
         folder = str(tmp_path / f"{len(columns)}")
         written, anomalies = {}, []
         for number in range(len(epochs)):
-            run = ParallelRun(stream, folder, channels=2, written=written, columns=columns)
+            run = ParallelRun(stream, folder, channels=2, written=written, columns=columns, clocks_ms=clocks)
             run.run_epochs(number, number)
             anomalies += [each.anomalies for each in run.progress]
         state = state_of(stream, folder)
@@ -408,7 +410,7 @@ def test_a_null_is_a_key_like_others(tmp_path, taken, what, by):
     assert taken[what] > 0
     assert found[0] == found[1]
     assert "null_key" in repr(found[0][2]) and len(found[0][1]) > 4
-    assert found[1][0] == outcome(lambda: stream.run_sequential(ends=True))
+    assert found[1][0] == outcome(lambda: stream.run_sequential(ends=True, clocks_ms=clocks))
 
 
 def test_keys_that_are_columns_are_run_again(tmp_path, taken):

@@ -67,8 +67,7 @@ def _rewritten(
     function: FunctionCode, inputs: tuple[str, ...], reads: tuple[int, ...]
 ) -> tuple[types.CodeType, str] | None:
     tree = tree_of(function.function)
-    assert isinstance(tree, (ast.FunctionDef, ast.Lambda)), "tuple_reads saw through it"
-    if has_private_names(tree):
+    if not isinstance(tree, (ast.FunctionDef, ast.Lambda)) or has_private_names(tree):
         return None
     *before, row = [each.arg for each in tree.args.posonlyargs + tree.args.args]
     for node in ast.walk(tree):

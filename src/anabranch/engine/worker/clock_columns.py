@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.engine.worker.batch import Batch, ColumnBatch
-from anabranch.engine.worker.key_slots import KeySlots, is_key, key_slots, tests_of
+from anabranch.engine.worker.key_slots import KeySlots, group_slots, is_key, note_null_keys, tests_of
 from anabranch.engine.worker.running_columns import Folding, forms_of, is_foldable
 from anabranch.engine.worker.trails import Trails
 from anabranch.engine.worker.waiting_columns import since_when
@@ -83,7 +83,7 @@ class ClockColumns:
             return False
         names = batch.schema.names
         needed = [names.index(name) for _, name, _ in self._shape.measures if name is not None]
-        slots = key_slots(batch, [names.index(name) for name in self._shape.key])
+        slots = group_slots(batch, [names.index(name) for name in self._shape.key], self._shape.null_key)
         if slots is None or any(batch.untouched(place) is None for place in needed):
             return False
         functions = [self._kind.functions[test].function for _, _, test in self._shape.measures if test >= 0]
@@ -166,4 +166,6 @@ class ClockColumns:
             for name, form in self._forms.items()
         }
         self._table.put(StateBlock(slots.keys, self._forms, columns, np.zeros(len(slots.keys), dtype=bool)))
+        places = [names.index(name) for name in self._shape.key]
+        note_null_keys(self._kind.operator_name, batch, places, self._shape.null_key)
         return True
