@@ -38,7 +38,7 @@ def test_the_code_of_maps_filters_and_keyed_operators_is_shown():
         in text
     )
     assert "return c0 * 2" in text and "passed on as columns: a is bid.auction" in text
-    assert "read of files that tasks read themselves: kind, bid.auction, bid.price" in text
+    assert "read of its rows: kind, bid.auction, bid.price" in text
     assert "left out, because nobody reads it: bid.url, note" in text
     assert "self.s += c1" in text and "o0(v0)" in text, "the generated loop"
 

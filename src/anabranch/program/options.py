@@ -474,8 +474,8 @@ OPTIONS: tuple[Option, ...] = (
         "columns",
         OptionKind(f"on, off, or some of {', '.join(OVER_COLUMNS)}, with commas between", _over_columns),
         "on",
-        "What runs over whole columns, with the same output: `needed` reads and sends only columns that are used; "
-        "`calls` calls functions of maps and filters that only compute once for equal values; "
+        "What runs over whole columns, with the same output: `needed` reads, has Spark hand over, and sends only "
+        "columns that are used; `calls` calls functions of maps and filters that only compute once for equal values; "
         "`methods` gives methods of yours, and functions of flat_map, the columns that they read instead of a tuple; "
         "`running`, `windows`, `sessions`, `joins` and `top` (and deduplicate) compute such operators for all keys of "
         "a batch at once; `filters` asks conditions that only compare numbers, or times, of whole columns; `enrich` "

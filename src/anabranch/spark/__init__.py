@@ -2,6 +2,7 @@
 
 spark_session.py, java.py     a local Spark, with a Java runtime that is found or brought along
 source.py, row_files.py       streaming DataFrames in the order of their data; rows in memory as files
+narrowing.py                  of the rows that Spark reads, the columns that somebody reads
 partition_column.py           the partition of every row, for those who write what is read partitioned
 direct_files.py               sources whose files tasks read themselves
 read_limits.py                how many files an epoch takes, replaced while a query runs

@@ -20,12 +20,14 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - every PySpark user knows it by this name
 
+from anabranch.engine.worker.needed_columns import Needed
 from anabranch.errors import OrderError, SchemaError
 from anabranch.program.ddl import to_ddl
 from anabranch.program.graph import Node
 from anabranch.program.origins import RowsOrigin
 from anabranch.program.schema import Schema
 from anabranch.spark.hadoop_files import local_path, open_files, qualified
+from anabranch.spark.narrowing import can_be_handed, narrowed
 
 # Spark passes over files that are older, by its maxFileAge, than the newest it has seen: a week, unless it is told
 # otherwise. Nothing of a stream may be left out without a word.
@@ -177,8 +179,18 @@ class OrderedSources:
             parts.append(frame.select(F.lit(number).alias("source"), *structs))
         return functools.reduce(DataFrame.unionAll, parts)
 
-    def sorted(self, batch: DataFrame | None) -> list[DataFrame]:
-        """An epoch's rows as splitters read them: those of sources with named columns sorted by these."""
+    def handed(self, needed: Sequence[Needed]) -> tuple[Needed, ...]:
+        """What Spark gives of each source, if so much is needed."""
+        return tuple(can_be_handed(each, node.schema) for each, node in zip(needed, self._nodes, strict=True))
+
+    def rows(self, batch: DataFrame | None, handed: Sequence[Needed]) -> list[DataFrame]:
+        """An epoch's rows as splitters take them, with what is `handed` of each source (nothing said: all)."""
+        parts = self._sorted(batch)
+        schemas = [node.schema for node in self._nodes]
+        return [narrowed(part, handed, schemas) for part in parts] if handed else parts
+
+    def _sorted(self, batch: DataFrame | None) -> list[DataFrame]:
+        """An epoch's rows, those of sources with named columns sorted by these."""
         if batch is None:
             return []
         if len(self._each) == 1:

@@ -107,7 +107,9 @@ class SparkExecutor:
             numbers = session.range(0, len(read), 1, len(read))
             parts = [numbers.mapInArrow(_numbered(partial(_split_files, job.split, read)), ROW_COLUMNS)]
         else:
-            parts = [each.mapInArrow(_numbered(job.split.run), ROW_COLUMNS) for each in self._sources.sorted(batch)]
+            split = self._narrowed(job.split)
+            rows_of = self._sources.rows(batch, split.handed)
+            parts = [each.mapInArrow(_numbered(split.run), ROW_COLUMNS) for each in rows_of]
         if job.fed_back or not parts:
             table = pa.Table.from_batches(fed_back_batches(job.fed_back))
             parts.append(session.createDataFrame(table).mapInArrow(_numbered(job.feedback.run), ROW_COLUMNS))
@@ -123,6 +125,12 @@ class SparkExecutor:
                 run = _numbered(task.run)
             rows = rows.sortWithinPartitions("order").mapInArrow(run, ROW_COLUMNS)
         return rows
+
+    def _narrowed(self, split: SplitTask) -> SplitTask:
+        """The task for rows that have only what is needed of each source."""
+        if "needed" not in split.columns:
+            return split
+        return dataclasses.replace(split, handed=self._sources.handed(split.needed()))
 
 
 def _split_files(

@@ -1,4 +1,4 @@
-"""What tasks really run for each operator, for people: the generated code, what is read of files, what is sent on.
+"""What tasks really run for each operator, for people: the generated code, what is read of sources, what is sent on.
 
     explain(extended=True) ─► for each stage: columns read, for each operator its code over columns or why there is none
 
@@ -56,7 +56,7 @@ class OperatorCode:
 
 @dataclasses.dataclass(frozen=True)
 class StageColumns:
-    """Which columns a stage gets: of its source's files, or of what another stage sends it."""
+    """Which columns a stage gets: of its source, or of what another stage sends it."""
 
     stage: int
     origin: str
@@ -110,7 +110,7 @@ def _columns(layout: Layout, stage: Stage, columns: Collection[str]) -> Iterator
     if isinstance(entry.logic, Source):
         needed = needed_of(layout, entry, "needed" in columns)
         left_out = [name for name in _leaves(entry.schema) if not _is_among(name, needed.names)]
-        yield StageColumns(stage.number, "read of files that tasks read themselves", needed.names, tuple(left_out))
+        yield StageColumns(stage.number, "read of its rows", needed.names, tuple(left_out))
     for edge in layout.inputs_of(stage):
         source = layout.steps[edge.source].node
         sent = sent_on(layout, edge).names if "needed" in columns and edge.crosses else list(source.schema.names)

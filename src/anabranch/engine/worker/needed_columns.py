@@ -1,4 +1,5 @@
-"""Which columns of a source, and which fields within them, anybody reads: the others need not be read from its files.
+"""Which columns of a source, and which fields within them, anybody reads: the others need not be read from its files,
+or need not cross from Spark.
 
     source ─► filter(lambda t: t.bid is not None) ─► map(lambda t: (t.bid["auction"], t.bid["price"])) ─►
     needed: bid.auction, bid.price
@@ -41,6 +42,14 @@ class Needed:
     names: tuple[str, ...]
     schema: pa.Schema
     read: frozenset[str]
+
+    def filled(self, given: pa.RecordBatch) -> list[pa.Array]:
+        """All columns, if a batch begins with those of which something is read: the others are null."""
+        places = iter(range(len(self.read)))
+        return [
+            given.column(next(places)).cast(field.type) if field.name in self.read else pa.nulls(len(given), field.type)
+            for field in self.schema
+        ]
 
 
 def needed_of(layout: Layout, source: Node, further: bool = True) -> Needed:
@@ -134,10 +143,16 @@ def _read(layout: Layout, edge: Edge, schema: Schema, further: bool) -> set[Read
         return None if behind is None else {*plan.reads, *structs, *behind}
     if behind is None:
         return {*plan.reads, *structs}
-    # Of what it only passes on, what somebody reads. A field that is passed on is taken of every tuple: where a struct
-    # is null that fails, whatever is read of the others.
-    passed = [(plan.copied[each.column], each) for each in behind if each.column in plan.copied]
-    return {*plan.called_with, *structs, *(Read(first.column, (*first.path, *each.path)) for first, each in passed)}
+    # Of what it only passes on, what somebody reads, and what must not be null where it arrives. A field that is passed
+    # on is taken of every tuple: where a struct is null that fails, whatever is read of the others.
+    checked = {Read(at, is_null=True) for at in plan.copied if not node.schema.arrow.field(at).nullable}
+    passed = [(plan.copied[each.column], each) for each in behind | checked if each.column in plan.copied]
+    return {*plan.called_with, *structs, *(_within(first, each) for first, each in passed)}
+
+
+def _within(read: Read, further: Read) -> Read:
+    """What is read of something that is read."""
+    return Read(read.column, (*read.path, *further.path), further.is_null)
 
 
 def _narrowed(schema: Schema, reads: set[Read]) -> Needed:

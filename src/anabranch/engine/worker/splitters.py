@@ -19,7 +19,7 @@ from anabranch.engine.worker.batch import ColumnBatch
 from anabranch.engine.worker.exchange import Outbox, Row, batches_of
 from anabranch.engine.worker.file_pieces import FilePiece, SourceRows, read_pieces
 from anabranch.engine.worker.local_channels import LocalChannels
-from anabranch.engine.worker.needed_columns import everything, needed_of
+from anabranch.engine.worker.needed_columns import Needed, everything, needed_of
 from anabranch.engine.worker.output_files import OutputFiles, Target
 from anabranch.engine.worker.packets import number_coordinate, text_coordinate, unpack
 from anabranch.engine.worker.retracing import Failure, RetracedStage
@@ -112,13 +112,14 @@ class _Splitter:
 class SplitTask(Task):
     """Reads a partition of the sources, runs what needs no state, sends what comes out to its channels.
 
-    With one source, a batch has its columns and those of its order. With several there is the number of the
-    source, and for each source a struct of these columns.
+    With one source, a batch has its columns, as far as `handed` says, and those of its order. With several there is the
+    number of the source, and for each source a struct of these columns.
     """
 
     state: StateVersion | None = None  # for stages with state that run here
     pieces: Mapping[int, Target] = dataclasses.field(default_factory=dict, kw_only=True)  # exits, in whole pieces
     pieces_from: int = dataclasses.field(default=0, kw_only=True)  # if the epoch has so many bytes, and they are known
+    handed: tuple[Needed, ...] = dataclasses.field(default=(), kw_only=True)  # what Spark gives of sources; (): all
 
     def run(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
         """The task of a partition of the sources."""
@@ -138,13 +139,15 @@ class SplitTask(Task):
 
         If it writes them (`pieces`), tasks with higher numbers have later ones.
         """
+        return self.rows_of(read_pieces(pieces, self.needed()), whom, self.pieces)
+
+    def needed(self) -> list[Needed]:
+        """What is read of each source."""
         program = self.load()
         if self.retraces or self.sampling is not None:  # an error shows all of its tuple, and so does what is run again
-            needed = [everything(source.schema) for source in program.inputs]
-        else:
-            further = "needed" in self.columns
-            needed = [needed_of(program.layout, source, further) for source in program.inputs]
-        return self.rows_of(read_pieces(pieces, needed), whom, self.pieces)
+            return [everything(source.schema) for source in program.inputs]
+        further = "needed" in self.columns
+        return [needed_of(program.layout, source, further) for source in program.inputs]
 
     def rows_of(
         self,
@@ -209,14 +212,14 @@ class SplitTask(Task):
     def _pieces(self, batches: Iterator[pa.RecordBatch], whom: int) -> Iterator[SourceRows]:
         """What Spark read, piece by piece."""
         program = self.load()
+        handed = self.handed or [everything(source.schema) for source in program.inputs]
         for number, batch in self._by_source(batches, len(program.inputs)):
-            source = program.inputs[number]
-            order = program.orders[source.name]
-            for coordinate, start, stop in _pieces(source, order, batch, whom):
+            source, needed = program.inputs[number], handed[number]
+            order, ordering = program.orders[source.name], batch.columns[len(needed.read) :]
+            for coordinate, start, stop in _pieces(source, order, ordering, len(batch), whom):
                 part = batch.slice(start, stop - start)
-                columns = [part.column(at).cast(field.type) for at, field in enumerate(source.schema.arrow)]
-                modified = part.column(len(columns))[0].as_py() / 1000 if order == "files" else None
-                yield SourceRows(number, coordinate, columns, modified)
+                modified = ordering[0][start].as_py() / 1000 if order == "files" else None
+                yield SourceRows(number, coordinate, needed.filled(part), modified)
 
     def _by_source(self, batches: Iterator[pa.RecordBatch], count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
@@ -316,16 +319,16 @@ def _elastic(splitters: Sequence[_Splitter]) -> tuple[ElasticReport, ...]:
     return POOLS.reports(node for splitter in splitters for node in splitter.nodes)
 
 
-def _pieces(source: Node, order: str, batch: pa.RecordBatch, partition_number: int) -> Iterator[tuple[bytes, int, int]]:
-    """The runs of rows of one piece in a batch: (piece, first row, end)."""
-    count = batch.num_rows
+def _pieces(
+    source: Node, order: str, columns: Sequence[pa.Array], count: int, partition_number: int
+) -> Iterator[tuple[bytes, int, int]]:
+    """The runs of rows of one piece in a batch whose order these columns tell: (piece, first row, end)."""
     if not count:
         return
     if order == "partition":
         # Spark sorted the epoch: a partition's number says where it stands.
         yield number_coordinate(partition_number), 0, count
         return
-    columns = batch.columns[len(source.schema.names) :]
     if order == "kafka":
         topic, partition, offset = columns
         for start, stop in _runs([topic, partition]):
