@@ -368,7 +368,7 @@ class ChannelRun:
                 advances = tuple(self._rising(edge.digits))
                 yield from self.worked(dataclasses.replace(nothing, advances=advances), 0)
         else:
-            yield from self.worked(self._arrival(), self._size)
+            yield from self._worked_in_parts(self._arrival())
         if isinstance(self._run, RetracedStage):
             return  # nothing of the epoch is kept
         yield from self._left(self._run.finish, 0)
@@ -378,13 +378,23 @@ class ChannelRun:
         if self._sampler is not None:  # what cannot be kept was refused above
             self.samples = self._sampler.samples()
 
+    def _worked_in_parts(self, arrival: Arrival) -> Iterator[Any]:
+        """What leaves for everything that arrived: as Python values only a part of it is there at a time."""
+        between = len(arrival.marks) or arrival.advances or isinstance(self._run, RetracedStage)
+        if between or self._entry.takes_arrivals or self._size <= BATCH_ROWS:
+            yield from self.worked(arrival, self._size)
+            return
+        whole = Flow(*arrival.batches.values(), arrival.trails)
+        for part in (whole.part(start, start + BATCH_ROWS) for start in range(0, self._size, BATCH_ROWS)):
+            yield from self.worked(part, len(part.batch))
+
     def _arrival(self) -> Arrival:
         """Everything that arrived, in order."""
         wanted = self._entry.digits
         parts: list[Trails] = []
         spans: list[tuple[Edge, int, list[pa.RecordBatch]]] = []
         for number, edge in self._edges.items():
-            waiting = self._waiting.get(number, [])
+            waiting = self._waiting.pop(number, [])  # once it is in order nobody needs it any more
             trails = joined([t for t, _ in waiting]) if waiting else _empty(edge.width)
             parts.append(filled(trails, edge.digits, wanted))
             spans.append((edge, len(trails[0]), [rows for _, rows in waiting]))
