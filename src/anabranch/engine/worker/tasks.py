@@ -384,7 +384,7 @@ class ChannelRun:
         if between or self._entry.takes_arrivals or self._size <= BATCH_ROWS:
             yield from self.worked(arrival, self._size)
             return
-        whole = Flow(*arrival.batches.values(), arrival.trails)
+        whole = Flow(next(iter(arrival.batches.values())), arrival.trails)
         for part in (whole.part(start, start + BATCH_ROWS) for start in range(0, self._size, BATCH_ROWS)):
             yield from self.worked(part, len(part.batch))
 
