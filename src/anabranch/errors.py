@@ -105,6 +105,10 @@ class VerifyError(AnabranchError):
         return type(self), (str(self), self.file)
 
 
+class WorkerMemoryError(AnabranchError):
+    """There was not enough memory for the part of a task."""
+
+
 class JavaNotFoundError(AnabranchError):
     """There is no Java 17 or newer to run Spark with."""
 

@@ -3,7 +3,7 @@
 runner.py          the course of an epoch, from its begin to its manifest
 program_description.py   what of a program its checkpoint depends on
 setup.py           what a runner is given: settings, storage, backend, observer
-epoch_jobs.py      the tasks of an epoch, made and run
+epoch_jobs.py      the tasks of an epoch, made and run; job_failures.py   why they failed
 sparing.py         epochs without the shuffle that a partitioned source spares
 output_ways.py     who writes which output: the driver, mergers, or those who make it
 committer.py       manifests, and the compaction of segments beside the epochs

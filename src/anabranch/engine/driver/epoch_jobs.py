@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import re
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from anabranch.compiler.explaining.running import RunningQuery
 from anabranch.compiler.layout.partitioned_source import has_spared_shuffle
 from anabranch.compiler.layout.stages import Layout
+from anabranch.engine.driver.job_failures import explained
 from anabranch.engine.driver.output_ways import NONE, OutputWays, Ways
 from anabranch.engine.driver.results import Results
 from anabranch.engine.driver.setup import Backend, EpochSettings, Storage
@@ -27,7 +26,6 @@ from anabranch.engine.worker.tasks import ChannelTask, Program
 from anabranch.errors import (
     AnabranchError,
     CheckpointError,
-    InputError,
     MissingSegments,
     OperatorError,
     OutputTooLarge,
@@ -37,7 +35,6 @@ from anabranch.errors import (
 from anabranch.operators.hot_key_parts import HotKeyParts
 from anabranch.partitioning.function import PartitioningFunction
 from anabranch.program.travelling import packed
-from anabranch.state.files import cannot_write, storage_problem
 from anabranch.state.store import StateVersion
 
 
@@ -167,7 +164,8 @@ class EpochJobs:
             except AnabranchError:
                 raise
             except Exception as problem:
-                raise self._explained(problem, state.epoch) from problem
+                titles = ", ".join(source.title for source in self._program.inputs)
+                raise explained(problem, state.epoch, titles) from problem
 
     def _ways_now(self, layout: Layout, functions: Mapping[int, PartitioningFunction]) -> Ways:
         around = self._backend.surroundings
@@ -181,42 +179,3 @@ class EpochJobs:
         if data is None:
             raise CheckpointError(f"the state segment {self._storage.state_root}/{name} is missing from the checkpoint")
         return data
-
-    def _explained(self, problem: Exception, epoch: int) -> Exception:
-        """Errors about storage and unreadable input, with what to do; others as they are."""
-        why = storage_problem(problem)
-        if why:
-            return cannot_write(f"what epoch {epoch} wrote", why)
-        text = str(problem)
-        missing = re.search(r"ModuleNotFoundError: No module named '([^']+)'", text)
-        if missing is not None:
-            return _not_there(missing[1], epoch)
-        marks = ("FAILED_READ_FILE", "MALFORMED_RECORD", "MALFORMED_CSV", "CANNOT_READ", "Malformed records")
-        if any(mark in text for mark in marks):
-            first = next((line for line in text.splitlines() if any(mark in line for mark in marks)), text)
-            titles = ", ".join(source.title for source in self._program.inputs)
-            return InputError(
-                f"source {titles}, epoch {epoch}: Spark cannot read a row of the input. The epoch "
-                f"failed and nothing of it was written.\n{first.strip()[:1000]}"
-            )
-        return problem
-
-
-def _not_there(module: str, epoch: int) -> ProgramError:
-    """The error for a module that workers do not have: what is missing, and what to do."""
-    first = module.partition(".")[0]
-    remedy = (
-        f"They run another Python than this one: set PYSPARK_PYTHON={sys.executable} before the session is made, as "
-        "ab.session() does; or install it in the Python that they run."
-        if first in _OURS
-        else f"Send it along: spark-submit --py-files {first}.py, or spark.sparkContext.addPyFile('{first}.py') "
-        "before the query starts; or install it on every worker."
-    )
-    return ProgramError(
-        f"epoch {epoch}: the workers have no module {module!r}, which the program needs.\n{remedy}\n"
-        "Nothing of the epoch was written; a start with the same checkpoint goes on from there."
-    )
-
-
-# What the library itself needs: whoever lacks it has another environment than the driver.
-_OURS = frozenset({"anabranch", "cloudpickle", "msgpack", "numpy", "pyarrow", "pyspark"})
