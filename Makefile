@@ -76,6 +76,7 @@ test-nightly: $(CLASSES) ## thousands of random programs and schedules of driver
 	$(RUN) -m benchmarks soundness --more 5
 	ANABRANCH_SCHEDULES=1000 $(RUN) -m pytest --timeout 0 tests/faults/test_driver_schedules.py $(ARGS)
 	ANABRANCH_HOSTED_SCHEDULES=1000 $(RUN) -m pytest --timeout 0 tests/faults/test_hosted_runs.py $(ARGS)
+	ANABRANCH_CLUSTER_SCHEDULES=50 $(RUN) -m pytest --timeout 0 tests/cluster/test_cluster_schedules.py $(ARGS)
 	ANABRANCH_REAL_SCHEDULES=60 $(RUN) -m pytest --timeout 0 tests/faults/test_real_drivers.py $(ARGS)
 	$(RUN) -m anabranch.sim.swarm --seconds 900 --seed 0
 	$(RUN) -m anabranch.papers.machine.swarm --seconds 120 --seed 0

@@ -6,9 +6,9 @@ A standalone cluster on loopback: four workers with one core each, every executo
 working directory, as if each were a host. The state is in an object store (moto), which executors reach only over
 HTTP. A query sums on four channels. Its first epoch has every key, so that there is state of all of them; later ones
 have 20,000 tuples. In the middle two channels are wished to each other's executor, as the plan of a period would do it;
-near the end an executor is killed, three times. All of it once without and once with a standby copy of each channel;
-all totals are compared with totals worked out by numpy. With `--kept` what a run told is kept in a directory, and a run
-that is there already is not run again: so the whole can be stopped and gone on with.
+near the end an executor is killed, three times (two with `--quick`). All of it once without and once with a standby
+copy of each channel; all totals are compared with totals worked out by numpy. With `--kept` what a run told is kept in
+a directory, and a run that is there already is not run again: so the whole can be stopped and gone on with.
 
 sticky                          the share of channels that ran on the executor they had run on in the epoch before, from
                                 the second epoch on and beside those two events, at Spark's own locality wait
@@ -19,7 +19,7 @@ cpal_added_latency_epochs       by how many median epochs the slowest of the epo
 direct_added_latency_epochs     the same without standbys
 cpa_vs_direct                   what was fetched after the kills with a standby (CPA), over what was without
 recovery_standby_vs_checkpoint  the time of the first complete epoch after a kill with a standby, over that without: the
-                                medians of three kills, with the most keys; what it is made of is printed
+                                medians of the kills, with the most keys; what it is made of is printed
 driver_bytes_per_state_byte     what of the state passed through the driver, over what was written of it
 epoch_vs_off                    the median, over pairs of epochs in turn, of an epoch's time over that of a second query
                                 with `placement=off` in the same application
@@ -52,6 +52,7 @@ class Size:
     keys: tuple[int, ...] = (100_000, 1_000_000, 5_000_000)
     pairs: int = 25
     kills: int = 3
+    rest: int = 6
 
     @property
     def move_at(self) -> int:
@@ -59,17 +60,17 @@ class Size:
 
     @property
     def kills_at(self) -> tuple[int, ...]:
-        """Every other epoch: standbys are to be there again."""
-        return tuple(range(self.epochs - 2 * self.kills, self.epochs, 2))
+        """So far apart that standbys are there again."""
+        return tuple(range(self.epochs - self.kills * self.rest, self.epochs, self.rest))
 
 
-QUICK = Size(epochs=16, rows=5_000, keys=(100_000,), pairs=8)
-MINI = Size(executors=2, epochs=9, rows=400, keys=(300,), pairs=0, kills=1)
+QUICK = Size(epochs=20, rows=5_000, keys=(100_000,), pairs=8, kills=2, rest=4)
+MINI = Size(executors=2, epochs=9, rows=400, keys=(300,), pairs=0, kills=1, rest=2)
 
 
 def main(arguments: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks resources", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="16 epochs of 5,000 tuples, 100,000 keys")
+    parser.add_argument("--quick", action="store_true", help="20 epochs of 5,000 tuples, 100,000 keys")
     parser.add_argument("--mini", action="store_true", help="9 epochs on two executors: that it runs")
     parser.add_argument("--keys", help="numbers of keys, with commas between")
     parser.add_argument("--kept", type=Path, help="where what runs told is kept, and found")

@@ -121,10 +121,7 @@ def main() -> None:
     directory = Path(given.directory)
     spark = start_session(given.master, given.executors)
     wait_for_executors(spark, given.executors)
-    settings = spark.sparkContext._jsc.hadoopConfiguration()
-    keys = {"endpoint": given.endpoint, "access.key": ACCESS_KEY, "secret.key": SECRET_KEY}
-    for name, value in keys.items():
-        settings.set(f"fs.s3a.{name}", value)
+    reach_store(spark, given.endpoint)
     counted = count_state_bytes()
     placements = seen_placements()
     names = {"": given.placement, **({"off": "off"} if given.paired else {})}
@@ -152,6 +149,14 @@ def main() -> None:
     told = {"progress": progress[""], "off": progress.get("off", []), "waited_s": waited, "exact": exact}
     print(json.dumps({**told, "driver_state_bytes": counted["bytes"]}))
     spark.stop()
+
+
+def reach_store(spark: Any, endpoint: str) -> None:
+    """Have all processes reach the object store, as Spark's users say it."""
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    keys = {"endpoint": endpoint, "access.key": ACCESS_KEY, "secret.key": SECRET_KEY}
+    for name, value in keys.items():
+        settings.set(f"fs.s3a.{name}", value)
 
 
 def start_query(spark: Any, given: Any, directory: Path, name: str, placement: str) -> Any:
@@ -187,7 +192,7 @@ def wish_a_move(placement: ChannelPlacement) -> None:
 
 def kill_an_executor(spark: Any) -> None:
     """SIGKILL the JVM that some task runs on: the parent of its Python daemon."""
-    pids = spark.sparkContext.parallelize([0], 1).map(lambda _: _executor_process()).collect()
+    pids = spark.sparkContext.parallelize([0], 1).map(lambda _: executor_process()).collect()
     manager = SparkClusterManager(spark.sparkContext)
     before = {each.identity for each in manager.executors()}
     os.kill(pids[0], signal.SIGKILL)
@@ -197,7 +202,8 @@ def kill_an_executor(spark: Any) -> None:
     time.sleep(1.1)  # executors are looked at once a second
 
 
-def _executor_process() -> int:
+def executor_process() -> int:
+    """The executor that a task runs in, as a task sees it: the parent of its Python daemon."""
     daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
     return int(daemon[daemon.rindex(")") + 1 :].split()[1])
 
