@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import anabranch as ab
+from anabranch.engine.worker import file_pieces
 from anabranch.engine.worker.file_pieces import ListedFile, cut, examined, read_pieces
 from anabranch.engine.worker.join_columns import JoinColumns
 from anabranch.engine.worker.needed_columns import needed_of, sent_on
@@ -94,6 +95,24 @@ def test_only_what_is_needed_is_read(tmp_path):
         [{"price": 1.5, "who": {"id": 3}}, None],
         [None, None],
     ]
+
+
+def test_wide_rows_come_fewer_at_a_time(tmp_path, monkeypatch):
+    """By what is read of them: columns that nobody reads may be as wide as they like."""
+    monkeypatch.setattr(file_pieces, "BATCH_BYTES", 50_000)
+    wide = [{"kind": at, "tags": [f"{at:5}" * 200] * 2} for at in range(500)]
+    pq.write_table(pa.Table.from_pylist(wide, source().schema.arrow), tmp_path / "a.parquet", row_group_size=200)
+    file = ListedFile(0, str(tmp_path / "a.parquet"), "a", 0)
+    footer = examined(file, source().schema)
+    assert not isinstance(footer, str)
+    batches = {}
+    for program in ("nothing", "lists are read whole"):
+        layout = PROGRAMS[program][0](source()).plan().layout
+        needed = needed_of(layout, layout.sources[0])
+        found = list(read_pieces(cut(file, footer, 1), [needed]))
+        assert sum(len(each.columns[0]) for each in found) == 500
+        batches[program] = len(found)
+    assert batches["nothing"] == 3 and batches["lists are read whole"] >= 10
 
 
 class Winner(ab.Operator):

@@ -27,6 +27,8 @@ from anabranch.program.schema import Schema
 
 BATCH_ROWS = 65_536
 """As many as Spark is told to hand over at once."""
+BATCH_BYTES = 64 << 20
+"""Wide rows come fewer at a time; Spark's own bound, if nobody changes it, is the same."""
 
 _SPARK_VERSION = b"org.apache.spark.version"
 # What a repeated value stands in, as it is written today.
@@ -201,7 +203,8 @@ def read_pieces(pieces: Sequence[FilePiece], needed: Sequence[Needed]) -> Iterat
                 names = [name for name in wanted.names if name.split(".")[0] in stored]
                 # Of a file without the columns that are needed it must still be known how many rows it has.
                 names = names or [file.schema_arrow.names[0]]
-                for batch in file.iter_batches(BATCH_ROWS, piece.groups, names, use_threads=False):
+                at_once = _rows_at_once(file.metadata, piece.groups, names)
+                for batch in file.iter_batches(at_once, piece.groups, names, use_threads=False):
                     columns = [
                         batch.column(field.name).cast(field.type)
                         if field.name in stored
@@ -211,3 +214,14 @@ def read_pieces(pieces: Sequence[FilePiece], needed: Sequence[Needed]) -> Iterat
                     yield SourceRows(piece.source, piece.coordinate, columns, piece.modified_ms)
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"the file {piece.path} cannot be read: {error}") from None
+
+
+def _rows_at_once(found: pq.FileMetaData, groups: Sequence[int], names: Sequence[str]) -> int:
+    """How many rows make a batch, by what the widest row group has of these columns."""
+    most = BATCH_ROWS
+    for group in map(found.row_group, groups):
+        chunks = map(group.column, range(group.num_columns))
+        read = (each for each in chunks if any(f"{each.path_in_schema}.".startswith(f"{name}.") for name in names))
+        size = sum(each.total_uncompressed_size for each in read)
+        most = min(most, max(1, BATCH_BYTES * group.num_rows // max(size, 1)) if group.num_rows else most)
+    return most
