@@ -3,6 +3,7 @@
 import dataclasses
 import multiprocessing
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -31,6 +32,8 @@ class Noted:
     """Tasks whose first process is killed half-way."""
     fails: tuple[int, ...] = ()
     """Tasks that raise as long as a file says so."""
+    misses: str = ""
+    """A file that the tasks open."""
 
     def rows_of_files(self, read, number):
         return self.made(read, number)
@@ -42,6 +45,8 @@ class Noted:
         name = f"{self.depth}-{number}"
         with open(os.path.join(self.notes, "begun"), "a") as file:
             file.write(f"{name} {os.getpid()}\n")
+        if self.misses:
+            open(self.misses).close()
         for to in range(self.behind):
             time.sleep(self.delay_s)
             if number in self.dies and not os.path.exists(os.path.join(self.notes, f"died-{name}")):
@@ -185,3 +190,22 @@ def test_a_failure_is_the_one_that_the_task_met(tmp_path):
     tasks = tasks_of(tmp_path, [1], depth0={"fails": (0,)})
     with pytest.raises(ValueError, match="0-0 fails"):
         tasks.work_off(0, again=False)
+
+
+def test_a_file_that_a_task_misses_is_its_failure_and_not_the_end_of_the_epoch(tmp_path):
+    tasks = tasks_of(tmp_path, [2, 2], depth1={"misses": str(tmp_path / "model")})
+    with pytest.raises(FileNotFoundError, match="model"):
+        tasks.work_off(0, again=False)
+
+
+def test_the_driver_opens_what_tasks_sent_one_after_the_other(tmp_path):
+    tasks = tasks_of(tmp_path, [60])
+    tasks.work_off(0, again=False)
+    last = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = len(os.listdir("/proc/self/fd")) + 20
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, last[1]))
+    try:
+        sent = list(tasks.results())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, last)
+    assert sorted(payload for _, _, payload in sent) == expected([60])

@@ -74,19 +74,23 @@ class ClaimedTasks:
 
         `again`: Spark repeats what has failed, so that it failed need not stop anybody.
         """
-        with contextlib.suppress(_Over, FileNotFoundError), open(self._claims, "r+b") as claims:
-            if again:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self._failed)
-            _Worker(self, claims, first).work_off()
+        try:
+            with contextlib.suppress(_Over), open(self._claims, "r+b") as claims:
+                if again:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(self._failed)
+                _Worker(self, claims, first).work_off()
+        except FileNotFoundError:
+            if not self.has_ended:  # then it is something of the user's that is not there
+                raise
 
     def results(self) -> Iterator[Row]:
-        """What the last tasks sent to the driver."""
+        """What the last tasks sent to the driver, which may have few files open at once: one after the other."""
         depth = len(self.counts) - 1
-        sent = self.sent(depth)
-        for number, mine in ((number, each[number]) for each in sent for number in each):
-            for order, payload in received([mine]):
-                yield number, order, payload.as_py()
+        for number in range(self.counts[depth]):
+            for receiver, mine in lists_in(self.path(depth, number)).items():
+                for order, payload in received([mine]):
+                    yield receiver, order, payload.as_py()
 
     def run(self, depth: int, number: int, sent: list[dict[int, PacketList]]) -> Iterator[Row]:
         """What a task sends, of what those of the depth before it have sent."""
@@ -108,7 +112,12 @@ class ClaimedTasks:
 
     @property
     def is_over(self) -> bool:
-        return os.path.exists(self._failed) or not os.path.exists(self._claims)
+        return self.has_ended or os.path.exists(self._failed)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the driver has removed the files."""
+        return not os.path.exists(self._claims)
 
     def fail(self) -> None:
         """Let those who wait for a task know that it will not be done."""

@@ -63,9 +63,10 @@ class LocalJobs:
             self._run(min(self._slots, max(tasks.counts)))
             yield from tasks.results()
         finally:
-            with contextlib.suppress(OSError):  # Spark may have ended, and its directories with it
+            with contextlib.suppress(FileNotFoundError):  # Spark may have ended, and its directories with it
                 for name in os.listdir(self._directory):
-                    os.unlink(os.path.join(self._directory, name))
+                    with contextlib.suppress(FileNotFoundError):  # who still works removes what is not whole yet
+                        os.unlink(os.path.join(self._directory, name))
 
     def _run(self, slots: int) -> None:
         if slots not in self._started:
