@@ -2,6 +2,7 @@
 
 import datetime
 import random
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +22,7 @@ from anabranch.engine.worker import (
     window_columns,
 )
 from anabranch.program.options import OVER_COLUMNS
-from anabranch.testing import ParallelRun
+from anabranch.testing import ParallelRun, run_parallel
 from tests.engine.column_ways import (
     AGGREGATIONS,
     COLUMNS,
@@ -353,6 +354,35 @@ def test_windows_of_the_clock(tmp_path_factory, ways, by, names, bounds, size, n
     stream = source.aggregate(by=by, window=ab.time(size), null_key=null_key, **chosen)
     found, expected = in_all_ways(tmp_path_factory, stream, ways, clocks_ms=clocks, **around)
     assert found == expected
+
+
+def test_windows_that_do_not_close_take_no_memory(monkeypatch):
+    """Each tuple is in 200,000 windows, of which 10 close; with more than fit at once tuples are taken singly."""
+    epochs = [[(key, at) for at in range(10 * part, 10 * part + 10) for key in range(10)] for part in range(2)]
+    timed = from_epochs(epochs, "k long, at long", name="rows").event_time("at", lateness=0)
+    window = ab.sliding(ab.event_time("at", 200_000), every=1)
+    stream = timed.aggregate(by="k", window=window, n=agg.count(), end=agg.window_end())
+    expected = [repr(row) for row in stream.run_sequential()]
+    assert len(expected) == 190
+    together = []
+    made = window_columns.WindowColumns.made
+
+    def noted(*arguments):
+        found = made(*arguments)
+        together.append(found is not None)
+        return found
+
+    monkeypatch.setattr(window_columns.WindowColumns, "made", noted)
+    tracemalloc.start()
+    try:
+        assert [repr(row) for row in run_parallel(stream, channels=1)] == expected
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert set(together) == {True} and most < 50_000_000
+    monkeypatch.setattr(window_columns, "_PAIRS_MAX", 1000)
+    assert [repr(row) for row in run_parallel(stream, channels=1)] == expected
+    assert set(together) == {True, False}
 
 
 def test_aggregates_are_computed_over_columns(tmp_path, taken):

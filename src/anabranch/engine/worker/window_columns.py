@@ -32,6 +32,7 @@ from anabranch.program.graph import Keyed, Node
 from anabranch.state import state_columns
 
 _BOUNDS = ("bound start", "bound end", "bound time")
+_PAIRS_MAX = 1 << 24  # of a pane and a window of it that closes: more are taken one by one
 
 
 def has_window_columns(node: Node) -> bool:
@@ -113,13 +114,15 @@ class WindowColumns(TimedColumns):
         folds = [each.over(np.arange(len(codes)), group.reshape(-1), len(pane_codes)) for each in added]
         runs, begins = waitings(rows.slots, rows.panes, rows.gone, rows.before, count)
         run = runs[firsts]  # of each pane
-        # Windows: each pane is in so many.
+        # Windows that close: each pane is in `many` with numbers up to its own, of which few may.
         slots, panes = pane_codes // span, pane_codes % span + low
         first, last = self._gone(self.timeline.begun), self._gone(self.timeline.last)
-        of_pane = np.repeat(np.arange(len(pane_codes)), many)
-        number = panes[of_pane] - np.tile(np.arange(many), len(pane_codes))
-        inside = (number > first) & (number <= last)
-        of_pane, number = of_pane[inside], number[inside]
+        lowest = np.maximum(panes - many, first) + 1
+        lengths = np.maximum(np.minimum(panes, last) - lowest + 1, 0)
+        if int(lengths.sum()) > _PAIRS_MAX:
+            return None
+        of_pane = np.repeat(np.arange(len(panes)), lengths)
+        number = np.arange(len(of_pane)) + np.repeat(lowest - np.cumsum(lengths) + lengths, lengths)
         window_codes, some, window = np.unique(
             slots[of_pane] * span + (number - low), return_index=True, return_inverse=True
         )
