@@ -52,6 +52,21 @@ def test_streams_that_meet_have_the_least_watermark_of_those_that_are_not_idle(d
     assert found == stream.run_sequential(clocks_ms=clocks)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_what_wakes_a_watermark_that_is_made_of_idle_ones_is_told_though_it_does_not_rise(channels):
+    """Behind a window: the stream that wakes holds the union up again, so the union does not go on without it."""
+    epochs = [
+        [(1, -4, 6), (1, -6, 5), (1, -3, 0), (3, -2, -3), (1, -1, 2), (2, 1, -3)],
+        [(2, -7, -2), (0, 2, 0), (2, 7, -2), (0, 7, 4), (1, 12, -2), (2, 12, 1), (3, 12, 0), (2, 3, 0), (1, -18, 6)],
+        [(0, 4, -1), (0, 4, 3), (3, 14, 3), (2, 14, -2)],
+    ]
+    one = build(source(epochs, lateness=1, every=4, idle=2), ["both"])
+    other = source([[(0, 0, 3), (0, -29, -1)]], lateness=1, every=4, idle=1)
+    stream = build(one.union(other), ["sliding", "tumbling"])
+    clocks = [0, 3000, 4000, 6000]
+    assert run_parallel(stream, channels=channels, clocks_ms=clocks) == stream.run_sequential(clocks_ms=clocks)
+
+
 _levels = st.integers(-3, 9) | st.sampled_from([BEGINNING, END])
 
 

@@ -11,12 +11,16 @@ from collections.abc import Iterable, Mapping
 from anabranch.compiler.layout.stages import Layout
 from anabranch.engine.reports import ChannelReport, MergerReport, Report, SplitReport
 from anabranch.engine.worker.advances import EventTimes
+from anabranch.program.event_time import idle_watermarks
 from anabranch.program.graph import Watermark
 from anabranch.state.manifest_facts import ManifestFacts, WatermarkFacts
 
 
 def times_at_start(layout: Layout, facts: ManifestFacts, clock_ms: int, ending: bool) -> EventTimes:
-    """What the tasks of an epoch are told; a stream that was not heard of for its limit is idle."""
+    """What the tasks of an epoch are told; a stream that was not heard of for its limit is idle.
+
+    So is every watermark that is made of idle ones only, for all who hear of it: what wakes it need not raise it.
+    """
     before = facts.watermarks
     limits = {
         step.node.name: step.node.logic.idle_ms for step in layout.steps if isinstance(step.node.logic, Watermark)
@@ -27,7 +31,7 @@ def times_at_start(layout: Layout, facts: ManifestFacts, clock_ms: int, ending: 
         if limit_ms is not None and clock_ms - before.heard_ms.get(name, clock_ms) >= limit_ms
     }
     broadcasts = {name: base64.b64decode(data) for name, data in facts.broadcasts.items()}
-    return EventTimes(dict(before.values), frozenset(idle), ending, broadcasts)
+    return EventTimes(dict(before.values), idle_watermarks(layout.watermarks_made(), idle), ending, broadcasts)
 
 
 def broadcasts_after(before: Mapping[str, str], reports: Iterable[Report]) -> dict[str, str]:

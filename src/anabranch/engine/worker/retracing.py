@@ -39,7 +39,7 @@ from anabranch.engine.worker.stage_flow import Arrival, Flow, Leaving
 from anabranch.engine.worker.trails import LAST, Trails
 from anabranch.errors import AnabranchError, OperatorError, error_from_json, error_to_json
 from anabranch.program.calling import emitted, exact, kept, next_tuple, operator_failed, route_of
-from anabranch.program.event_time import END, event_time_of, idle_watermarks
+from anabranch.program.event_time import END, event_time_of
 from anabranch.program.graph import Filter, FlatMap, Keyed, Map, Port, Punctuate, Route, Watermark
 from anabranch.program.schema import Row
 from anabranch.state.table import Table
@@ -110,8 +110,7 @@ class RetracedStage:
         self._tables = tables
         self._epoch = epoch
         self._clock_ms = clock_ms
-        times = EventTimes() if times is None else times
-        self._times = dataclasses.replace(times, idle=idle_watermarks(layout.watermarks_made(), times.idle))
+        self._times = EventTimes() if times is None else times
         self._entry = layout.steps[stage.steps[0]]
         self.entered = {layout.steps[number].node.name: 0 for number in stage.steps}
         self.timed: list[Any] = []

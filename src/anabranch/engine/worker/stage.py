@@ -33,7 +33,7 @@ from anabranch.errors import ProgramError
 from anabranch.operators.epoch_context import count_anomaly
 from anabranch.operators.library_operator import NULL_ATTRIBUTE
 from anabranch.program.calling import operator_failed
-from anabranch.program.event_time import END, LAST, TimeScale, beyond, event_time_of, idle_watermarks
+from anabranch.program.event_time import END, LAST, TimeScale, beyond, event_time_of
 from anabranch.program.graph import Punctuate, Spread, Watermark
 
 
@@ -65,8 +65,7 @@ class StageRun:
         self._sampler = sampler
         self._watched = watched
         self._watch_declared = StageWatch(layout, stage, tables, epoch, watched) if watched else None
-        times = EventTimes() if times is None else times
-        self._times = dataclasses.replace(times, idle=idle_watermarks(layout.watermarks_made(), times.idle))
+        self._times = EventTimes() if times is None else times
         self.reached: dict[str, int] = {}
         """Watermark → how far it has come, of those that had tuples here or are this stage's own."""
         self.broadcasts: dict[str, bytes] = {}
