@@ -1,5 +1,6 @@
 """Packets between the tasks of a machine: each receiver gets all that is for it, in order, of one attempt only."""
 
+import errno
 import os
 import random
 
@@ -43,6 +44,29 @@ def test_of_two_attempts_of_a_task_the_first_that_ends_is_the_one(tmp_path):
     assert os.listdir(tmp_path) == ["packets"]
     for lists in (known, lists_in(path)):
         assert [payload.as_py() for receiver in (0, 1) for _, payload in received([lists[receiver]])] == [b"first"] * 2
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
+def test_where_files_have_one_name_only_they_appear_whole_and_stay_all_the_same(tmp_path, monkeypatch, number):
+    def none(*names):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", none)
+    path = str(tmp_path / "packets")
+    send(iter([(0, b"a", b"first")]), path)
+    send(iter([(0, b"a", b"another")]), path)
+    assert os.listdir(tmp_path) == ["packets"]
+    assert [payload.as_py() for _, payload in received([lists_in(path)[0]])] == [b"first"]
+
+
+def test_a_disk_that_is_full_is_no_disk_without_links(tmp_path, monkeypatch):
+    def full(*names):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(os, "link", full)
+    with pytest.raises(OSError, match="no space left"):
+        send(iter([(0, b"a", b"first")]), str(tmp_path / "packets"))
+    assert os.listdir(tmp_path) == []
 
 
 def test_payloads_are_there_when_the_file_is_gone_and_share_its_memory(tmp_path):

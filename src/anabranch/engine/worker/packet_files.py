@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import mmap
 import os
 import struct
@@ -22,6 +23,8 @@ import msgpack
 from anabranch.engine.worker.exchange import Arriving, Payload, Row
 
 _BUFFER = 1 << 18
+# What systems say whose files have one name only: exFAT, some network and user-space ones.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _END = struct.Struct(">Q")
 
 
@@ -44,11 +47,24 @@ def send(rows: Iterator[Row], path: str) -> None:
     partial = f"{path}.{uuid.uuid4().hex}"
     try:
         _write(rows, partial)
-        with contextlib.suppress(FileExistsError):
-            os.link(partial, path)
+        _put(partial, path)
     finally:
         with contextlib.suppress(FileNotFoundError):  # the disk was full, or the job is gone
             os.unlink(partial)
+
+
+def _put(partial: str, path: str) -> None:
+    """Have a file appear under its name, unless another is there."""
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        return
+    except OSError as problem:
+        if problem.errno not in _NO_LINKS:
+            raise
+        # Without hard links two attempts may both find nothing. Of those only one holds the task (`claimed_tasks`).
+        if not os.path.exists(path):
+            os.rename(partial, path)
 
 
 def _write(rows: Iterator[Row], path: str) -> None:
