@@ -4,12 +4,14 @@ import datetime
 import os
 import re
 from decimal import Decimal
+from unittest import mock
 
 from hypothesis import Phase
 from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch import agg
+from anabranch.engine.worker import tasks
 from anabranch.errors import AnabranchError
 from anabranch.program.options import OVER_COLUMNS
 from anabranch.state.files import LocalFiles
@@ -27,6 +29,7 @@ STRICT = COLUMNS.replace("n long", "n smallint").replace("k long", "k boolean")
 SCHEMAS = [COLUMNS, COLUMNS, OTHERS, STRICT]
 START = datetime.datetime(2024, 3, 1, tzinfo=datetime.UTC)
 NULL_KEYS = 0.3  # as many nulls, also where they are keys
+BATCHES = (tasks.BATCH_ROWS, 3, 11)  # tuples of a channel that are worked off together: else all of these epochs
 HUGE = [2**63 - 1, -(2**63), 2**62, -(2**62), 2**61]
 
 low = lambda t: t.n < 3  # noqa: E731
@@ -110,13 +113,14 @@ def outcome(run):
 
 
 def in_parallel(stream, folder, ways, ends=True, **more):
-    """Run from one checkpoint, each epoch with other channels and other things over columns."""
+    """Run from one checkpoint, each epoch with other channels, columns and sizes of batches."""
     written = {}
     for number, (channels, columns, seed) in enumerate(ways):
         run = ParallelRun(stream, folder, channels=channels, seed=seed, written=written, columns=columns, **more)
-        run.run_epochs(number, number)
-        if ends and number == len(ways) - 1:
-            run.end()
+        with mock.patch.object(tasks, "BATCH_ROWS", BATCHES[seed % len(BATCHES)]):
+            run.run_epochs(number, number)
+            if ends and number == len(ways) - 1:
+                run.end()
     return run.output
 
 
