@@ -201,46 +201,46 @@ def test_a_tuple_costs_a_byte_or_none_per_slot(case, trails, per_tuple):
 TAP = ab.from_rows([], "x long", name="tap")._node
 
 
-def batch(*columns) -> pa.RecordBatch:
-    data = pa.array(range(len(columns[0])))
-    return pa.RecordBatch.from_arrays([data, *columns], [f"c{at}" for at in range(len(columns) + 1)])
+def pieces(order, columns):
+    """The pieces of a batch, in partition 0, whose order these columns tell."""
+    return list(_pieces(TAP, order, columns, len(columns[0]), 0))
 
 
-def kafka(rows) -> pa.RecordBatch:
+def kafka(rows) -> list[pa.Array]:
     topics, partitions, offsets = zip(*rows, strict=True)
-    return batch(pa.array(topics), pa.array(partitions, pa.int32()), pa.array(offsets, pa.int64()))
+    return [pa.array(topics), pa.array(partitions, pa.int32()), pa.array(offsets, pa.int64())]
 
 
 def test_kafka_pieces_are_ordered_by_topic_partition_and_offset():
     rows = [("b", 0, 5), ("b", 0, 6), ("b", 1, 0), ("a", 10, 7), ("a", 2, 300), ("a", 2, 301), ("b", 0, 4)]
-    found = list(_pieces(TAP, "kafka", kafka(rows), 0))
+    found = pieces("kafka", kafka(rows))
     assert [(start, stop) for _, start, stop in found] == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]
     in_order = [rows[start] for _, start, _ in sorted(found)]
     assert in_order == [("a", 2, 300), ("a", 10, 7), ("b", 0, 4), ("b", 0, 5), ("b", 1, 0)]
 
 
 def test_a_kafka_partition_that_comes_in_several_batches_gives_several_pieces_in_order():
-    first = list(_pieces(TAP, "kafka", kafka([("a", 0, 98), ("a", 0, 99)]), 0))
-    second = list(_pieces(TAP, "kafka", kafka([("a", 0, 100)]), 0))
+    first = pieces("kafka", kafka([("a", 0, 98), ("a", 0, 99)]))
+    second = pieces("kafka", kafka([("a", 0, 100)]))
     assert first[0][0] < second[0][0]
 
 
-def files(rows) -> pa.RecordBatch:
+def files(rows) -> list[pa.Array]:
     times, paths, blocks = zip(*rows, strict=True)
-    return batch(pa.array(times, pa.int64()), pa.array(paths), pa.array(blocks, pa.int64()))
+    return [pa.array(times, pa.int64()), pa.array(paths), pa.array(blocks, pa.int64())]
 
 
 def test_file_pieces_are_ordered_by_time_path_and_block():
     rows = [(2, "a", 0), (1, "b", 900), (1, "b", 0), (1, "a", 5), (1, "ab", 0)]
-    found = list(_pieces(TAP, "files", files(rows), 0))
+    found = pieces("files", files(rows))
     in_order = [rows[start] for _, start, _ in sorted(found)]
     assert in_order == [(1, "a", 5), (1, "ab", 0), (1, "b", 0), (1, "b", 900), (2, "a", 0)]
 
 
 def test_rows_that_lost_their_file_are_refused_with_the_way_out():
     with pytest.raises(OrderError, match=r"source tap .*shuffled or joined.*order_by"):
-        list(_pieces(TAP, "files", files([(1, "", -1)]), 0))
+        pieces("files", files([(1, "", -1)]))
 
 
 def test_an_empty_batch_has_no_pieces():
-    assert list(_pieces(TAP, "files", files([(1, "a", 0)]).slice(0, 0), 0)) == []
+    assert pieces("files", [each.slice(0, 0) for each in files([(1, "a", 0)])]) == []
