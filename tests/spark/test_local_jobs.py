@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +12,7 @@ import pytest
 import anabranch as ab
 from anabranch.engine.driver.runner import EpochRunner
 from anabranch.errors import OperatorError
-from anabranch.spark.local_jobs import LocalJobs
+from anabranch.spark.local_jobs import LocalJobs, _work_off
 from tests.programs import exact
 
 pytestmark = pytest.mark.spark
@@ -161,3 +162,9 @@ def test_a_worker_that_dies_fails_the_epoch_and_nobody_waits_for_it(spark, tmp_p
     (source,) = sources(spark, tmp_path, "one")
     run(program(source), tmp_path, "undisturbed")
     assert exact(output(stream, tmp_path, "killed")) == exact(output(stream, tmp_path, "undisturbed")) != []
+
+
+def test_what_begins_when_its_epoch_is_over_does_nothing(spark, tmp_path):
+    """A task of Spark's that had to wait until its query was stopped: no error in the log."""
+    late = spark.sparkContext.parallelize([], 1).mapPartitionsWithIndex(partial(_work_off, str(tmp_path)))
+    assert late.collect() == [] and os.listdir(tmp_path) == []

@@ -81,6 +81,10 @@ def _work_off(directory: str, number: int, nothing: Iterator[Any]) -> Iterator[A
     yield from nothing  # read to its end: otherwise Spark would not keep the worker
     context = TaskContext.get()
     assert context is not None, "outside a Spark task"
-    with open(os.path.join(directory, _JOB), "rb") as file:
+    try:
+        file = open(os.path.join(directory, _JOB), "rb")  # noqa: SIM115 - what it holds may miss files of its own
+    except FileNotFoundError:  # the query was stopped before this began
+        return
+    with file:
         tasks: ClaimedTasks = pickle.load(file)
     tasks.work_off(number, again=context.attemptNumber() > 0)
