@@ -1,10 +1,14 @@
 """The files at both ends of a query: rows that came from memory, output that is one query's, Spark's own log."""
 
 import datetime
+import unittest.mock
 import urllib.parse
+import zoneinfo
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,8 +16,10 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import faults
 from anabranch.api.session import from_epochs
+from anabranch.engine.driver import parquet_files as parquet_files_module
 from anabranch.engine.driver.output_directory import MARK, OutputDirectory
 from anabranch.engine.driver.output_partitions import OutputPartitions
+from anabranch.engine.driver.parquet_files import in_files, parquet_files
 from anabranch.engine.driver.sink import Holder
 from anabranch.errors import CheckpointError, SinkError
 from anabranch.program.schema import Schema
@@ -35,8 +41,6 @@ def row(n: int) -> tuple:
 
 def write(files: LocalFiles, epochs: list[list[tuple]], query: str = "q") -> list[list[tuple]]:
     """Bring the files up to a list; what they hold then."""
-    import pyarrow.parquet as pq
-
     node = from_epochs(epochs, COLUMNS, name="rows")._node
     (named,) = RowFiles([node]).rows.values()
     write_rows(files, *named, query, lambda: None)
@@ -235,6 +239,7 @@ def test_output_is_taken_apart_in_order_and_put_together_again(rows, names, coun
             for name, text in parts.items()
         }
         kept = partitions.kept(table).take(places).to_pylist()
+        assert partitions.parts(table)[folder].to_pylist() == kept
         assert [row["place"] for row in kept] == sorted(row["place"] for row in kept)
         assert all(name not in row for row in kept for name in told)
         found.update({row["place"]: told for row in kept})
@@ -245,6 +250,33 @@ def test_output_is_taken_apart_in_order_and_put_together_again(rows, names, coun
         for place, row in enumerate(rows)
     }
     assert found == expected
+
+
+def test_moments_that_are_written_alike_have_one_directory():
+    """The hour that comes twice when clocks are put back; files stand in the order of the stream."""
+    start = datetime.datetime(2024, 10, 26, 23, 30, tzinfo=datetime.UTC)
+    rows = [(start + datetime.timedelta(minutes=30 * n), n) for n in [0, 2, 4, 1, 3, 5, 2, 4]]
+    table = pa.table([pa.array(column) for column in zip(*rows, strict=True)], names=["at", "n"])
+    table = table.cast(Schema.of("at timestamp, n long").arrow)
+    partitions = OutputPartitions(Schema(table.schema), ["at"], "Europe/Paris")
+    found = {folder: part["n"].to_pylist() for folder, part in partitions.parts(table).items()}
+    expected = {}
+    for at, n in rows:
+        local = at.astimezone(zoneinfo.ZoneInfo("Europe/Paris"))
+        expected.setdefault(f"at={local:%Y-%m-%d %H%%3A%M%%3A%S}", []).append(n)
+    assert found == expected and len(found) == 4
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 400_000), st.integers(1, 5), st.sampled_from(["zstd", "snappy"]))
+def test_the_files_of_an_epoch_are_its_rows_in_order(rows, cores, compression):
+    table = pa.table({"n": np.arange(rows), "x": np.arange(rows) / 3})
+    with unittest.mock.patch.object(parquet_files_module, "_cores", lambda: cores):
+        files = parquet_files(in_files(table), compression)
+    assert list(files) == sorted(files) and 1 <= len(files) <= cores
+    read = [pq.read_table(pa.BufferReader(content)) for content in files.values()]
+    assert pa.concat_tables(read).equals(table)
+    assert len(files) == 1 or min(part.nbytes for part in read) > 1 << 20
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from anabranch.engine.driver.latest_rows import Latest
 from anabranch.engine.driver.output_directory import OutputDirectory
 from anabranch.engine.driver.output_partitions import OutputPartitions
+from anabranch.engine.driver.parquet_files import in_files, parquet_files
 from anabranch.engine.driver.sink import Holder, TableSink
 from anabranch.engine.worker.output_files import Target
 from anabranch.program.ddl import to_ddl
@@ -103,17 +104,19 @@ class FileSink:
 
     def _content(self, table: pa.Table, epoch: int) -> dict[str, bytes | memoryview]:
         """The files of an epoch, by the ends of their names."""
+        if self._is_plain_parquet:
+            compression = self._options.get("compression", "snappy")
+            if self._partitions is None:
+                return {f"{name}.parquet": data for name, data in parquet_files(in_files(table), compression).items()}
+            files = {f"{folder}/00000": rows for folder, rows in self._partitions.parts(table).items()}
+            return {f"{name}.parquet": data for name, data in parquet_files(files, compression).items()}
         if self._partitions is None:
-            if self._is_plain_parquet:
-                return {"00000.parquet": self._parquet(table)}
             return self._written_by_spark(to_dataframe(self._spark, table, self._schema).coalesce(1), epoch)
         apart, kept = self._partitions.apart(table), self._partitions.kept(table)
-        if self._is_plain_parquet:
-            return {f"{folder}/00000.parquet": self._parquet(kept.take(places)) for folder, places in apart}
         # One task for each directory, which writes one file: Spark's own way does not say that it keeps the order.
         owner = np.empty(kept.num_rows, np.int32)
         for number, (_, places) in enumerate(apart):
-            owner[places.to_numpy()] = number
+            owner[places] = number
         numbered = pa.table([*kept.columns, owner, np.arange(kept.num_rows)], names=[*kept.column_names, *_NUMBERS])
         schema = Schema(numbered.schema)
         frame = to_dataframe(self._spark, numbered, schema).repartitionById(len(apart), _NUMBERS[0])
@@ -128,11 +131,6 @@ class FileSink:
     def _is_plain_parquet(self) -> bool:
         """Whether the files can be written without Spark: a job to write one small file costs more than the file."""
         return self._format == "parquet" and not self._options.keys() - {"compression"}
-
-    def _parquet(self, table: pa.Table) -> memoryview:
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, compression=self._options.get("compression", "snappy"), store_schema=False)
-        return memoryview(sink.getvalue())
 
     def _written_by_spark(self, frame: DataFrame, epoch: int) -> dict[str, bytes | memoryview]:
         found: dict[str, bytes | memoryview] = {}

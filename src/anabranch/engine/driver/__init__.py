@@ -11,7 +11,7 @@ event_times.py     watermarks between epochs
 drain.py           epochs for what was fed back, when there is nothing to read
 output_directory.py   a directory of output files that one owner publishes at a time
 latest_rows.py     of a table of updates the last row of each key
-output_partitions.py  output in directories by the values of columns
+output_partitions.py  output in directories by the values of columns; parquet_files.py   several files at once
 results.py, sink.py, feedback.py, epoch_progress.py
 adaptation.py      what changes between two epochs: scaling.py, balancing.py, epoch_sizing.py
 placing.py         where channels run and who has copies, from epoch to epoch

@@ -55,20 +55,39 @@ class OutputPartitions:
     def __str__(self) -> str:
         return ", ".join(self.columns)
 
-    def apart(self, table: pa.Table) -> list[tuple[str, pa.Array]]:
+    def apart(self, table: pa.Table) -> list[tuple[str, np.ndarray]]:
         """Directory → the places of its rows, in order; directories in the order of their first rows."""
-        names = [
-            [f"{_escaped(name)}={self._text(value)}" for value in to_values(table.column(name))]
-            for name in self.columns
-        ]
-        places: dict[str, list[int]] = {}
-        for place, parts in enumerate(zip(*names, strict=True)):
-            places.setdefault("/".join(parts), []).append(place)
-        return [(folder, pa.array(np.array(found))) for folder, found in places.items()]
+        if not table.num_rows:
+            return []
+        codes, names = np.zeros(table.num_rows, dtype=np.int64), [""]
+        for column in self.columns:
+            own, texts = self._texts(column, table.column(column))
+            found = pa.array(codes * len(texts) + own).dictionary_encode()  # by first rows
+            above, below = np.divmod(found.dictionary.to_numpy(), len(texts))
+            codes = found.indices.to_numpy().astype(np.int64)
+            names = [f"{names[at]}/{texts[to]}" for at, to in zip(above.tolist(), below.tolist(), strict=True)]
+        # Numbers of 16 bits are sorted in time that is linear.
+        order = np.argsort(codes.astype(np.uint16) if len(names) <= 1 << 16 else codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes, minlength=len(names)))
+        places = np.split(order, ends[:-1])
+        return [(name[1:], rows) for name, rows in zip(names, places, strict=True)]
+
+    def _texts(self, name: str, column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
+        """For each row which of some parts of a path it has: values that are written alike have one."""
+        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        parts = [f"{_escaped(name)}={self._text(value)}" for value in to_values(encoded.dictionary)]
+        numbers = {part: at for at, part in enumerate(dict.fromkeys(parts))}
+        of = np.array([numbers[part] for part in parts], dtype=np.int64)
+        return of[encoded.indices.to_numpy()], list(numbers)
 
     def kept(self, table: pa.Table) -> pa.Table:
         """The table with the columns that files have."""
         return table.select(list(self.schema.names))
+
+    def parts(self, table: pa.Table) -> dict[str, pa.Table]:
+        """Directory → its rows, with the columns that files have."""
+        kept = self.kept(table).combine_chunks()
+        return {folder: _taken(kept, places) for folder, places in self.apart(table)}
 
     def _text(self, value: Any) -> str:
         if value is None or value == "":
@@ -80,6 +99,13 @@ class OutputPartitions:
             text = local.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
             return _escaped(text + (f".{local.microsecond:06d}".rstrip("0") if local.microsecond else ""))
         return _escaped(str(value))
+
+
+def _taken(table: pa.Table, places: np.ndarray) -> pa.Table:
+    first, last = int(places[0]), int(places[-1])
+    if last - first + 1 == len(places):  # one behind the other: nothing is copied
+        return table.slice(first, len(places))
+    return table.take(pa.array(places))
 
 
 def _zone_of(name: str) -> datetime.tzinfo:

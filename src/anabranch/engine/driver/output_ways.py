@@ -1,6 +1,6 @@
 """Who writes which output: the driver what is small, tasks what is large; decided epoch by epoch.
 
-    small                  tasks ─► driver: puts it in order, writes one file        no further stage
+    small                  tasks ─► driver: puts it in order, writes it               no further stage
     made where it is read  tasks write pieces of their source, which stand one after the other
     large, behind a shuffle   tasks ─► shuffle ─► mergers: a range of positions each, one file each
     without order          whoever makes the tuples writes them
