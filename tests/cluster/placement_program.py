@@ -112,7 +112,7 @@ def main() -> None:
         parser.add_argument(name, type=int, required=True)
     parser.add_argument("--placement", default="auto")
     parser.add_argument("--standbys", default="0")
-    parser.add_argument("--bundles", default="0")
+    parser.add_argument("--bundles", default="auto")
     parser.add_argument("--kill-at", default="", help="before these epochs an executor is killed, with commas between")
     parser.add_argument("--move-at", type=int, default=-1, help="before this epoch a channel is wished elsewhere")
     parser.add_argument("--fill", action="store_true")

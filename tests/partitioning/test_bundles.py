@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.query_options import QueryOptions
 from anabranch.errors import ProgramError
 from anabranch.partitioning.counting.workload import Workload
@@ -16,6 +17,8 @@ from anabranch.partitioning.placing.construct import (
     evened,
     expect,
     resized,
+    state_fetched_whole,
+    state_moved,
 )
 from anabranch.partitioning.placing.deal import Pieces, deal
 from anabranch.partitioning.resources import Resources
@@ -107,6 +110,49 @@ def test_bundles_follow_a_skewed_load():
     assert (built.function.bundle_channels != begun.bundle_channels).sum() <= 8
 
 
+@pytest.mark.parametrize(
+    ("said", "known", "shared", "channels", "found"),
+    [
+        (None, None, True, 4, 0),
+        (None, None, False, 4, 48),
+        (None, None, False, 64, 512),
+        (None, None, False, 4000, 4096),
+        (None, 0, False, 4, 0),
+        (None, 16, True, 4, 16),
+        (0, 48, False, 4, 0),
+        (24, None, True, 4, 24),
+    ],
+)
+def test_bundles_are_where_segments_are_fetched_and_what_is_there_stays(said, known, shared, channels, found):
+    assert BalancingSettings(bundles=said).bundles_of(known, shared, channels) == found
+
+
+STATES = ConstructionSettings(Resources.of("LLL"))
+
+
+@given(st.data())
+def test_what_is_fetched_whole_is_all_of_each_channel_that_something_is_taken_from(data):
+    channels = data.draw(st.integers(1, 5))
+    tables = st.lists(st.integers(0, channels - 1), min_size=8, max_size=8)
+    hot = st.dictionaries(st.sampled_from([7, 2**40, 2**63]), st.integers(0, channels - 1))
+    functions = [
+        PartitioningFunction.even(channels).with_hot(data.draw(hot)).with_bundles(data.draw(tables)) for _ in range(2)
+    ]
+    keys = np.array([7, 2**40, 2**63, 2**62], dtype=np.uint64)
+    workload = Workload(keys, np.full(4, 0.1), group_frequencies=np.full(4096, 0.6 / 4096))
+    found = state_fetched_whole(*functions, workload, STATES.resources)
+    # By the word of another reader, group by group and key by key.
+    before, after = (Owners(each.to_bytes()) for each in functions)
+    group = [(before.owner(each << 52 | 1), after.owner(each << 52 | 1), 0.6 / 4096) for each in range(4096)]
+    key = [(before.owner(each), after.owner(each), 0.1) for each in keys.tolist()]
+    held = np.zeros(channels)
+    for owner, _, load in [*group, *key]:
+        held[owner] += load
+    expected = sum(held[one] for one, other in {(one, other) for one, other, _ in [*group, *key]} if one != other)
+    assert found == pytest.approx(expected / held.sum(), abs=0.01)  # a hot key has a little of its group
+    assert found >= state_moved(*functions, workload, STATES.resources) - 0.01
+
+
 @given(st.integers(1, 6), st.lists(st.tuples(st.floats(0, 9), st.integers(-1, 8)), min_size=1, max_size=30))
 def test_dealing_never_makes_the_fullest_channel_fuller(channels, given_pieces):
     loads = np.array([[load] for load, _ in given_pieces])
@@ -118,6 +164,7 @@ def test_dealing_never_makes_the_fullest_channel_fuller(channels, given_pieces):
 
 def test_the_option_is_read_and_bounded():
     assert QueryOptions.parse({"bundles": "24"}).balancing.bundles == 24
+    assert QueryOptions.parse({}).balancing.bundles is QueryOptions.parse({"bundles": "auto"}).balancing.bundles is None
     with pytest.raises(ProgramError, match="bundles"):
         QueryOptions.parse({"bundles": "5000"})
     with pytest.raises(ValueError, match="bundles must go to channels"):

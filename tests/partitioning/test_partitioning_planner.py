@@ -156,3 +156,13 @@ def test_measurements_of_another_number_of_groups_are_refused() -> None:
     planner = Planner(PartitioningFunction.even(2))
     with pytest.raises(ValueError, match="4096 groups are expected"):
         planner.handle(Period(load))
+
+
+def test_a_balance_that_has_channels_fetch_all_their_neighbours_have_is_weighed_with_that():
+    uneven = workload(0.3, 0.05)
+    for whole, replaced in ((False, True), (True, False)):
+        planner = crowded()
+        period = Period(uneven, migration_periods=20.0, fetches_whole=whole)
+        instruction = [planner.handle(period) for _ in range(3)][-1]
+        assert isinstance(instruction, Replace) == replaced, instruction.reason
+    assert "for which" in instruction.reason and "is fetched" in instruction.reason

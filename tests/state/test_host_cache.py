@@ -13,6 +13,7 @@ import pytest
 import anabranch as ab
 from anabranch.api.session import from_epochs
 from anabranch.engine.driver import committer
+from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.query_options import QueryOptions
 from anabranch.errors import ProgramError
 from anabranch.state import files as files_module
@@ -199,6 +200,22 @@ def test_what_was_compacted_beside_the_epochs_stays_in_the_cache_until_a_manifes
     assert len(run.under_way) > 1 and any(told.done() for _, told, _ in run.under_way)
     assert exact(run.output) == exact(stream.run_sequential())
     assert Store.read_bytes == before
+
+
+def test_keys_are_in_bundles_where_segments_are_fetched_unless_the_checkpoint_has_them_on_a_ring(tmp_path):
+    """And whichever it is, what is moved is found again."""
+    epochs = [[(k, "a", 0.0) for k in range(n % 12, 240, 12)] for n in range(8)]
+    stream = from_epochs(epochs, COLUMNS).process(Counts(), by="k", schema="k long, seen long")
+    whole = exact(stream.run_sequential())
+    for name, before, bundles in (("new", None, 48), ("ring", BalancingSettings(bundles=0), 0)):
+        files, written = Store(str(tmp_path / name / "anabranch")), {}
+        more = {"files": files, "cache": CacheSettings(str(tmp_path / name / "cache")), "written": written}
+        run = ParallelRun(stream, str(tmp_path / name), channels=3, shared=False, balancing=before, **more)
+        run.run_epochs(0, 3)
+        run = ParallelRun(stream, str(tmp_path / name), channels=4, shared=False, **more)
+        run.run_epochs()
+        assert [function.bundles for function in run.runner.functions.values()] == [bundles]
+        assert exact(run.output) == whole
 
 
 def test_the_size_of_the_cache_is_said_in_bytes():

@@ -17,7 +17,7 @@ from typing import Any
 
 from anabranch.errors import ProgramError
 
-CHANNELS_MAX = 4096
+CHANNELS_MAX = BUNDLES_MAX = 4096
 IMBALANCE_TOLERANCE = 1.2
 
 _UNITS_S: Mapping[str, float] = {
@@ -88,8 +88,9 @@ def _whole(least: int, most: int | None = None) -> OptionKind:
     return OptionKind(expected, parse)
 
 
-def _count_or_auto(text: str) -> int | None:
-    return None if text == "auto" else _whole(0, CHANNELS_MAX).parse(text)
+def _whole_or_auto(most: int) -> OptionKind:
+    whole = _whole(0, most)
+    return OptionKind(f"auto, or {whole.expected}", lambda text: None if text == "auto" else whole.parse(text))
 
 
 def _number(least: float, most: float, expected: str, below: bool = False) -> OptionKind:
@@ -281,7 +282,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("changeColumn", TEXT, "change", "With `latestBy`: the column that says what a tuple does, if there is one."),
     Option(
         "mergers",
-        OptionKind(f"auto, or a whole number from 0 to {CHANNELS_MAX}", _count_or_auto),
+        _whole_or_auto(CHANNELS_MAX),
         "auto",
         "How many tasks put outputs behind a shuffle in order and write them, as files on a path that all hosts share. "
         "`auto`: as many as run at once, for outputs of 32 MB and more in the epoch before; tasks that read 4 MB and "
@@ -404,11 +405,12 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "bundles",
-        _whole(0, 4096),
-        "0",
+        _whole_or_auto(BUNDLES_MAX),
+        "auto",
         "Into how many bundles the key groups of each region are tied, each with its owner in a table: what is copied, "
-        "fetched and moved as one. 16 to 48 are usual; 0: a ring deals single key groups, and a channel's are one "
-        "bundle. Another number than before moves most keys once.",
+        "fetched and moved as one. 0: a ring deals single key groups, and a channel's are one bundle. `auto`: what a "
+        "region has; a new one 0 where all hosts open the files of the state, elsewhere 48, or 8 for each channel that "
+        "there may be, so that not all is fetched for one key. Another number than before moves most keys once.",
     ),
     Option(
         "partitioningSigma",

@@ -13,7 +13,7 @@ from anabranch.state.slices import segment_name, slice_name
 class SegmentCache:
     """Open segments of this process. They never change, so keeping them open is always right."""
 
-    def __init__(self, limit: int = 512) -> None:
+    def __init__(self, limit: int = 4096) -> None:
         self._open: OrderedDict[str, Segment] = OrderedDict()
         self._limit = limit
         self._lock = threading.Lock()

@@ -36,11 +36,13 @@ from anabranch.partitioning.resources import GROWTHS, TOLERANCE_DEFAULT, Growth,
 from anabranch.partitioning.threshold import SIGMA_DEFAULT
 from anabranch.program.graph import Keyed
 from anabranch.program.model import Load, declaration_of
-from anabranch.program.options import read_options
+from anabranch.program.options import BUNDLES_MAX, read_options
 from anabranch.state.adaptation_facts import BalancingFacts
 
 _SPEED_KEPT = 0.98
 """Of what is known about the speed of writing state, per report of a channel."""
+_BUNDLES_LEAST, _BUNDLES_PER_CHANNEL = 48, 8
+"""What *Resources* has at most; and so many that one more or fewer is an eighth of a channel's load."""
 _SPLIT_PATIENCE = 3
 """Periods in a row: the way to a program in two steps is not gone back."""
 
@@ -65,8 +67,9 @@ class BalancingSettings:
         Option ``partitioningSigma``.
     utility : Utility
         Option ``partitioningUtility``, of the paper's constructions.
-    bundles : int
-        Option ``bundles``: how many ranges of key groups a table gives an owner each; 0: a ring deals key groups.
+    bundles : int, optional
+        Option ``bundles``: how many ranges of key groups a table gives an owner each; 0: a ring deals key groups; None:
+        whichever is better where the state is.
     """
 
     enabled: bool = True
@@ -77,7 +80,26 @@ class BalancingSettings:
     construction: Construction = Construction.WEIGH
     sigma: float = SIGMA_DEFAULT
     utility: Utility = Utility.APM
-    bundles: int = 0
+    bundles: int | None = None
+
+    def bundles_of(self, known: int | None, shared: bool, channels_max: int) -> int:
+        """How many bundles a region has.
+
+        Parameters
+        ----------
+        known : int, optional
+            How many it has; None: it is new.
+        shared : bool
+            Whether every process opens the files of the state.
+        channels_max : int
+            How many channels it may get.
+        """
+        if self.bundles is not None:
+            return self.bundles
+        if known is not None:
+            return known  # another number moves most keys
+        # Where files are shared nobody fetches anything, and single groups make channels more even.
+        return 0 if shared else min(max(_BUNDLES_LEAST, _BUNDLES_PER_CHANNEL * channels_max), BUNDLES_MAX)
 
     @staticmethod
     def of_options(options: Mapping[str, str]) -> BalancingSettings:
@@ -98,7 +120,7 @@ class BalancingSettings:
             construction=construction,
             sigma=said.get("partitioningSigma", SIGMA_DEFAULT),
             utility=Utility(said.get("partitioningUtility", Utility.APM.value)),
-            bundles=said.get("bundles", 0),
+            bundles=said.get("bundles"),
         )
 
 
@@ -109,10 +131,16 @@ class Balancing:
     ----------
     layout : Layout, optional
         The program; says which stages are regions, and how their operators' loads grow with the frequency of a key.
+    settings : BalancingSettings, optional
+    fetches : bool
+        Whether new owners fetch segments from where only the checkpoint is: whole ones, if there are no bundles.
     """
 
-    def __init__(self, layout: Layout | None = None, settings: BalancingSettings | None = None) -> None:
+    def __init__(
+        self, layout: Layout | None = None, settings: BalancingSettings | None = None, fetches: bool = False
+    ) -> None:
         self._settings = settings or BalancingSettings()
+        self._fetches = fetches
         stages = [stage for stage in layout.stages if stage.is_balanced] if layout is not None else []
         self._names = {stage.number: stage.name for stage in stages}
         self._resources = {
@@ -192,7 +220,10 @@ class Balancing:
                 # the count begins anew.
                 self._known[region] = Knowledge()
                 changed = f"{len(self._ways[region])} keys are split, over {sorted(self._ways[region].values())} parts"
-        instruction = planner.handle(Period(workload, channels, changed=changed, migration_periods=migration))
+        whole = self._fetches and not current.bundles
+        instruction = planner.handle(
+            Period(workload, channels, changed=changed, migration_periods=migration, fetches_whole=whole)
+        )
         return (instruction.function, instruction.reason) if isinstance(instruction, Replace) else None
 
     def _observe_state(self, report: ChannelReport) -> None:

@@ -80,14 +80,15 @@ class EpochRunner:
         self._regions = {stage.number: stage.name for stage in program.layout.stages if stage.is_region}
         # What its source is partitioned for has as many channels as that has partitions.
         self._partitioned = {stage.name: stage for stage in program.layout.stages if stage.partitions}
-        self._owners, scaling = self._started(settings)
-        self.adaptation = Adaptation(scaling, Balancing(program.layout, settings.balancing), backend.sizing)
+        self._owners, scaling = self._started(settings, storage.shared)
+        balancing = Balancing(program.layout, settings.balancing, fetches=not storage.shared)
+        self.adaptation = Adaptation(scaling, balancing, backend.sizing)
         self.adaptation.restore(self._committed.adaptation, self._owners)
         self.failure: AnabranchError | None = None
         self.last: EpochFacts | None = None
         """The last epoch that was run."""
 
-    def _started(self, settings: EpochSettings) -> tuple[KeyOwners, Scaling]:
+    def _started(self, settings: EpochSettings, shared: bool) -> tuple[KeyOwners, Scaling]:
         """Who owns keys when the query starts, and what scales from there."""
         stages = {name: self.program.layout.stages[number] for number, name in self._regions.items()}
         before, around = self._committed.owners, self._backend.surroundings
@@ -99,10 +100,12 @@ class EpochRunner:
             for name, stage in stages.items()
             if stage.kind != "single" and not stage.partitions
         }
+        bundles = {name: before.function(name).bundles if name in before.regions else None for name in channels}
+        most = {name: max(each, settings.elastic.bounds(slots).channels_max) for name, each in channels.items()}
         owners = before.started(
             {name: stage.routes for name, stage in stages.items()},
             {name: channels.get(name, stage.partitions or 1) for name, stage in stages.items()},
-            dict.fromkeys(channels, settings.balancing.bundles),
+            {name: settings.balancing.bundles_of(bundles[name], shared, most[name]) for name in channels},
         )
         for name, stage in self._partitioned.items():
             owners = owners.replaced(name, source_function(stage.partitions))

@@ -201,6 +201,21 @@ def state_moved(
     return float(moved / total) if total > 0 else 0.0
 
 
+def state_fetched_whole(
+    before: PartitioningFunction, after: PartitioningFunction, workload: Workload, resources: Resources
+) -> float:
+    """What is fetched where who takes over a key fetches all of its old channel's state, as a share of all state.
+
+    It may be more than all: each channel that takes something from two others fetches the state of both.
+    """
+    state = expect(before, workload, resources).loads[:, STATE]
+    groups = np.stack([before.group_owners(), after.group_owners()])
+    keys = np.stack([before.route(workload.hashes), after.route(workload.hashes)])
+    pairs = np.unique(np.concatenate([groups, keys], axis=1), axis=1)
+    fetched = state[pairs[0, pairs[0] != pairs[1]]].sum()
+    return float(fetched / state.sum()) if state.sum() > 0 else 0.0
+
+
 def _choose_hot(
     current: PartitioningFunction,
     workload: Workload,

@@ -27,7 +27,13 @@ from numpy.typing import NDArray
 
 from anabranch.partitioning.counting.workload import Workload
 from anabranch.partitioning.function import PartitioningFunction
-from anabranch.partitioning.placing.construct import Constructed, ConstructionSettings, construct, expect
+from anabranch.partitioning.placing.construct import (
+    Constructed,
+    ConstructionSettings,
+    construct,
+    expect,
+    state_fetched_whole,
+)
 from anabranch.partitioning.placing.metrics import imbalance
 
 _HISTORY = 32
@@ -84,6 +90,9 @@ class Period:
     migration_periods
         How many periods' worth of time it would take to move all state once, as far as that was measured; None: as the
         settings say.
+    fetches_whole
+        Whether a new owner fetches all that the old one has, for any key of it: segments that are in one piece are
+        fetched whole.
     """
 
     workload: Workload
@@ -91,6 +100,7 @@ class Period:
     channel_loads: NDArray[np.float64] | None = None
     changed: str = ""
     migration_periods: float | None = None
+    fetches_whole: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,10 +214,15 @@ class Planner:
         gain = (now - candidate.expectation.slowdown) * self._settings.horizon_periods
         whole = self._settings.migration_periods if period.migration_periods is None else period.migration_periods
         cost = candidate.state_moved * whole
+        fetched = ""
+        if period.fetches_whole:
+            resources = self._settings.construction.resources
+            taken = state_fetched_whole(self._function, candidate.function, period.workload, resources)
+            cost, fetched = taken * whole, f", for which {taken:.1%} is fetched"
         comparison = (
             f"relative imbalance {relative:.2f}; the busiest channel would go from {now:.2f} to "
             f"{candidate.expectation.slowdown:.2f} times the mean, which saves {gain:.2f} periods and costs "
-            f"{cost:.2f} to move {candidate.state_moved:.1%} of the state"
+            f"{cost:.2f} to move {candidate.state_moved:.1%} of the state{fetched}"
         )
         least = self._settings.gain_min * now * self._settings.horizon_periods
         if gain <= cost or gain < least or candidate.function == self._function:
