@@ -27,6 +27,7 @@ import pyarrow as pa
 from anabranch.errors import SchemaError
 from anabranch.program.annotations import annotated_fields
 from anabranch.program.ddl import parse_ddl, to_ddl, type_name
+from anabranch.program.fitting import Fit, fitting
 from anabranch.program.misfits import MisfitError, ShapeError, short
 from anabranch.program.not_a_number import NAN, may_have_nan, one_nan
 
@@ -206,13 +207,21 @@ class Schema:
         return column
 
     def _fit(self, place: int, value: Any, at: int = 0) -> Any:
-        field = self.arrow.field(place)
-        if value is None and not field.nullable:
-            raise MisfitError(at, field.name, f"{type_name(field.type)} not null", value, "it must have a value")
+        if value is None and self.arrow.field(place).nullable:
+            return None
         try:
-            return fit_value(value, field.type)
-        except (TypeError, ValueError, OverflowError, pa.ArrowException) as problem:
-            raise MisfitError(at, field.name, type_name(field.type), value, str(problem)) from None
+            if value is not None:
+                return self._fits[place](value)
+            problem: Exception = ValueError("it must have a value")
+        except (TypeError, ValueError, OverflowError, pa.ArrowException) as found:
+            problem = found
+        field = self.arrow.field(place)
+        expected = type_name(field.type) + ("" if value is not None else " not null")
+        raise MisfitError(at, field.name, expected, value, str(problem)) from None
+
+    @cached_property
+    def _fits(self) -> list[Fit]:
+        return [fitting(field.type) for field in self.arrow]
 
     def exact_row(self, values: Sequence[Any]) -> Row:
         """One tuple of exact Python values; `MisfitError` if one does not fit."""
@@ -328,7 +337,7 @@ def _instants(column: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def _correction(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """What must be done to the values Arrow gives for a type, at any depth, to make them those of `fit_value`."""
+    """What must be done to the values Arrow gives for a type, at any depth, to make them those of `fitting`."""
     if pa.types.is_timestamp(kind) and kind.tz:
         return lambda value: value.replace(tzinfo=UTC)  # Arrow's own is another object for the same zone
     if pa.types.is_floating(kind):
@@ -384,79 +393,6 @@ _EXACT: dict[pa.DataType, _Exact] = {
     pa.timestamp("us", tz="UTC"): _exact(datetime.datetime, check=datetime.datetime),
     pa.date32(): _exact(datetime.date),
 }
-
-
-def fit_value(value: Any, kind: pa.DataType) -> Any:
-    """The exact Python value that a column of this type holds for `value`; TypeError or ValueError if none.
-
-    Only conversions that lose nothing are made: int → double, numpy scalars, naive datetimes as UTC.
-    """
-    if value is None:
-        return None
-    if isinstance(value, np.generic):
-        value = value.item()
-    if pa.types.is_boolean(kind):
-        if type(value) is bool:
-            return value
-        raise TypeError("expected a bool")
-    if pa.types.is_integer(kind):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError("expected an int")
-        return pa.scalar(int(value), kind).as_py()
-    if pa.types.is_floating(kind):
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise TypeError("expected a float")
-        return one_nan(pa.scalar(float(value), kind).as_py())
-    if pa.types.is_string(kind):
-        if not isinstance(value, str):
-            raise TypeError("expected a str")
-        value.encode()  # a lone surrogate fits no column
-        return str(value)
-    if pa.types.is_binary(kind):
-        if not isinstance(value, (bytes, bytearray)):
-            raise TypeError("expected bytes")
-        return bytes(value)
-    if pa.types.is_timestamp(kind):
-        if not isinstance(value, datetime.datetime):
-            raise TypeError("expected a datetime")
-        if kind.tz:
-            return _plain(value.astimezone(UTC) if value.tzinfo else value, UTC)
-        if value.tzinfo is not None:
-            raise TypeError("expected a datetime without a time zone")
-        return _plain(value, None)
-    if pa.types.is_date(kind):
-        if isinstance(value, datetime.datetime) or not isinstance(value, datetime.date):
-            raise TypeError("expected a date")
-        return datetime.date(value.year, value.month, value.day)
-    if pa.types.is_decimal(kind):
-        if not isinstance(value, (decimal.Decimal, int)) or isinstance(value, bool):
-            raise TypeError("expected a Decimal")
-        return pa.scalar(decimal.Decimal(value), kind).as_py()
-    if pa.types.is_list(kind):
-        if not isinstance(value, (list, tuple)):
-            raise TypeError("expected a list")
-        return [fit_value(item, kind.value_type) for item in value]
-    if pa.types.is_map(kind):
-        if not isinstance(value, dict):
-            raise TypeError("expected a dict")
-        return {fit_value(k, kind.key_type): fit_value(v, kind.item_type) for k, v in value.items()}
-    if pa.types.is_struct(kind):
-        if isinstance(value, tuple) and hasattr(value, "_asdict"):
-            value = value._asdict()
-        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-            value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        if not isinstance(value, dict):
-            raise TypeError("expected a dict")
-        unknown = [name for name in value if kind.get_field_index(str(name)) < 0]
-        if unknown:
-            raise ValueError(f"no field {unknown[0]!r}")
-        return {field.name: fit_value(value.get(field.name), field.type) for field in kind}
-    raise TypeError(f"values of the Arrow type {kind} are not supported")
-
-
-def _plain(at: datetime.datetime, zone: datetime.tzinfo | None) -> datetime.datetime:
-    """What a column holds of it: no fold, no subclass (pandas has one)."""
-    return datetime.datetime(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond, zone)
 
 
 def schema_of_annotation(annotation: Any) -> Schema | None:
