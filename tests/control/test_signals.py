@@ -56,6 +56,29 @@ def test_an_under_loaded_region_is_not_congested_however_busy_spark_is(tells_wai
     assert observation.offered == pytest.approx(300, rel=0.05)
 
 
+@pytest.mark.parametrize("has_interval", [False, True])
+def test_a_pause_while_rows_are_left_behind_is_waiting_only_for_a_trigger_that_has_an_interval(
+    has_interval: bool,
+) -> None:
+    def epoch(number: int) -> EpochMeasurement:
+        return EpochMeasurement(
+            epoch=number,
+            started_s=number * 4.0,  # a second of each four is Spark's own: a slow store, say
+            duration_s=3.0,
+            ready_rows=1_000 - 10 * number,
+            taken_rows=10,
+            region_s=(("a", 2.8),),
+            sink_s=0.0,
+            overhead_s=0.2,
+            target_s=1.0,
+            has_interval=has_interval,
+        )
+
+    found = observe(1, [epoch(number) for number in range(6)], ONE)["a"]
+    assert (found.congestion == 0.0) == has_interval
+    assert has_interval or found.congestion > 0.4
+
+
 def test_epochs_settle_at_fixed_cost_over_one_minus_utilisation_without_congestion() -> None:
     world = EpochWorld(always(700), {"a": 1000.0}, overhead_s=0.2)
     for _ in range(40):

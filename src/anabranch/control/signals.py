@@ -13,7 +13,9 @@ tuples stand ready for longer than the user wants (the epoch target) *because ch
     congestion of an epoch = the marked time / the time from start to start
 
 The marked time ends with the work; and if there is a pause at all, the next epoch waited for the trigger
-and not for channels, so a slow trigger is never congestion. With a paced, under-loaded source a tuple waits
+and not for channels, so a slow trigger is never congestion. (A trigger without an interval waits for nothing while
+rows are left behind: what lies between two such epochs is Spark's own, however long a slow machine or store takes
+for it.) With a paced, under-loaded source a tuple waits
 for at most one short epoch: 0. With a growing backlog the oldest tuple is always older than the target: 1,
 whether the epochs grow (unlimited) or the rows left over do (limited epochs). Where the source cannot tell
 how long tuples waited, it follows from the rows: ready / arrived · time from start to start.
@@ -98,6 +100,8 @@ class EpochMeasurement:
     """First epoch after a start or a rescale."""
     beside: tuple[tuple[str, ...], ...] = ()
     """Groups of regions that run side by side; a region in none of them runs by itself."""
+    has_interval: bool = True
+    """Whether the trigger has an interval to wait for; without one the next epoch begins as soon as there are rows."""
 
     def __post_init__(self) -> None:
         if self.duration_s <= 0 or self.target_s <= 0:
@@ -163,17 +167,19 @@ def _cycles(epochs: Sequence[EpochMeasurement]) -> list[_Cycle]:
         if before.warm_up or before.taken_rows == 0:
             continue
         target = max(before.target_s, OVERHEADS_PER_EPOCH_MIN * before.overhead_s)
-        pause = length - before.duration_s
         overdue_from = max(0.0, length - waited + target)  # on a clock that starts with the epoch before
         congested = max(0.0, min(before.duration_s, length) - overdue_from)
-        if pause > _bookkeeping_max_s(before, length):
+        if not _goes_on_at_once(before, length):
             congested = 0.0  # the next epoch waited for the trigger, not for channels
         cycles.append(_Cycle(before, length, arrived, congested / length))
     return cycles
 
 
-def _bookkeeping_max_s(epoch: EpochMeasurement, length_s: float) -> float:
-    return max(PAUSE_SHARE_MAX * length_s, epoch.overhead_s)
+def _goes_on_at_once(epoch: EpochMeasurement, length_s: float) -> bool:
+    """Whether what lies between an epoch and the next is bookkeeping: no waiting for the trigger, or for rows."""
+    if not epoch.has_interval and epoch.ready_rows is not None and _is_limited(epoch):
+        return True  # rows were left behind, and nothing else is waited for
+    return length_s - epoch.duration_s <= max(PAUSE_SHARE_MAX * length_s, epoch.overhead_s)
 
 
 def _arrived(before: EpochMeasurement, after: EpochMeasurement) -> int | None:
@@ -266,9 +272,8 @@ def _busy_share(cycle: _Cycle, region: str) -> float:
 
 
 def _overhead_s(cycle: _Cycle) -> float:
-    # Where the next epoch did not wait for the trigger or for rows, what lies between the two is bookkeeping.
     pause = cycle.length_s - cycle.epoch.duration_s
-    return cycle.epoch.overhead_s + (pause if 0 < pause <= _bookkeeping_max_s(cycle.epoch, cycle.length_s) else 0.0)
+    return cycle.epoch.overhead_s + (max(0.0, pause) if _goes_on_at_once(cycle.epoch, cycle.length_s) else 0.0)
 
 
 def _is_limited(epoch: EpochMeasurement) -> bool:

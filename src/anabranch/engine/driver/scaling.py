@@ -291,6 +291,7 @@ def measured(facts: EpochFacts, target_s: float, warm_up: bool) -> EpochMeasurem
         waited_s=facts.waited_s,
         warm_up=warm_up,
         beside=tuple(tuple(depth) for depth in by_depth.values() if len(depth) > 1),
+        has_interval=bool(facts.interval_s),
     )
 
 
