@@ -2,7 +2,7 @@
 
 graph.py      operators and streams; what each kind of operator holds
 schema.py     columns, tuples, and whether values fit          ddl.py   schemas as Spark writes them
-misfits.py    what is wrong with those that do not
+fitting.py    what a column holds of a value                misfits.py    what is wrong with those that do not fit
 annotations.py   columns from annotations of Python    annotated_rows.py   tuples that are what these say
 changing_table.py who reads a table that changes, and a version of it
 state_fields.py   what is kept for each key, and its versions
