@@ -88,3 +88,17 @@ def test_what_was_right_all_along_is_left_alone_for_long_and_then_tried_by_a_lev
     first = next(d for d in controller.log if d.period > turns[-1] and d.channels > d.channels_before)
     assert first.period >= turns[-1] + 2 * CAP_PERIODS
     assert first.channels <= round(first.channels_before * 1.4)
+
+
+def test_a_peak_that_was_passed_by_between_two_levels_is_found() -> None:
+    """Levels 5, 7 and 10 in turn, with 7 the best: before, these seeds rested there where 6 do a tenth more."""
+    quickly = next(trace for trace in families() if trace.name == "warming 0.5 in 12, decline beyond 6")
+    found = [follow(ElasticOptions().make_policy(BOUNDS), quickly, seed) for seed in (132, 156)]
+    assert min(outcome.handled_steady for outcome in found) >= 0.95
+
+
+def test_what_lies_below_the_best_is_asked_only_where_the_curve_allows_it_to_do_more() -> None:
+    """A knee: what lies below it does less by as much as it is fewer, and nothing falls beyond it."""
+    knee = next(trace for trace in families() if trace.name == "warming 0.5 in 12, knee at 8")
+    found = follow(ElasticOptions().make_policy(BOUNDS), knee, 130)
+    assert set(found.channels[12:60]) == {7, 10, 14}, "between 7 and 10 nothing can do more"

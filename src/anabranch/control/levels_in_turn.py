@@ -4,7 +4,8 @@
                                       └ here the verdict fell      └ steady again: the verdict is of another machine
     in turn, a period each:          here  fewer  here  more  here            each beside what was before and after it
                                           └ better than the mean of its two neighbours, beyond noise ─► go there,
-                                            and again with what lies beside it; perhaps ─► once more; else it rests
+                                            and again with what lies beside it; perhaps ─► once more; else what lies
+                                            between it and those, if that may do more; else it rests
 
 In the first epochs of a JVM everything gets faster by itself, and the speed of a machine wanders by a tenth. A climb
 measures each number of channels at another time, so that this looks like an effect of the channels: more look better
@@ -21,6 +22,7 @@ after each such trial the next needs twice the change.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from statistics import fmean
@@ -175,10 +177,12 @@ class LevelsInTurn:
         why = f"the same {home} channels do another amount than when they were chosen"
         return self._round(home, measured, times, why) or proposal
 
-    def _round(self, home: int, measured: list[list[float]], times: int, why: str) -> Proposal | None:
+    def _round(
+        self, home: int, measured: list[list[float]], times: int, why: str, others: list[int] | None = None
+    ) -> Proposal | None:
         """Begin to measure others beside home; None: there are none left."""
         memory = self._memory
-        others = self._others(home)
+        others = self._others(home) if others is None else others
         if not others or memory.rounds >= ROUNDS_MAX:
             return None
         memory.home, memory.measured, memory.rounds, memory.repeated = home, measured, memory.rounds + 1, False
@@ -201,6 +205,20 @@ class LevelsInTurn:
         elif home - fewer > 1 and home > NEAR_RATIO * fewer:
             found.append((home + fewer) // 2)
         return [n for n in found if n != home]
+
+    def _may_do_more(self, channels: int, gains: Mapping[int, float]) -> bool:
+        """Whether a number between home and fewer, which did less, may do more than home.
+
+        No law is better than linear, and none falls and rises again: what home does more than more channels do is the
+        most by which it may do less than one channel fewer.
+        """
+        memory, home = self._memory, self._memory.home
+        fewer = max((n for n in memory.known if n < channels), default=channels)
+        more = min((n for n in memory.known if n > home), default=None)
+        if more is None or fewer not in gains or more not in gains:
+            return False
+        falls = -gains[more] / (more - home)
+        return min(1.0 + falls * (home - channels), (1.0 + gains[fewer]) * channels / fewer) >= 1.0 + GAIN_MIN
 
     def _go_on(self, observation: Observation, proposal: Proposal) -> Proposal:
         memory = self._memory
@@ -239,7 +257,8 @@ class LevelsInTurn:
         chosen = best if better else home
         latest = [] if better else [[home, capacity] for n, capacity in memory.measured if n == home][-times:]
         why = f"{chosen} channels are best of {sorted(memory.known)}, measured in turn"
-        if chosen != home and (next_round := self._round(chosen, latest, times, f"{why}; and beside them?")):
+        others = None if better else [n for n in self._others(home) if n < home and self._may_do_more(n, gains)]
+        if next_round := self._round(chosen, latest, times, f"{why}; and beside them?", others):
             return next_round
         tried_more = max(memory.known) > chosen
         clearly_less = all(gain <= -GAIN_MIN for channels, gain in gains.items() if channels > chosen)
