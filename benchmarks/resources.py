@@ -20,6 +20,7 @@ direct_added_latency_epochs     the same without standbys
 cpa_vs_direct                   what was fetched after the kills with a standby (CPA), over what was without
 recovery_standby_vs_checkpoint  the time of the first complete epoch after a kill with a standby, over that without: the
                                 medians of the kills, with the most keys; what it is made of is printed
+recovery_added_epochs           by how many median epochs that first epoch took longer than one: with a standby, without
 driver_bytes_per_state_byte     what of the state passed through the driver, over what was written of it
 epoch_vs_off                    the median, over pairs of epochs in turn, of an epoch's time over that of a second query
                                 with `placement=off` in the same application
@@ -123,6 +124,7 @@ def measured(size: Size, mini: bool, kept_in: Path | None = None) -> dict[str, A
     without = {keys: found.get("0", found["1"]) for keys, found in runs.items()}
     largest = max(runs)
     after = {name: statistics.median(recoveries_s(found, size)) for name, found in runs[largest].items()}
+    longer = {name: round(after[name] / usual_s(found, size) - 1, 2) for name, found in runs[largest].items()}
     taken = {name: sum(fetched_after_kills(found, size)) for name, found in runs[largest].items()}
     written = sum(epoch["state_bytes"] for each in every for epoch in each["progress"])
     told = [epoch["placement"] for each in every for epoch in quiet_epochs(each, size)]
@@ -135,6 +137,7 @@ def measured(size: Size, mini: bool, kept_in: Path | None = None) -> dict[str, A
         "direct_added_latency_epochs": max(added_epochs(found, size) for found in without.values()),
         "cpa_vs_direct": round(taken["1"] / max(1, taken.get("0", taken["1"])), 3),
         "recovery_standby_vs_checkpoint": round(after["1"] / after.get("0", after["1"]), 2),
+        "recovery_added_epochs": [longer["1"], longer.get("0", longer["1"])],
         "driver_bytes_per_state_byte": sum(each["driver_state_bytes"] for each in every) / written,
         "moved_by": sorted({move["how"] for each in every for epoch in each["progress"] for move in moves(epoch)}),
         "exact": all(each["exact"] for each in [*every, *([paired] if paired else [])]),
@@ -206,6 +209,11 @@ def added_epochs(told: dict[str, Any], size: Size) -> float:
 def recoveries_s(told: dict[str, Any], size: Size) -> list[float]:
     """From a kill that was noticed to the end of the first epoch, for each kill."""
     return [told["waited_s"][at] for at in size.kills_at]
+
+
+def usual_s(told: dict[str, Any], size: Size) -> float:
+    """What an epoch takes from its input to its end, in the median of those before anything happens."""
+    return statistics.median(told["waited_s"][2 : size.move_at])
 
 
 def fetched_after_kills(told: dict[str, Any], size: Size) -> list[int]:

@@ -8,8 +8,10 @@ the plan of a period would wish it. With `--paired` a second query without place
 """
 
 import argparse
+import collections
 import json
 import os
+import pickle
 import signal
 import sys
 import time
@@ -19,11 +21,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.serializers import CPickleSerializer
 
 import anabranch as ab
 from anabranch.engine.driver.committer import Committer
 from anabranch.spark.cluster import SparkClusterManager
-from anabranch.spark.placement import ChannelPlacement
+from anabranch.spark.placement import ChannelPlacement, located, location_of
 from anabranch.state.object_files import S3Files
 from tests.cluster.driver_program import start_session, wait_for_executors
 from tests.object_store import ACCESS_KEY, SECRET_KEY
@@ -130,7 +133,7 @@ def main() -> None:
     waited = []
     for epoch in range(given.epochs):
         if str(epoch) in given.kill_at.split(","):
-            kill_an_executor(spark)
+            kill_an_executor(spark, placements[0])
         if epoch == given.move_at:
             wish_a_move(placements[0])
         # In turn: whatever else the machine does, it does to both.
@@ -190,9 +193,14 @@ def wish_a_move(placement: ChannelPlacement) -> None:
     placing._wishes.update({one: placing.executor_of(other), other: placing.executor_of(one)})
 
 
-def kill_an_executor(spark: Any) -> None:
-    """SIGKILL the JVM that some task runs on: the parent of its Python daemon."""
-    pids = spark.sparkContext.parallelize([0], 1).map(lambda _: executor_process()).collect()
+def kill_an_executor(spark: Any, placement: ChannelPlacement | None = None) -> None:
+    """SIGKILL the JVM that some task runs on, the parent of its Python daemon: with a placement one with much state."""
+    location = None if placement is None else place_of_most(placement)
+    if location is None:
+        asked = spark.sparkContext.parallelize([0], 1)
+    else:
+        asked = located(spark.sparkContext, [(location, pickle.dumps(0))], CPickleSerializer())
+    pids = asked.map(lambda _: executor_process()).collect()
     manager = SparkClusterManager(spark.sparkContext)
     before = {each.identity for each in manager.executors()}
     os.kill(pids[0], signal.SIGKILL)
@@ -200,6 +208,17 @@ def kill_an_executor(spark: Any) -> None:
     while before <= {each.identity for each in manager.executors()} and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(1.1)  # executors are looked at once a second
+
+
+def place_of_most(placement: ChannelPlacement) -> str | None:
+    """Where the executor is whose channels have most state."""
+    placing = placement._placing
+    sizes = collections.Counter[str]()
+    for bundle, each in placing._statistics.items():
+        sizes[placing.executor_of((bundle[0], each.channel))] += each.state_bytes
+    present = {each.identity: each for each in placing.executors}
+    found = max((identity for identity in sizes if identity in present), key=lambda each: sizes[each], default=None)
+    return None if found is None else location_of(present[found])
 
 
 def executor_process() -> int:

@@ -1,5 +1,6 @@
 """State follows its owners: whatever functions follow one another, reading is reading a plain dict."""
 
+import dataclasses
 import json
 import tempfile
 from pathlib import Path
@@ -22,6 +23,7 @@ from anabranch.state.lineage import (
     after_compaction,
     files_of,
     large_compactions,
+    pays_to_adopt,
     without_adopted,
     without_damaged,
     without_old_parts,
@@ -136,11 +138,13 @@ class World:
     def replace(self, function: PartitioningFunction) -> None:
         self.owners = self.owners.replaced("kept", function)
 
-    def merge(self, everything: bool) -> None:
+    def merge(self, everything: bool, paying: bool = False) -> None:
         """Begin merges beside the epochs; what they give is committed by a later epoch, perhaps of other owners."""
         if self.waiting is not None:
             return
-        wanted = large_compactions(self.segments, self.owners.by_operator(), self.keys, 0, everything)
+        by_operator = self.owners.by_operator()
+        wanted = large_compactions(self.segments, by_operator, self.keys, 0, everything)
+        wanted = [each for each in wanted if not paying or pays_to_adopt(each[2], by_operator["kept"], 3)]
         version = self.version()
         self.busy = frozenset(record.name for _, _, records in wanted for record in records)
         self.waiting = []
@@ -148,6 +152,10 @@ class World:
             state = version(channel)
             is_all = len(records) == len(state.visible(operator))
             self.waiting.append(state.compact(operator, records, is_all))
+
+    def merge_what_pays(self, _: None) -> None:
+        """Where state is in a store, channels go on reading what they took over where it is."""
+        self.merge(False, paying=True)
 
     def damage(self, which: int) -> None:
         """A merge is found to be damaged; what it was made of takes its place."""
@@ -241,6 +249,7 @@ steps = st.lists(
         st.tuples(st.just("remove"), touched),
         st.tuples(st.just("replace"), functions()),
         st.tuples(st.just("merge"), st.booleans()),
+        st.tuples(st.just("merge_what_pays"), st.none()),
         st.tuples(st.just("damage"), st.integers(0, 5)),
     ),
     min_size=4,
@@ -324,3 +333,32 @@ def test_a_segment_goes_when_the_last_channel_that_needs_it_has_adopted_it(tmp_p
     adopt(world, 1)
     assert not old & {record.name for record in world.segments["kept"]}
     assert old <= files_of(world.segments)  # in case a merge is damaged
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.booleans()), min_size=1, max_size=60), st.integers(0, 2000))
+def test_taking_over_rewrites_a_few_times_what_was_written_and_never_leaves_many_segments(epochs, begun):
+    """One channel whose function is replaced again and again, with much state at first: by their weights alone."""
+    owners = KeyOwners().started({"kept": {"kept": ("k",)}}, {"kept": 1})
+    owners = owners.replaced("kept", PartitioningFunction((7,)))
+    now = owners.by_operator()["kept"]
+    written, rewritten = 0, 0
+    known = [_weighing(begun, now.generation - 1)] if begun else []
+    for rows, replaced in epochs:
+        written += rows
+        known.append(_weighing(rows, now.generation))
+        if replaced:
+            known = [dataclasses.replace(each, generation=now.generation - 1) for each in known]
+        if any(each.generation != now.generation for each in known) and pays_to_adopt(known, now, 3):
+            rewritten += sum(each.rows for each in known)
+            known = [_weighing(sum(each.rows for each in known), now.generation)]
+        assert len(known) <= 25 + sum(each.generation == now.generation for each in known)
+    # With every 24th segment all is rewritten, and with what was written a few times as much.
+    assert rewritten <= 5 * written + len(epochs) // 24 * (begun + written) + 3 * len(epochs)
+
+
+def _weighing(rows: int, generation: int) -> SegmentRecord:
+    name = f"kept/{rows}.segment"
+    return SegmentRecord(
+        name=name, operator="kept", channel=0, generation=generation, route=("k",), first=0, last=0, rows=rows,
+        bytes=rows, checksum=0,
+    )  # fmt: skip

@@ -21,10 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.program.hashing import hash_columns
-from anabranch.state.compaction import compactable
+from anabranch.state.compaction import FAN_IN, compactable
 from anabranch.state.key_owners import RegionOwners, Route
 from anabranch.state.records import SegmentRecord
 
+_INHERITED_MAX = 24
 # An operator, a channel, and its segments to compact, newest first.
 Compaction = tuple[str, int, list[SegmentRecord]]
 
@@ -149,6 +150,18 @@ def large_compactions(
             if range_ is not None and sum(r.weight for r in seen[: range_[1]]) > rows_max:
                 found.append((operator, channel, seen[: range_[1]]))
     return found
+
+
+def pays_to_adopt(records: Sequence[SegmentRecord], owners: RegionOwners, rows_max: int) -> bool:
+    """Whether a channel should now make one of all it sees, where that is written to a store and copied by others anew.
+
+    What was taken over can be read where it is for as long as one likes, and mostly is what the channel had before. So
+    it is rewritten when that is little, or no more than a few times what was written since (as tiers do), or when
+    lookups would have to ask too many segments.
+    """
+    before = [each.weight for each in records if each.generation != owners.generation]
+    since = sum(each.weight for each in records) - sum(before)
+    return sum(before) <= max(rows_max, FAN_IN * since) or len(before) > _INHERITED_MAX
 
 
 def after_compaction(records: Sequence[SegmentRecord], compacted: SegmentRecord) -> list[SegmentRecord]:

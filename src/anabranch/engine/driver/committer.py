@@ -27,6 +27,7 @@ from anabranch.state.lineage import (
     after_compaction,
     files_of,
     large_compactions,
+    pays_to_adopt,
     without_adopted,
     without_damaged,
     without_old_parts,
@@ -131,7 +132,12 @@ class Committer:
         if not self._storage.shared:
             # New owners first read what they take over, as the next epoch needs it: it is in their caches then.
             # Compacted at once it would be fetched twice, by tasks that hold the slots of those that fetch it, too.
-            wanted = [each for each in wanted if before.get(each[0], generations[each[0]]) == generations[each[0]]]
+            wanted = [
+                (name, channel, records)
+                for name, channel, records in wanted
+                if before.get(name, generations[name]) == generations[name]
+                and (due or pays_to_adopt(records, by_operator[name], INLINE_ROWS))
+            ]
         if wanted:
             version = self.version(self.manifest.epoch + 1, clock_ms, owners)
             self._busy = frozenset(record.name for _, _, records in wanted for record in records)
