@@ -45,9 +45,10 @@ from anabranch.engine.verifying.comparing import Difference, first_difference
 from anabranch.engine.verifying.difference_files import DifferenceRecord
 from anabranch.engine.verifying.plain_operators import PlainCode
 from anabranch.engine.verifying.verifier import VerifySettings
+from anabranch.engine.worker.compact_task import CompactTask
 from anabranch.engine.worker.exchange import ROWS, batches_of
 from anabranch.engine.worker.output_mergers import MergerTask
-from anabranch.engine.worker.tasks import ChannelTask, CompactTask, Program, Task
+from anabranch.engine.worker.tasks import ChannelTask, Program, Task
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.operators.epoch_context import EpochContext, running
 from anabranch.program.graph import Node, Source, named

@@ -90,8 +90,8 @@ class Cluster(Surroundings):
 
     def placed(self, reports: Any) -> Any:
         reports = [
-            dataclasses.replace(each, seconds=self.work.get((each.name, each.channel), 0.0))
-            if isinstance(each, ChannelReport)
+            dataclasses.replace(each, seconds=worked, processor_seconds=worked)
+            if isinstance(each, ChannelReport) and (worked := self.work.get((each.name, each.channel), 0.0)) >= 0
             else each
             for each in reports
         ]

@@ -1,5 +1,7 @@
 """Wishes of tasks for executors: what is remembered, what is asked for, and that rows are the same with them."""
 
+from concurrent.futures import Future
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +10,7 @@ from anabranch.control.channel_places import StandbySettings
 from anabranch.control.executor_planner import ExecutorState
 from anabranch.engine.reports import ChannelReport, SplitReport
 from anabranch.spark.placement import ChannelPlacement, _anchored
+from anabranch.spark.warming import Warming
 
 pytestmark = pytest.mark.spark
 
@@ -158,3 +161,52 @@ def test_fewer_executors_than_copies_is_said_once(caplog):
         placement._locations(Task())
     assert caplog.text.count("there are 2 executors, so there are fewer") == 1
     assert {len(each) for each in placement.followed().values()} == {1}
+
+
+class Threadless:
+    """Jobs that end when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: dict[str, Future[None]] = {}
+
+    def submit(self, warmed, executor):
+        self.begun[executor.identity] = Future()
+        return self.begun[executor.identity]
+
+
+def test_an_executor_that_comes_later_is_asked_when_it_is_warm():
+    now, jobs = [0.0], Threadless()
+    warming = Warming(lambda executor: None, lambda: now[0])
+    warming._threads = jobs
+
+    def ready(identities: str) -> str:
+        return "".join(each.identity for each in warming.ready(Manager(*identities).executors()))
+
+    assert ready("AB") == "AB" and not jobs.begun, "what is there at first is taken as it is"
+    assert ready("BC") == "B" and ready("BC") == "B" and list(jobs.begun) == ["C"]
+    jobs.begun["C"].set_result(None)
+    assert ready("BCD") == "BC" and ready("D") == "D", "if none is warm, all are taken"
+    jobs.begun["D"].set_result(None)
+    assert ready("BD") == "D", "who was away is another one"
+    assert ready("BCD") == "D"
+    now[0] = 100.0
+    assert ready("BCD") == "BCD", "a job that takes so long is not waited for"
+
+
+def test_warming_that_fails_stops_nothing():
+    done = Event()
+
+    def fails(executor):
+        done.set()
+        raise RuntimeError("it is gone again")
+
+    warming = Warming(fails)
+    warming.ready(Manager("A").executors())
+    warming.ready(Manager("A", "B").executors())
+    assert done.wait(10)
+    warming._threads.shutdown()
+    assert [each.identity for each in warming.ready(Manager("A", "B").executors())] == ["A", "B"]
+
+
+def test_what_warms_an_executor_is_a_job_of_a_depths_form(spark):
+    ChannelPlacement(spark, manager=Manager("A"))._warm(Manager("A").executors()[0])

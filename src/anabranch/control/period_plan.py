@@ -33,8 +33,14 @@ class BundleStatistics:
 
     channel: int
     load: float
-    """In slots: CPU seconds of operators over seconds."""
+    """In slots: how much of the time its channel's task had one."""
     state_bytes: int = 0
+    processor: float = 0.0
+    """In cores: processor seconds over seconds."""
+    rows: float = 0.0
+    """Tuples in an epoch."""
+    memory_bytes: int = 0
+    """Its part of the memory of the workers that have its channel."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ class Clock(Protocol):
     def passing_s(self) -> float:
         """Seconds on a clock that only goes forward: differences of it are durations."""
 
+    def processor_s(self) -> float:
+        """Processor seconds of this process so far."""
+
 
 class MachineClock:
     """The clocks of this machine."""
@@ -27,6 +30,9 @@ class MachineClock:
 
     def passing_s(self) -> float:
         return time.perf_counter()
+
+    def processor_s(self) -> float:
+        return time.process_time()
 
 
 MACHINE_CLOCK = MachineClock()

@@ -146,6 +146,10 @@ class ChannelReport:
     """State that its host did not have."""
     place: str = ""
     """Where it ran, in words of whatever ran it."""
+    processor_seconds: float = 0.0
+    """Of the process it ran in, while it ran."""
+    memory_bytes: int = 0
+    """What of that process was in memory when it ended; 0 where nobody asks, or the system does not tell."""
     broadcasts: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     """Operator → its broadcast state behind the epoch, which all channels have alike: told by the first."""
 

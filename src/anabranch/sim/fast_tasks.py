@@ -21,8 +21,9 @@ import pyarrow as pa
 from anabranch.compiler.layout.stages import Layout, Stage, Step
 from anabranch.engine.job import Job
 from anabranch.engine.reports import ChannelReport, Report, RoutedKeys, SplitReport
+from anabranch.engine.worker.compact_task import CompactTask
 from anabranch.engine.worker.exchange import ROWS, report_row
-from anabranch.engine.worker.tasks import ChannelTask, CompactTask
+from anabranch.engine.worker.tasks import ChannelTask
 from anabranch.engine.worker.timing import timed_rows
 from anabranch.partitioning.counting.key_costs import KeyTimes, KeyTimesReport
 from anabranch.partitioning.counting.tally import Tally, TallyReport

@@ -37,7 +37,8 @@ from anabranch.engine.driver.setup import Backend, EpochSettings, Observer, Stor
 from anabranch.engine.driver.sink import Holder, TableSink
 from anabranch.engine.driver.switching import Form, Forms, SwitchingRunner
 from anabranch.engine.driver.waiting import Ready, SparkSurroundings
-from anabranch.engine.worker.tasks import CompactTask, Program
+from anabranch.engine.worker.compact_task import CompactTask
+from anabranch.engine.worker.tasks import Program
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.program.graph import Node, Source, named
 from anabranch.program.options import Interval

@@ -26,6 +26,10 @@ class VirtualClock:
         """Seconds since the world began."""
         return self.at_s
 
+    def processor_s(self) -> float:
+        """As many as passed."""
+        return self.at_s
+
     def pass_by(self, seconds: float) -> None:
         """So many seconds pass."""
         if not seconds >= 0:
@@ -49,4 +53,7 @@ class TickingClock:
 
     def passing_s(self) -> float:
         self._looks += 1
+        return self._looks * self._tick_s
+
+    def processor_s(self) -> float:
         return self._looks * self._tick_s

@@ -10,6 +10,7 @@ spark_job.py                  the tasks of an epoch as one Spark job; compaction
 local_jobs.py                 the same on one machine: a small job, with files between the tasks
 worker_garbage.py             what a worker need not look through after every task
 placement.py, standbys.py     channels on the executors that have their state; copies of it on others
+warming.py                    executors that came later, made ready for them
 sinks.py                      where output goes
 hadoop_files.py, batch_log.py files that only Hadoop reaches; what Spark wrote down of its batches
 cluster.py, slots.py          executors, and how many tasks run at once

@@ -161,7 +161,7 @@ def start(
         None
         if is_local(context) or options.placement == "off"
         else ChannelPlacement(
-            spark, options.standbys, bounds=None if executors is None else options.elastic.executor_bounds
+            spark, options.standbys, bounds=None if executors is None else options.elastic.executor_bounds, warms=True
         )
     )
     surroundings = SparkSurroundings(

@@ -17,12 +17,14 @@ this.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 from pyspark import RDD, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
@@ -32,11 +34,12 @@ from anabranch.control.period_plan import PeriodPlan
 from anabranch.engine.driver.epoch_progress import PlacementProgress
 from anabranch.engine.driver.placing import Placing
 from anabranch.engine.reports import ChannelReport, Report
-from anabranch.engine.worker.exchange import task_indexes
+from anabranch.engine.worker.exchange import ROW_COLUMNS, task_indexes
 from anabranch.engine.worker.follow_task import Followed
 from anabranch.engine.worker.tasks import ChannelTask
 from anabranch.program.graph import Keyed
 from anabranch.spark.cluster import ClusterManager, SparkClusterManager
+from anabranch.spark.warming import Warming
 from anabranch.state.store import StateVersion
 
 _log = logging.getLogger("anabranch")
@@ -99,6 +102,8 @@ class ChannelPlacement:
         Whom to ask for the executors; None: Spark.
     bounds : ExecutorBounds, optional
         How many executors there may be; None: as many as there are.
+    warms : bool
+        Whether executors that come later run a small job before channels are asked to run there.
     """
 
     def __init__(
@@ -107,10 +112,12 @@ class ChannelPlacement:
         standbys: StandbySettings | None = None,
         manager: ClusterManager | None = None,
         bounds: ExecutorBounds | None = None,
+        warms: bool = False,
     ) -> None:
         self._spark = spark
         self._manager = SparkClusterManager(spark.sparkContext) if manager is None else manager
         self._placing = Placing(StandbySettings() if standbys is None else standbys, bounds)
+        self._warming = Warming(self._warm) if warms else None
         self._looked_s = float("-inf")
         self._identities: dict[str, str] = {}  # what tasks say of their executor → its identity
         self._anchors: dict[tuple[str, ...], Any] = {}  # locations → the anchor that names them
@@ -149,8 +156,17 @@ class ChannelPlacement:
     def _look(self) -> None:
         now = time.monotonic()
         if now - self._looked_s > _LOOK_S:
-            self._placing.executors = sorted(self._manager.executors(), key=lambda each: each.identity)
+            found = sorted(self._manager.executors(), key=lambda each: each.identity)
+            self._placing.executors = found if self._warming is None else self._warming.ready(found)
             self._looked_s = now
+
+    def _warm(self, executor: ExecutorState) -> None:
+        """Run what has the form of a depth's tasks on an executor."""
+        session = self._spark.newSession()
+        session.conf.set("spark.sql.adaptive.enabled", "false")
+        rows = session.range(1).mapInArrow(_packets, ROW_COLUMNS).repartitionById(1, "task").select("order", "payload")
+        placed = _anchored(session, rows, (location_of(executor),), {})
+        placed.sortWithinPartitions("order").mapInArrow(_packets, ROW_COLUMNS).toArrow()
 
     def restored(self) -> PeriodPlan | None:
         """What to do for executors that are gone, asked before an epoch begins; None: nothing."""
@@ -228,6 +244,14 @@ class ChannelPlacement:
             except Exception as problem:  # nothing here is public; and what is told of a task may come late
                 _log.debug("the executor of task %d is not known: %s", task, problem)
         return ""
+
+
+def _packets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A packet for each batch, from a worker that has loaded what channels need."""
+    importlib.import_module(ChannelTask.__module__)
+    for _ in batches:
+        columns = [pa.array([0], pa.int32()), pa.array([b"0"]), pa.array([b""])]
+        yield pa.RecordBatch.from_arrays(columns, ["task", "order", "payload"])
 
 
 def location_of(executor: ExecutorState) -> str:

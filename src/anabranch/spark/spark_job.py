@@ -19,10 +19,11 @@ from pyspark.serializers import CPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.engine.job import Job
+from anabranch.engine.worker.compact_task import CompactTask
 from anabranch.engine.worker.exchange import ROW_COLUMNS, batches_of, table_of
 from anabranch.engine.worker.file_pieces import FilePiece
 from anabranch.engine.worker.splitters import SplitTask, fed_back_batches
-from anabranch.engine.worker.tasks import ChannelTask, CompactTask
+from anabranch.engine.worker.tasks import ChannelTask
 from anabranch.spark.direct_files import DirectFiles
 from anabranch.spark.local_jobs import LocalJobs, has_local_files
 from anabranch.spark.placement import ChannelPlacement, here, located

@@ -15,7 +15,8 @@ from concurrent.futures import Future
 
 from anabranch.engine.driver.program_description import describe_program
 from anabranch.engine.driver.setup import Compactor, Storage
-from anabranch.engine.worker.tasks import CompactTask, Program
+from anabranch.engine.worker.compact_task import CompactTask
+from anabranch.engine.worker.tasks import Program
 from anabranch.program.graph import Keyed
 from anabranch.program.options import Interval
 from anabranch.state.checkpoint import Manifest

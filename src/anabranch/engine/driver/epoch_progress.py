@@ -204,6 +204,38 @@ class MoveProgress:
 
 
 @dataclasses.dataclass(frozen=True)
+class HostProgress:
+    """What an executor had to do in an epoch, in the bundles of its channels together."""
+
+    load: float = 0.0
+    """In slots: how much of the time tasks of channels had one."""
+    outside: float = 0.0
+    """What other tenants use of its slots."""
+    processor: float = 0.0
+    """In cores: processor time of those tasks."""
+    rows: float = 0.0
+    memory_bytes: int = 0
+    """Of the Python workers of its channels, at the end of their tasks."""
+    state_bytes: int = 0
+    """Of its bundles."""
+    bundles: int = 0
+
+    def with_bundle(
+        self, load: float, processor: float, rows: float, memory_bytes: int, state_bytes: int
+    ) -> HostProgress:
+        """The same with a bundle more."""
+        return HostProgress(
+            self.load + load,
+            self.outside,
+            self.processor + processor,
+            self.rows + rows,
+            self.memory_bytes + memory_bytes,
+            self.state_bytes + state_bytes,
+            self.bundles + 1,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class PlacementProgress:
     """Where channels ran, on a cluster."""
 
@@ -222,6 +254,8 @@ class PlacementProgress:
     decisions: Sequence[str] = ()
     """What the plan of the period changes from now on, and why: channels that are placed anew, bundles that move,
     executors that are asked for."""
+    hosts: Mapping[str, HostProgress] = dataclasses.field(default_factory=dict)
+    """Executor → what it has to do."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,7 @@ from anabranch.control.period_plan import (
     PlanSituation,
     period_plan,
 )
-from anabranch.engine.driver.epoch_progress import MoveProgress, PlacementProgress
+from anabranch.engine.driver.epoch_progress import HostProgress, MoveProgress, PlacementProgress
 from anabranch.engine.reports import ChannelReport, Report
 from anabranch.engine.worker.follow_task import Followed
 from anabranch.partitioning.allocating.allocation_problem import AllocationProblem
@@ -206,7 +206,7 @@ class Placing:
         missing, unprotected = self._protection(hosts)
         plan = self._period()
         steps = [] if plan is None else [f"{step.kind}: {step.reason}" for step in plan.steps]
-        return PlacementProgress(kept, moved, elsewhere, moves, missing, unprotected, steps), plan
+        return PlacementProgress(kept, moved, elsewhere, moves, missing, unprotected, steps, self._hosts()), plan
 
     def _stays_at_home(self, channel: Channel, identity: str, asked: ExecutorState | None) -> bool:
         """Whether a channel goes back to where it was asked to stay although it just ran elsewhere.
@@ -303,12 +303,29 @@ class Placing:
             total = sum(rows.values())
             for bundle in bundles:
                 share = rows[bundle] / total if total else 1 / len(bundles)
-                load = min(report.seconds / elapsed, 1.0) * share
-                self._statistics[bundle] = BundleStatistics(report.channel, load, self._sizes.get(bundle, 0))
+                self._statistics[bundle] = BundleStatistics(
+                    report.channel,
+                    min(report.seconds / elapsed, 1.0) * share,
+                    self._sizes.get(bundle, 0),
+                    report.processor_seconds / elapsed * share,
+                    rows[bundle],
+                    int(report.memory_bytes * share),
+                )
         self._measure_hosts(busy)
         for bundle, each in self._statistics.items():
             self._series.setdefault(bundle, deque(maxlen=_SERIES)).append(each.load)
         self._series = {bundle: each for bundle, each in self._series.items() if bundle in self._statistics}
+
+    def _hosts(self) -> dict[str, HostProgress]:
+        """What each executor has to do, in all its channels."""
+        found = {each.identity: HostProgress(outside=self._outside.get(each.identity, 0.0)) for each in self.executors}
+        for bundle, each in self._statistics.items():
+            identity = self._held[bundle[0], each.channel][0]
+            if identity in found:
+                found[identity] = found[identity].with_bundle(
+                    each.load, each.processor, each.rows, each.memory_bytes, each.state_bytes
+                )
+        return found
 
     def _measure_hosts(self, busy: Mapping[str, tuple[float, int]]) -> None:
         """What other tenants use of each executor's slots: what is busy on its host beyond what we do there."""
@@ -318,7 +335,7 @@ class Placing:
         ours: dict[str, float] = {}
         for bundle, statistics in self._statistics.items():
             host = self._held[bundle[0], statistics.channel][1]
-            ours[host] = ours.get(host, 0.0) + statistics.load
+            ours[host] = ours.get(host, 0.0) + statistics.processor
         for host, executors in by_host.items():
             told = [busy[each.identity] for each in executors if each.identity in busy]
             slots = sum(each.slots for each in executors)

@@ -17,7 +17,7 @@ from anabranch.engine.driver.waiting import Surroundings
 from anabranch.engine.job import Executor
 from anabranch.engine.thread_settings import ThreadSettings
 from anabranch.engine.verifying.verifier import VerifySettings
-from anabranch.engine.worker.tasks import CompactTask
+from anabranch.engine.worker.compact_task import CompactTask
 from anabranch.program.options import OVER_COLUMNS, Interval
 from anabranch.state.backing import BackingStore
 from anabranch.state.checkpoint import Checkpoint

@@ -6,7 +6,8 @@ local_channels.py  channels that run where their source is read
 exchange.py        what crosses between tasks: packets, headers, results, reports
 packet_files.py    how it crosses on one machine
 packets.py, trails.py   columns with the numbers that keep order
-tasks.py           the channels of a depth; follow_task.py   copies of what they write, on other hosts
+tasks.py           the channels of a depth; follow_task.py   copies of what they write, on other hosts;
+                   compact_task.py   segments that become one
 batch.py           tuples as rows or columns, whichever is asked for
 column_steps.py    functions that read single columns, and needed_columns.py   what nobody reads
 equal_values.py    tuples that are equal in what such a function reads

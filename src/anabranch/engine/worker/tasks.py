@@ -41,7 +41,7 @@ from anabranch.engine.worker.exchange import (
     needs_pieces,
     task_indexes,
 )
-from anabranch.engine.worker.measuring import Measuring
+from anabranch.engine.worker.measuring import Measuring, resident_bytes
 from anabranch.engine.worker.needed_columns import sent_on
 from anabranch.engine.worker.output_files import OutputFiles, Target
 from anabranch.engine.worker.packets import Positions, piece_of, unpack
@@ -60,7 +60,6 @@ from anabranch.program.graph import Feedback, Keyed, Node, Watermark
 from anabranch.program.model import OutputOrder
 from anabranch.program.options import OVER_COLUMNS
 from anabranch.program.travelling import Settings, unpacked
-from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
 from anabranch.state.store import StateVersion
 
@@ -231,7 +230,9 @@ class ChannelTask(Task):
                 return
             for sample in channel.samples:
                 yield outbox.sample(sample.to_bytes())
-            yield outbox.report(dataclasses.replace(channel.report(), files=files.close(), place=at))
+            memory = resident_bytes() if at else 0
+            told = dataclasses.replace(channel.report(), files=files.close(), place=at, memory_bytes=memory)
+            yield outbox.report(told)
         except AnabranchError as error:
             files.abandon()
             yield from outbox.failure(error)
@@ -256,6 +257,7 @@ class ChannelRun:
         self._clock = task.clock
         self._began = self._clock.now_s()
         self._started = self._clock.passing_s()
+        self._used = self._clock.processor_s()
         self._layout = program.layout
         self._number = number
         self._stage = program.layout.stages[stage]
@@ -463,6 +465,7 @@ class ChannelRun:
             channel=self._number,
             began_s=self._began,
             seconds=self._clock.passing_s() - self._started,
+            processor_seconds=self._clock.processor_s() - self._used,
             rows_in=self._rows_in,
             rows_out=self._rows_out,
             busy_seconds=self._busy,
@@ -486,15 +489,3 @@ def met() -> tuple[Anomaly, ...]:
 
 def _empty(width: int) -> Trails:
     return [np.empty(0, dtype=np.int64) for _ in range(width)]
-
-
-@dataclasses.dataclass(frozen=True)
-class CompactTask:
-    """Compacts segments of one channel of one operator."""
-
-    state: StateVersion
-
-    def __call__(self, wanted: Compaction) -> SegmentRecord:
-        operator, channel, records = wanted
-        state = self.state(channel)
-        return state.compact(operator, records, is_all=len(records) == len(state.visible(operator)))
