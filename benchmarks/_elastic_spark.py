@@ -30,6 +30,7 @@ from anabranch.papers.fluid.saso import reversals
 SLOTS = 16
 PERIOD_EPOCHS = 3  # of the three loads
 SETTLED_PERIODS = 3
+NOT_THE_BEST = 0.95  # of the best number's speed: below it a run says how it decided
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 # Kernel → (schemas of its sources by name, records an epoch). Without emulated work: two cores are two cores, so
@@ -273,6 +274,8 @@ def repeat(case: Case, root: Path, size: Size, runs: int) -> dict[str, Any]:
             f"what {_shown(best)} do",
             flush=True,
         )
+        for region, decision in rest.query.decisions if share < NOT_THE_BEST else ():
+            print(f"      {region}: {decision.describe()}", flush=True)
     return {
         "best_fixed": _shown(best),
         "vs_best_median": round(statistics.median(shares), 3),
