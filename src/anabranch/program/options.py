@@ -246,8 +246,8 @@ OPTIONS: tuple[Option, ...] = (
         "stateLocation",
         TEXT,
         "in `checkpointLocation`",
-        "Where the state and the manifests are kept, if not beside Spark's own notes: a path, or `s3://bucket/path`, "
-        "which executors then write and read themselves, with what `fs.s3a.…` says of endpoint and keys.",
+        "Where the state and the manifests are kept, if not beside Spark's own notes: a path, `s3://…` or `abfs://…`, "
+        "which executors then write and read themselves, with what `fs.s3a.…`, `fs.azure.…` say of endpoint and keys.",
     ),
     Option(
         "segmentCache",
@@ -365,7 +365,7 @@ OPTIONS: tuple[Option, ...] = (
         "standbys",
         _whole(0, 16),
         "0",
-        "How many other executors keep copies of each channel's state, where it is in an S3 store: a channel whose "
+        "How many other executors keep copies of each channel's state, where it is in an object store: a channel whose "
         "executor is lost goes on there, and one that should move goes when its copy is there. Each copy is fetched "
         "once and takes its place in a cache.",
     ),

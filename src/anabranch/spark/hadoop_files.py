@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlparse
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from anabranch.state.azure_files import AzureAccount, AzureFiles
 from anabranch.state.files import Files, LocalFiles, cannot_read, cannot_write, passing_name
 from anabranch.state.object_files import S3Account, S3Files
 
@@ -49,18 +50,23 @@ def open_files(spark: SparkSession, location: str, durable: bool = False) -> Fil
 
 
 def open_state_files(spark: SparkSession, location: str, durable: bool = False) -> Files:
-    """The files of a checkpoint's own part below a location: in an S3 store every process reaches them itself."""
-    if not S3Files.is_location(location):
-        return open_files(spark, location, durable)
-    bucket = urlparse(location).netloc
+    """The files of a checkpoint's own part below a location: in an object store every process reaches them itself."""
     configuration = spark.sparkContext._jsc.hadoopConfiguration()
-    said = {name: _setting(configuration, name) for name in S3Account.setting_names(bucket)}
-    return S3Files(location, S3Account.of_settings(said, bucket))
+    if S3Files.is_location(location):
+        bucket = urlparse(location).netloc
+        said = {name: _setting(configuration, name) for name in S3Account.setting_names(bucket)}
+        return S3Files(location, S3Account.of_settings(said, bucket))
+    if AzureFiles.is_location(location):
+        said = {name: _setting(configuration, name) for name in AzureAccount.setting_names(location)}
+        account = AzureAccount.of_settings(said, location)
+        if account.can_sign:  # an identity that only Hadoop knows of goes on through Hadoop
+            return AzureFiles(location, account)
+    return open_files(spark, location, durable)
 
 
 def _setting(configuration: Any, name: str) -> str | None:
     """A setting of Hadoop's; keys may be in a store of credentials, which Hadoop asks."""
-    found = configuration.getPassword(name) if name.endswith((".key", ".token")) else configuration.get(name)
+    found = configuration.getPassword(name) if ".key" in name or ".token" in name else configuration.get(name)
     return None if found is None else "".join(found).strip()
 
 

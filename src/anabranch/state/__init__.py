@@ -17,7 +17,7 @@ envelope.py, ownership.py     checksums and identities of files; one driver at a
 described_program.py          what of a program its checkpoint depends on
 program_changes.py            what another version of a program does to its state
 renaming.py                   operators that have another name than in the checkpoint
-files.py, object_files.py     where files are: on a path, in memory, in an S3 store
+files.py, object_files.py     where files are: on a path, in memory, in an S3 store; azure_files.py   in Azure's
 following.py                  standby copies, fetched in the background
 host_cache.py, backing.py     what a host keeps of segments that are elsewhere; a store between hosts that share none
 rescale_requests.py           rescalings by hand that no epoch has followed yet

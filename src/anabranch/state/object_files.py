@@ -1,4 +1,4 @@
-"""Files in an object store that speaks S3: every process reaches them by itself, none through the driver.
+"""Files in an object store, S3 or another: every process reaches them by itself, none through the driver.
 
     executor ── segment ──► pyarrow's S3 file system ──►  bucket/path/state/…      whole or not at all: one PUT
     driver ──── .begun, manifest, owner ── PUT, If-None-Match: * ──► bucket/path/… one of several succeeds
@@ -12,11 +12,12 @@ role). Keys travel to tasks as Spark's own do; they are in no file, no log and n
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlparse
 
 import pyarrow as pa
@@ -28,6 +29,13 @@ from anabranch.state.files import cannot_read, cannot_write
 SCHEMES = ("s3", "s3a", "s3n")
 _EXISTS, _CONFLICT = 412, 409
 _CONFLICTS_MAX = 10
+
+
+class Account(Protocol):
+    """Where a store is and who asks it."""
+
+    def hidden(self, text: object) -> str:
+        """What a store said, in a line, without keys."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,37 +77,30 @@ class S3Account:
         return shown
 
 
-class S3Files:
-    """Files below a path of a bucket. Picklable: tasks carry it.
+class ObjectFiles(abc.ABC):
+    """Files below a path of a store, through a file system of pyarrow's: all but how one is created only if absent."""
 
-    Parameters
-    ----------
-    root : str
-        ``s3://bucket/path``, or with the scheme s3a or s3n.
-    account : S3Account
-    """
+    root: str
+    durable: bool
+    account: Account
+    _top: str
+    """The bucket or container, as pyarrow's paths begin with it."""
+    _base: str
+    """The path in it."""
 
-    durable = True  # a PUT that was answered is kept
+    @abc.abstractmethod
+    def _system(self) -> fs.FileSystem:
+        """pyarrow's file system, one for each process and account."""
 
-    def __init__(self, root: str, account: S3Account) -> None:
-        self.root = root.rstrip("/")
-        self.account = account
-        parts = urlparse(self.root)
-        if parts.scheme not in SCHEMES or not parts.netloc:
-            raise ProgramError(f"{root!r} is no location in an S3 store: expected s3://bucket/path")
-        self.bucket = parts.netloc
-        self._base = parts.path.strip("/")
-
-    @staticmethod
-    def is_location(location: str) -> bool:
-        """Whether a location is in an S3 store."""
-        return urlparse(location).scheme in SCHEMES
+    @abc.abstractmethod
+    def create(self, name: str, data: bytes | memoryview) -> bool:
+        """Make a file if there is none; whether it is this one that is there now."""
 
     def _key(self, name: str) -> str:
         return "/".join(filter(None, (self._base, name)))
 
     def _at(self, name: str) -> str:
-        return f"{self.bucket}/{self._key(name)}"
+        return f"{self._top}/{self._key(name)}"
 
     @contextlib.contextmanager
     def _reading(self, name: str) -> Iterator[None]:
@@ -118,8 +119,77 @@ class S3Files:
             raise cannot_write(f"{self.root}/{name}", self.account.hidden(problem)) from None
 
     def write(self, name: str, data: bytes | memoryview, modified: int | None = None) -> None:
-        with self._writing(name), _system(self.account).open_output_stream(self._at(name)) as stream:
+        with self._writing(name), self._system().open_output_stream(self._at(name)) as stream:
             stream.write(data)
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            with self._reading(name), self._system().open_input_stream(self._at(name)) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    def read_range(self, name: str, start: int, size: int) -> bytes | None:
+        try:
+            with self._reading(name), self._system().open_input_file(self._at(name)) as file:
+                return bytes(file.read_at(size, start))
+        except FileNotFoundError:
+            return None
+
+    def names(self, directory: str) -> list[str]:
+        selector = fs.FileSelector(self._at(directory).rstrip("/"), allow_not_found=True)
+        try:
+            with self._reading(directory):
+                return sorted(each.base_name for each in self._system().get_file_info(selector))
+        except FileNotFoundError:
+            return []
+
+    def delete(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError), self._removing(name):
+            self._system().delete_file(self._at(name))
+
+    def clear(self, directory: str) -> None:
+        with contextlib.suppress(FileNotFoundError), self._removing(directory):
+            self._system().delete_dir(self._at(directory))
+
+    @contextlib.contextmanager
+    def _removing(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (OSError, pa.ArrowException) as problem:
+            raise cannot_write(f"{self.root}/{name}", self.account.hidden(problem)) from None
+
+
+class S3Files(ObjectFiles):
+    """Files below a path of a bucket. Picklable: tasks carry it.
+
+    Parameters
+    ----------
+    root : str
+        ``s3://bucket/path``, or with the scheme s3a or s3n.
+    account : S3Account
+    """
+
+    durable = True  # a PUT that was answered is kept
+
+    def __init__(self, root: str, account: S3Account) -> None:
+        self.root = root.rstrip("/")
+        self.account: S3Account = account
+        parts = urlparse(self.root)
+        if parts.scheme not in SCHEMES or not parts.netloc:
+            raise ProgramError(f"{root!r} is no location in an S3 store: expected s3://bucket/path")
+        self.bucket = self._top = parts.netloc
+        self._base = parts.path.strip("/")
+
+    @staticmethod
+    def is_location(location: str) -> bool:
+        """Whether a location is in an S3 store."""
+        return urlparse(location).scheme in SCHEMES
+
+    def _system(self) -> fs.FileSystem:
+        return _system(self.account)
 
     def create(self, name: str, data: bytes | memoryview) -> bool:
         client = _client(self.account)
@@ -139,45 +209,6 @@ class S3Files:
             except BotoCoreError as problem:
                 raise cannot_write(f"{self.root}/{name}", self.account.hidden(problem)) from None
         raise cannot_write(f"{self.root}/{name}", "others write it all the time")
-
-    def read(self, name: str) -> bytes | None:
-        try:
-            with self._reading(name), _system(self.account).open_input_stream(self._at(name)) as stream:
-                return bytes(stream.read())
-        except FileNotFoundError:
-            return None
-
-    def read_range(self, name: str, start: int, size: int) -> bytes | None:
-        try:
-            with self._reading(name), _system(self.account).open_input_file(self._at(name)) as file:
-                return bytes(file.read_at(size, start))
-        except FileNotFoundError:
-            return None
-
-    def names(self, directory: str) -> list[str]:
-        selector = fs.FileSelector(self._at(directory).rstrip("/"), allow_not_found=True)
-        try:
-            with self._reading(directory):
-                return sorted(each.base_name for each in _system(self.account).get_file_info(selector))
-        except FileNotFoundError:
-            return []
-
-    def delete(self, name: str) -> None:
-        with contextlib.suppress(FileNotFoundError), self._removing(name):
-            _system(self.account).delete_file(self._at(name))
-
-    def clear(self, directory: str) -> None:
-        with contextlib.suppress(FileNotFoundError), self._removing(directory):
-            _system(self.account).delete_dir(self._at(directory))
-
-    @contextlib.contextmanager
-    def _removing(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except FileNotFoundError:
-            raise
-        except (OSError, pa.ArrowException) as problem:
-            raise cannot_write(f"{self.root}/{name}", self.account.hidden(problem)) from None
 
 
 @functools.lru_cache(maxsize=8)

@@ -34,7 +34,7 @@ from anabranch.state.lineage import (
     without_old_parts,
 )
 from anabranch.state.manifest_facts import ManifestFacts
-from anabranch.state.object_files import S3Files
+from anabranch.state.object_files import ObjectFiles
 from anabranch.state.records import SegmentRecord
 from anabranch.state.renaming import renamed_manifest
 from anabranch.state.store import FieldNames, StateVersion
@@ -91,7 +91,7 @@ class Committer:
             transient=self.transient,
             backing=self._backing,
             durable=files.durable,
-            store=files if isinstance(files, MemoryFiles | S3Files) else None,
+            store=files if isinstance(files, MemoryFiles | ObjectFiles) else None,
             cache=self._storage.cache,
             cut_bytes=self._storage.cut_bytes,
         )
