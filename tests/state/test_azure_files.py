@@ -1,11 +1,10 @@
 """A checkpoint in Azure's blob storage: the fence is a conditional write that is signed here.
 
-Against Azurite where there is one (`npm install azurite`; its `azurite-blob` on the path, or named by
-ANABRANCH_AZURITE); what needs no server is tested without.
+Against Azurite where there is one (`npm install azurite`, its `azurite-blob` on the path); what needs no server is
+tested without.
 """
 
 import http.server
-import os
 import pickle
 import shutil
 import socket
@@ -117,7 +116,7 @@ def test_who_may_not_write_is_told_so_without_a_key(answering):
 @pytest.fixture(scope="module")
 def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureAccount]:
     """A server that runs for these tests, with one container."""
-    program = os.environ.get("ANABRANCH_AZURITE") or shutil.which("azurite-blob")
+    program = shutil.which("azurite-blob")
     if program is None:
         pytest.skip("there is no azurite-blob")
     with socket.socket() as probe:

@@ -77,6 +77,24 @@ def test_what_is_gone_damaged_or_unreachable_is_left_out_and_the_rest_is_fetched
     assert found == [False, False, False, True] and "is not fetched" in caplog.text
 
 
+def test_a_cache_that_takes_nothing_is_not_offered_the_same_after_every_epoch(place, monkeypatch):
+    files, cache = place
+    records, now, reads = [stored(files, number) for number in range(4)], [0.0], []
+    read = LocalFiles.read
+    monkeypatch.setattr(LocalFiles, "read", lambda self, name: reads.append(name) or read(self, name))
+    monkeypatch.setattr(HostCache, "keep", lambda *_: False)
+    following = Following(lambda seconds: None, lambda: now[0])
+    for _ in range(3):
+        following.order(Order(cache, files, copies(records), 1000))
+        following.wait(10)
+    assert len(reads) == 1
+    monkeypatch.undo()
+    now[0] = 100.0
+    following.order(Order(cache, files, copies(records), 1000))
+    following.wait(10)
+    assert all(cache.has(record.name) for record in records)
+
+
 def test_a_host_that_followed_takes_over_and_fetches_nothing(object_store, tmp_path):
     """As a lost executor's channels go to one that has copies: with them nothing is read from the store."""
     epochs = [[(n * k % 13, "ab"[k % 2], float(n + k)) for k in range(30)] for n in range(5)]

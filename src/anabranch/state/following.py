@@ -5,7 +5,8 @@
 The thread fetches one segment after the other and rests in between, so that it takes no more than its share of the
 network; it stays alive between tasks, as the process does. What it should fetch is replaced by every later order, so
 a copy that was merged away in the meantime is not fetched any more. Nothing depends on it: a copy that is damaged, late
-or lost with its process is fetched by whoever needs it.
+or lost with its process is fetched by whoever needs it. If the cache takes nothing, because the disk is full, say,
+nothing is fetched for a while: it would be for nothing, after every epoch again.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from anabranch.state.segment import checksum_of
 from anabranch.state.slices import offsets, slice_name
 
 _log = logging.getLogger("anabranch")
+_FULL_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,10 @@ class Order:
 class Following:
     """Fetches what the last order says, in a thread of its own."""
 
-    def __init__(self, rest: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, rest: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic) -> None:
         self._rest = rest
+        self._clock = clock
+        self._full_until = float("-inf")
         self._lock = threading.Lock()
         self._order: Order | None = None
         self._waiting: list[Copy] = []
@@ -76,7 +80,8 @@ class Following:
         """Fetch this from now on, and nothing else."""
         with self._lock:
             self._order = order
-            self._waiting = [each for each in order.copies if not order.cache.has(each.kept)]
+            is_full = self._clock() < self._full_until
+            self._waiting = [each for each in order.copies if not is_full and not order.cache.has(each.kept)]
             if self._waiting and (self._thread is None or not self._thread.is_alive()):
                 self._thread = threading.Thread(target=self._fetch_all, name="anabranch-standby", daemon=True)
                 self._thread.start()
@@ -95,17 +100,20 @@ class Following:
                     return
                 order, wanted = self._order, self._waiting.pop(0)
             if not order.cache.has(wanted.kept):
-                fetch(order.cache, order.store, wanted)
+                data = fetched(order.store, wanted)
+                if data is not None and not order.cache.keep(wanted.kept, data):
+                    with self._lock:
+                        self._full_until, self._waiting = self._clock() + _FULL_S, []
                 self._rest(wanted.bytes / order.bytes_per_s)
 
 
-def fetch(cache: HostCache, store: Files, wanted: Copy) -> bool:
-    """Put a copy of a segment, or of a slice, into the cache; whether it is there now, whole."""
+def fetched(store: Files, wanted: Copy) -> bytes | None:
+    """A segment, or a slice of one, whole; None if it is not to be had."""
     name = f"state/{wanted.segment}"
     try:
         data = store.read(name) if wanted.start is None else store.read_range(name, wanted.start, wanted.bytes)
     except AnabranchError as problem:
         _log.warning("a standby copy is not fetched: %s", problem)
-        return False
+        return None
     # What is gone was merged since; what is damaged is nothing to keep.
-    return data is not None and checksum_of(data) == wanted.checksum and cache.keep(wanted.kept, data)
+    return data if data is not None and checksum_of(data) == wanted.checksum else None
