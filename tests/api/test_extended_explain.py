@@ -34,7 +34,7 @@ def test_the_code_of_maps_filters_and_keyed_operators_is_shown():
     stream = stream.process(Sum(), by="a", schema="a long, s long", name="sums")
     text = text_of(stream)
     assert (
-        "bids  compared as whole columns: kind; where one has nulls: over columns; called once a tuple with kind"
+        "bids  a condition of whole columns: kind; where it fails for a tuple: over columns; called once a tuple with"
         in text
     )
     assert "return c0 * 2" in text and "passed on as columns: a is bid.auction" in text

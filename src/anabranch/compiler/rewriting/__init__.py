@@ -8,7 +8,7 @@ doors.py           code that reaches what is not the operator's own
 inline.py          methods of keyed operators over columns
 over_columns.py    functions of a tuple over the columns they read
 equal_calls.py     functions that only compute, so that equal values need one call
-number_tests.py    predicates that compare whole numbers, over whole columns
+conditions.py      functions of filters as conditions that columns can be asked
 keyed_reads.py     which columns keyed operators read
 tuple_reads.py     which columns a method reads of its tuple
 column_arguments.py   methods and functions that are called with these columns, not with a tuple

@@ -8,7 +8,9 @@ packet_files.py    how it crosses on one machine
 packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth; follow_task.py   copies of what they write, on other hosts;
                    compact_task.py   segments that become one
-batch.py           tuples as rows or columns, whichever is asked for
+late_files.py      files of which conditions are asked first, and the other columns read later, if at all
+batch.py           tuples as rows or columns, whichever is asked for; late_columns.py   columns that are not read yet
+condition_columns.py   conditions of filters, asked of whole columns
 column_steps.py    functions that read single columns, and needed_columns.py   what nobody reads
 equal_values.py    tuples that are equal in what such a function reads
 batch_function_steps.py   functions of whole batches

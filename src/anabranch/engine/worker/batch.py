@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.engine.worker.late_columns import Facts, LateColumn
 from anabranch.program.schema import Row, Schema, to_values
 
 Positions = Sequence[int] | np.ndarray
@@ -140,6 +141,8 @@ class Batch:
 class ColumnBatch(Batch):
     """Tuples by column, each as Arrow has it, as Python values, or both: what no operator looks at stays as it came.
 
+    Columns may also be such that are read when they are asked for (`late_columns`).
+
     Values of lists, maps and structs can be changed in place by whoever is given them, so once they are Python values
     these are the column, and what Arrow had is forgotten.
     """
@@ -150,24 +153,58 @@ class ColumnBatch(Batch):
         self,
         schema: Schema,
         positions: Positions,
-        arrays: Sequence[pa.Array | None],
+        arrays: Sequence[pa.Array | LateColumn | None],
         lists: Sequence[Sequence[Any] | None] | None = None,
     ) -> None:
         super().__init__(schema, positions)
-        self._arrays: list[pa.Array | None] = list(arrays)
+        self._arrays: list[pa.Array | LateColumn | None] = list(arrays)
         self._lists: list[Sequence[Any] | None] = [None] * len(self._arrays) if lists is None else list(lists)
 
     def untouched(self, place: int) -> pa.Array | None:
         """A column as Arrow has it, if nobody can have changed its values."""
-        found, kind = self._arrays[place], self.schema.arrow.field(place).type
+        found, kind = self._read(place), self.schema.arrow.field(place).type
         if found is None and not pa.types.is_nested(kind):
             found = self._arrays[place] = pa.array(self._lists[place], kind)
+        return found
+
+    def field(self, place: int, path: tuple[str, ...], kind: pa.DataType | None = None) -> pa.Array | None:
+        """A field of a column, as `field_of`, if nobody can have changed its values; nothing else of it is read."""
+        found = self.passed_on(place, path, kind)
+        return found.array() if isinstance(found, LateColumn) else found
+
+    def passed_on(
+        self, place: int, path: tuple[str, ...], kind: pa.DataType | None = None
+    ) -> pa.Array | LateColumn | None:
+        """The same, which may not be read yet."""
+        found = self._arrays[place]
+        if isinstance(found, LateColumn):
+            if kind is not None and not found.has(path):  # nobody reads it
+                return pa.nulls(len(self), kind)
+            return found.field(path)
+        array = self.untouched(place)
+        return None if array is None else field_of(array, path, kind)
+
+    def nulls(self, place: int, path: tuple[str, ...] = ()) -> pa.Array | None:
+        """Where a column, or a field of it, is null, if nobody can have changed its values."""
+        found = self.passed_on(place, path)
+        return None if found is None else found.is_null()
+
+    def facts(self, place: int, path: tuple[str, ...]) -> Facts:
+        """What is known of a column, or a field of it, without reading it."""
+        found = self._arrays[place]
+        return found.field(path).facts if isinstance(found, LateColumn) else Facts()
+
+    def _read(self, place: int) -> pa.Array | None:
+        """A column as Arrow has it, if it does."""
+        found = self._arrays[place]
+        if isinstance(found, LateColumn):
+            found = self._arrays[place] = found.array()
         return found
 
     def values(self, place: int) -> Sequence[Any]:
         found = self._lists[place]
         if found is None:
-            array = self._arrays[place]
+            array = self._read(place)
             assert array is not None
             found = self._lists[place] = to_values(array)
             if pa.types.is_nested(array.type):
@@ -187,10 +224,11 @@ class ColumnBatch(Batch):
     def picked(self, places: Sequence[int]) -> list[tuple[Any, ...]]:
         chosen = pa.array(places, pa.int64())
         columns = []
-        for array, values in zip(self._arrays, self._lists, strict=True):
+        for at, values in enumerate(self._lists):
             if values is not None:
                 columns.append([values[place] for place in places])
             else:
+                array = self._read(at)
                 assert array is not None
                 columns.append(to_values(array.take(chosen)))
         return list(zip(*columns, strict=True))
@@ -199,14 +237,17 @@ class ColumnBatch(Batch):
         return [self.array(place) for place in range(len(self._arrays))]
 
     def array(self, place: int) -> pa.Array:
-        found = self._arrays[place]
+        found = self._read(place)
         return found if found is not None else pa.array(self._lists[place], self.schema.arrow.field(place).type)
 
     def kept(self, mask: Sequence[bool] | np.ndarray) -> Batch:
         places = np.flatnonzero(mask)
         positions = places if self._positions == range(len(self)) else self.position_array[places]
         chosen = pa.array(mask, pa.bool_())
-        arrays = [None if array is None else array.filter(chosen) for array in self._arrays]
+        arrays = [
+            array.taken(places) if isinstance(array, LateColumn) else None if array is None else array.filter(chosen)
+            for array in self._arrays
+        ]
         lists = [None if values is None else list(compress(values, mask)) for values in self._lists]
         return ColumnBatch(self.schema, positions, arrays, lists)
 
@@ -215,7 +256,10 @@ class ColumnBatch(Batch):
             None if pa.types.is_nested(field.type) else values
             for field, values in zip(self.schema.arrow, self._lists, strict=True)
         ]
-        arrays = [self.array(place) if values is None else self._arrays[place] for place, values in enumerate(lists)]
+        arrays = [
+            self.array(place) if values is None and self._arrays[place] is None else self._arrays[place]
+            for place, values in enumerate(lists)
+        ]
         other = ColumnBatch(self.schema, self.any_positions, arrays, lists)
         other.ways = self.ways
         return other if self.schema.has_changeable else self

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.compiler.rewriting.number_tests import NumberTest, number_test, test_columns
+from anabranch.compiler.rewriting.conditions import condition_of
 from anabranch.compiler.rewriting.over_columns import ColumnCode, Read, StoppedError, over_columns
-from anabranch.engine.worker.batch import Batch, ColumnBatch, field_of
+from anabranch.engine.worker.batch import Batch, ColumnBatch
+from anabranch.engine.worker.condition_columns import held
 from anabranch.engine.worker.equal_values import EqualValues, equal_values
+from anabranch.engine.worker.late_columns import LateColumn
 from anabranch.errors import AnabranchError
 from anabranch.operators.chosen_columns import Select
 from anabranch.operators.key_columns import Field, KeyColumns, WithoutColumns
@@ -123,18 +125,19 @@ def column_step(node: Node, epoch: int, otherwise: Step, columns: Collection[str
     if fields is not None or plain is not None:
         step = _ColumnStep([plan for plan in (fields, plain) if plan is not None], epoch, otherwise, "calls" in columns)
     if "filters" in columns and isinstance(node.logic, Filter):
-        test = number_test(node.logic.function, node.inputs[0].schema)
-        return step if test is None else _tested(test, step)
+        return _asked(node.logic.function, node.inputs[0].schema, step)
     return step
 
 
-def _tested(test: NumberTest, otherwise: Step) -> Step:
-    """The step of a filter that only compares numbers."""
+def _asked(function: Any, schema: Schema, otherwise: Step) -> Step:
+    """The step of a filter whose function is a condition of columns, as what is around it is now."""
+    if isinstance(condition_of(function, schema), str):
+        return otherwise
 
     def step(batch: Batch, node: Node) -> Batch:
-        if isinstance(batch, ColumnBatch) and len(batch):
-            names = batch.schema.names
-            mask = test_columns(test, [(name, batch.untouched(names.index(name))) for name in test.columns])
+        condition = condition_of(function, schema)
+        if isinstance(batch, ColumnBatch) and not isinstance(condition, str):
+            mask = held(condition, batch)
             if mask is not None:
                 return batch.kept(mask)
         return otherwise(batch, node)
@@ -156,13 +159,13 @@ class _ColumnStep:
         if plan is None:
             return self._otherwise(batch, node)
         assert isinstance(batch, ColumnBatch)
-        copied: dict[int, pa.Array] = {}
+        copied: dict[int, pa.Array | LateColumn] = {}
         for at, read in plan.copied.items():
-            array = batch.untouched(read.column)
+            array = batch.passed_on(read.column, read.path, node.schema.arrow.field(at).type)
             if array is None:
                 return self._otherwise(batch, node)
-            copied[at] = field_of(array, read.path, node.schema.arrow.field(at).type)
-            if copied[at].null_count and not node.schema.arrow.field(at).nullable:
+            copied[at] = array
+            if not node.schema.arrow.field(at).nullable and array.is_null().true_count:
                 return self._otherwise(batch, node)  # which tells for what tuple
         if isinstance(node.logic, Filter):
             (part,) = plan.parts
@@ -228,19 +231,17 @@ class _ColumnStep:
 
 def _is_whole(batch: ColumnBatch, read: Read) -> bool:
     """Whether no struct of a column, or of a field within it, is null."""
-    array = batch.untouched(read.column)
-    return array is not None and field_of(array, read.path).null_count == 0
+    nulls = batch.nulls(read.column, read.path)
+    return nulls is not None and not nulls.true_count
 
 
 def _read(batch: ColumnBatch, read: Read) -> Sequence[Any]:
     """What a function reads, as Python values."""
     if read.is_null:
-        array = batch.untouched(read.column)
-        if array is not None:
-            return to_values(array.is_null())
-        return [value is None for value in batch.values(read.column)]
+        nulls = batch.nulls(read.column)
+        return [value is None for value in batch.values(read.column)] if nulls is None else to_values(nulls)
     if not read.path:
         return batch.values(read.column)
-    array = batch.untouched(read.column)
+    array = batch.field(read.column, read.path)
     assert array is not None
-    return to_values(field_of(array, read.path))
+    return to_values(array)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.compiler.rewriting.over_columns import ColumnCode, Read
-from anabranch.engine.worker.batch import ColumnBatch, field_of
+from anabranch.engine.worker.batch import ColumnBatch
 from anabranch.engine.worker.key_slots import INT_LIMIT
 from anabranch.program.schema import to_values
 
@@ -70,13 +70,10 @@ def equal_values(code: ColumnCode, function: Callable[..., Any], batch: ColumnBa
 
 def _array(batch: ColumnBatch, read: Read) -> pa.Array | None:
     """What a function reads, if its values cannot be changed."""
-    array = batch.untouched(read.column)
-    if array is None:
-        return None
     if read.is_null:
-        return array.is_null()
-    found = field_of(array, read.path) if read.path else array
-    return None if pa.types.is_nested(found.type) else found
+        return batch.nulls(read.column)
+    found = batch.field(read.column, read.path)
+    return None if found is None or pa.types.is_nested(found.type) else found
 
 
 def _numbered(array: pa.Array, unit: int | None) -> pa.Array:

@@ -17,8 +17,8 @@ from typing import Any
 
 from anabranch.compiler.layout.stages import Layout, Stage, Step
 from anabranch.compiler.rewriting.column_arguments import ColumnArguments, with_column_arguments
+from anabranch.compiler.rewriting.conditions import condition_of, reads_of
 from anabranch.compiler.rewriting.inline import Inlined, inlined
-from anabranch.compiler.rewriting.number_tests import number_test
 from anabranch.compiler.rewriting.over_columns import Read
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import Keeper
@@ -62,6 +62,8 @@ class StageColumns:
     origin: str
     read: tuple[str, ...]
     left_out: tuple[str, ...]
+    first: tuple[str, ...] = ()
+    """What conditions are asked of. The others are read where they leave a tuple, if tasks read the source's files."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +85,8 @@ class ExplainedCode:
             for columns in (each for each in self.columns if each.stage == stage):
                 left_out = f"; left out, because nobody reads it: {', '.join(columns.left_out)}"
                 lines.append(f"  {columns.origin}: {', '.join(columns.read)}{left_out if columns.left_out else ''}")
+                if columns.first:
+                    lines.append(f"  of files, first: {', '.join(columns.first)}; the others where a tuple is left")
             for operator in (each for each in self.operators if each.stage == stage):
                 lines.append(f"  {operator.operator}  {operator.how}")
                 lines += [textwrap.indent(code, "    | ") for code in operator.code]
@@ -108,9 +112,9 @@ def explained_code(layout: Layout, columns: Collection[str] = OVER_COLUMNS) -> E
 def _columns(layout: Layout, stage: Stage, columns: Collection[str]) -> Iterator[StageColumns]:
     entry = layout.steps[stage.steps[0]].node
     if isinstance(entry.logic, Source):
-        needed = needed_of(layout, entry, "needed" in columns)
+        needed = needed_of(layout, entry, "needed" in columns, "filters" in columns)
         left_out = [name for name in _leaves(entry.schema) if not _is_among(name, needed.names)]
-        yield StageColumns(stage.number, "read of its rows", needed.names, tuple(left_out))
+        yield StageColumns(stage.number, "read of its rows", needed.names, tuple(left_out), needed.tested)
     for edge in layout.inputs_of(stage):
         source = layout.steps[edge.source].node
         sent = sent_on(layout, edge).names if "needed" in columns and edge.crosses else list(source.schema.names)
@@ -182,9 +186,13 @@ def _stateless(node: Node, logic: Map | Filter | FlatMap, columns: Collection[st
     how, code = (
         (f"{_ONE_BY_ONE}: it does not only read single columns", ()) if plan is None else _plan(plan, node, columns)
     )
-    test = number_test(logic.function, node.inputs[0].schema) if isinstance(logic, Filter) else None
-    if test is not None and "filters" in columns:
-        return f"compared as whole columns: {', '.join(test.columns)}; where one has nulls: {how}", code
+    if isinstance(logic, Filter) and "filters" in columns:
+        schema = node.inputs[0].schema
+        condition = condition_of(logic.function, schema)
+        if isinstance(condition, str):
+            return f"{how}; no condition of whole columns: {condition}", code
+        asked = dict.fromkeys(_name(read, schema.names) for read in sorted(reads_of(condition), key=repr))
+        return f"a condition of whole columns: {', '.join(asked)}; where it fails for a tuple: {how}", code
     return how, code
 
 

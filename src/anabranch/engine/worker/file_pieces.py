@@ -20,6 +20,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anabranch.engine.worker.late_columns import LateColumn
+from anabranch.engine.worker.late_files import late_rows
 from anabranch.engine.worker.needed_columns import Needed
 from anabranch.engine.worker.packets import number_coordinate, text_coordinate
 from anabranch.errors import InputError
@@ -44,7 +46,7 @@ class SourceRows:
     """Which source of the program."""
     coordinate: bytes
     """Where the piece stands among all pieces of the epoch."""
-    columns: Sequence[pa.Array]
+    columns: Sequence[pa.Array | LateColumn]
     modified_ms: float | None = None
     """When their file was last changed."""
 
@@ -204,6 +206,10 @@ def read_pieces(pieces: Sequence[FilePiece], needed: Sequence[Needed]) -> Iterat
                 # Of a file without the columns that are needed it must still be known how many rows it has.
                 names = names or [file.schema_arrow.names[0]]
                 at_once = _rows_at_once(file.metadata, piece.groups, names)
+                if stored & {name.split(".")[0] for name in wanted.tested}:
+                    for late in late_rows(file, piece.path, piece.groups, wanted, at_once):
+                        yield SourceRows(piece.source, piece.coordinate, late, piece.modified_ms)
+                    continue
                 for batch in file.iter_batches(at_once, piece.groups, names, use_threads=False):
                     columns = [
                         batch.column(field.name).cast(field.type)

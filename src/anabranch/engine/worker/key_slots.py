@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.compiler.rewriting.number_tests import number_test, test_columns
+from anabranch.compiler.rewriting.conditions import condition_of
 from anabranch.compiler.rewriting.over_columns import over_columns
 from anabranch.engine.worker.batch import Batch, ColumnBatch
+from anabranch.engine.worker.condition_columns import held
 from anabranch.operators.epoch_context import count_anomaly
 from anabranch.operators.library_operator import NULL_KEY, Guard
 from anabranch.program.schema import Schema, to_values
@@ -160,9 +161,9 @@ def tests_of(functions: Sequence[Callable[..., Any]], schema: Schema, batch: Col
 
 
 def _mask(function: Callable[..., Any], schema: Schema, batch: ColumnBatch) -> np.ndarray | None:
-    test = number_test(function, schema)
-    if test is not None:
-        mask = test_columns(test, [(name, batch.untouched(schema.names.index(name))) for name in test.columns])
+    condition = condition_of(function, schema)
+    if not isinstance(condition, str):
+        mask = held(condition, batch)
         if mask is not None:
             return mask
     code = over_columns(function, schema, None, with_fields=False)

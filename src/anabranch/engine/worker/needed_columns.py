@@ -16,6 +16,7 @@ import dataclasses
 import pyarrow as pa
 
 from anabranch.compiler.layout.stages import Edge, Layout, Step
+from anabranch.compiler.rewriting.conditions import condition_of, reads_of
 from anabranch.compiler.rewriting.keyed_reads import keyed_reads
 from anabranch.compiler.rewriting.over_columns import Read
 from anabranch.engine.worker.column_steps import column_plan
@@ -37,11 +38,16 @@ class Needed:
         type, and is null.
     read : frozenset of str
         The columns of which something is read.
+    tested, late : tuple of str
+        The names once more, none of a struct: those that conditions are asked of before anything else is read, and the
+        others. Empty, if not all that takes the tuples begins with a condition.
     """
 
     names: tuple[str, ...]
     schema: pa.Schema
     read: frozenset[str]
+    tested: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
 
     def filled(self, given: pa.RecordBatch) -> list[pa.Array]:
         """All columns, if a batch begins with those of which something is read: the others are null."""
@@ -52,11 +58,13 @@ class Needed:
         ]
 
 
-def needed_of(layout: Layout, source: Node, further: bool = True) -> Needed:
-    """What is needed of a source; unless `further`, all of what leaves its stage is."""
+def needed_of(layout: Layout, source: Node, further: bool = True, tests: bool = False) -> Needed:
+    """What is needed of a source; unless `further`, all of what leaves its stage is. With `tests`, what of it first."""
     (step,) = (step for step in layout.steps if step.node.name == source.name and not step.inputs)
     reads = _needed(layout, step, further)
-    return everything(source.schema) if reads is None else _narrowed(source.schema, reads)
+    found = everything(source.schema) if reads is None else _narrowed(source.schema, reads)
+    tested = _tested(layout, step) if tests else None
+    return found if not tested else _told_apart(found, tested)
 
 
 def everything(schema: Schema) -> Needed:
@@ -148,6 +156,69 @@ def _read(layout: Layout, edge: Edge, schema: Schema, further: bool) -> set[Read
     checked = {Read(at, is_null=True) for at in plan.copied if not node.schema.arrow.field(at).nullable}
     passed = [(plan.copied[each.column], each) for each in behind | checked if each.column in plan.copied]
     return {*plan.called_with, *structs, *(_within(first, each) for first, each in passed)}
+
+
+def _tested(layout: Layout, step: Step) -> set[Read] | None:
+    """What conditions, and watermarks before them, ask of what a step gives; None: somebody asks for more at once."""
+    found: set[Read] = set()
+    for number in step.outputs:
+        edge = layout.edges[number]
+        reads = None if edge.target < 0 or edge.crosses else _tested_by(layout, layout.steps[edge.target])
+        if reads is None:
+            return None
+        found |= reads
+    return found
+
+
+def _tested_by(layout: Layout, step: Step) -> set[Read] | None:
+    """What a step asks first of its tuples, and those behind it of what they are then."""
+    node = step.node
+    behind = _tested(layout, step)
+    if isinstance(node.logic, Watermark):
+        time = Read(node.schema.names.index(node.logic.attribute))
+        return None if behind is None else behind | {time}
+    if isinstance(node.logic, Filter):
+        condition = condition_of(node.logic.function, node.inputs[0].schema)
+        return None if isinstance(condition, str) else {*reads_of(condition), *(behind or ())}
+    plan = column_plan(node) if isinstance(node.logic, Map) and behind is not None else None
+    if plan is None or plan.parts or behind is None:
+        return None
+    return {_within(plan.copied[each.column], each) for each in behind}
+
+
+def _told_apart(needed: Needed, tested: set[Read]) -> Needed:
+    """What is needed, with what of it is tested."""
+    names: list[str] = []
+    for name in needed.names:
+        names += _leaves(name, _type_of(needed.schema, name))
+    first: set[str] = set()
+    for read in sorted(tested, key=lambda each: each.is_null):
+        whole = ".".join([needed.schema.field(read.column).name, *read.path])
+        mine = [name for name in names if f"{name}.".startswith(f"{whole}.")]
+        if not read.is_null:
+            first.update(mine)
+        elif not first & set(mine):  # whether a struct is null shows in any field
+            first.add(min(mine, key=lambda name: not pa.types.is_primitive(_type_of(needed.schema, name))))
+    late = tuple(name for name in names if name not in first)
+    if not first or not late:
+        return needed
+    return dataclasses.replace(needed, tested=tuple(name for name in names if name in first), late=late)
+
+
+def _type_of(schema: pa.Schema, name: str) -> pa.DataType:
+    """The type of a column, or of a field by its path."""
+    column, *path = name.split(".")
+    kind = schema.field(column).type
+    for inner in path:
+        kind = kind.field(inner).type
+    return kind
+
+
+def _leaves(name: str, kind: pa.DataType) -> list[str]:
+    """A column or field, or what a struct is made of."""
+    if not pa.types.is_struct(kind):
+        return [name]
+    return [leaf for field in kind for leaf in _leaves(f"{name}.{field.name}", field.type)]
 
 
 def _within(read: Read, further: Read) -> Read:

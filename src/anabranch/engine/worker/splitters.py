@@ -18,6 +18,7 @@ from anabranch.engine.reports import ElasticReport, SplitReport
 from anabranch.engine.worker.batch import ColumnBatch
 from anabranch.engine.worker.exchange import Outbox, Row, batches_of
 from anabranch.engine.worker.file_pieces import FilePiece, SourceRows, read_pieces
+from anabranch.engine.worker.late_columns import LateColumn
 from anabranch.engine.worker.local_channels import LocalChannels
 from anabranch.engine.worker.needed_columns import Needed, everything, needed_of
 from anabranch.engine.worker.output_files import OutputFiles, Target
@@ -67,7 +68,7 @@ class _Splitter:
         """Watermark → how far it has come, of those that had tuples here."""
         return self._run.reached
 
-    def leaving(self, piece: bytes, columns: Sequence[pa.Array]) -> Iterator[tuple[bytes, Any]]:
+    def leaving(self, piece: bytes, columns: Sequence[pa.Array | LateColumn]) -> Iterator[tuple[bytes, Any]]:
         """What leaves for a run of rows of a piece: (piece, leaving)."""
         piece = self.prefix + piece
         count = len(columns[0])
@@ -146,8 +147,8 @@ class SplitTask(Task):
         program = self.load()
         if self.retraces or self.sampling is not None:  # an error shows all of its tuple, and so does what is run again
             return [everything(source.schema) for source in program.inputs]
-        further = "needed" in self.columns
-        return [needed_of(program.layout, source, further) for source in program.inputs]
+        further, tests = "needed" in self.columns, "filters" in self.columns
+        return [needed_of(program.layout, source, further, tests) for source in program.inputs]
 
     def rows_of(
         self,
