@@ -480,9 +480,8 @@ OPTIONS: tuple[Option, ...] = (
         "columns that are used; `calls` calls functions of maps and filters that only compute once for equal values; "
         "`methods` gives methods of yours, and functions of flat_map, the columns that they read instead of a tuple; "
         "`running`, `windows`, `sessions`, `joins` and `top` (and deduplicate) compute such operators for all keys of "
-        "a batch at once; `filters` asks conditions that only compare columns of whole columns, and tasks that read "
-        "files read these columns first and the others where a tuple is left; `enrich` looks up whole batches. For "
-        "comparing, and in case of doubt.",
+        "a batch at once; `filters` asks conditions that only compare of whole columns, which tasks that read files "
+        "read before the others; `enrich` looks up whole batches. For comparing, and in case of doubt.",
     ),
 )
 

@@ -38,7 +38,7 @@ _HOW: dict[type, str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
 
 
 @dataclass(frozen=True)
-class Value:
+class ReadValue:
     """A column or a field, as a function reads it; of a whole number perhaps the remainder by a positive one."""
 
     read: Read
@@ -50,21 +50,21 @@ class Value:
 class IsNull:
     """Whether a column or field is None."""
 
-    value: Value
+    value: ReadValue
 
 
 @dataclass(frozen=True)
 class IsTrue:
     """Whether a column of booleans is True: None is not."""
 
-    value: Value
+    value: ReadValue
 
 
 @dataclass(frozen=True)
 class Among:
     """Whether a value equals one of some constants, or is None if that is among them."""
 
-    value: Value
+    value: ReadValue
     constants: tuple[Any, ...]
     has_null: bool = False
 
@@ -76,7 +76,7 @@ class Compared:
     Constants are as columns hold them: times as microseconds, dates as days.
     """
 
-    left: Value
+    left: ReadValue
     how: str
     right: Any
 
@@ -147,7 +147,7 @@ def reads_of(condition: Condition) -> frozenset[Read]:
     found: set[Read] = set()
     for test in tests_of(condition):
         if isinstance(test, Compared):
-            found |= {side.read for side in (test.left, test.right) if isinstance(side, Value)}
+            found |= {side.read for side in (test.left, test.right) if isinstance(side, ReadValue)}
         elif isinstance(test, IsNull) and pa.types.is_nested(test.value.kind):
             found.add(Read(test.value.read.column, test.value.read.path, is_null=True))
         else:
@@ -368,7 +368,7 @@ class _Reader:
                 return tuple(found) if all(isinstance(each, _Typed) for each in found) else None
         return None
 
-    def _value(self, node: ast.expr) -> Value | None:
+    def _value(self, node: ast.expr) -> ReadValue | None:
         """A column, a field, or a remainder; None if it is something else."""
         match node:
             case ast.Attribute(value=ast.Name(id=name), attr=column) if name == self._row:
@@ -392,14 +392,14 @@ class _Reader:
                 number = self._value(left)
                 if number is None or number.by or type(by) is not int or not 0 < by < 2**31:
                     return None
-                return Value(number.read, number.kind, by) if pa.types.is_signed_integer(number.kind) else None
+                return ReadValue(number.read, number.kind, by) if pa.types.is_signed_integer(number.kind) else None
         return None
 
-    def _of(self, read: Read) -> Value:
+    def _of(self, read: Read) -> ReadValue:
         kind = self._schema.field(read.column).type
         for name in read.path:
             kind = kind.field(name).type
-        return Value(read, kind)
+        return ReadValue(read, kind)
 
 
 def _shown(node: ast.expr) -> str:
@@ -422,7 +422,7 @@ _EPOCHS = {None: datetime.datetime(1970, 1, 1), datetime.UTC: datetime.datetime(
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
-def _held(constant: _Typed, value: Value) -> Any:
+def _held(constant: _Typed, value: ReadValue) -> Any:
     """A constant as the column of a value holds it."""
     given, kind, family = constant.value, constant.kind, _family(value.kind)
     if family == "int" and kind is int and -_INTS <= given < _INTS:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.engine.worker.late_columns import Facts, LateColumn
+from anabranch.engine.worker.late_columns import ColumnFacts, LateColumn
 from anabranch.program.schema import Row, Schema, to_values
 
 Positions = Sequence[int] | np.ndarray
@@ -189,10 +189,10 @@ class ColumnBatch(Batch):
         found = self.passed_on(place, path)
         return None if found is None else found.is_null()
 
-    def facts(self, place: int, path: tuple[str, ...]) -> Facts:
+    def facts(self, place: int, path: tuple[str, ...]) -> ColumnFacts:
         """What is known of a column, or a field of it, without reading it."""
         found = self._arrays[place]
-        return found.field(path).facts if isinstance(found, LateColumn) else Facts()
+        return found.field(path).facts if isinstance(found, LateColumn) else ColumnFacts()
 
     def _read(self, place: int) -> pa.Array | None:
         """A column as Arrow has it, if it does."""

@@ -23,11 +23,11 @@ from anabranch.compiler.rewriting.conditions import (
     IsTrue,
     Outcome,
     Test,
-    Value,
+    ReadValue,
     combined,
 )
 from anabranch.engine.worker.batch import ColumnBatch
-from anabranch.engine.worker.late_columns import Facts
+from anabranch.engine.worker.late_columns import ColumnFacts
 
 _ORDERS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
@@ -79,7 +79,7 @@ class _Known:
 
     def __call__(self, test: Test) -> Outcome[bool]:
         if isinstance(test, Compared):
-            if isinstance(test.right, Value) or test.left.by:
+            if isinstance(test.right, ReadValue) or test.left.by:
                 return True, True, True
             found = self._of(test.left)
             true, false = self._orders(found, test.how, test.right, test.left)
@@ -98,14 +98,14 @@ class _Known:
         surely = any(not other for _, other in equal) and (test.has_null or not found.may_be_null)
         return true, not surely, fails
 
-    def _of(self, value: Value) -> Facts:
+    def _of(self, value: ReadValue) -> ColumnFacts:
         return self._batch.facts(value.read.column, value.read.path)
 
-    def _fails(self, value: Value) -> bool:
+    def _fails(self, value: ReadValue) -> bool:
         """Whether a struct may be null that the value is a field of: where the field is never null, none is."""
         return bool(value.read.path) and self._of(value).may_be_null
 
-    def _orders(self, found: Facts, how: str, constant: Any, value: Value) -> tuple[bool, bool]:
+    def _orders(self, found: ColumnFacts, how: str, constant: Any, value: ReadValue) -> tuple[bool, bool]:
         """Whether a comparison with a constant may be true, and may be false, of values that are there."""
         if not found.may_be_there:
             return False, False
@@ -168,7 +168,7 @@ class _Asked:
     def _compared(self, test: Compared) -> Outcome[np.ndarray]:
         left, right = test.left, test.right
         sides = [(left, self._array(left))]
-        if isinstance(right, Value):
+        if isinstance(right, ReadValue):
             sides.append((right, self._array(right)))
         nulls = [_nulls(array) for _, array in sides]
         is_null = np.logical_or.reduce(nulls)
@@ -193,20 +193,20 @@ class _Asked:
         found: np.ndarray = _ORDERS[test.how](left, right)
         return found
 
-    def _is_outer_null(self, value: Value) -> np.ndarray:
+    def _is_outer_null(self, value: ReadValue) -> np.ndarray:
         """Where a struct is null that the value is a field of."""
         if not value.read.path:
             return self._none
         return self._is_null(value, value.read.path[:-1])
 
-    def _is_null(self, value: Value, path: tuple[str, ...]) -> np.ndarray:
+    def _is_null(self, value: ReadValue, path: tuple[str, ...]) -> np.ndarray:
         """Where a column, or a field on the way to a value, is null."""
         found = self._batch.nulls(value.read.column, path)
         if found is None:
             raise _NoAnswerError
         return _bits(found)
 
-    def _array(self, value: Value) -> pa.Array:
+    def _array(self, value: ReadValue) -> pa.Array:
         """The values; null where a struct on the way is."""
         array = self._batch.field(value.read.column, value.read.path)
         if array is None:

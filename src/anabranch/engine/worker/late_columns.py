@@ -18,7 +18,7 @@ Path = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class ColumnFacts:
     """What is known of the values of a column without reading them.
 
     Attributes
@@ -35,13 +35,13 @@ class Facts:
     least: Any = None
     most: Any = None
 
-    def joined(self, other: Facts) -> Facts:
+    def joined(self, other: ColumnFacts) -> ColumnFacts:
         """What is known of the values of both."""
         is_bounded = (self.least is not None or not self.may_be_there) and (
             other.least is not None or not other.may_be_there
         )
         bounds = [each for each in (self, other) if each.least is not None] if is_bounded else []
-        return Facts(
+        return ColumnFacts(
             self.may_be_null or other.may_be_null,
             self.may_be_there or other.may_be_there,
             min((each.least for each in bounds), default=None),
@@ -60,7 +60,7 @@ class LateRows(Protocol):
     def is_null(self, column: int, path: Path) -> pa.Array:
         """Where it is null, from as few columns as say so."""
 
-    def facts(self, column: int, path: Path) -> Facts:
+    def facts(self, column: int, path: Path) -> ColumnFacts:
         """What is known of it."""
 
 
@@ -83,7 +83,7 @@ class LateColumn:
         return self._rows.count if self._chosen is None else len(self._chosen)
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> ColumnFacts:
         """What is known of it, and so of any part of it."""
         return self._rows.facts(self._column, self._path)
 

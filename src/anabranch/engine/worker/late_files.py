@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from anabranch.engine.worker.late_columns import Facts, LateColumn, Path
+from anabranch.engine.worker.late_columns import ColumnFacts, LateColumn, Path
 from anabranch.engine.worker.needed_columns import Needed
 from anabranch.errors import InputError
 
@@ -89,7 +89,7 @@ class _File:
         """It cannot be read."""
         return InputError(f"the file {self._path} cannot be read: {problem}")
 
-    def facts(self, groups: Sequence[int], name: str, kind: pa.DataType) -> Facts:
+    def facts(self, groups: Sequence[int], name: str, kind: pa.DataType) -> ColumnFacts:
         """What is known of a field without lists in it."""
         file = self.opened()
         at = self._leaves.get(name)
@@ -98,7 +98,7 @@ class _File:
             or file.schema.column(at).max_repetition_level
             or not _TRUSTED.match(file.metadata.created_by or "")
         ):
-            return Facts()
+            return ColumnFacts()
         unit = _unit(file.schema_arrow, name, kind)
         each = [_facts_of(file.metadata.row_group(group).column(at), unit) for group in groups]
         found = each[0]
@@ -121,22 +121,24 @@ def _unit(schema: pa.Schema, name: str, kind: pa.DataType) -> int | None:
     return 1 if is_number else None
 
 
-def _facts_of(chunk: pq.ColumnChunkMetaData, unit: int | None) -> Facts:
+def _facts_of(chunk: pq.ColumnChunkMetaData, unit: int | None) -> ColumnFacts:
     found = chunk.statistics
     if found is None:
-        return Facts()
+        return ColumnFacts()
     may_be_null = may_be_there = True
     if found.has_null_count:
         may_be_null, may_be_there = found.null_count > 0, found.null_count < chunk.num_values
     if unit is None or not found.has_min_max or not may_be_there:
-        return Facts(may_be_null, may_be_there)
+        return ColumnFacts(may_be_null, may_be_there)
     least, most = found.min_raw, found.max_raw
     if unit and isinstance(least, (int, float)):
         least, most = least * unit, most * unit
     elif unit or not isinstance(least, bytes):
-        return Facts(may_be_null, may_be_there)
+        return ColumnFacts(may_be_null, may_be_there)
     # A NaN is no bound: it compares with nothing.
-    return Facts(may_be_null, may_be_there, least, most) if least <= most else Facts(may_be_null, may_be_there)
+    return (
+        ColumnFacts(may_be_null, may_be_there, least, most) if least <= most else ColumnFacts(may_be_null, may_be_there)
+    )
 
 
 class _Passes:
@@ -146,20 +148,20 @@ class _Passes:
         self.file = file
         self._groups = groups
         self._passes = {names: _Pass(file, groups, names, rows_at_once) for names in (file.first, file.others)}
-        self._facts: dict[tuple[int, Path], Facts] = {}
+        self._facts: dict[tuple[int, Path], ColumnFacts] = {}
 
     def rows(self, names: tuple[str, ...], start: int, count: int) -> dict[str, pa.Array]:
         """Some columns of some rows."""
         return self._passes[names].rows(start, count)
 
-    def facts(self, column: int, path: Path) -> Facts:
+    def facts(self, column: int, path: Path) -> ColumnFacts:
         """What is known of a column, or of a field."""
         key = column, path
         if key not in self._facts:
             self._facts[key] = self._found(column, path)
         return self._facts[key]
 
-    def _found(self, column: int, path: Path) -> Facts:
+    def _found(self, column: int, path: Path) -> ColumnFacts:
         kind = self.file.schema.field(column).type
         for name in path:
             kind = kind.field(name).type
@@ -168,7 +170,7 @@ class _Passes:
             return self.file.facts(self._groups, name, kind)
         # Where a field of it is never null, it is not either; where all are null, it may be there all the same.
         inner = (self.facts(column, (*path, field.name)) for field in kind)
-        return Facts(may_be_null=all(each.may_be_null for each in inner))
+        return ColumnFacts(may_be_null=all(each.may_be_null for each in inner))
 
 
 class _Pass:
@@ -217,7 +219,7 @@ class _Rows:
         self.count = count
         self._read: dict[tuple[str, ...], dict[str, pa.Array]] = {}
 
-    def facts(self, column: int, path: Path) -> Facts:
+    def facts(self, column: int, path: Path) -> ColumnFacts:
         return self._passes.facts(column, path)
 
     def array(self, column: int, path: Path) -> pa.Array:
