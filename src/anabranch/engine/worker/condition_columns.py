@@ -22,8 +22,8 @@ from anabranch.compiler.rewriting.conditions import (
     IsNull,
     IsTrue,
     Outcome,
-    Test,
     ReadValue,
+    Test,
     combined,
 )
 from anabranch.engine.worker.batch import ColumnBatch
