@@ -40,7 +40,9 @@ def test_the_code_of_maps_filters_and_keyed_operators_is_shown():
     assert "return c0 * 2" in text and "passed on as columns: a is bid.auction" in text
     assert "read of its rows: kind, bid.auction, bid.price" in text
     assert "left out, because nobody reads it: bid.url, note" in text
-    assert "self.s += c1" in text and "o0(v0)" in text, "the generated loop"
+    assert "s0[slot] += c1" in text and "lists of its state by slot (s0 s" in text, "the generated loop"
+    without = text_of(stream, columns={"methods"})
+    assert "self.s += c1" in without and "o0(v0)" in without, "the same with instances"
 
 
 class Sum(ab.Operator):

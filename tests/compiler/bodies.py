@@ -22,8 +22,14 @@ class Body:
         self.depth = 0
         self.loops = 0
         self.budget = self.random.randint(3, 14)
+        self.binds_first = seed % 3 == 0
+        """Whether all locals are bound before anything else: such a body can be that of a loop over tuples."""
+        self.emits_once = seed % 6 == 0
 
     def text(self) -> str:
+        if self.binds_first:
+            for name in ("u", "v", "w", "q", "i", "j"):
+                self.say(2, f"{name} = {self.integer()}")
         self.block(2, at_least=2)
         return "\n".join([*self.lines, "        yield t.k, float(self.a), self.c"])
 
@@ -41,6 +47,10 @@ class Body:
         self.budget -= 1
         simple = [self.assign, self.add, self.emit, self.emit, self.unpack, self.walrus, self.check]
         nested = [self.condition, self.loop, self.guard, self.choose, self.within, self.repeat]
+        if self.binds_first:
+            emits = [] if self.emits_once else [self.emit]
+            simple = [self.assign, self.add, self.assign, self.add, *emits]
+            nested = [self.condition, self.condition, self.loop, self.repeat, self.guard]
         kinds = simple if self.budget < 0 or indent > 5 else simple + nested
         if self.loops and self.random.random() < 0.15:
             self.say(indent, self.random.choice(["break", "continue"]))

@@ -9,6 +9,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.compiler.rewriting.inline import inlined
+from anabranch.engine.worker.slot_columns import slot_code
 from anabranch.errors import OperatorError
 from anabranch.testing import ParallelRun, run_sequential
 from tests.compiler.bodies import source_of
@@ -73,3 +74,13 @@ def test_many_of_the_random_methods_are_rewritten(tmp_path):
     names = ["k", "x", "n", "s"], ["k", "y", "s"]
     rewritten = sum(inlined(getattr(module, f"Body{seed}").process, *names) is not None for seed in range(GROUP))
     assert rewritten > GROUP // 4
+
+
+def test_many_of_the_random_methods_become_loops_over_slots(tmp_path):
+    module = module_of(tmp_path, 0, 2 * GROUP)
+    rows = ab.from_rows([], COLUMNS)
+    bodies = [getattr(module, f"Body{seed}")() for seed in range(2 * GROUP)]
+    codes = [slot_code(rows.process(each, by="k", schema=OUTPUT)._node) for each in bodies]
+    assert sum(code is not None for code in codes) > GROUP
+    assert sum(code is not None and code.loop is not None for code in codes) > GROUP // 3
+    assert sum(code is not None and code.passed is not None for code in codes) > GROUP // 8

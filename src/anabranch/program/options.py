@@ -146,7 +146,8 @@ def _truth(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
 
-OVER_COLUMNS = ("needed", "calls", "methods", "running", "windows", "sessions", "joins", "top", "filters", "enrich")
+OVER_COLUMNS: tuple[str, ...] = ("needed", "calls", "methods", "slots", "running", "windows", "sessions", "joins")
+OVER_COLUMNS += ("top", "filters", "enrich")
 """What runs over whole columns where it can, each switched by its name."""
 
 
@@ -477,11 +478,11 @@ OPTIONS: tuple[Option, ...] = (
         OptionKind(f"on, off, or some of {', '.join(OVER_COLUMNS)}, with commas between", _over_columns),
         "on",
         "What runs over whole columns, with the same output: `needed` reads, has Spark hand over, and sends only "
-        "columns that are used; `calls` calls functions of maps and filters that only compute once for equal values; "
-        "`methods` gives methods of yours, and functions of flat_map, the columns that they read instead of a tuple; "
-        "`running`, `windows`, `sessions`, `joins` and `top` (and deduplicate) compute such operators for all keys of "
-        "a batch at once; `filters` asks conditions that only compare of whole columns, which tasks that read files "
-        "read before the others; `enrich` looks up whole batches. For comparing, and in case of doubt.",
+        "columns that are used; `calls` calls functions that only compute once for equal values; `methods` gives your "
+        "methods, and functions of flat_map, the columns they read; `slots` keeps their plain state in lists, not "
+        "objects; `running`, `windows`, `sessions`, `joins` and `top` (and deduplicate) compute all keys of a batch at "
+        "once; `filters` asks conditions that only compare of whole columns, which tasks that read files read before "
+        "the others; `enrich` looks up whole batches.",
     ),
 )
 

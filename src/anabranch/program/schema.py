@@ -170,7 +170,7 @@ class Schema:
             return [[] for _ in self.names]
         return self.exact(list(zip(*rows, strict=True)))
 
-    def exact(self, columns: list[Sequence[Any]]) -> list[Sequence[Any]]:
+    def exact(self, columns: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         """The same for columns."""
         return [self.exact_column(place, column) for place, column in enumerate(columns)]
 

@@ -8,8 +8,10 @@ segment.py, records.py        immutable sorted files of state, and what manifest
 slices.py                     segments cut between bundles of key groups
 segment_cache.py              segments that a process keeps open
 state_columns.py              state as Arrow columns, for operators that compute all keys at once
+slot_lists.py                 state as lists by slot, for users' methods
 deltas.py                     large values that changed a little
 table.py, store.py            the state of an operator as a channel sees it; all of a task's
+stored_state.py               what segments have of it
 lineage.py, compaction.py     which segments are the state, and when one is made of several
 key_owners.py                 which channel owns which keys, generation by generation
 checkpoint.py, manifest_facts.py, adaptation_facts.py   epochs begun and committed

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import compress, repeat
@@ -19,15 +18,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import CheckpointError, StateError
-from anabranch.program.calling import Instances, canonical_key
-from anabranch.program.graph import Keyed, Node
-from anabranch.state.codec import comparable, decode
-from anabranch.state.deltas import BYTES_MIN, combined, is_delta
+from anabranch.errors import StateError
+from anabranch.program.calling import canonical_key
+from anabranch.program.graph import Node
+from anabranch.state.codec import comparable
 from anabranch.state.lineage import KeyRoute
 from anabranch.state.maps import StateMap, StateMaps
 from anabranch.state.segment import EXPIRES, Segment, write_block, write_segment
-from anabranch.state.shared_fields import IMMUTABLE, Together, tied, untied
+from anabranch.state.shared_fields import IMMUTABLE, tied
+from anabranch.state.slot_lists import SlotLists, are_plain
 from anabranch.state.state_columns import (
     ColumnForm,
     StateBlock,
@@ -38,7 +37,7 @@ from anabranch.state.state_columns import (
     joined,
     with_values,
 )
-from anabranch.state.user_objects import UserClasses, UserObject
+from anabranch.state.stored_state import StoredState
 
 _ANOTHER = object()  # what no value is
 
@@ -48,7 +47,7 @@ def _is_unchanged(value: Any) -> bool:
     return type(value) in IMMUTABLE or (isinstance(value, (StateMap, StateMaps)) and not value.changed)
 
 
-class Table:
+class Table(StoredState):
     """State of a keyed operator: load touched keys, hand out instances, collect the changes."""
 
     def __init__(
@@ -59,23 +58,13 @@ class Table:
         clock_ms: int = 0,
         owns: Callable[[np.ndarray, Callable[[], Sequence[Any]]], np.ndarray] | None = None,
     ) -> None:
-        assert isinstance(node.logic, Keyed)
-        self.instances = Instances(node)
-        self.classes = UserClasses(node)
-        self.segments = segments
-        self._owns = owns  # of what segments hold, what belongs to this channel; None: all of it
-        self._clock_ms = clock_ms
-        self._ttl_ms = node.logic.time_to_live_ms
-        self._is_timed = bool(node.logic.timed)
-        self._defaults = {field.name: field for field in node.logic.fields}
-        self._version = node.logic.version
-        self._key = key
+        super().__init__(node, key, segments, clock_ms, owns)
         self.live: dict[Any, Any] = {}
         self.blocks: list[StateBlock] = []  # of keys that are not live: a key is an instance, or a row of columns
+        self.slots = SlotLists(len(self.instances.names))  # … or has a slot
         self._stored: set[Any] = set()  # keys of blocks that segments have
         self._loaded: dict[Any, tuple[Any, ...]] = {}
-        self._large: dict[tuple[str, Any], bytes] = {}  # field and key → the cell that was read
-        self._renewed: set[Any] = set()  # keys whose state was of an earlier version: they are written in this one
+        self._needs_instances = self._must_be_instances()
         self._loaded_bytes: dict[Any, bytes] = {}  # of what can change in place, where it matters whether it did
 
     def load(self, touched: Iterable[Any]) -> dict[Any, Any]:
@@ -86,6 +75,8 @@ class Table:
             with _no_collections():
                 if self.blocks:
                     wanted = self._taken_over(wanted)
+                if len(self.slots):
+                    wanted = self._without_slots(wanted)
                 found = self._find(wanted) if wanted and self.segments else {}
                 new, restored = self.instances.new, self.instances.restored
                 for key, values in found.items():
@@ -185,6 +176,80 @@ class Table:
                 keys = [key for key in keys if key not in self.live]
         return keys
 
+    def slots_of(self, keys: Sequence[Any]) -> np.ndarray | None:
+        """The slots of keys, each named once; they are instances no more. None if their state must be in instances."""
+        if self._needs_instances or self.blocks:
+            return None
+        slots = self.slots.places(keys)
+        new = np.flatnonzero(slots < 0)
+        if len(new):
+            with _no_collections():
+                added = self._given_slots([keys[at] for at in new.tolist()])
+            if added is None:
+                self._needs_instances = True  # for the rest of the epoch: to and fro would cost more than it saves
+                return None
+            slots[new] = added
+        return slots
+
+    def _must_be_instances(self) -> bool:
+        """Whether no key may have a slot: time or punctuations reach keys, fields are made anew, or are of before."""
+        logic = self.instances.logic
+        made = any(field.factory is not None for field in logic.fields)
+        is_met_between = self._is_timed or bool(logic.waiting) or logic.broadcast is not None
+        is_older = not all(segment.is_of(self._version) for segment in self.segments)
+        return self._ttl_ms is not None or made or is_met_between or is_older
+
+    def _given_slots(self, keys: list[Any]) -> np.ndarray | None:
+        """Slots for keys that have none; None if values of theirs can change in place."""
+        initial = tuple(field.initial() for field in self._defaults.values())
+        slots = np.full(len(keys), -1, dtype=np.int64)
+        states: list[tuple[np.ndarray, list[Any], list[Any], bool]] = []
+        mine = [at for at, key in enumerate(keys) if key in self.live] if self.live else []
+        for stored in (False, True):
+            chosen = [at for at in mine if (keys[at] in self._loaded) == stored]
+            if chosen:
+                now = [list(each) for each in zip(*(self._values_of(keys[at]) for at in chosen), strict=True)]
+                olds = zip(*(self._loaded.get(keys[at], initial) for at in chosen), strict=True)
+                states.append((np.array(chosen), now, [list(each) for each in olds], stored))
+        slots[mine] = 0
+        rest = np.flatnonzero(slots < 0)
+        searched = [keys[at] for at in rest.tolist()]
+        objects = np.fromiter(searched, dtype=object, count=len(searched))
+        for number, places, rows in self._located(searched) if searched and self.segments else ():
+            found = [list(self._column(number, name, rows, objects[places])) for name in self.instances.names]
+            states.append((rest[places], found, found, True))
+            slots[rest[places]] = 0
+        new = np.flatnonzero(slots < 0)
+        if len(new):
+            fresh = [[value] * len(new) for value in initial]
+            states.append((new, fresh, fresh, False))
+        if not all(are_plain(values) for _, columns, _, _ in states for values in columns):
+            return None
+        for places, columns, before, stored in states:
+            slots[places] = self.slots.add([keys[at] for at in places.tolist()], columns, before, stored)
+        for at in mine:
+            del self.live[keys[at]]
+            self._loaded.pop(keys[at], None)
+        return slots
+
+    def _values_of(self, key: Any) -> tuple[Any, ...]:
+        return self.instances.values(self.live[key])
+
+    def _without_slots(self, keys: list[Any]) -> list[Any]:
+        """Make keys that have slots instances; the others."""
+        for key, values, before in self.slots.taken_out(keys):
+            self.live[key] = self.instances.restored(values)
+            if before is not None:
+                self._loaded[key] = before
+        return [key for key in keys if key not in self.live]
+
+    def states(self) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+        """The keys that are instances or have slots, and their state."""
+        for key in self.live:
+            yield key, self._values_of(key)
+        for key in self.slots:
+            yield key, self.slots.of(key) or ()
+
     def due(self, field: str, after: int, until: int, only: str = "") -> list[Any]:
         """The keys whose `field`, a number, is above one and up to another; nothing becomes live.
 
@@ -200,14 +265,6 @@ class Table:
             for key, value in found.items()
             if value is not None and after < value <= until and (truths[key] or not only)
         ]
-
-    def _find_field(self, keys: list[Any], field: str) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
-        objects = np.fromiter(keys, dtype=object, count=len(keys))
-        for at, places, rows in self._located(keys):
-            mine = objects[places]
-            found.update(zip(mine.tolist(), self._column(at, field, rows, mine), strict=True))
-        return found
 
     def load_waiting(self, field: str) -> dict[Any, Any]:
         """Make sure the instances whose `field` is true are live; all live ones, by key.
@@ -266,143 +323,6 @@ class Table:
         others = np.flatnonzero(~np.asarray(owned, dtype=bool))
         return self._key.route_hashes(hashes, lambda: keys), keys[int(others[0])] if len(others) else None
 
-    def _find(self, keys: list[Any]) -> dict[Any, tuple[Any, ...]]:
-        found: dict[Any, tuple[Any, ...]] = {}
-        objects = np.fromiter(keys, dtype=object, count=len(keys))
-        for at, places, rows in self._located(keys):
-            mine = objects[places]
-            found.update(zip(mine.tolist(), self._states(at, rows, mine), strict=True))
-        return found
-
-    def _located(self, keys: Sequence[Any]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Where segments have keys: the segment's number, the places of the keys, their rows."""
-        hashes = self._key.hashes(keys)
-        order = np.argsort(hashes)
-        hashes, left = hashes[order], np.fromiter(keys, dtype=object, count=len(keys))[order]
-        for at, segment in enumerate(self.segments):
-            if not len(left):
-                break
-            places, rows = segment.find(hashes, left)
-            if not len(places):
-                continue
-            gone = self._gone(segment, rows)
-            if gone is None:
-                yield at, order[places], rows
-            else:
-                counts = ~np.array(gone, dtype=bool)
-                yield at, order[places][counts], rows[counts]
-            missing = np.ones(len(left), dtype=bool)
-            missing[places] = False
-            hashes, left, order = hashes[missing], left[missing], order[missing]
-
-    def _states(self, at: int, rows: np.ndarray, keys: np.ndarray) -> Iterable[tuple[Any, ...]]:
-        """The state of some rows of a segment, given by its number, in the version of the program."""
-        segment = self.segments[at]
-        if not segment.is_of(self._version):
-            versions = segment.versions(rows)
-            is_old = versions != self._version
-            if is_old.any():
-                before = iter(self._migrated(at, rows[is_old], versions[is_old].tolist(), keys[is_old]))
-                now = iter(self._states_now(at, rows[~is_old], keys[~is_old]))
-                return [next(before if old else now) for old in is_old.tolist()]
-        return self._states_now(at, rows, keys)
-
-    def _states_now(self, at: int, rows: np.ndarray, keys: np.ndarray) -> Iterable[tuple[Any, ...]]:
-        columns = [self._column(at, name, rows, keys) for name in self.instances.names]
-        states: Iterable[tuple[Any, ...]] = zip(*columns, strict=True) if columns else [()] * len(rows)
-        if any(Together in set(map(type, column)) for column in columns):
-            states = [tuple(untied(state, self.classes)) for state in states]
-        return states
-
-    def _migrated(
-        self, at: int, rows: np.ndarray, versions: Sequence[int], keys: np.ndarray
-    ) -> Iterator[tuple[Any, ...]]:
-        """The state of rows of earlier versions, as the program's own steps make it."""
-        segment, history = self.segments[at], self.instances.logic.history
-        if history is None:
-            title = self.instances.node.title
-            raise StateError(f"operator {title}: its state has version {max(versions)}, and the program version 1")
-        ours = [name for name in self.instances.names if name not in history.names]  # what only we know of
-        held = {name: self._column(at, name, rows, keys) for name in ours}
-        lenient = UserClasses(self.instances.node, is_lenient=True)
-        theirs = {}
-        for name in (each for each in segment.fields if not each.startswith("#") and each not in ours):
-            lacking = segment.absent(f"field.{name}", rows)
-            has = [True] * len(rows) if lacking is None else (~lacking).tolist()
-            theirs[name] = list(zip(has, self._values(at, name, rows, keys, lenient), strict=True))
-        for place, (key, version) in enumerate(zip(keys.tolist(), versions, strict=True)):
-            fields = {name: column[place][1] for name, column in theirs.items() if column[place][0]}
-            fields = dict(zip(fields, untied(fields.values(), self.classes), strict=True))
-            made = history.migrated(fields, version, self.instances.node.title, key)
-            self._refuse_records(key, made)
-            self._renewed.add(key)
-            made |= {name: column[place] for name, column in held.items()}
-            yield tuple(made[name] if name in made else self._defaults[name].initial() for name in self.instances.names)
-
-    def _refuse_records(self, key: Any, fields: dict[str, Any]) -> None:
-        waiting = list(fields.values())
-        while waiting:
-            value = waiting.pop()
-            if isinstance(value, UserObject):
-                raise StateError(
-                    f"operator {self.instances.node.title}: migrate=… passes on a {value.name} for the key {key!r}, a "
-                    "class that is not what it was: make something else of it, value['field'] has its fields"
-                )
-            if isinstance(value, (list, tuple, set, frozenset, deque)):
-                waiting.extend(value)
-            elif isinstance(value, dict):
-                waiting.extend(value.values())
-
-    def _column(self, at: int, name: str, rows: np.ndarray, keys: np.ndarray) -> list[Any]:
-        segment, initial = self.segments[at], self._defaults[name].initial
-        if name not in segment.fields:
-            return [initial() for _ in range(len(rows))]  # the program has it, the state not yet
-        values = self._values(at, name, rows, keys, self.classes)
-        lacking = segment.absent(f"field.{name}", rows)
-        if lacking is not None and lacking.any():
-            return [initial() if lacks else value for lacks, value in zip(lacking.tolist(), values, strict=True)]
-        return values
-
-    def _values(self, at: int, name: str, rows: np.ndarray, keys: np.ndarray, classes: UserClasses) -> list[Any]:
-        """The values of a field, large ones with their cells kept: what becomes of them may be written as a delta."""
-        segment, column = self.segments[at], f"field.{name}"
-        if column not in segment.deltas and not segment.is_large(column, rows):
-            return segment.values(column, rows, classes)
-        cells = self._cells(at, column, rows, keys)
-        for key, cell in zip(keys.tolist(), cells, strict=True):
-            if cell is not None and len(cell) >= BYTES_MIN // 2 and classes is self.classes:
-                self._large[name, key] = cell
-        return [None if cell is None else decode(cell, classes) for cell in cells]
-
-    def _cells(self, at: int, column: str, rows: np.ndarray, keys: np.ndarray) -> list[bytes | None]:
-        """Cells of a column, deltas followed through older segments."""
-        cells = self.segments[at].cells(column, rows)
-        if column not in self.segments[at].deltas:
-            return cells
-        hashes = self.segments[at].hashes[rows]
-        open_ = np.array([place for place, cell in enumerate(cells) if is_delta(cell)], dtype=np.int64)
-        for older in self.segments[at + 1 :]:
-            if not len(open_):
-                return cells
-            places, found = older.find(hashes[open_], keys[open_])
-            if column in older.table.column_names:
-                for place, cell in zip(open_[places].tolist(), older.cells(column, found), strict=True):
-                    cells[place] = combined(cells[place] or b"", cell or b"")
-            open_ = np.array([place for place in open_.tolist() if is_delta(cells[place])], dtype=np.int64)
-        if len(open_):
-            raise CheckpointError(
-                f"operator {self.instances.node.title}: the state of the key {keys[open_[0]]!r} is damaged: what its "
-                "last change was made to is missing. Restore the checkpoint, or start anew with another one."
-            )
-        return cells
-
-    def _gone(self, segment: Segment, rows: np.ndarray) -> list[bool] | None:
-        """Which of the rows do not count any more; None: all count."""
-        if EXPIRES not in segment.fields or self._ttl_ms is None:
-            return segment.dead_rows(rows) if segment.has_dead else None
-        expired = [moment <= self._clock_ms for moment in segment.values(f"field.{EXPIRES}", rows)]
-        return [a or b for a, b in zip(segment.dead_rows(rows), expired, strict=True)]
-
     def _differs(self, key: Any, values: tuple[Any, ...], initial: tuple[Any, ...]) -> bool:
         """Whether a key's state is another value than at the start of the epoch (for a new key: the initial one)."""
         before = self._loaded_bytes.get(key)
@@ -421,10 +341,14 @@ class Table:
     def changes(self) -> tuple[pa.Buffer, int] | None:
         """The segment of what this epoch changed and its number of rows, or None if nothing did."""
         blocks = [left for block in self.blocks if len((left := block.left()).keys)]
-        if not self.live and not blocks:
+        if not self.live and not blocks and not len(self.slots):
             return None
         with _no_collections():
             keys, columns = self._changed() if self.live else ([], [[] for _ in self.instances.names])
+            if len(self.slots):
+                more, values = self.slots.changed()
+                keys = [*keys, *more]
+                columns = [[*one, *other] for one, other in zip(columns, values, strict=True)] if columns else []
             ended = self._ended(columns) if keys and self._is_timed else None
             if ended is not None and ended.any():
                 # A key that came and went within the epoch leaves nothing; others leave a note that they are gone.

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-_PREFIX = "_anabranch_"
+PREFIX = "_anabranch_"
 
 
 class _CannotInlineError(Exception):
@@ -90,9 +90,34 @@ def _rewritten(
         return None
 
 
-def _build(
-    function: types.FunctionType, inputs: Sequence[str], outputs: Sequence[str]
-) -> tuple[types.CodeType, tuple[int, ...], str]:
+@dataclass(frozen=True)
+class Body:
+    """The rewritten body of a method.
+
+    Attributes
+    ----------
+    definition : ast.FunctionDef
+        The user's.
+    names : list of str
+        Of its parameters; the last is the tuple.
+    statements : list of ast.stmt
+    reads : tuple of int
+    """
+
+    definition: ast.FunctionDef
+    names: list[str]
+    statements: list[ast.stmt]
+    reads: tuple[int, ...]
+
+
+def body_over_columns(function: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Body | None:
+    """What `inlined` compiles; None if it compiles nothing."""
+    if inlined(function, inputs, outputs) is None:
+        return None
+    return _body(function, inputs, outputs)
+
+
+def _body(function: types.FunctionType, inputs: Sequence[str], outputs: Sequence[str]) -> Body:
     definition = _definition(function)
     arguments = definition.args
     names = [argument.arg for argument in arguments.args]
@@ -102,24 +127,31 @@ def _build(
         raise _CannotInlineError("it is decorated")
     for node in ast.walk(definition):
         taken = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
-        if taken.startswith(_PREFIX) or taken in FRAME_NAMES or isinstance(node, (ast.Global, ast.Nonlocal)):
+        if taken.startswith(PREFIX) or taken in FRAME_NAMES or isinstance(node, (ast.Global, ast.Nonlocal)):
             raise _CannotInlineError("it may look at its own frame, or has a name of ours")
-        if any(name in names or name.startswith(_PREFIX) for name in names_bound(node)):
+        if any(name in names or name.startswith(PREFIX) for name in names_bound(node)):
             raise _CannotInlineError("it binds the name of the tuple, of self, or one of ours anew")
     rewriter = _Rewriter("".join(names[:-1]), names[-1], list(inputs), list(outputs))
     body = _without_stop(rewriter.body(definition.body))
-    reads = tuple(sorted(rewriter.reads))
-    parameters = [_PREFIX + "position", *names[:-1], *(f"{_PREFIX}c{at}" for at in reads)]
-    appends = [*(f"{_PREFIX}o{at}" for at in range(len(outputs))), _PREFIX + "place", _PREFIX + "unpack"]
+    return Body(definition, names, body, tuple(sorted(rewriter.reads)))
+
+
+def _build(
+    function: types.FunctionType, inputs: Sequence[str], outputs: Sequence[str]
+) -> tuple[types.CodeType, tuple[int, ...], str]:
+    found = _body(function, inputs, outputs)
+    definition, reads = found.definition, found.reads
+    parameters = [PREFIX + "position", *found.names[:-1], *(f"{PREFIX}c{at}" for at in reads)]
+    appends = [*(f"{PREFIX}o{at}" for at in range(len(outputs))), PREFIX + "place", PREFIX + "unpack"]
     # Not by their plain names, which the user's globals may give another meaning.
-    errors = [f"{_PREFIX}StopIteration", f"{_PREFIX}RuntimeError"]
+    errors = [f"{PREFIX}StopIteration", f"{PREFIX}RuntimeError"]
     module = ast.parse(
         f"def make({', '.join([*appends, *errors])}):\n"
         f"    def {definition.name}({', '.join(parameters)}): pass\n"
         f"    return {definition.name}\n"
     )
     made = module.body[0].body[0]  # type: ignore[attr-defined]
-    made.body = body
+    made.body = found.statements
     ast.copy_location(made, definition)
     ast.fix_missing_locations(module)
     code = compile(module, function.__code__.co_filename, "exec")
@@ -128,7 +160,7 @@ def _build(
 
 def shown(made: ast.AST) -> str:
     """Generated code as people read it."""
-    return ast.unparse(made).replace(_PREFIX, "")
+    return ast.unparse(made).replace(PREFIX, "")
 
 
 def names_bound(node: ast.AST) -> list[str]:
@@ -157,8 +189,8 @@ def _without_stop(body: list[ast.stmt]) -> list[ast.stmt]:
     """The body with what Python does to a StopIteration that leaves a generator: it must not end the loop around."""
     guard = ast.parse(
         "try: pass\n"
-        f"except {_PREFIX}StopIteration as {_PREFIX}stop:\n"
-        f"    raise {_PREFIX}RuntimeError('generator raised StopIteration') from {_PREFIX}stop\n"
+        f"except {PREFIX}StopIteration as {PREFIX}stop:\n"
+        f"    raise {PREFIX}RuntimeError('generator raised StopIteration') from {PREFIX}stop\n"
     ).body[0]
     assert isinstance(guard, ast.Try)
     guard.body = body
@@ -172,7 +204,8 @@ def _definition(function: types.FunctionType) -> ast.FunctionDef:
     try:
         lines, first = inspect.getsourcelines(function)
         tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError, IndentationError):
+    except (OSError, TypeError, SyntaxError, IndentationError, SystemError):
+        # SystemError: Python 3.11 miscounts its depth where garbage is collected while it parses.
         raise _CannotInlineError("its source is not available") from None
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef) or definition.name != function.__name__:
@@ -203,7 +236,7 @@ def _is_same_code(one: types.CodeType, other: types.CodeType) -> bool:
 
 def _cannot_raise(value: ast.expr) -> bool:
     """A constant or a column; a local of the user's may be unbound."""
-    return isinstance(value, ast.Constant) or (isinstance(value, ast.Name) and value.id.startswith(_PREFIX))
+    return isinstance(value, ast.Constant) or (isinstance(value, ast.Name) and value.id.startswith(PREFIX))
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -241,7 +274,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def _column(self, at: int) -> ast.Name:
         self.reads.add(at)
-        return ast.Name(f"{_PREFIX}c{at}", ast.Load())
+        return ast.Name(f"{PREFIX}c{at}", ast.Load())
 
     # -- what leaves ----------------------------------------------------------------------------------------
 
@@ -255,14 +288,14 @@ class _Rewriter(ast.NodeTransformer):
             if self._guarded:
                 raise _CannotInlineError("what it yields may not fit, which its own try must not see")
             whole = self.visit(node.value.value)
-            names = [f"{_PREFIX}v{at}" for at in range(self.outputs)]
-            unpacked = ast.Call(ast.Name(f"{_PREFIX}unpack", ast.Load()), [whole], [])
+            names = [f"{PREFIX}v{at}" for at in range(self.outputs)]
+            unpacked = ast.Call(ast.Name(f"{PREFIX}unpack", ast.Load()), [whole], [])
             target = ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())
             statements: list[ast.stmt] = [ast.Assign([target], unpacked)]
             values = [ast.Name(name, ast.Load()) for name in names]
         else:
             # All values first, as the yield would have it: one that raises must leave no half tuple behind.
-            names = [f"{_PREFIX}v{at}" for at in range(self.outputs)]
+            names = [f"{PREFIX}v{at}" for at in range(self.outputs)]
             simple = all(_cannot_raise(value) for value in values)
             statements = []
             if not simple:
@@ -270,8 +303,8 @@ class _Rewriter(ast.NodeTransformer):
                 statements = [ast.Assign([target], ast.Tuple(values, ast.Load()))]
                 values = [ast.Name(name, ast.Load()) for name in names]
         for at, value in enumerate(values):
-            statements.append(self._append(f"{_PREFIX}o{at}", value))
-        statements.append(self._append(f"{_PREFIX}place", ast.Name(f"{_PREFIX}position", ast.Load())))
+            statements.append(self._append(f"{PREFIX}o{at}", value))
+        statements.append(self._append(f"{PREFIX}place", ast.Name(f"{PREFIX}position", ast.Load())))
         return [ast.copy_location(statement, node) for statement in statements]
 
     def _append(self, name: str, value: ast.expr) -> ast.stmt:

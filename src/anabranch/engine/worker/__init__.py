@@ -19,6 +19,7 @@ key_slots.py       keys of a batch as dense numbers, and folds over them: what r
                    such operators of all keys at once with; latest_columns.py   running aggregates of updates
 timed_columns.py   what windows and sessions have in common there: fold_columns.py   their aggregations,
                    timeline.py, waiting_columns.py   how far time comes, since when keys wait, which joins ask too
+slot_columns.py    users' methods over columns and slots, slot_sums.py   those that only add up
 enrich_columns.py  tables asked for whole batches
 elastic_steps.py   what an elastic operator does with a batch; unordered_step.py   the same where nobody minds order
 accumulating_step.py   what elastic accumulators do with a batch

@@ -29,6 +29,7 @@ from anabranch.engine.worker.guarded_steps import as_written, guarded_step, only
 from anabranch.engine.worker.latest_columns import latest_step
 from anabranch.engine.worker.running_columns import running_step
 from anabranch.engine.worker.seen_columns import seen_step
+from anabranch.engine.worker.slot_columns import slot_step
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.engine.worker.top_columns import top_step
 from anabranch.errors import AnabranchError
@@ -166,7 +167,8 @@ class BatchSteps:
                 if watch is None:
                     step = self._arguments_step(function, node, step, _instances(table, places), keep)
                 return step
-            return self._inlined_step(rewritten, _instances(table, places), timed)
+            step = self._inlined_step(rewritten, _instances(table, places), timed)
+            return slot_step(node, table, self, step, watch) if "slots" in self._columns else step
         if isinstance(logic, (Route, Punctuate)):
             return self._choosing_step(logic)
         if isinstance(logic, Port):
@@ -260,19 +262,31 @@ class BatchSteps:
             except AnabranchError:
                 raise
             except Exception as problem:
-                fitting(node, columns, positions, batch)  # what does not fit came before what raises
-                raise operator_failed(node, self._row_at(batch, problem), problem, self._epoch) from problem
-            return of_values(schema, positions, fitting(node, columns, positions, batch))
-
-        def fitting(
-            node: Node, columns: list[Sequence[Any]], positions: list[int], batch: Batch
-        ) -> list[Sequence[Any]]:
-            try:
-                return node.schema.exact(columns)
-            except MisfitError as problem:
-                raise operator_failed(node, batch.row_at(positions[problem.at]), problem, self._epoch) from None
+                self.fitting(node, columns, positions, batch)  # what does not fit came before what raises
+                raise self.failed(node, batch, problem) from problem
+            return of_values(schema, positions, self.fitting(node, columns, positions, batch))
 
         return step
+
+    def fitting(
+        self, node: Node, columns: Sequence[Sequence[Any]], positions: Sequence[int], batch: Batch
+    ) -> list[Sequence[Any]]:
+        """Output columns as exact values of the schema."""
+        try:
+            return node.schema.exact(columns)
+        except MisfitError as problem:
+            raise operator_failed(node, batch.row_at(positions[problem.at]), problem, self._epoch) from None
+
+    def fitting_column(self, node: Node, place: int, column: Sequence[Any], batch: Batch) -> Sequence[Any]:
+        """The same for one of them, which has a value for each tuple, as far as tuples were taken."""
+        try:
+            return node.schema.exact_column(place, column)
+        except MisfitError as problem:
+            raise operator_failed(node, batch.row_at(batch.positions[problem.at]), problem, self._epoch) from None
+
+    def failed(self, node: Node, batch: Batch, problem: BaseException) -> AnabranchError:
+        """The error for what rewritten user code raised."""
+        return operator_failed(node, self._row_at(batch, problem), problem, self._epoch)
 
     def _row_at(self, batch: Batch, problem: BaseException) -> Any:
         """The tuple that was in hand when rewritten user code raised."""

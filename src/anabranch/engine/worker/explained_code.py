@@ -20,6 +20,7 @@ from anabranch.compiler.rewriting.column_arguments import ColumnArguments, with_
 from anabranch.compiler.rewriting.conditions import condition_of, reads_of
 from anabranch.compiler.rewriting.inline import Inlined, inlined
 from anabranch.compiler.rewriting.over_columns import Read
+from anabranch.compiler.rewriting.slot_folds import fold_of
 from anabranch.engine.worker.batch import Batch
 from anabranch.engine.worker.batches import Keeper
 from anabranch.engine.worker.clock_columns import clock_columns
@@ -30,6 +31,7 @@ from anabranch.engine.worker.latest_columns import latest_step
 from anabranch.engine.worker.needed_columns import needed_of, sent_on
 from anabranch.engine.worker.running_columns import running_step
 from anabranch.engine.worker.seen_columns import seen_step
+from anabranch.engine.worker.slot_columns import slot_code
 from anabranch.engine.worker.timed_calls import AT_ONCE, column_arguments
 from anabranch.engine.worker.top_columns import top_step
 from anabranch.operators.batch_functions import BatchFunction
@@ -245,6 +247,14 @@ def _keyed(step: Step, logic: Keyed, columns: Collection[str]) -> tuple[str, tup
                 return f"{_AT_ONCE} ({name})", ()
         if hasattr(type(logic.prototype), "watched"):
             return _ONE_BY_ONE, ()
+    slots = slot_code(node) if {"methods", "slots"} <= set(columns) and Keeper(node.schema).tuples_last else None
+    if slots is not None:
+        reads = ", ".join(node.inputs[0].schema.names[at] for at in slots.reads) or "nothing"
+        loop = "one loop over columns" if slots.loop is not None else "a loop over columns: one call for each tuple"
+        one = "" if slots.passed is None else "; gives one tuple for each"
+        one += ", and adds up for all keys at once, where numbers allow it" if fold_of(slots) is not None else ""
+        fields = ", ".join(f"s{at} {field.name}" for at, field in enumerate(logic.fields))
+        return f"{loop} with {reads} and lists of its state by slot ({fields}){one}", (slots.source,)
     return _with_arguments(function, node, columns, is_inlined=True)
 
 

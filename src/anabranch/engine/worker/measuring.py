@@ -75,7 +75,7 @@ class Measuring:
         if self._whole:
             size = {key: self._bytes_of(self._keys[key]) for key, _, _ in self._times.reported()}
         table = self._tables.get(self._entry.name)
-        live = [] if table is None else [table.live, *(block.keys for block in table.blocks)]
+        live: list[Any] = [] if table is None else [table.live, table.slots, *(block.keys for block in table.blocks)]
         told = {self._keys[key] for key in size}
         touched = islice(chain.from_iterable(live), _SAMPLED + len(told))
         others = [key for key in touched if key not in told][:_SAMPLED]
@@ -88,6 +88,7 @@ class Measuring:
             instance = table.live.get(key)
             if instance is not None:
                 found += sum(map(approximate_bytes, table.instances.values(instance)))
+            found += sum(map(approximate_bytes, table.slots.of(key) or ()))
             found += sum(block.bytes_of(key) for block in table.blocks)
         return found
 

@@ -97,8 +97,8 @@ class StageWatch:
             if table is None:
                 continue
             names = belongings.changing()
-            for key, instance in table.live.items():
-                for name, value in zip(table.instances.names, table.instances.values(instance), strict=True):
+            for key, values in table.states():
+                for name, value in zip(table.instances.names, values, strict=True):
                     shared = belongings.held_by(value, names)
                     if shared is not None:
                         raise ProgramError(
