@@ -477,12 +477,11 @@ OPTIONS: tuple[Option, ...] = (
         "columns",
         OptionKind(f"on, off, or some of {', '.join(OVER_COLUMNS)}, with commas between", _over_columns),
         "on",
-        "What runs over whole columns, with the same output: `needed` reads, takes of Spark, and sends only columns "
-        "that are used; `calls` calls functions that only compute once for equal values; `methods` gives your methods, "
-        "and functions of flat_map, the columns they read; `slots` keeps plain state in lists, not objects; `running`, "
+        "What runs over columns, with the same output: `needed` reads, takes of Spark, and sends only columns that are "
+        "used; `calls` calls functions that only compute once for equal values; `methods` gives your methods, and "
+        "functions of flat_map, the columns they read; `slots` keeps plain state in lists, not objects; `running`, "
         "`windows`, `sessions`, `joins` and `top` (and deduplicate) compute all keys of a batch at once; `filters` "
-        "asks conditions that only compare of whole columns, which are read before others; `enrich` looks up whole "
-        "batches.",
+        "asks conditions that only compare of whole columns, read before others; `enrich` looks up whole batches.",
     ),
 )
 
