@@ -218,6 +218,11 @@ class ChannelPlacement:
         found = next((each for each in self._placing.executors if each.identity == identity), None)
         return None if found is None else location_of(found)
 
+    @property
+    def has_single_slots(self) -> bool:
+        """Whether some executor can run one task at a time only."""
+        return any(each.slots <= 1 for each in self._placing.executors)
+
     # -- who ran what ---------------------------------------------------------------------------------------
 
     def _identity(self, place: str) -> str:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -20,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.engine.job import Job
 from anabranch.engine.worker.compact_task import CompactTask
+from anabranch.engine.worker.compacting_process import COMPACTING, Standing
 from anabranch.engine.worker.exchange import ROW_COLUMNS, batches_of, table_of
 from anabranch.engine.worker.file_pieces import FilePiece
 from anabranch.engine.worker.splitters import SplitTask, fed_back_batches
@@ -39,6 +43,8 @@ from anabranch.state.records import SegmentRecord
 # well for programs that are functions of their input, and mix two runs of those that are not.
 _NO_ROLLBACK = "cannot rollback the ResultStage"
 _JOBS_MAX = 4  # as spark.task.maxFailures
+# How often tasks ask how compactions stand; and how often in a row nobody may know of one until it is given up.
+_ASKED_EVERY_S, _STRANGE_MAX = 1.0, 60
 # Has Spark plan nothing for a stream without rows (`OrderedSources.unread`). It is off by default because a state below
 # the filter would be passed over; there is none below ours. Where Spark does not know it, it plans as ever.
 EMPTY_PLANS = "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"
@@ -143,8 +149,21 @@ def _split_files(
     return batches_of(task.rows_of_files(read[number], number))
 
 
+def _begun(task: CompactTask, asked: tuple[str, Compaction]) -> None:
+    """The task that has a compaction begun."""
+    COMPACTING.begin(asked[0], task, asked[1])
+
+
+def _standing(name: str) -> tuple[str, Standing]:
+    """The task that asks how one stands."""
+    return name, COMPACTING.standing(name)
+
+
 class SparkCompactions:
-    """Compactions of segments as a Spark job of its own, beside the epochs, where the channels' state is."""
+    """Compactions of segments beside the epochs, where the channels' state is, as a Spark job of their own.
+
+    On executors of one slot, which that would take from the epochs, as processes, which jobs of a moment begin and ask.
+    """
 
     def __init__(self, spark: SparkSession, placement: ChannelPlacement | None = None) -> None:
         self._context = spark.sparkContext
@@ -158,14 +177,38 @@ class SparkCompactions:
             places = [self._location(each) for each in wanted]
             if None in places:
                 return self._context.parallelize(wanted, min(len(wanted), at_once)).map(task).collect()
-            placed = [(place, pickle.dumps(each)) for place, each in zip(places, wanted, strict=True) if place]
+            placed = [(place, each) for place, each in zip(places, wanted, strict=True) if place]
+            # Where there are other slots, epochs have those.
+            aside = self._placement is not None and self._placement.has_single_slots
             found: list[SegmentRecord] = []
             for first in range(0, len(placed), at_once):
-                job = located(self._context, placed[first : first + at_once], CPickleSerializer())
-                found += job.map(task).collect()
+                some = placed[first : first + at_once]
+                found += self._made_aside(task, some) if aside else self._asked(task, some)
             return found
 
         return self._thread.submit(run)
+
+    def _made_aside(self, task: CompactTask, placed: Sequence[tuple[str, Compaction]]) -> list[SegmentRecord]:
+        """Have compactions made by processes at their places; what was made."""
+        waiting = {uuid.uuid4().hex: each for each in placed}
+        self._asked(partial(_begun, task), [(place, (name, wanted)) for name, (place, wanted) in waiting.items()])
+        strange = dict.fromkeys(waiting, 0)
+        found = []
+        while waiting:
+            time.sleep(_ASKED_EVERY_S)
+            for name, standing in self._asked(_standing, [(place, name) for name, (place, _) in waiting.items()]):
+                # Who does not know of it is another one, because the place was busy, or another worker of the place.
+                strange[name] = 0 if standing.is_known else strange[name] + 1
+                if standing.record is not None:
+                    found.append(standing.record)
+                if standing.is_done or strange[name] > _STRANGE_MAX:
+                    del waiting[name]
+        return found
+
+    def _asked(self, ask: Callable[[Any], Any], items: Sequence[tuple[str, Any]]) -> list[Any]:
+        """What tasks at these places say."""
+        packed = [(place, pickle.dumps(item)) for place, item in items]
+        return list(located(self._context, packed, CPickleSerializer()).map(ask).collect())
 
     def _location(self, wanted: Compaction) -> str | None:
         operator, channel, _ = wanted
