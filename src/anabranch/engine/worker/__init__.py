@@ -7,7 +7,7 @@ exchange.py        what crosses between tasks: packets, headers, results, report
 packet_files.py    how it crosses on one machine
 packets.py, trails.py   columns with the numbers that keep order
 tasks.py           the channels of a depth; follow_task.py   copies of what they write, on other hosts;
-                   compact_task.py   segments that become one
+                   compact_task.py, compacting_process.py   segments that become one
 late_files.py      files of which conditions are asked first, and the other columns read later, if at all
 batch.py           tuples as rows or columns, whichever is asked for; late_columns.py   columns that are not read yet
 condition_columns.py   conditions of filters, asked of whole columns
