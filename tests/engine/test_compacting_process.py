@@ -5,12 +5,14 @@ import subprocess
 import sys
 import time
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 from anabranch.api.session import from_epochs
 from anabranch.engine.driver import committer
 from anabranch.engine.pool.process_worker import send
 from anabranch.engine.worker.compacting_process import Compacting, Standing, made_aside
 from anabranch.state import store
+from anabranch.state.records import SegmentRecord
 from anabranch.testing import ParallelRun
 from tests.programs import COLUMNS, build, exact
 
@@ -50,6 +52,28 @@ class Failing:
 
     def __call__(self, wanted):
         raise ValueError("the disk is full")
+
+
+class Printing:
+    """A task that prints, and is a class that only this function knows."""
+
+    def __reduce__(self):
+        class Here:
+            def __call__(self, wanted):
+                print("printed while loading")
+                return SimpleNamespace(to_fields=lambda: RECORD.to_fields())
+
+        return Here, ()
+
+
+RECORD = SegmentRecord(
+    name="a/1.segment", operator="a", channel=0, generation=0, route=("k",), first=0, last=1, rows=2, bytes=3,
+    checksum=4,
+)  # fmt: skip
+
+
+def test_what_is_printed_is_no_part_of_the_answer_and_classes_travel():
+    assert made_aside(Printing(), ("a", 0, [])) == RECORD
 
 
 def test_a_process_ends_with_whoever_asked():

@@ -12,6 +12,7 @@ is named nowhere, and the driver begins another compaction some time.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import pickle
 import subprocess
@@ -20,11 +21,14 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
+import cloudpickle
+
 from anabranch.engine.pool.process_worker import receive, send
 from anabranch.engine.worker.compact_task import CompactTask
 from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
 
+_log = logging.getLogger("anabranch")
 _NICENESS = 19
 _MODULE = "anabranch.engine.worker.compacting_process"
 
@@ -67,6 +71,8 @@ class Compacting:
         record = None
         try:
             record = made_aside(task, wanted)
+        except Exception as problem:  # none is ever needed
+            _log.warning("a compaction of %s was not made: %s", wanted[0], problem)
         finally:
             with self._lock:
                 self._known[name] = Standing(True, True, record)
@@ -83,7 +89,7 @@ def made_aside(task: CompactTask, wanted: Compaction) -> SegmentRecord | None:
     ) as process:
         assert process.stdin is not None and process.stdout is not None
         try:
-            send(process.stdin, pickle.dumps((task, wanted)))
+            send(process.stdin, cloudpickle.dumps((task, wanted)))  # state may have values of classes of the driver's
             found: dict[str, Any] = pickle.loads(receive(process.stdout))
             return SegmentRecord.of_fields(found)
         except (OSError, EOFError):
@@ -98,9 +104,12 @@ def main() -> None:
     """Make one compaction: asked on the standard input, answered on the standard output."""
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)
+    # What modules of the user's print when they are loaded goes to the messages, and is no part of the answer.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
     task, wanted = pickle.loads(receive(sys.stdin.buffer))
     threading.Thread(target=_end_with_the_other, daemon=True).start()
-    send(sys.stdout.buffer, pickle.dumps(task(wanted).to_fields()))
+    send(answers, pickle.dumps(task(wanted).to_fields()))
 
 
 def _end_with_the_other() -> None:
