@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.api.session import from_epochs
 from anabranch.control.channel_places import StandbySettings
+from anabranch.engine.driver.balancing import BalancingSettings
 from anabranch.engine.query_options import QueryOptions
 from anabranch.engine.worker.follow_task import FollowTask
 from anabranch.errors import ProgramError
@@ -123,6 +124,42 @@ def test_a_host_that_followed_takes_over_and_fetches_nothing(object_store, tmp_p
     )
     again.run_epochs()
     assert exact(again.output) == exact(stream.run_sequential())
+
+
+@pytest.mark.parametrize("bundles", [0, 8])
+def test_what_was_wanted_before_the_owners_changed_is_followed_as_far_as_it_is_there(object_store, tmp_path, bundles):
+    """There are fewer channels now, and bundles are elsewhere."""
+    epochs = [[(n * k % 13, "ab"[k % 2], float(n + k)) for k in range(30)] for n in range(6)]
+    stream = build(from_epochs(epochs, COLUMNS), ["running"])
+    name = f"fewer-{bundles}"
+    more = {"files": object_store.files(name), "cache": CacheSettings(str(tmp_path / "old"))}
+    run = ParallelRun(stream, name, channels=3, shared=False, balancing=BalancingSettings(bundles=bundles), **more)
+    run.run_epochs(last=2)
+    (region,) = run.runner.functions
+    before = run.runner.functions[region]
+    wanted = [(region, channel, None) for channel in range(3)]
+    if bundles:
+        wanted = [(region, int(channel), at) for at, channel in enumerate(before.bundle_channels)]
+    run = ParallelRun(
+        stream,
+        name,
+        channels=1,
+        shared=False,
+        written=run._written,
+        balancing=BalancingSettings(bundles=bundles),
+        **more,
+    )
+    run.run_epochs(3, 4)
+    version = run.runner._committer.version(5, 0, run.runner._owners)
+    other = dataclasses.replace(version, cache=CacheSettings(str(tmp_path / "new")))
+    task, following = FollowTask(other, {region: list(version.segments)}, 1 << 20), Following(lambda seconds: None)
+    missing = task(wanted, following)
+    assert sorted(missing) == [(region, at) for at in range(bundles or 1)]
+    following.wait(30)
+    assert set(task(wanted, following).values()) == {0}
+    state = other(0)
+    assert [state._read(record, []) for operator in other.segments for record in state.visible(operator)]
+    assert state.fetched_bytes == 0
 
 
 def test_options_of_standbys_go_together():

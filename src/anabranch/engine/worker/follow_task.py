@@ -43,16 +43,26 @@ class FollowTask:
         missing: dict[Bundle, int] = {}
         wanted: dict[str, Copy] = {}
         for region, number, bundle in bundles:
-            task = self.state(number)
-            absent = {
-                each.kept: each
-                for operator in self.operators.get(region, ())
-                for record in task.visible(operator)
-                if not record.transient
-                for each in Copy.of(record, task.needed(record, None if bundle is None else {bundle}))
-                if not cache.has(each.kept)
-            }
-            missing[region, number if bundle is None else bundle] = sum(each.bytes for each in absent.values())
-            wanted |= absent
+            absent: dict[str, Copy] = {}
+            for operator in self.operators.get(region, ()):
+                channel = self._channel(operator, number, bundle)
+                if channel is None:
+                    break  # it was wanted for what there was before the owners changed
+                task = self.state(channel)
+                for record in task.visible(operator):
+                    if not record.transient:
+                        slices = task.needed(record, None if bundle is None else {bundle})
+                        copies = Copy.of(record, slices)
+                        absent |= {each.kept: each for each in copies if not cache.has(each.kept)}
+            else:
+                missing[region, number if bundle is None else bundle] = sum(each.bytes for each in absent.values())
+                wanted |= absent
         following.order(Order(cache, store, list(wanted.values()), self.bytes_per_s))
         return missing
+
+    def _channel(self, operator: str, number: int, bundle: int | None) -> int | None:
+        """Who has a bundle by now, or the channel itself; None: there is no such one any more."""
+        function = self.state.owners[operator].function
+        if bundle is not None:
+            return int(function.bundle_channels[bundle]) if bundle < function.bundles else None
+        return number if number < function.channels else None
