@@ -7,6 +7,7 @@ are not bound, takes the next of nothing. That is the point: a rewritten method 
 from __future__ import annotations
 
 import random
+import re
 
 FLOATS = ("0.0", "-0.0", "1.5", "-2.25", "1e300", "float('inf')", "float('nan')")
 INTEGERS = ("0", "1", "-1", "3", "7", "2**62", "-(2**63)")
@@ -243,9 +244,11 @@ class Body:
         )
 
 
-def source_of(seed: int, name: str) -> str:
-    """The source of an operator with a random body."""
+def source_of(seed: int, name: str, returns: bool = False) -> str:
+    """The source of an operator with a random body; if it is to, it returns what it would yield, and ends there."""
     body = Body(seed).text()
+    body = body.replace("yield [", "return [[").replace("yield ", "return ") if returns else body
+    body = re.sub(r"return \[\[(.*)\]$", r"return [(\1)]", body, flags=re.MULTILINE)
     return (
         f"class {name}(ab.Operator):\n"
         "    a: int = ab.state(default=0)\n"

@@ -24,11 +24,11 @@ BODIES = int(os.environ.get("ANABRANCH_BODIES", "500"))
 GROUP = 50
 
 
-def module_of(directory, first, count):
+def module_of(directory, first, count, returns=False):
     """A module with that many operators, in a file, because the rewriting reads it."""
-    path = directory / f"bodies_{first}.py"
+    path = directory / f"bodies_{first}{returns}.py"
     head = "from contextlib import suppress\n\nimport anabranch as ab\n\n\n"
-    path.write_text(head + "".join(source_of(seed, f"Body{seed}") for seed in range(first, first + count)))
+    path.write_text(head + "".join(source_of(seed, f"Body{seed}", returns) for seed in range(first, first + count)))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -43,9 +43,9 @@ def outcome(run):
         return re.sub(r", epoch \d+", "", str(error))
 
 
-def compare(directory, first, count):
+def compare(directory, first, count, returns=False):
     """Run that many methods, rewritten and as they are: a difference is an AssertionError with the source."""
-    module = module_of(directory, first, count)
+    module = module_of(directory, first, count, returns)
     for seed in range(first, first + count):
         operator = getattr(module, f"Body{seed}")
         stream = ab.from_rows(ROWS, COLUMNS, rows_per_epoch=10).process(operator(), by="k", schema=OUTPUT)
@@ -59,7 +59,7 @@ def compare(directory, first, count):
             run.run_epochs()
             return run.output
 
-        assert outcome(parallel) == expected, source_of(seed, f"Body{seed}")
+        assert outcome(parallel) == expected, source_of(seed, f"Body{seed}", returns)
 
 
 # A method that fails leaves its generator behind; what a `finally` of it raises when it is collected is nobody's error.
@@ -67,6 +67,11 @@ def compare(directory, first, count):
 @pytest.mark.parametrize("first", range(0, BODIES, GROUP))
 def test_a_rewritten_method_does_what_the_method_does(first, tmp_path):
     compare(tmp_path, first, GROUP)
+
+
+@pytest.mark.parametrize("first", range(0, BODIES // 4, GROUP))
+def test_a_method_that_returns_does_so_too(first, tmp_path):
+    compare(tmp_path, first, GROUP, returns=True)
 
 
 def test_many_of_the_random_methods_are_rewritten(tmp_path):
@@ -84,3 +89,7 @@ def test_many_of_the_random_methods_become_loops_over_slots(tmp_path):
     assert sum(code is not None for code in codes) > GROUP
     assert sum(code is not None and code.loop is not None for code in codes) > GROUP // 3
     assert sum(code is not None and code.passed is not None for code in codes) > GROUP // 8
+    module = module_of(tmp_path, 0, 2 * GROUP, returns=True)
+    bodies = [getattr(module, f"Body{seed}")() for seed in range(2 * GROUP)]
+    codes = [slot_code(rows.process(each, by="k", schema=OUTPUT)._node) for each in bodies]
+    assert sum(code is not None for code in codes) > GROUP // 4

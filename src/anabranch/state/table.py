@@ -64,7 +64,8 @@ class Table(StoredState):
         self.slots = SlotLists(len(self.instances.names))  # … or has a slot
         self._stored: set[Any] = set()  # keys of blocks that segments have
         self._loaded: dict[Any, tuple[Any, ...]] = {}
-        self._needs_instances = self._must_be_instances()
+        self.needs_instances = self._must_be_instances()
+        """Whether no key may have a slot."""
         self._loaded_bytes: dict[Any, bytes] = {}  # of what can change in place, where it matters whether it did
 
     def load(self, touched: Iterable[Any]) -> dict[Any, Any]:
@@ -97,6 +98,8 @@ class Table(StoredState):
         """
         if self._ttl_ms is not None or not all(segment.is_of(self._version) for segment in self.segments):
             return None
+        if len(self.slots):
+            self._without_slots(list(keys))
         parts: dict[str, list[pa.Array]] = {name: [] for name in forms}
         at = np.full(len(keys), -1, dtype=np.int64)
         is_live = np.fromiter(map(self.live.__contains__, keys), bool, len(keys)) if self.live else at >= 0
@@ -178,7 +181,7 @@ class Table(StoredState):
 
     def slots_of(self, keys: Sequence[Any]) -> np.ndarray | None:
         """The slots of keys, each named once; they are instances no more. None if their state must be in instances."""
-        if self._needs_instances or self.blocks:
+        if self.needs_instances or self.blocks:
             return None
         slots = self.slots.places(keys)
         new = np.flatnonzero(slots < 0)
@@ -186,13 +189,13 @@ class Table(StoredState):
             with _no_collections():
                 added = self._given_slots([keys[at] for at in new.tolist()])
             if added is None:
-                self._needs_instances = True  # for the rest of the epoch: to and fro would cost more than it saves
+                self.needs_instances = True  # for the rest of the epoch: to and fro would cost more than it saves
                 return None
             slots[new] = added
         return slots
 
     def _must_be_instances(self) -> bool:
-        """Whether no key may have a slot: time or punctuations reach keys, fields are made anew, or are of before."""
+        """Whether time or punctuations reach keys, fields are made anew, or state is of an earlier version or ends."""
         logic = self.instances.logic
         made = any(field.factory is not None for field in logic.fields)
         is_met_between = self._is_timed or bool(logic.waiting) or logic.broadcast is not None

@@ -6,6 +6,7 @@ computed_key.py    keys that are computed become columns
 whole_object.py    operators in one channel, taken over whole
 doors.py           code that reaches what is not the operator's own
 inline.py          methods of keyed operators over columns
+returned_tuples.py methods that return tuples as such that yield them
 state_slots.py     … and over lists of their state, without instances; slot_folds.py   those that only add up
 over_columns.py    functions of a tuple over the columns they read
 equal_calls.py     functions that only compute, so that equal values need one call

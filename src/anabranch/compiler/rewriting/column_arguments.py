@@ -18,12 +18,13 @@ import copy
 import functools
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from anabranch.compiler.rewriting.equal_calls import OWN_PREFIX
 from anabranch.compiler.rewriting.inline import has_private_names, names_bound, shown
+from anabranch.compiler.rewriting.state_slots import StateNames, on_slots
 from anabranch.compiler.rewriting.tuple_reads import FunctionCode, place_of, tuple_reads
 from anabranch.program.source_code import tree_of
 
@@ -46,17 +47,27 @@ class ColumnArguments:
     source: str
 
 
-def with_column_arguments(function: Any, inputs: Sequence[str]) -> ColumnArguments | None:
-    """A method ``(self, t)``, or a function ``(t)``, rewritten; None if it must be called as it is."""
+def with_column_arguments(
+    function: Any,
+    inputs: Sequence[str],
+    state: StateNames | None = None,
+    given: Mapping[str, Any] | None = None,
+) -> ColumnArguments | None:
+    """A method ``(self, t)``, or a function ``(t)``, rewritten; None if it must be called as it is.
+
+    With the names of its `state` it takes the slot of its key in place of ``self``, and `given` are what it then reads
+    under names of ours: see `state_slots`.
+    """
     reads = tuple_reads(function, inputs)
     if reads is None or inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return None
-    found = _rewritten(FunctionCode(function), tuple(inputs), tuple(sorted(reads)))
+    found = _rewritten(FunctionCode(function), tuple(inputs), tuple(sorted(reads)), state)
     if found is None:
         return None
     code, source = found
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    closure = tuple(cells[name] for name in code.co_freevars)
+    cells |= {OWN_PREFIX + name: types.CellType(value) for name, value in (given or {}).items()}
+    closure = tuple(cells[name] if name in cells else types.CellType() for name in code.co_freevars)
     made = types.FunctionType(code, function.__globals__, function.__name__, None, closure)
     return ColumnArguments(made, tuple(sorted(reads)), source)
 
@@ -64,7 +75,7 @@ def with_column_arguments(function: Any, inputs: Sequence[str]) -> ColumnArgumen
 # A task is made for every channel of every epoch, and its methods are the same each time.
 @functools.lru_cache(maxsize=256)
 def _rewritten(
-    function: FunctionCode, inputs: tuple[str, ...], reads: tuple[int, ...]
+    function: FunctionCode, inputs: tuple[str, ...], reads: tuple[int, ...], state: StateNames | None
 ) -> tuple[types.CodeType, str] | None:
     tree = tree_of(function.function)
     if not isinstance(tree, (ast.FunctionDef, ast.Lambda)) or has_private_names(tree):
@@ -81,12 +92,20 @@ def _rewritten(
     body = [ast.Return(tree.body)] if isinstance(tree, ast.Lambda) else tree.body
     arguments = _Arguments(row, inputs)
     original = function.function.__code__
+    body = [arguments.visit(each) for each in body]
+    around = list(original.co_freevars)
+    if state is not None:
+        slotted = on_slots(body, before[0], state) if len(before) == 1 else None
+        if slotted is None:
+            return None
+        body, before = slotted, [f"{OWN_PREFIX}slot"]
+        around += [OWN_PREFIX + name for name in state.given]
     module = ast.parse(
-        f"def around({', '.join(original.co_freevars)}):\n"
+        f"def around({', '.join(around)}):\n"
         f"    def inner({', '.join([*before, *(f'{OWN_PREFIX}c{at}' for at in reads)])}): pass\n"
     )
     inner = module.body[0].body[0]  # type: ignore[attr-defined]
-    inner.body = [arguments.visit(each) for each in body]
+    inner.body = body
     ast.copy_location(inner, tree)
     ast.fix_missing_locations(module)
     code: Any = compile(module, original.co_filename, "exec", dont_inherit=True)

@@ -24,7 +24,9 @@ import textwrap
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
+
+from anabranch.compiler.rewriting.returned_tuples import yielding
 
 PREFIX = "_anabranch_"
 
@@ -56,17 +58,20 @@ class Inlined:
 
 def inlined(function: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]) -> Inlined | None:
     """The rewritten method ``(self, t)``, or function ``(t)``, or None if it must be called as it is."""
-    if not isinstance(function, types.FunctionType) or not inspect.isgeneratorfunction(function):
-        return None
-    if function.__closure__ or hasattr(function, "__wrapped__") or function.__defaults__ or function.__kwdefaults__:
-        return None
-    if function.__name__ != function.__code__.co_name:
+    if not _is_plain(function) or not inspect.isgeneratorfunction(function):
         return None
     found = _rewritten(_Code(function.__code__, function.__code__.co_filename, function), tuple(inputs), tuple(outputs))
     if found is None:
         return None
     code, reads, source = found
     return Inlined(types.FunctionType(code, function.__globals__, argdefs=(StopIteration, RuntimeError)), reads, source)
+
+
+def _is_plain(function: Any) -> TypeGuard[types.FunctionType]:
+    """Whether a function is what its source says, and has no more than its parameters and globals."""
+    if not isinstance(function, types.FunctionType) or function.__closure__ or hasattr(function, "__wrapped__"):
+        return False
+    return not function.__defaults__ and not function.__kwdefaults__ and function.__name__ == function.__code__.co_name
 
 
 @dataclass(frozen=True)
@@ -111,10 +116,13 @@ class Body:
 
 
 def body_over_columns(function: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Body | None:
-    """What `inlined` compiles; None if it compiles nothing."""
-    if inlined(function, inputs, outputs) is None:
+    """What `inlined` compiles, and the same of a method that returns tuples; None if it cannot be told."""
+    if not _is_plain(function) or function.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return None
-    return _body(function, inputs, outputs)
+    try:
+        return _body(function, inputs, outputs)
+    except _CannotInlineError:
+        return None
 
 
 def _body(function: types.FunctionType, inputs: Sequence[str], outputs: Sequence[str]) -> Body:
@@ -132,8 +140,17 @@ def _body(function: types.FunctionType, inputs: Sequence[str], outputs: Sequence
         if any(name in names or name.startswith(PREFIX) for name in names_bound(node)):
             raise _CannotInlineError("it binds the name of the tuple, of self, or one of ours anew")
     rewriter = _Rewriter("".join(names[:-1]), names[-1], list(inputs), list(outputs))
-    body = _without_stop(rewriter.body(definition.body))
+    if inspect.isgeneratorfunction(function):
+        body = _without_stop(rewriter.body(definition.body), _STOPPED)
+    else:
+        yields = yielding(definition.body, names[-1])
+        if yields is None:
+            raise _CannotInlineError("it is not seen what it returns")
+        body = _without_stop(rewriter.body(yields), "raise")
     return Body(definition, names, body, tuple(sorted(rewriter.reads)))
+
+
+_STOPPED = f"raise {PREFIX}RuntimeError('generator raised StopIteration') from {PREFIX}stop"
 
 
 def _build(
@@ -185,13 +202,9 @@ def has_private_names(tree: ast.AST) -> bool:
     return False
 
 
-def _without_stop(body: list[ast.stmt]) -> list[ast.stmt]:
+def _without_stop(body: list[ast.stmt], then: str) -> list[ast.stmt]:
     """The body with what Python does to a StopIteration that leaves a generator: it must not end the loop around."""
-    guard = ast.parse(
-        "try: pass\n"
-        f"except {PREFIX}StopIteration as {PREFIX}stop:\n"
-        f"    raise {PREFIX}RuntimeError('generator raised StopIteration') from {PREFIX}stop\n"
-    ).body[0]
+    guard = ast.parse(f"try: pass\nexcept {PREFIX}StopIteration as {PREFIX}stop:\n    {then}\n").body[0]
     assert isinstance(guard, ast.Try)
     guard.body = body
     return [guard]

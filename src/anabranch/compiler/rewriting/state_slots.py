@@ -63,19 +63,34 @@ class SlotCode:
     tree: ast.FunctionDef = field(compare=False)
 
 
-def with_slots(
-    function: Any, inputs: Sequence[str], outputs: Sequence[str], fields: Sequence[str], configuration: Sequence[str]
-) -> SlotCode | None:
-    """A generator method ``(self, t)`` over slots; None if it needs an instance.
+@dataclass(frozen=True)
+class StateNames:
+    """What a method may use of `self`: attributes that are state, and such that are the same for all keys."""
 
-    `fields` are attributes that are state, `configuration` such that are the same for all keys.
-    """
+    fields: tuple[str, ...]
+    configuration: tuple[str, ...]
+
+    @property
+    def given(self) -> list[str]:
+        """The names under which the rewritten method finds them."""
+        return [*(f"s{at}" for at in range(len(self.fields))), "configuration"]
+
+
+def on_slots(body: Sequence[ast.stmt], instance: str, state: StateNames) -> list[ast.stmt] | None:
+    """Statements with lists by slot in place of the fields of an instance; None if they need that."""
+    slots = _Slots(instance, state)
+    try:
+        return [slots.visit(each) for each in body]
+    except _CannotSlotError:
+        return None
+
+
+def with_slots(function: Any, inputs: Sequence[str], outputs: Sequence[str], state: StateNames) -> SlotCode | None:
+    """A generator method ``(self, t)`` over slots; None if it needs an instance, or yields in ways not seen through."""
     if not isinstance(function, types.FunctionType):
         return None
-    found = _rewritten(
-        _Method(function.__code__, function.__code__.co_filename, function),
-        (tuple(inputs), tuple(outputs), tuple(fields), tuple(configuration)),
-    )
+    method = _Method(function.__code__, function.__code__.co_filename, function)
+    found = _rewritten(method, tuple(inputs), tuple(outputs), state)
     if found is None:
         return None
     make, loop, body, passed, source, tree = found
@@ -97,32 +112,25 @@ class _Method:
     function: types.FunctionType = field(compare=False)
 
 
-_Names = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-
-
 # A task is made for every channel of every epoch, and its methods are the same each time.
 @functools.lru_cache(maxsize=256)
-def _rewritten(method: _Method, names: _Names) -> Any:
-    inputs, outputs, fields, configuration = names
+def _rewritten(method: _Method, inputs: tuple[str, ...], outputs: tuple[str, ...], state: StateNames) -> Any:
     body = body_over_columns(method.function, inputs, outputs)
     if body is None or len(body.names) != 2:
         return None
-    try:
-        slots = _Slots(body.names[0], fields, configuration)
-        statements = [slots.visit(each) for each in body.statements]
-    except _CannotSlotError:
+    statements = on_slots(body.statements, body.names[0], state)
+    if statements is None:
         return None
     try:
-        return _compiled(method.function, body, statements, len(outputs), len(fields))
+        return _compiled(method.function, body, statements, len(outputs), state)
     except SystemError:  # as in `inline`
         return None
 
 
 def _compiled(
-    function: types.FunctionType, body: Body, statements: list[ast.stmt], outputs: int, fields: int
+    function: types.FunctionType, body: Body, statements: list[ast.stmt], outputs: int, state: StateNames
 ) -> tuple[Any, ...]:
-    given = [f"o{at}" for at in range(outputs)] + ["place", "unpack"]
-    given += [*(f"s{at}" for at in range(fields)), "configuration"]
+    given = [*(f"o{at}" for at in range(outputs)), "place", "unpack", *state.given]
     writer = _Writer(function, body, [PREFIX + name for name in given])
     looped = _looped(statements)
     make, tree = writer.maker(statements)
@@ -136,10 +144,10 @@ def _compiled(
 class _Slots(ast.NodeTransformer):
     """Replaces fields of the instance by their lists at the slot."""
 
-    def __init__(self, instance: str, fields: Sequence[str], configuration: Sequence[str]) -> None:
+    def __init__(self, instance: str, state: StateNames) -> None:
         self._instance = instance
-        self._fields = list(fields)
-        self._configuration = frozenset(configuration)
+        self._fields = state.fields
+        self._configuration = state.configuration
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         if not (isinstance(node.value, ast.Name) and node.value.id == self._instance):
@@ -155,6 +163,11 @@ class _Slots(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id == self._instance:
             raise _CannotSlotError("self is used as a whole")
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        if node.arg == self._instance:
+            raise _CannotSlotError("a function within has a parameter of that name")
         return node
 
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from anabranch.compiler.rewriting.column_arguments import with_column_arguments
+from anabranch.compiler.rewriting.column_arguments import ColumnArguments, with_column_arguments
 from anabranch.compiler.rewriting.inline import Inlined, inlined
 from anabranch.engine.worker.batch import Batch, of_values
 from anabranch.engine.worker.batch_function_steps import batch_function_step
@@ -29,7 +29,7 @@ from anabranch.engine.worker.guarded_steps import as_written, guarded_step, only
 from anabranch.engine.worker.latest_columns import latest_step
 from anabranch.engine.worker.running_columns import running_step
 from anabranch.engine.worker.seen_columns import seen_step
-from anabranch.engine.worker.slot_columns import slot_step
+from anabranch.engine.worker.slot_columns import SlotCalls, slot_call, slot_step
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.engine.worker.top_columns import top_step
 from anabranch.errors import AnabranchError
@@ -151,7 +151,9 @@ class BatchSteps:
                 first = repeat(emitting(watched or function), self._watched if watched is not None else 0)
                 step = self._guard(_run_keyed, emitting(function), first, places, table, keep)
                 if watched is None and watch is None:
-                    step = self._arguments_step(function, node, step, _instances(table, places), keep)
+                    step = self._arguments_step(function, node, step, _instances(table, places), keep, table)
+                    if {"slots", "methods"} <= set(self._columns):
+                        step = slot_step(node, table, self, step)
                 if "top" in self._columns:
                     step = top_step(node, table, step, watch)
                     step = seen_step(node, table, step, watch)
@@ -165,7 +167,7 @@ class BatchSteps:
             if rewritten is None:
                 step = self._guard(_run_keyed_generator, emitting(function), places, table, keep)
                 if watch is None:
-                    step = self._arguments_step(function, node, step, _instances(table, places), keep)
+                    step = self._arguments_step(function, node, step, _instances(table, places), keep, table)
                 return step
             step = self._inlined_step(rewritten, _instances(table, places), timed)
             return slot_step(node, table, self, step, watch) if "slots" in self._columns else step
@@ -208,37 +210,48 @@ class BatchSteps:
         return step
 
     def _arguments_step(
-        self, function: Any, node: Node, otherwise: Any, instances: _Instances | None, keep: Keeper
+        self, function: Any, node: Node, otherwise: Any, instances: _Instances | None, keep: Keeper, table: Any = None
     ) -> Any:
         """The step of a method, or without instances of a function, that reads single columns; or `otherwise`."""
         names = node.inputs[0].schema.names
         rewritten = with_column_arguments(function, names) if "methods" in self._columns else None
         if rewritten is None:
             return otherwise
-        called = rewritten.function
 
         def step(batch: Batch, node: Node) -> Batch:
-            positions: list[int] = []
-            outputs: list[Any] = []
-            lasts, taken = keep.tuples_last, 0
-            given: list[Iterable[Any]] = [] if instances is None else [instances(batch)]
-            given += [batch.values(at) for at in rewritten.reads]
-            calls = zip(*given, strict=True) if given else repeat((), len(batch))
-            try:
-                for position, arguments in zip(batch.positions, calls, strict=True):
-                    taken += 1
-                    result = called(*arguments)
-                    if result is not None:
-                        for output in emitted(result):
-                            outputs.append(output if lasts and isinstance(output, tuple) else keep(output))
-                            positions.append(position)
-            except AnabranchError:
-                raise
-            except Exception as problem:
-                raise operator_failed(node, batch.rows[taken - 1], problem, self._epoch) from problem
-            return self.checked(node, positions, outputs, batch)
+            first = None if instances is None else instances(batch)
+            return self._called_with(batch, node, rewritten, first, keep)
 
+        def over_slots(batch: Batch, node: Node, called: ColumnArguments, slots: Iterable[int]) -> Batch:
+            return self._called_with(batch, node, called, slots, keep)
+
+        if table is not None and "slots" in self._columns and slot_call(node) is not None:
+            return SlotCalls(node, table, over_slots, step)
         return step
+
+    def _called_with(
+        self, batch: Batch, node: Node, rewritten: ColumnArguments, first: Iterable[Any] | None, keep: Keeper
+    ) -> Batch:
+        """What a function gives that is called for each tuple with something of its key, and the columns it reads."""
+        positions: list[int] = []
+        outputs: list[Any] = []
+        called, lasts, taken = rewritten.function, keep.tuples_last, 0
+        given: list[Iterable[Any]] = [] if first is None else [first]
+        given += [batch.values(at) for at in rewritten.reads]
+        calls = zip(*given, strict=True) if given else repeat((), len(batch))
+        try:
+            for position, arguments in zip(batch.positions, calls, strict=True):
+                taken += 1
+                result = called(*arguments)
+                if result is not None:
+                    for output in emitted(result):
+                        outputs.append(output if lasts and isinstance(output, tuple) else keep(output))
+                        positions.append(position)
+        except AnabranchError:
+            raise
+        except Exception as problem:
+            raise operator_failed(node, batch.rows[taken - 1], problem, self._epoch) from problem
+        return self.checked(node, positions, outputs, batch)
 
     def _inlined_step(
         self,

@@ -31,7 +31,7 @@ from anabranch.engine.worker.latest_columns import latest_step
 from anabranch.engine.worker.needed_columns import needed_of, sent_on
 from anabranch.engine.worker.running_columns import running_step
 from anabranch.engine.worker.seen_columns import seen_step
-from anabranch.engine.worker.slot_columns import slot_code
+from anabranch.engine.worker.slot_columns import slot_call, slot_code
 from anabranch.engine.worker.timed_calls import AT_ONCE, column_arguments
 from anabranch.engine.worker.top_columns import top_step
 from anabranch.operators.batch_functions import BatchFunction
@@ -269,7 +269,9 @@ def _with_arguments(
         found = inlined(function, names, node.schema.names)
     how = "a loop over columns: one call for each tuple with"
     if found is None and "methods" in columns:
-        found = with_column_arguments(function, names)
+        found = slot_call(node) if state and is_inlined and "slots" in columns else None
+        state = state if found is None else "its key's slot in lists of its state, and "
+        found = found or with_column_arguments(function, names)
         how = "called for each tuple with"
     if found is not None:
         reads = ", ".join(names[at] for at in found.reads) or "nothing"

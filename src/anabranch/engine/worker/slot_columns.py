@@ -17,13 +17,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.compiler.rewriting.column_arguments import ColumnArguments, with_column_arguments
 from anabranch.compiler.rewriting.slot_folds import fold_of
-from anabranch.compiler.rewriting.state_slots import SlotCode, with_slots
+from anabranch.compiler.rewriting.state_slots import SlotCode, StateNames, with_slots
 from anabranch.engine.worker import slot_sums
 from anabranch.engine.worker.batch import Batch, ColumnBatch, of_values
 from anabranch.engine.worker.key_slots import INT_LIMIT, is_key
 from anabranch.engine.worker.timing import Stopwatch
 from anabranch.errors import AnabranchError
+from anabranch.operators.library_operator import LibraryOperator
 from anabranch.program.graph import Keyed, Node
 from anabranch.program.schema import to_values
 from anabranch.state.shared_fields import IMMUTABLE
@@ -47,19 +49,43 @@ class CallChecks(Protocol):
 
 
 def slot_code(node: Node) -> SlotCode | None:
-    """An operator's method over slots; None if each key must have its instance."""
+    """An operator's method over columns and slots; None if each key must have its instance, or it is only called."""
+    state = state_names(node)
+    if state is None or not isinstance(node.logic, Keyed):
+        return None
+    function = getattr(type(node.logic.prototype), node.logic.method)
+    code = with_slots(function, node.inputs[0].schema.names, node.schema.names, state)
+    # What ends a loop in C when it is raised is turned into another error in generators only.
+    return code if code is None or code.loop is not None or inspect.isgeneratorfunction(function) else None
+
+
+def slot_call(node: Node, lists: Sequence[list[Any]] = ()) -> ColumnArguments | None:
+    """A method that is called for each tuple with the slot of its key and columns; None if it needs an instance.
+
+    `lists` are what the fields are.
+    """
+    state = state_names(node)
+    if state is None or not isinstance(node.logic, Keyed):
+        return None
+    function = getattr(type(node.logic.prototype), node.logic.method)
+    given = dict(zip(state.given, [*lists, node.logic.prototype], strict=True)) if lists else {}
+    return with_column_arguments(function, node.inputs[0].schema.names, state, given)
+
+
+def state_names(node: Node) -> StateNames | None:
+    """What of instances is state and configuration; None if they are more than that."""
     logic = node.logic
     if not isinstance(logic, Keyed) or logic.methods or logic.broadcast is not None or logic.takes_time:
         return None
+    if isinstance(logic.prototype, LibraryOperator):
+        return None  # these have ways of their own
     kind = type(logic.prototype)
-    names = [field.name for field in logic.fields]
+    names = tuple(field.name for field in logic.fields)
     if not names or not _has_plain_attributes(kind, names):
         return None
     held = [name for name in vars(logic.prototype) if not hasattr(getattr(kind, name, None), "__set__")]
     constants = [name for name in dir(kind) if type(inspect.getattr_static(kind, name)) in IMMUTABLE]
-    shared = sorted({*held, *constants} - set(names))
-    function = getattr(kind, logic.method)
-    return with_slots(function, node.inputs[0].schema.names, node.schema.names, names, shared)
+    return StateNames(names, tuple(sorted({*held, *constants} - set(names))))
 
 
 def _has_plain_attributes(kind: type, names: Sequence[str]) -> bool:
@@ -69,11 +95,45 @@ def _has_plain_attributes(kind: type, names: Sequence[str]) -> bool:
 
 
 def slot_step(node: Node, table: Any, calls: CallChecks, otherwise: Step, watch: Stopwatch | None = None) -> Step:
-    """The step of a user's method; `otherwise` is what has an instance of each key."""
+    """The step of a user's method; `otherwise` is what has an instance of each key, or calls it."""
     code = slot_code(node)
     if code is None or any(pa.types.is_nested(kind) or pa.types.is_binary(kind) for kind in node.schema.arrow.types):
         return otherwise
     return SlotStep(node, code, table, calls, otherwise, watch)
+
+
+class SlotCalls:
+    """Calls a method for each tuple with the slot of its key, or has it called with instances.
+
+    `run` takes a batch, what is called, and what it is called with first, tuple by tuple.
+    """
+
+    def __init__(self, node: Node, table: Any, run: Callable[..., Batch], otherwise: Step) -> None:
+        self._table = table
+        self._run = run
+        self._otherwise = otherwise
+        self._places = places_of_key(node)
+        self._called = slot_call(node, table.slots.values)
+
+    def __call__(self, batch: Batch, node: Node) -> Batch:
+        slots = slots_in(self._table, batch, self._places)
+        if slots is None or self._called is None:
+            return self._otherwise(batch, node)
+        return self._run(batch, node, self._called, slots.tolist())
+
+
+def places_of_key(node: Node) -> list[int]:
+    """Where the columns of the key are."""
+    return [node.inputs[0].schema.names.index(name) for name in node.key]
+
+
+def slots_in(table: Any, batch: Batch, places: Sequence[int]) -> np.ndarray | None:
+    """The slot of each tuple's key; None if instances must be taken."""
+    if table.needs_instances or not isinstance(batch, ColumnBatch) or not len(batch):
+        return None
+    keys = distinct_keys([batch.untouched(place) for place in places], len(batch))
+    slots = None if keys is None else table.slots_of(keys[0])
+    return None if keys is None or slots is None else slots[keys[1]]
 
 
 class SlotStep:
@@ -88,20 +148,17 @@ class SlotStep:
         self._otherwise = otherwise
         self._watch = watch
         self._fold = fold_of(code)
-        self._places = [node.inputs[0].schema.names.index(name) for name in node.key]
+        self._places = places_of_key(node)
         assert isinstance(node.logic, Keyed)
         self._configuration = node.logic.prototype
+        self._is_generator = inspect.isgeneratorfunction(getattr(type(node.logic.prototype), node.logic.method))
 
     def __call__(self, batch: Batch, node: Node) -> Batch:
-        keys = self._keys(batch) if isinstance(batch, ColumnBatch) and len(batch) else None
-        places = None if keys is None else self._table.slots_of(keys[0])
-        if keys is None or places is None:
+        slots = slots_in(self._table, batch, self._places)
+        if slots is None:
             return self._otherwise(batch, node)
         assert isinstance(batch, ColumnBatch)
-        return self._taken(batch, node, places[keys[1]])
-
-    def _keys(self, batch: ColumnBatch) -> tuple[list[Any], np.ndarray] | None:
-        return distinct_keys([batch.untouched(place) for place in self._places], len(batch))
+        return self._taken(batch, node, slots)
 
     def _taken(self, batch: ColumnBatch, node: Node, slots: np.ndarray) -> Batch:
         code, count = self._code, len(node.schema.names)
@@ -116,6 +173,8 @@ class SlotStep:
         is_loop = code.loop is not None and self._watch is None
         passed = code.passed if is_loop else None
         if passed is not None and not self._can_pass(passed, batch, node):
+            if not self._is_generator:
+                return self._otherwise(batch, node)
             passed, is_loop = None, False
         try:
             if is_loop and code.loop is not None:
