@@ -97,12 +97,22 @@ OTHERS = [
     "t.at == BERLIN",
     "1 < 2",
     "None in t.deep",
+    "t.deep == 12",
+    "t.deep in (12,)",
+    "t.deep['tags'] != 12",
 ]
 
 
 @pytest.mark.parametrize("text", OTHERS)
 def test_anything_else_is_called(text):
     assert isinstance(condition_of(function_of(text), SCHEMA), str)
+
+
+@pytest.mark.parametrize("kind", ["decimal(10,2)", "decimal(38,0)", "binary", "array<int>", "map<string,int>"])
+@pytest.mark.parametrize("text", ["t.v > 0", "t.v == 1.5", "t.v != 12", "t.v in (0, 12)", "t.v == DAY", "t.v == 'a'"])
+def test_columns_of_kinds_that_no_rule_has_are_left_to_python(kind, text):
+    schema = ab.from_rows([], f"v {kind}").schema
+    assert isinstance(condition_of(function_of(text), schema), str)
 
 
 def test_names_are_what_they_are_when_a_batch_comes():

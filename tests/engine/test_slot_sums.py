@@ -140,6 +140,24 @@ def test_most_of_the_random_sums_are_computed_for_all_keys_at_once(tmp_path, ope
     assert sum(done) > 12
 
 
+class TakenOff(ab.Operator):
+    total: float = ab.state(default=-0.0)
+
+    def process(self, t):
+        self.total -= t.n
+        yield t.k, self.total
+
+
+def test_a_whole_number_taken_off_a_zero_below_zero_leaves_its_sign(tmp_path):
+    rows = [(k % 3, 0.0, 0.0, 0, 1, "a") for k in range(20)]
+    stream = ab.from_rows(rows, COLUMNS).process(TakenOff(), by="k", schema="k long, total double")
+    run = ParallelRun(stream, str(tmp_path))
+    with mock.patch.object(slot_sums, "ROWS_MIN", 1):
+        run.run_epochs()
+    assert repr(run.output) == repr(stream.run_sequential())
+    assert "-0.0" in repr(run.output)
+
+
 class Vwap(ab.Operator):
     amount: float = ab.state(default=0.0)
     volume: float = ab.state(default=0.0)

@@ -429,7 +429,7 @@ def _held(constant: _Typed, value: ReadValue) -> Any:
         return given
     if family == "float" and kind in (int, float) and (kind is float or abs(given) <= 2**53):
         return float(given)
-    if family == {str: "text", bool: "bool"}.get(kind):
+    if (kind is str and family == "text") or (kind is bool and family == "bool"):
         return given
     if family == "date" and kind is datetime.date:
         return given.toordinal() - datetime.date(1970, 1, 1).toordinal()

@@ -141,6 +141,8 @@ class SlotSums:
     def _added(self, step: Added, value: Any) -> np.ndarray:
         """The sums behind each tuple, by key; how they stand in the batch is noted."""
         begun = self._begun(step.field, value.dtype.kind)
+        if begun.dtype.kind == "f":
+            value = value.astype(np.float64, copy=False)  # before its sign is turned: there is a zero below zero then
         if step.is_taken_off:
             if value.dtype.kind == "i":
                 _small(value, _LIMIT)
@@ -152,7 +154,7 @@ class SlotSums:
                 raise _UnfitError
             sums = running_sums(self._of[self._order], self._starts, value, begun)
         else:
-            sums = _finite(self._float_sums(value.astype(np.float64, copy=False), begun))
+            sums = _finite(self._float_sums(value, begun))
         found = np.empty_like(sums)
         found[self._order] = sums
         self._fields[step.field] = found
