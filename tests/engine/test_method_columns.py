@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import agg
 from anabranch.api.session import from_epochs
+from anabranch.compiler.rewriting.inline import body_over_columns
 from anabranch.engine.worker.batch import ColumnBatch
 from anabranch.program.options import OVER_COLUMNS
 from anabranch.testing import ParallelRun
@@ -40,6 +41,49 @@ class Lists(ab.Operator):
         if t.n > 5:
             return t["k"], t.n, self.many
         return [(t.k, t[3] // (t.n + 3), self.many)] * (self.many % 3)
+
+
+class WrittenOut(Lists):
+    """Returns what is written out: a tuple or none; some calls fail, some give what does not fit."""
+
+    def process(self, t):
+        self.many += 1
+        if t.small == 1:
+            return [(t.k, None, 12 // (self.many % 9 - 8) if t.n == 4 else 0)]
+        for each in range(3):
+            if each == t.n:
+                return t.k, t["n"], each
+            if t.n == 7:
+                return
+        if t.n == 5:
+            return [(t.k, t.n, "text" if self.many > 20 else 2)]
+        if t.n is None or t.n < 0:
+            return []
+        return [(t.k, t[3], -self.many)]
+
+
+class Several(Lists):
+    """Several that are written out: the second may fail when the first does not fit."""
+
+    def process(self, t):
+        self.many += 1
+        if t.n == 5:
+            return [(t.k, t.n, "text" if self.many > 20 else 1), (t.k, t.n, 2 // (self.many % 25))]
+        return None if t.n is None else [] if t.n < 0 else [(t.k, t.n, -self.many), (t["k"], t[3], 0)]
+
+
+class Tries(Lists):
+    """Its own end may have the last word."""
+
+    def process(self, t):
+        self.many += 1
+        try:
+            return [(t.k, t.n, 12 // t.small)]
+        except (ZeroDivisionError, TypeError):
+            return [(t.k, t.n, -1)]
+        finally:
+            if self.many % 3 == 0:
+                return []  # noqa: B012 - that is what is tried
 
 
 class Delegates(Lists):
@@ -105,7 +149,7 @@ def nested(t):
     return [(t.k, t.n, len(str(t.extra)))] if t.extra else None
 
 
-OPERATORS = [Lists, Delegates, Stops, Counts]
+OPERATORS = [Lists, WrittenOut, Several, Tries, Delegates, Stops, Counts]
 FUNCTIONS = [several, listed, failing, nested]
 
 
@@ -149,6 +193,12 @@ class Last(ab.Operator):
     def process(self, t):
         yield t.but(many=t.many - self.last)
         self.last = t.many
+
+
+@pytest.mark.parametrize(("what", "is_inlined"), [(WrittenOut, True), (Stops, True), (Tries, False), (Lists, False)])
+def test_what_is_written_out_becomes_appends(what, is_inlined):
+    names = ab.from_rows([], COLUMNS).schema.names
+    assert (body_over_columns(what.process, names, ("k", "n", "many")) is not None) == is_inlined
 
 
 @pytest.mark.parametrize("what", [Lists, Delegates, Reminds, several, listed])

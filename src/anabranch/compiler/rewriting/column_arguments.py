@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.compiler.rewriting.equal_calls import OWN_PREFIX
-from anabranch.compiler.rewriting.inline import has_private_names, names_bound, shown
+from anabranch.compiler.rewriting.inline import has_private_names, names_bound, place_of, shown
 from anabranch.compiler.rewriting.state_slots import StateNames, on_slots
-from anabranch.compiler.rewriting.tuple_reads import FunctionCode, place_of, tuple_reads
+from anabranch.compiler.rewriting.tuple_reads import FunctionCode, tuple_reads
 from anabranch.program.source_code import tree_of
 
 

@@ -192,6 +192,13 @@ def names_bound(node: ast.AST) -> list[str]:
     return []
 
 
+def place_of(column: object, inputs: tuple[str, ...]) -> int | None:
+    """The place of what is read by name or place; None: it is no column, or what a tuple has beside its columns."""
+    if isinstance(column, str):
+        return inputs.index(column) if column in inputs and not column.startswith("_") else None
+    return column if type(column) is int and 0 <= column < len(inputs) else None
+
+
 def has_private_names(tree: ast.AST) -> bool:
     """Whether there are names that Python spells otherwise within a class: code taken out of it would miss them."""
     for node in ast.walk(tree):
@@ -278,6 +285,14 @@ class _Rewriter(ast.NodeTransformer):
             if not isinstance(node.ctx, ast.Load) or node.attr not in self.inputs:
                 raise _CannotInlineError(f"{self.row}.{node.attr} is not the reading of a column")
             return ast.copy_location(self._column(self.inputs.index(node.attr)), node)
+        return self.generic_visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=given), ctx=ast.Load()):
+                place = place_of(given, tuple(self.inputs)) if name == self.row else None
+                if place is not None:
+                    return ast.copy_location(self._column(place), node)
         return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:

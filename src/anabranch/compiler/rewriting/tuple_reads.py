@@ -16,7 +16,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anabranch.compiler.rewriting.inline import FRAME_NAMES
+from anabranch.compiler.rewriting.inline import FRAME_NAMES, place_of
 from anabranch.program.source_code import tree_of
 
 _OF_FRAMES = {"_getframe", "currentframe", "f_locals"}
@@ -78,10 +78,3 @@ def _reads(method: FunctionCode, inputs: tuple[str, ...]) -> frozenset[int] | No
         seen += 1
         found.add(place)
     return frozenset(found) if seen == used else None
-
-
-def place_of(column: object, inputs: tuple[str, ...]) -> int | None:
-    """The place of what is read by name or place; None: it is no column, or what a tuple has beside its columns."""
-    if isinstance(column, str):
-        return inputs.index(column) if column in inputs and not column.startswith("_") else None
-    return column if type(column) is int and 0 <= column < len(inputs) else None
