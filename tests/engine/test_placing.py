@@ -10,6 +10,7 @@ from anabranch.engine.driver.placing import Placing
 from anabranch.engine.reports import ChannelReport
 from anabranch.engine.worker.measuring import resident_bytes
 from anabranch.partitioning.function import PartitioningFunction
+from anabranch.state.records import SegmentRecord
 
 EXECUTORS = [ExecutorState(identity, identity, 1, 0, False) for identity in "AB"]
 MB = 1 << 20
@@ -51,3 +52,32 @@ def test_others_use_what_is_busy_beyond_what_our_processes_used_not_beyond_how_l
 
 def test_the_memory_of_this_process_is_known_where_the_system_tells_it():
     assert resident_bytes() > 10 * MB or not os.path.exists("/proc/self/statm")
+
+
+def test_what_a_copy_lacks_grows_with_every_epoch_until_its_host_says_otherwise():
+    """Who follows is not asked while epochs have all slots: a channel must not go there as if it had all."""
+    placing = Placing(StandbySettings(1))
+    placing.executors = EXECUTORS
+    one, other = ("sum", 0), ("sum", 1)
+    for epoch in range(4):
+        placing.job_plan(1, [one, other], {"sum": PartitioningFunction.even(2)})
+        written = SegmentRecord(
+            name=f"sum/{epoch}.segment", operator="sum", channel=0, generation=0, route=("k",), first=epoch, last=epoch,
+            rows=1, bytes=100, checksum=0,
+        )  # fmt: skip
+        reports = [
+            ChannelReport(7, "sum", 1, channel, 0.0, 0.1, place="AB"[channel], segments=(written,) * (channel == 0))
+            for channel in (0, 1)
+        ]
+        placing.settled(reports, lambda place: place)
+        if epoch == 0:
+            placing.followed_by("B", {one: 0})
+        # What the last epoch wrote nobody can have yet; what those before it wrote is lacking.
+        assert placing._copies_now()[one]["B"] == max(0, 100 * (epoch - 1)), epoch
+    placing._wishes.update({one: "B", other: "A"})
+    plan = placing.job_plan(1, [one, other], {"sum": PartitioningFunction.even(2)})
+    assert not plan.moves and plan.now[one].identity == "A"
+    placing.followed_by("B", {one: 100})
+    placing.followed_by("A", {other: 0})
+    plan = placing.job_plan(1, [one, other], {"sum": PartitioningFunction.even(2)})
+    assert {move.how for move in plan.moves} == {"CPAL"} and plan.now[one].identity == "B"

@@ -187,6 +187,9 @@ class Placing:
             for bundle in self._bundles_of(channel):
                 self._came_home(bundle, identity)
                 self._written[bundle] = sum(self._part(record, bundle) for record in report.segments)
+                # Until who follows it says so itself, nobody has what was just written; and it may not be asked soon.
+                for who, lacks in dict(self._copies.get(bundle, {})).items():
+                    self._copies[bundle][who] = lacks + self._written[bundle]
             if self._wishes.get(channel) == identity:
                 del self._wishes[channel]
         for channel in [each for each in self._held if each[1] >= self._channels.get(each[0], each[1] + 1)]:
