@@ -27,6 +27,7 @@ from experiments import (
     report,
     resources_allocation,
     resources_migration,
+    resources_on_spark,
     safe_order,
     safe_scaling,
     spark_figures,
@@ -49,7 +50,7 @@ FIGURES: Figures = {
     **resources_migration.FIGURES,
     **resources_allocation.FIGURES,
 }
-ON_SPARK: Figures = spark_figures.FIGURES
+ON_SPARK: Figures = {**spark_figures.FIGURES, **resources_on_spark.FIGURES}
 EVERYTHING: Figures = {**FIGURES, **ON_SPARK}
 
 

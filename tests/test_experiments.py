@@ -36,6 +36,7 @@ WANTED = {
 MEASURED = {
     "safe": ["table_02", "figure_13"],
     "elastic": [*(f"figure_{n:02d}" for n in range(5, 17)), "figure_19"],
+    "resources": ["figure_05", "figure_06"],
 }
 CHEAP = ("safe_table_01", "partitioning_figure_11", "partitioning_figure_14")
 
