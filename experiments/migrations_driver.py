@@ -84,12 +84,13 @@ class Query:
         self.copies, began, epochs = True, time.monotonic(), list[dict[str, Any]]()
         while len(epochs) < SWITCHED_MAX and not (epochs and epochs[-1]["moves"]):
             epochs.append(self.epoch())
+        pause = program.PAUSE_S if self.given.standbys != "0" else 0.0  # behind the last epoch
         moved = {move["channel"]: move["how"] for move in epochs[-1]["moves"]}
         return {
             "how": sorted(set(moved.values())),
             "lag": lag,
             "usual_s": usual,
-            "completion_s": time.monotonic() - began,
+            "completion_s": time.monotonic() - began - pause,
             "slowest_s": max(each["s"] for each in epochs),
             "takeover_s": max((epochs[-1]["channels"][each] for each in moved), default=0.0) - channel,
             "fetched": epochs[-1]["fetched"],
