@@ -14,7 +14,7 @@ import anabranch as ab
 from anabranch.api.session import from_epochs
 from anabranch.engine.claimed_tasks import ClaimedTasks
 from anabranch.engine.thread_settings import own_context
-from anabranch.engine.worker import splitters
+from anabranch.engine.worker import file_pieces, splitters
 from anabranch.engine.worker.exchange import table_of
 from anabranch.engine.worker.file_pieces import ListedFile, cut, dealt, examined
 from anabranch.errors import AnabranchError
@@ -159,7 +159,7 @@ def outcome(run):
         return found
 
     try:
-        with mock.patch.object(splitters, "_entered", noted):
+        with mock.patch.object(splitters, "_entered", noted), mock.patch.object(file_pieces, "LATE_ROWS_MIN", 0):
             run.run_epochs()
             run.end()
     except AnabranchError as error:

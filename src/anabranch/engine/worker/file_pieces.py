@@ -31,6 +31,8 @@ BATCH_ROWS = 65_536
 """As many as Spark is told to hand over at once."""
 BATCH_BYTES = 64 << 20
 """Wide rows come fewer at a time; Spark's own bound, if nobody changes it, is the same."""
+LATE_ROWS_MIN = 4096
+"""Of fewer rows all columns are read at once: to read twice costs more than it could spare."""
 
 _SPARK_VERSION = b"org.apache.spark.version"
 # What a repeated value stands in, as it is written today.
@@ -206,7 +208,8 @@ def read_pieces(pieces: Sequence[FilePiece], needed: Sequence[Needed]) -> Iterat
                 # Of a file without the columns that are needed it must still be known how many rows it has.
                 names = names or [file.schema_arrow.names[0]]
                 at_once = _rows_at_once(file.metadata, piece.groups, names)
-                if stored & {name.split(".")[0] for name in wanted.tested}:
+                rows = sum(file.metadata.row_group(group).num_rows for group in piece.groups)
+                if rows >= LATE_ROWS_MIN and stored & {name.split(".")[0] for name in wanted.tested}:
                     for late in late_rows(file, piece.path, piece.groups, wanted, at_once):
                         yield SourceRows(piece.source, piece.coordinate, late, piece.modified_ms)
                     continue
