@@ -33,6 +33,7 @@ from anabranch.spark.local_jobs import LocalJobs, has_local_files
 from anabranch.spark.placement import ChannelPlacement, here, located
 from anabranch.spark.source import OrderedSources
 from anabranch.spark.worker_garbage import task_begins
+from anabranch.state.compaction import INLINE_ROWS
 from anabranch.state.lineage import Compaction
 from anabranch.state.records import SegmentRecord
 
@@ -178,12 +179,15 @@ class SparkCompactions:
             if None in places:
                 return self._context.parallelize(wanted, min(len(wanted), at_once)).map(task).collect()
             placed = [(place, each) for place, each in zip(places, wanted, strict=True) if place]
-            # Where there are other slots, epochs have those.
+            # Where there are other slots, epochs have those; and a process takes longer to begin than a small one does.
             aside = self._placement is not None and self._placement.has_single_slots
+            large = [each for each in placed if aside and sum(record.weight for record in each[1][2]) > INLINE_ROWS]
+            small = [each for each in placed if each not in large]
             found: list[SegmentRecord] = []
-            for first in range(0, len(placed), at_once):
-                some = placed[first : first + at_once]
-                found += self._made_aside(task, some) if aside else self._asked(task, some)
+            for first in range(0, len(small), at_once):
+                found += self._asked(task, small[first : first + at_once])
+            for first in range(0, len(large), at_once):
+                found += self._made_aside(task, large[first : first + at_once])
             return found
 
         return self._thread.submit(run)
