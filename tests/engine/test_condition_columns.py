@@ -242,3 +242,20 @@ def test_bounds_of_writers_that_nobody_knows_are_not_believed(tmp_path, monkeypa
     monkeypatch.setattr(late_files, "_TRUSTED", late_files.re.compile("nobody"))
     (batch,) = late_batches(path, ("n",))
     assert batch.facts(0, ()).may_be_null and batch.facts(0, ()).least is None
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "column"),
+    [
+        ("t.day < DAY", 14, pa.array([2_932_897] * 3, pa.int32()).cast(pa.date32())),
+        ("t.day > DAY", 14, pa.array([2_932_897] * 3, pa.int32()).cast(pa.date32())),
+        ("t.at < NOON", 11, pa.array([253402300800000000] * 3, pa.int64()).cast(pa.timestamp("us", tz="UTC"))),
+        ("t.at in (NOON,)", 11, pa.array([253402300800000000] * 3, pa.int64()).cast(pa.timestamp("us", tz="UTC"))),
+    ],
+)
+def test_bounds_are_not_asked_where_python_has_no_value_for_them(tmp_path, text, at, column):
+    """A time of the year 10000 fails the call for its tuple, however row groups are cut."""
+    columns = [pa.nulls(3, kind) for kind in SCHEMA.arrow.types]
+    columns[at] = column
+    for batch in late_batches(written(tmp_path, columns, 1), (SCHEMA.names[at],)):
+        assert held(condition(text), batch) is None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,10 @@ class _Known:
         return true, not surely, fails
 
     def _of(self, value: ReadValue) -> ColumnFacts:
-        return self._batch.facts(value.read.column, value.read.path)
+        found = self._batch.facts(value.read.column, value.read.path)
+        if found.least is not None and not _python_has(value.kind, found.least, found.most):
+            return replace(found, least=None, most=None)  # whoever reads them meets what Python has no value for
+        return found
 
     def _fails(self, value: ReadValue) -> bool:
         """Whether a struct may be null that the value is a field of: where the field is never null, none is."""
@@ -224,12 +228,17 @@ def _check(array: pa.Array) -> None:
         except pa.ArrowInvalid:
             raise _NoAnswerError from None
     elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        unit = _DAY if pa.types.is_timestamp(kind) else 1
         numbers = _numbers(array, 0)
-        if len(numbers) and not (
-            _FIRST_DAY * unit <= int(numbers.min()) and int(numbers.max()) < (_LAST_DAY + 1) * unit
-        ):
+        if len(numbers) and not _python_has(kind, int(numbers.min()), int(numbers.max())):
             raise _NoAnswerError
+
+
+def _python_has(kind: pa.DataType, least: Any, most: Any) -> bool:
+    """Whether Python has values for what a column holds between two bounds: its times are of the years 1 to 9999."""
+    if not pa.types.is_timestamp(kind) and not pa.types.is_date(kind):
+        return True
+    unit = _DAY if pa.types.is_timestamp(kind) else 1
+    return bool(_FIRST_DAY * unit <= least and most < (_LAST_DAY + 1) * unit)
 
 
 def _numbers(array: pa.Array, by: int) -> np.ndarray:
