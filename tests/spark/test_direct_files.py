@@ -15,11 +15,15 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch import agg, tumbling
+from anabranch.engine.worker.condition_columns import known_for_all
 from anabranch.engine.worker.file_pieces import ListedFile, cut, dealt, examined, read_pieces
 from anabranch.engine.worker.needed_columns import everything
 from anabranch.program.ddl import to_ddl
 from anabranch.program.schema import Schema
 from anabranch.spark.spark_job import _split_files
+from tests.compiler import condition_rules
+from tests.compiler.condition_rules import TESTS, chance_of, columns_of, condition, function_of, told
+from tests.engine.test_condition_columns import late_batches
 from tests.programs import exact
 
 pytestmark = pytest.mark.spark
@@ -292,3 +296,21 @@ def test_tasks_of_files_read_what_spark_gives_them_to_the_end():
     nothing = SimpleNamespace(rows_of_files=lambda pieces, number: iter(()))
     assert list(_split_files(nothing, [[]], given, 0)) == []
     assert next(given, None) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_file_of_sparks_tells_of_its_rows_is_true_of_them(spark, tmp_path, seed):
+    chance = chance_of("spark", seed)
+    columns = columns_of(chance, 20, spread=True, nulls=chance.choice([0.0, 0.3]))
+    pq.write_table(pa.table(columns, schema=condition_rules.SCHEMA.arrow), tmp_path / "given.parquet")
+    session = spark.newSession()
+    session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    rows = session.read.schema(to_ddl(condition_rules.SCHEMA.arrow)).parquet(str(tmp_path / "given.parquet"))
+    rows.coalesce(1).write.parquet(str(tmp_path / "written"))
+    (path,) = (tmp_path / "written").glob("*.parquet")
+    assert pq.read_metadata(path).created_by.startswith("parquet-mr")
+    (batch,) = late_batches(str(path), ("n",))
+    known = {text: known_for_all(condition(text), batch) for text in TESTS}  # before anything is read
+    found = {text: set(told(function_of(text), batch.rows)) for text in TESTS}
+    assert all(known[text] is None or found[text] == {known[text]} for text in TESTS)
+    assert any(each is not None for each in known.values())
