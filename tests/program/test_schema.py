@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.errors import SchemaError
+from anabranch.errors import InputError, SchemaError
 from anabranch.program.misfits import MisfitError, ShapeError
-from anabranch.program.schema import Row, Schema, schema_of_return
+from anabranch.program.schema import Row, Schema, schema_of_return, to_values
 
 D = decimal.Decimal
 UTC = datetime.UTC
@@ -244,6 +244,20 @@ def test_values_come_back_from_arrow_exactly(data):
     columns = schema.exact_columns(rows)
     assert [repr(tuple(row)) for row in schema.rows(schema.arrays(columns))] == [repr(row) for row in rows]
     assert [repr(tuple(schema.exact_row(row))) for row in rows] == [repr(row) for row in rows]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([2_932_897], pa.int32()).cast(pa.date32()),
+        pa.array([0, 253402300800000000], pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+        pa.array([-(2**62)], pa.int64()).cast(pa.timestamp("us")),
+        pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 1], "i4")), pa.py_buffer(b"\xff")),
+    ],
+)
+def test_what_python_has_no_value_for_is_told_with_its_type(column):
+    with pytest.raises(InputError, match=r"of the type (date|timestamp|timestamp_ntz|string) holds what Python"):
+        to_values(column)
 
 
 # -- what user code may return -----------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import SchemaError
+from anabranch.errors import InputError, SchemaError
 from anabranch.program.annotations import annotated_fields
 from anabranch.program.ddl import parse_ddl, to_ddl, type_name
 from anabranch.program.fitting import Fit, fitting
@@ -309,7 +309,18 @@ def _normal_type(kind: pa.DataType) -> pa.DataType:
 
 
 def to_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Exact Python values of an Arrow column; the fast way where it gives the same values."""
+    """Exact Python values of an Arrow column; InputError where Python has no such value."""
+    try:
+        return _to_values(column)
+    except (OverflowError, ValueError) as problem:
+        raise InputError(
+            f"a column of the type {type_name(column.type)} holds what Python has no value for ({problem}): texts "
+            "must be UTF-8, dates and times of the years 1 to 9999. Leave such rows out, or make them null, beforehand"
+        ) from problem
+
+
+def _to_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """The fast way where it gives the same values."""
     if column.null_count == len(column):  # what nobody reads
         return [None] * len(column)
     kind = column.type
