@@ -63,6 +63,30 @@ def test_partitioned_files_have_the_stream_in_order_and_once(spark, tmp_path, fo
     )
 
 
+@pytest.mark.parametrize("partitioned", [True, False])
+def test_a_task_of_sparks_may_write_several_files(spark, tmp_path, partitioned):
+    rows = [(f"k{n % 3}", n) for n in range(50)]
+    stream = ab.session(spark).from_rows(rows, "k string, n long", rows_per_epoch=40)
+    writer = stream.writeStream.format("csv").option("maxRecordsPerFile", 4)
+    writer = writer.partitionBy("k") if partitioned else writer
+    writer = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
+    writer.start(str(tmp_path / "out")).awaitTermination()
+    for k in ["k0", "k1", "k2"] if partitioned else [""]:
+        folder = tmp_path / "out" / (f"k={k}" if k else "")
+        parts = [part.read_text().splitlines() for part in sorted(folder.glob("part-*"))]
+        assert len(parts) > 2 and max(map(len, parts)) <= 4
+        assert [int(line.split(",")[-1]) for part in parts for line in part] == [
+            n for at, n in rows if at == k or not k
+        ]
+
+
+def test_a_text_with_a_zero_byte_is_no_directory(spark, tmp_path):
+    stream = ab.session(spark).from_rows([("a\0b", 1)], "k string, n long")
+    writer = stream.writeStream.partitionBy("k").option("checkpointLocation", str(tmp_path / "c"))
+    with pytest.raises(SinkError, match=r"partitionBy: .*x00.* cannot be the name of a directory"):
+        writer.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
+
+
 def test_only_files_are_partitioned(spark):
     stream = ab.session(spark).from_rows([("a", 1)], "k string, n long")
     with pytest.raises(SinkError, match="'memory' writes no files"):

@@ -194,21 +194,22 @@ def test_an_epoch_that_is_published_again_replaces_what_was_there(tmp_path):
     assert [path.name for path in tmp_path.glob("part-*")] == ["part-000000000004-00000.json"]
 
 
-def test_what_is_published_again_into_directories_is_there_once(tmp_path):
-    directory = OutputDirectory(LocalFiles(str(tmp_path), durable=True), "csv", "x bigint", "day, hour")
+@pytest.mark.parametrize("day", ["day", "_day", ".day", "part-day"])
+def test_what_is_published_again_into_directories_is_there_once(tmp_path, day):
+    directory = OutputDirectory(LocalFiles(str(tmp_path), durable=True), "csv", "x bigint", f"{day}, hour")
     directory.prepare(Holder("here", "q", 1))
-    directory.publish(3, {"day=1/hour=2/00000.csv": b"a", "day=1/hour=3/00000.csv": b"b"})
-    directory.publish(4, {"day=1/hour=2/00000.csv": b"c"})
-    (tmp_path / "day=1" / "hour=2" / "_x.1.tmp").write_bytes(b"of a driver that died")
+    directory.publish(3, {f"{day}=1/hour=2/00000.csv": b"a", f"{day}=1/hour=3/00000.csv": b"b"})
+    directory.publish(4, {f"{day}=1/hour=2/00000.csv": b"c"})
+    (tmp_path / f"{day}=1" / "hour=2" / "_x.1.tmp").write_bytes(b"of a driver that died")
     directory.prepare(Holder("here", "q", 2))
-    directory.publish(3, {"day=1/hour=2/00000.csv": b"ab"})
+    directory.publish(3, {f"{day}=1/hour=2/00000.csv": b"ab"})
     parts = {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     parts.pop(MARK)
     assert parts == {
-        "day=1/hour=2/part-000000000003-00000.csv": b"ab",
-        "day=1/hour=2/part-000000000004-00000.csv": b"c",
+        f"{day}=1/hour=2/part-000000000003-00000.csv": b"ab",
+        f"{day}=1/hour=2/part-000000000004-00000.csv": b"c",
     }
-    with pytest.raises(SinkError, match=r"partitioned by day, hour.*writes x bigint,"):
+    with pytest.raises(SinkError, match=rf"partitioned by {day}, hour.*writes x bigint,"):
         OutputDirectory(LocalFiles(str(tmp_path)), "csv", "x bigint").check(Holder("here", "q"))
 
 

@@ -10,6 +10,8 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -97,7 +99,6 @@ class FileSink:
         # Columns have plain names until then: mapInArrow trips over dots.
         frame = numbers.mapInArrow(partial(_read_staged, paths, self._schema.arrow), columns)
         with self._saved(frame.toDF(*self._schema.names), epoch) as (staging, names):
-            assert len(names) == len(files), "each task of Spark writes one file"
             self._directory.publish_staged(epoch, [f"{staging}/{name}" for name in names], _end(names[0]))
         for name in files:
             self._directory.files.delete(name)
@@ -111,9 +112,10 @@ class FileSink:
             files = {f"{folder}/00000": rows for folder, rows in self._partitions.parts(table).items()}
             return {f"{name}.parquet": data for name, data in parquet_files(files, compression).items()}
         if self._partitions is None:
-            return self._written_by_spark(to_dataframe(self._spark, table, self._schema).coalesce(1), epoch)
+            written = self._written_by_spark(to_dataframe(self._spark, table, self._schema).coalesce(1), epoch)
+            return {f"{at:05d}{end}": data for at, (_, end, data) in enumerate(written)}
         apart, kept = self._partitions.apart(table), self._partitions.kept(table)
-        # One task for each directory, which writes one file: Spark's own way does not say that it keeps the order.
+        # One task for each directory: Spark's own way does not say that it keeps the order.
         owner = np.empty(kept.num_rows, np.int32)
         for number, (_, places) in enumerate(apart):
             owner[places] = number
@@ -121,24 +123,25 @@ class FileSink:
         schema = Schema(numbered.schema)
         frame = to_dataframe(self._spark, numbered, schema).repartitionById(len(apart), _NUMBERS[0])
         written = self._written_by_spark(frame.sortWithinPartitions(_NUMBERS[1]).drop(*_NUMBERS), epoch)
-        assert len(written) == len(apart), "each task of Spark writes one file"
-        return {
-            f"{folder}/00000{end[5:]}": data
-            for (folder, _), (end, data) in zip(apart, sorted(written.items()), strict=True)
-        }
+        found: dict[str, bytes | memoryview] = {}
+        for task, group in groupby(written, key=itemgetter(0)):
+            # More than one file has a task with the option maxRecordsPerFile.
+            found |= {f"{apart[task][0]}/{at:05d}{end}": data for at, (_, end, data) in enumerate(group)}
+        return found
 
     @property
     def _is_plain_parquet(self) -> bool:
         """Whether the files can be written without Spark: a job to write one small file costs more than the file."""
         return self._format == "parquet" and not self._options.keys() - {"compression"}
 
-    def _written_by_spark(self, frame: DataFrame, epoch: int) -> dict[str, bytes | memoryview]:
-        found: dict[str, bytes | memoryview] = {}
+    def _written_by_spark(self, frame: DataFrame, epoch: int) -> list[tuple[int, str, bytes | memoryview]]:
+        """The files, in their order: of which task, how their names end, what they hold."""
+        found: list[tuple[int, str, bytes | memoryview]] = []
         with self._saved(frame, epoch) as (staging, names):
             for name in names:
                 data = self._directory.files.read(f"{staging}/{name}")
                 assert data is not None
-                found[f"{len(found):05d}{_end(name)}"] = data
+                found.append((_task_and_number(name)[0], _end(name), data))
         return found
 
     @contextlib.contextmanager
@@ -149,7 +152,8 @@ class FileSink:
         writer = frame.write.mode("overwrite").format(self._format).options(**self._options)
         try:
             writer.save(f"{self._path}/{staging}")
-            yield staging, sorted(name for name in files.names(staging) if name.startswith("part-"))
+            written = (name for name in files.names(staging) if name.startswith("part-"))
+            yield staging, sorted(written, key=_task_and_number)
         except Exception as problem:
             why = storage_problem(problem)
             if not why:
@@ -157,6 +161,13 @@ class FileSink:
             raise cannot_write(self._path, why) from problem
         finally:
             files.clear(staging)
+
+
+def _task_and_number(name: str) -> tuple[int, int]:
+    """Which task of Spark's wrote a file, and which of its files it is: part-00007-<id>-c000.json is the first of 7."""
+    task, _, rest = name.removeprefix("part-").partition("-")
+    number = _end(name) and rest[: rest.index(".")].rpartition("-c")[2]
+    return int(task), int(number) if number.isdecimal() else 0
 
 
 def _end(name: str) -> str:

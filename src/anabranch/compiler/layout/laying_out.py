@@ -390,8 +390,8 @@ def _computed(operator: PlannedOperator) -> str:
 def _key_names(plan: PlanData) -> dict[int, tuple[str, ...]]:
     """For operators with a key: which of its columns their chain is routed by, by the names they have there."""
     found: dict[int, tuple[str, ...]] = {}
-    # What the columns of a chain's key are called where we are in it.
-    names: dict[int, dict[str, str]] = {}
+    # What the columns of a chain's key are called where we are in it; a map may have copied one to several.
+    names: dict[int, dict[str, list[str]]] = {}
     for operator in plan.operators:
         key = operator.model.key
         if operator.chain is None:
@@ -399,11 +399,20 @@ def _key_names(plan: PlanData) -> dict[int, tuple[str, ...]]:
             found[operator.node.id] = operator.node.key or own
             continue
         chain = plan.chains[operator.chain]
-        here = names.setdefault(chain.number, {column: column for column in chain.key})
-        known = all(column in here for column in chain.key)
-        found[operator.node.id] = tuple(here[column] for column in chain.key) if known else ()
+        here = names.setdefault(chain.number, {column: [column] for column in chain.key})
+        known = all(here.get(column) for column in chain.key)
+        asked = operator.node.key or ()
+        found[operator.node.id] = (
+            tuple(next((name for name in here[column] if name in asked), here[column][0]) for column in chain.key)
+            if known
+            else ()
+        )
         forwarding = operator.model.forwarding.value
-        kept = {source: name for name, source in forwarding.items()} if isinstance(forwarding, dict) else {}
+        kept: dict[str, list[str]] = {}
+        for name, source in forwarding.items() if isinstance(forwarding, dict) else ():
+            kept.setdefault(source, []).append(name)
         if not isinstance(operator.node.logic, Source):
-            names[chain.number] = {column: kept[name] for column, name in here.items() if name in kept}
+            names[chain.number] = {
+                column: [copy for name in copies for copy in kept.get(name, ())] for column, copies in here.items()
+            }
     return found

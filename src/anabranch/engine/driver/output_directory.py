@@ -179,7 +179,7 @@ class OutputDirectory:
         if not above and not self._partitioned:
             return
         for name in self.files.names(above):
-            if "=" in name and not name.startswith(("part-", "_", ".")):
+            if "=" in name and not name.startswith((STAGED, STAGING)):  # a column may begin with an underline, too
                 yield from self._folders(f"{above}/{name}" if above else name)
 
     def _sweep(self, epoch: int) -> None:

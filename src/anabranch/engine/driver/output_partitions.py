@@ -125,4 +125,8 @@ def _can_be_named(kind: pa.DataType) -> bool:
 
 def _escaped(text: str) -> str:
     """A text as a part of a path; what Spark and Hive escape is escaped as there."""
+    if "\0" in text:
+        raise SinkError(
+            f"partitionBy: {text!r} cannot be the name of a directory, because no path may hold a zero byte"
+        )
     return "".join(f"%{ord(letter):02X}" if letter in _ESCAPED else letter for letter in text)
