@@ -33,7 +33,8 @@ tried, but no more than it promises them for: so the peak of a smooth curve is f
 been there. If none does, a second period must confirm it (unless all that was measured follows a law exactly);
 then the region rests where it is, or goes back to what pays, below a *ceiling* that lasts `ceiling_periods`
 (twice as long each time) or until the region itself has changed. Two periods that happen to agree say little about
-noise: where nothing above was measured and the noise turns out to be more, the verdict is looked at again, once. What
+noise: where nothing above was measured and the noise turns out to be more, the verdict is looked at again, once; with
+very much noise (stragglers) there is none, as long as it does not clearly do less than with fewer. What
 is tried after a hesitation is a level at most, and final: no second reversal. A ceiling that has ended is tried by a
 level. In overload it never goes below what was measured lately to do more, nor below all that was measured: where no
 law explains a collapse, the distance to the last number that paid is halved until they meet.
@@ -79,6 +80,7 @@ CLOSE = 3  # so many channels apart the way from above is short
 NOISIER_FACTOR = 2.0  # noise that turns out to be so many times what it was thought to be…
 NOISIER_MIN = 0.02  # …and at least this puts a verdict in doubt
 RECENT_MAX = 24  # periods that are remembered one by one
+UNTELLABLE = 0.15  # with so much noise a few periods say nothing of whether more channels pay
 SAME_LOAD_SHARE = 0.7  # two estimates of a load, the first of them rough, that may be the same load
 
 
@@ -248,6 +250,8 @@ class DefaultPolicy:
         laws = self._laws(observation)
         if laws is None:
             return None
+        if self._quality.error >= UNTELLABLE and not self._does_less_than_fewer(observation):
+            return None  # neither a law nor two periods say anything then: it goes on while tuples wait
         hesitant, memory.hesitant = memory.hesitant, False
         candidates: Sequence[ScalingLaw | ScalingLaws] = [laws] if hesitant else laws.laws
         for law in candidates:
@@ -299,6 +303,17 @@ class DefaultPolicy:
             for law in laws.laws
         ):
             memory.ceiling, memory.ceiling_periods, memory.ceiling_looked_at = None, 0, True
+
+    def _does_less_than_fewer(self, observation: Observation) -> bool:
+        """Whether the present number was measured to do less than a smaller one lately, beyond noise."""
+        here = self._capacities.get(observation.channels)
+        if here is None:
+            return False
+        for known in self._capacities.fresh(observation.period):
+            chance = self._quality.error * (1 / here.samples + 1 / known.samples) ** 0.5
+            if known.channels < here.channels and here.throughput < (1 - ERRORS_PER_GAIN * chance) * known.throughput:
+                return True
+        return False
 
     def _best_below(self, observation: Observation, beyond: float) -> int | None:
         """The number below the present one that was measured lately to do more, by so much; None if none was."""
