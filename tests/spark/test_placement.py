@@ -209,4 +209,12 @@ def test_warming_that_fails_stops_nothing():
 
 
 def test_what_warms_an_executor_is_a_job_of_a_depths_form(spark):
-    ChannelPlacement(spark, manager=Manager("A"))._warm(Manager("A").executors()[0])
+    context = spark.sparkContext
+    context.setJobGroup("warming", "what warms an executor")
+    try:
+        ChannelPlacement(spark, manager=Manager("A"))._warm(Manager("A").executors()[0])
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+    jobs = [context.statusTracker().getJobInfo(job) for job in context.statusTracker().getJobIdsForGroup("warming")]
+    assert [job.status for job in jobs] == ["SUCCEEDED"] * len(jobs)
+    assert max(len(job.stageIds) for job in jobs) == 2, "a shuffle, as before every depth"
